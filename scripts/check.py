@@ -1,0 +1,103 @@
+"""The stages of ./check, in order, each with a heading and its time; the first failure ends it.
+
+Run by ./check with the environment's interpreter. What a stage means is in pyproject.toml; here is
+only which come, in which order, over which folders.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+CODE = ("src", "tests", "benchmarks", "examples", "scripts")
+EXAMPLE_LIMIT = 120.0
+
+
+class Stage(NamedTuple):
+    title: str
+    command: Sequence[str]
+    cwd: Path = ROOT
+    limit: float | None = None
+
+
+def main(arguments: Sequence[str]) -> int:
+    fast = "--fast" in arguments
+    for_pytest = [argument for argument in arguments if argument != "--fast"]
+    with tempfile.TemporaryDirectory(prefix="treadle-check-") as scratch:
+        chosen = (
+            [pytest_stage(fast, for_pytest)] if for_pytest else every_stage(fast, Path(scratch))
+        )
+        began = time.monotonic()
+        for stage in chosen:
+            if (status := run(stage)) != 0:
+                print(f"\ncheck: FAILED at {stage.title}", flush=True)
+                return status
+    print(f"\ncheck: all green in {time.monotonic() - began:.0f} s", flush=True)
+    return 0
+
+
+def every_stage(fast: bool, scratch: Path) -> Iterator[Stage]:
+    folders = [name for name in CODE if has_python(ROOT / name)]
+    yield Stage("Debian packages", [str(ROOT / "scripts" / "debian-packages")])
+    yield Stage("format", python("-m", "ruff", "format", "--check", *folders))
+    yield Stage("lint", python("-m", "ruff", "check", *folders))
+    yield Stage("types", python("-m", "mypy", *folders))
+    linter = "import sys; from importlinter.cli import lint_imports_command as c; sys.exit(c())"
+    yield Stage("layers", python("-c", linter, "--no-logo"))
+    yield pytest_stage(fast, [])
+    for example in sorted((ROOT / "examples").glob("*.py")):
+        title = f"example {example.stem}"
+        yield Stage(title, python(str(example)), scratch, EXAMPLE_LIMIT)
+
+
+def pytest_stage(fast: bool, arguments: Sequence[str]) -> Stage:
+    # Starting workers costs a second or two: it pays for the whole suite, not for a chosen part.
+    spread = [] if arguments else ["-n", str(min(os.cpu_count() or 1, 8))]
+    chosen = ["-m", "not slow"] if fast else []
+    return Stage("tests", python("-m", "pytest", *spread, *chosen, *arguments))
+
+
+def python(*arguments: str) -> list[str]:
+    # -P: the folder we stand in is not a place to import from.
+    return [sys.executable, "-P", *arguments]
+
+
+def has_python(folder: Path) -> bool:
+    return any(folder.rglob("*.py"))
+
+
+def run(stage: Stage) -> int:
+    print(f"\n== {stage.title}", flush=True)
+    # Tests start many interpreters: without bytecode each would compile the package again.
+    unset = "PYTHONDONTWRITEBYTECODE"
+    environment = {name: value for name, value in os.environ.items() if name != unset}
+    began = time.monotonic()
+    try:
+        status = subprocess.run(
+            stage.command,
+            cwd=stage.cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            timeout=stage.limit,
+            check=False,
+        ).returncode
+    except subprocess.TimeoutExpired:
+        print(f"stopped: not done within {stage.limit:.0f} s")
+        status = 1
+    print(f"   {stage.title}: {time.monotonic() - began:.1f} s", flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        print("\ncheck: interrupted", flush=True)
+        sys.exit(130)

@@ -1,0 +1,232 @@
+"""Makes or renews the checkout's environment, showing each stage on stderr.
+
+Run by ./treadle and ./check through scripts/environment, with the standard library alone. It knows
+nothing of the program: it brings .venv to what the lock files say, and writes the stamps that tell
+the launchers so. Stamps are removed first and written last, so a broken-off run is simply redone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+TOOLS = ROOT / ".tools"
+INSTALLER_LOCK = ROOT / "scripts" / "installer.lock"
+LOCKS = {"runtime": ROOT / "requirements.lock", "dev": ROOT / "requirements-dev.lock"}
+STAMPS = {"runtime": VENV / "ready", "dev": VENV / "ready-dev"}
+
+
+class CannotSetUp(Exception):
+    """Says in a sentence what is missing and what to do."""
+
+
+class StageFailed(Exception):
+    """A command of a stage failed; carries the end of its output."""
+
+
+def main(wanted: str) -> int:
+    began = time.monotonic()
+    try:
+        with only_one():
+            level = "dev" if wanted == "dev" or STAMPS["dev"].exists() else "runtime"
+            if not is_ready(level):
+                say(f"setting up in {VENV}")
+                set_up(level)
+                say(f"ready after {time.monotonic() - began:.1f} s")
+        return 0
+    except CannotSetUp as problem:
+        say(str(problem))
+        return 1
+    except KeyboardInterrupt:
+        say("set-up interrupted; the next start takes it up again")
+        return 130
+
+
+def is_ready(level: str) -> bool:
+    """Asked again under the lock: whoever held it before us may have done the work."""
+    stamp = STAMPS[level]
+    if not stamp.exists() or not os.access(PYTHON, os.X_OK):
+        return False
+    newest_lock = max(LOCKS[name].stat().st_mtime for name in ("runtime", level))
+    at_home = level == "runtime" or stamp.read_text().strip() == str(ROOT)
+    return stamp.stat().st_mtime > newest_lock and at_home
+
+
+def set_up(level: str) -> None:
+    # A whole environment is brought up to date; anything else (none, a broken-off one, one whose
+    # interpreter went away, one that was moved) is made from nothing.
+    at_home = STAMPS["runtime"].exists() and STAMPS["runtime"].read_text().strip() == str(ROOT)
+    for stamp in STAMPS.values():
+        stamp.unlink(missing_ok=True)
+    uv = installer()
+    if not (at_home and os.access(PYTHON, os.X_OK)):
+        # The real file, not the name `python3`: when that one day means another version, the
+        # link in .venv dangles, and the launcher notices.
+        base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+        shutil.rmtree(VENV, ignore_errors=True)
+        stage("making the environment", [base, "-m", "venv", "--without-pip", str(VENV)])
+    install(uv, level)
+    point_to_source()
+    for name in ("runtime", level):
+        STAMPS[name].write_text(f"{ROOT}\n")
+
+
+def install(uv: str, level: str) -> None:
+    lock = LOCKS[level]
+    count = sum("==" in line for line in lock.read_text().splitlines())
+    title = f"installing up to {count} packages"
+    locked = ["--require-hashes", "-r", str(lock)]
+    target = ["--python", str(PYTHON), "--compile-bytecode"]
+    try:
+        stage(title, [uv, "pip", "install", *target, *locked])
+    except StageFailed as failure:
+        # uv does not read pip's configuration; where only that one knows the way to the packages
+        # (a company's mirror, its certificate), pip itself is the better messenger.
+        with contextlib.suppress(StageFailed):
+            pip = [*find_pip(), "--python", str(PYTHON), "install", "--no-input"]
+            stage(f"{title} with pip", [*pip, *locked])
+            return
+        raise CannotSetUp(
+            f"{failure}\ntreadle: the packages could not be installed (the reason is above); "
+            "check the network or pip's index settings, and run this again."
+        ) from failure
+
+
+def installer() -> str:
+    """uv: this checkout's own, pinned by its hash, else the one on PATH."""
+    uv, fetched = TOOLS / "bin" / "uv", TOOLS / INSTALLER_LOCK.name
+    if uv.exists() and fetched.exists() and fetched.read_bytes() == INSTALLER_LOCK.read_bytes():
+        return str(uv)
+    try:
+        pip = find_pip()
+        fetch = ["install", "--no-input", "--upgrade", "--target", str(TOOLS)]
+        locked = ["--require-hashes", "-r", str(INSTALLER_LOCK)]
+        stage("fetching the installer (uv)", [*pip, *fetch, *locked])
+    except (CannotSetUp, StageFailed) as problem:
+        if on_path := shutil.which("uv"):
+            return on_path
+        if isinstance(problem, CannotSetUp):
+            raise
+        raise CannotSetUp(
+            f"{problem}\ntreadle: uv could not be fetched (the reason is above); "
+            "check the network or pip's index settings, and run this again."
+        ) from problem
+    shutil.copyfile(INSTALLER_LOCK, fetched)
+    return str(uv)
+
+
+def find_pip() -> list[str]:
+    """A pip that runs: the interpreter's, else one in a folder of ours."""
+    own = TOOLS / "pip" / "bin" / "python"
+    for python in (sys.executable, str(own)):
+        if works([python, "-m", "pip", "--version"]):
+            return [python, "-m", "pip"]
+    if not works([sys.executable, "-c", "import ensurepip"]):
+        if os.geteuid() != 0 or not shutil.which("apt-get"):
+            raise CannotSetUp(
+                f"{sys.executable} has neither pip nor venv; install them "
+                "(for example: sudo apt install python3-venv) and run this again."
+            )
+        try:
+            stage("apt-get update", ["apt-get", "update"])
+            apt = ["apt-get", "install", "-y", "--no-install-recommends", "python3-venv"]
+            stage("apt-get install python3-venv", apt)
+        except StageFailed as failure:
+            raise CannotSetUp(
+                f"{failure}\ntreadle: {sys.executable} has neither pip nor venv, and apt-get could "
+                "not install python3-venv (the reason is above); install it and run this again."
+            ) from failure
+    try:
+        stage("making a pip", [sys.executable, "-m", "venv", "--clear", str(TOOLS / "pip")])
+    except StageFailed as failure:
+        raise CannotSetUp(
+            f"{failure}\ntreadle: {sys.executable} can make no environment with pip (the reason "
+            "is above); install its pip and venv, and run this again."
+        ) from failure
+    return [str(own), "-m", "pip"]
+
+
+def point_to_source() -> None:
+    """Put src on the path by a relative line, so that the program survives a move of the folder."""
+    packages = next((VENV / "lib").glob("python3.*/site-packages"))
+    (packages / "treadle.pth").write_text(f"{os.path.relpath(ROOT / 'src', packages)}\n")
+
+
+def works(command: Sequence[str]) -> bool:
+    try:
+        quiet = subprocess.DEVNULL
+        done = subprocess.run(command, stdin=quiet, stdout=quiet, stderr=quiet, check=False)
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+def stage(title: str, command: Sequence[str]) -> None:
+    """Run one command, one line on stderr: its title and the time so far."""
+    began = time.monotonic()
+    live = sys.stderr.isatty()
+    # System certificates, because a company's proxy is known there and not to uv's own list.
+    environment = {"UV_SYSTEM_CERTS": "1", **os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    environment.pop("PIP_TARGET", None)
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,  # so that another project's settings in the user's folder do not count
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            while process.poll() is None:
+                if live:
+                    show(f"\r  {title} … {time.monotonic() - began:.0f} s ")
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(0.25)
+        except BaseException:
+            process.terminate()
+            process.wait()
+            show("\n" if live else "")
+            raise
+        outcome = "" if process.returncode == 0 else ": failed"
+        show(f"{chr(13) if live else ''}  {title}: {time.monotonic() - began:.1f} s{outcome}\n")
+        if process.returncode != 0:
+            output.seek(0)
+            raise StageFailed("".join(output.readlines()[-15:]).rstrip() or f"{command} failed")
+
+
+@contextlib.contextmanager
+def only_one() -> Iterator[None]:
+    """Two first starts at once: the second waits. The kernel frees the lock of a killed one."""
+    TOOLS.mkdir(exist_ok=True)
+    with (TOOLS / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another start is setting up; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def say(sentence: str) -> None:
+    show(f"treadle: {sentence}\n")
+
+
+def show(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "runtime"))

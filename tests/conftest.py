@@ -1,0 +1,238 @@
+"""What every test stands on: a closed network, a home of its own, a way to be async, a leak check.
+
+The time limit and warnings as errors are in pyproject.toml. Tests may reach loopback and unix
+sockets; a process that a test starts is not fenced in, so it has to be one that stays at home.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import ipaddress
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import configuration, settings
+
+T = TypeVar("T")
+
+# ------------------------------------------------------------------ property tests
+
+# Hypothesis keeps tables of characters in a folder: by default that would litter the checkout.
+configuration.set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "treadle-hypothesis")
+settings.register_profile("local", deadline=None, database=None, print_blob=True)
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+# ------------------------------------------------------------------ network
+
+
+class NetworkClosed(RuntimeError):
+    """A test reached for the network. Not an OSError: code under test would take that in stride."""
+
+
+def _is_near(host: object) -> bool:
+    if host is None or host in ("", b"", "localhost", b"localhost"):
+        return True
+    text = host.decode(errors="replace") if isinstance(host, bytes) else str(host)
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+def _close_network(patch: pytest.MonkeyPatch) -> None:
+    def refuse(host: object) -> None:
+        if not _is_near(host):
+            raise NetworkClosed(f"tests may reach loopback only, not {host!r}")
+
+    def guard_address(name: str) -> None:
+        real = getattr(socket.socket, name)
+
+        def guarded(self: socket.socket, *arguments: Any) -> Any:
+            # connect(address), connect_ex(address), sendto(data, [flags,] address)
+            if self.family in (socket.AF_INET, socket.AF_INET6):
+                refuse(arguments[-1][0])
+            return real(self, *arguments)
+
+        patch.setattr(socket.socket, name, guarded)
+
+    def guard_name(name: str) -> None:
+        real = getattr(socket, name)
+
+        def guarded(host: object, *arguments: Any, **options: Any) -> Any:
+            refuse(host)
+            return real(host, *arguments, **options)
+
+        patch.setattr(socket, name, guarded)
+
+    for name in ("connect", "connect_ex", "sendto"):
+        guard_address(name)
+    for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr"):
+        guard_name(name)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    patch = pytest.MonkeyPatch()
+    _close_network(patch)
+    config.add_cleanup(patch.undo)
+
+
+# ------------------------------------------------------------------ home, cwd, environment
+
+# Whatever could make a test depend on who runs it: keys, accounts, proxies, the git repository
+# whose hook started the tests, settings of our own.
+_FOREIGN_PREFIXES = (
+    "ANTHROPIC_",
+    "AWS_",
+    "AZURE_",
+    "CLAUDE_",
+    "GEMINI_",
+    "GIT_",
+    "GOOGLE_",
+    "OPENAI_",
+    "OTEL_",
+    "TREADLE_",
+    "XDG_",
+)
+_FOREIGN_SUFFIXES = ("_API_KEY", "_TOKEN", "_PROXY")
+
+
+def _is_foreign(name: str) -> bool:
+    return name.upper().startswith(_FOREIGN_PREFIXES) or name.upper().endswith(_FOREIGN_SUFFIXES)
+
+
+@pytest.fixture(autouse=True)
+def own_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty home and an empty current folder beside it, for this test alone."""
+    place = Path(tempfile.mkdtemp(prefix="treadle-test-")).resolve()
+    for name in filter(_is_foreign, list(os.environ)):
+        monkeypatch.delenv(name)
+    folders = {
+        "HOME": "home",
+        "XDG_CONFIG_HOME": "home/.config",
+        "XDG_DATA_HOME": "home/.local/share",
+        "XDG_STATE_HOME": "home/.local/state",
+        "XDG_CACHE_HOME": "home/.cache",
+        "XDG_RUNTIME_DIR": "run",
+    }
+    for name, folder in folders.items():
+        monkeypatch.setenv(name, str(place / folder))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    for folder in ("home", "run", "cwd"):
+        (place / folder).mkdir(mode=0o700)
+    monkeypatch.chdir(place / "cwd")
+    yield place
+    # Undone here and not by monkeypatch's own end, which comes later: a current folder that is
+    # gone would be the next test's trouble.
+    monkeypatch.undo()
+    shutil.rmtree(place, ignore_errors=True)
+
+
+# ------------------------------------------------------------------ async tests
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run `async def test_…`, also under hypothesis' @given, each in a loop of its own."""
+    leaks = pyfuncitem.funcargs.get("no_leaks")
+    run: Callable[[Coroutine[Any, Any, Any]], Any] = (
+        leaks.run if isinstance(leaks, NoLeaks) else asyncio.run
+    )
+    test = pyfuncitem.obj
+    if (handle := getattr(test, "hypothesis", None)) is not None:
+        if inspect.iscoroutinefunction(inner := handle.inner_test):
+            handle.inner_test = lambda *args, **kwargs: run(inner(*args, **kwargs))
+        return None
+    if not inspect.iscoroutinefunction(test):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    run(test(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
+# ------------------------------------------------------------------ leaks
+
+
+class NoLeaks:
+    """What this process holds now; `check()` fails if it holds more than at the start."""
+
+    # How long the end of threads and children may take to be seen; a leak waits this long in vain.
+    patience = 2.0
+
+    def __init__(self) -> None:
+        gc.collect()
+        self._before = self._held()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """asyncio.run that also fails for tasks left behind, which asyncio.run would cancel."""
+        return asyncio.run(self._watching_tasks(work))
+
+    async def _watching_tasks(self, work: Awaitable[T]) -> T:
+        before = asyncio.all_tasks()
+        result = await work
+        for _ in range(10):  # a cancelled task needs a few rounds of the loop to be done
+            await asyncio.sleep(0)
+        left = asyncio.all_tasks() - before
+        assert not left, f"tasks left behind: {sorted(map(repr, left))}"
+        return result
+
+    def check(self) -> None:
+        deadline = time.monotonic() + self.patience
+        while left := self._left():
+            assert time.monotonic() < deadline, f"left behind: {left}"
+            gc.collect()
+            time.sleep(0.01)
+
+    def _left(self) -> list[str]:
+        return sorted(self._held() - self._before)
+
+    @staticmethod
+    def _held() -> set[str]:
+        threads = {f"thread {thread.name} ({thread.ident})" for thread in threading.enumerate()}
+        return threads | _descriptors() | _children()
+
+
+def _descriptors() -> set[str]:
+    held = set()
+    for link in Path("/proc/self/fd").glob("*"):
+        try:
+            held.add(f"descriptor {link.name} -> {link.readlink()}")
+        except FileNotFoundError:  # the one that listed the folder
+            continue
+    return held
+
+
+def _children() -> set[str]:
+    held = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:  # it ended while we looked
+            continue
+        name, _, rest = text.rpartition(")")
+        state, parent = rest.split()[:2]
+        if int(parent) == os.getpid():
+            held.add(f"process {name}) {'unreaped' if state == 'Z' else 'running'}")
+    return held
+
+
+@pytest.fixture
+def no_leaks() -> Iterator[NoLeaks]:
+    """Fail the test if it leaves tasks, threads, child processes or descriptors behind.
+
+    Tasks are seen in `async def` tests, and in others through `no_leaks.run(...)`.
+    """
+    leaks = NoLeaks()
+    yield leaks
+    leaks.check()
