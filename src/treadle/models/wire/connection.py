@@ -1,0 +1,277 @@
+"""One HTTP/1.1 connection: writes a request, parses its response, keeps time.
+
+An asyncio protocol around the httptools parser; one response at a time. It knows no URL, pool,
+redirect or content coding: `client` above does. The socket below it is plain or TLS.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, cast
+
+import httptools
+
+from .limits import Meter, Which
+from .transport import Disconnected, Malformed, TimedOut, TooLarge, WireError
+
+_QUEUE_HIGH: Final = 512 * 1024
+_WRITE_BLOCK: Final = 256 * 1024
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Born by a dial, lives through `begin` / `head` / `take`… / `finish`, may begin again."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview) -> None:
+        self._loop = loop
+        # Filled and consumed within one callback, so that all connections of a loop share one.
+        self._buffer = buffer
+        self._transport: asyncio.Transport | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._drain: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._meter: Meter | None = None
+        self._max_bytes: int | None = None
+        self._pieces: list[bytes] = []
+        # The parser calls this straight from C, once for each chunk.
+        self.on_body = self._pieces.append
+        self._queued = 0
+        self._reading_paused = False
+        self._parser = httptools.HttpResponseParser(self)
+        self._where = ""
+        self._busy = False
+        self._keep = True
+        self.lost = False
+        self.idle_since = 0.0
+        self.status = 0
+        self.raw_headers: list[tuple[bytes, bytes]] = []
+        self.done = False
+        self.error: WireError | None = None
+        self.received = 0
+
+    # -- one exchange
+
+    def begin(self, where: str, meter: Meter, max_bytes: int | None) -> None:
+        """Get ready for a response; the clock runs from here."""
+        self._where = where
+        self._meter = meter
+        self._max_bytes = max_bytes
+        self._busy = True
+        self.status = self.received = self._queued = 0
+        self.raw_headers = []
+        self.done = False
+        now = self._loop.time()
+        meter.asked(now)
+        if self._timer is None:
+            self._timer = self._loop.call_at(meter.next_tick(now), self._tick)
+
+    async def send(self, head: bytes, body: Sequence[bytes]) -> None:
+        """Write a request. Returns early if the server answers before it is all sent."""
+        transport = self._transport
+        if transport is None or self.lost:
+            self._lose(None)
+            return
+        block = [head]
+        size = len(head)
+        for part in body:
+            block.append(part)
+            size += len(part)
+            if size >= _WRITE_BLOCK:
+                transport.write(b"".join(block))
+                block.clear()
+                size = 0
+                if self._drain is not None and not await self._drained():
+                    return
+        if block:
+            transport.write(b"".join(block))
+
+    async def head(self) -> None:
+        """Wait for the final status and the headers."""
+        while not self.status:
+            if self.error is not None:
+                raise self.error
+            await self.wait()
+        if self._drain is not None:
+            self._keep = False  # it answered without having read the whole request
+
+    def take(self) -> bytes:
+        """Every body byte that is here; empty if there is none."""
+        pieces = self._pieces
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self._queued = 0
+        if self._reading_paused and self._transport is not None:
+            self._reading_paused = False
+            self._transport.resume_reading()
+        return data
+
+    @property
+    def has_data(self) -> bool:
+        return bool(self._pieces)
+
+    async def wait(self) -> None:
+        """Until something changed: data, headers, the end, an error."""
+        waiter = self._waiter = self._loop.create_future()
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+
+    def finish(self) -> bool:
+        """The exchange is over; true if the connection can carry another one."""
+        self._busy = False
+        self._meter = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._pieces.clear()
+        reusable = self.done and self._keep and not self.lost and self.error is None
+        if not reusable:
+            self.abort()
+        return reusable
+
+    def abort(self) -> None:
+        """Close the socket now, whatever is in flight."""
+        self.lost = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._transport is not None:
+            try:
+                self._transport.abort()
+            except RuntimeError:
+                pass  # its event loop is closed, and the socket with it
+
+    # -- called by asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if not self._busy or self.done:
+            # Nobody asked: a late byte makes the next answer unreadable.
+            self._keep = False
+            self.abort()
+            return
+        self.received += nbytes
+        self._queued += nbytes
+        if self._meter is not None:
+            self._meter.heard(self._loop.time())
+        try:
+            self._parser.feed_data(self._buffer[:nbytes])
+        except httptools.HttpParserUpgrade:
+            self._fail(Malformed(f"{self._where} wants to switch protocols: check the URL"))
+        except httptools.HttpParserError as error:
+            if not self.done:
+                self._fail(
+                    Malformed(
+                        f"{self._where} does not speak HTTP/1.1 ({error}): check the URL and port",
+                        self._where,
+                    )
+                )
+        if self._max_bytes is not None and self.received > self._max_bytes and not self.done:
+            self._fail(
+                TooLarge(
+                    f"the response from {self._where} is larger than {self._max_bytes} bytes: "
+                    "raise the max_bytes limit if that is expected",
+                    self._where,
+                )
+            )
+        elif self._queued > _QUEUE_HIGH and not self._reading_paused and not self.done:
+            self._reading_paused = True
+            if self._transport is not None:
+                self._transport.pause_reading()
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lose(exc)
+
+    def pause_writing(self) -> None:
+        self._drain = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        drain, self._drain = self._drain, None
+        if drain is not None and not drain.done():
+            drain.set_result(None)
+
+    # -- called by the parser
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.raw_headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status >= 200:
+            self.status = status
+            if self._meter is not None:
+                self._meter.answered(self._loop.time())
+
+    def on_message_complete(self) -> None:
+        if not self.status:
+            self.raw_headers = []  # an interim answer (1xx): the real one follows
+            return
+        self.done = True
+        self._keep = self._keep and self._parser.should_keep_alive()
+
+    # -- inside
+
+    def _tick(self) -> None:
+        self._timer = None
+        meter = self._meter
+        if meter is None or self.done:
+            return
+        now = self._loop.time()
+        if self._pieces:
+            meter.reader_behind(now)
+        which: Which | None = meter.expired(now)
+        if which is None:
+            self._timer = self._loop.call_at(meter.next_tick(now), self._tick)
+        else:
+            self._fail(TimedOut(which, meter.seconds(which), self._where))
+
+    def _fail(self, error: WireError) -> None:
+        if self.error is None:
+            self.error = error
+        self.abort()
+        self._wake()
+
+    def _lose(self, cause: Exception | None) -> None:
+        self.lost = True
+        if self._busy and not self.done and self.error is None:
+            if self.status and cause is None and self._ends_by_closing():
+                self.done = True
+            else:
+                self.error = self._disconnected(cause)
+        self._wake()
+        self.resume_writing()
+
+    def _disconnected(self, cause: Exception | None) -> Disconnected:
+        when = "in the middle of its answer" if self.status else "without an answer"
+        error = Disconnected(
+            f"{self._where} closed the connection {when}"
+            f"{f' ({cause})' if cause else ''}: try again",
+            self._where,
+            self.received if self.status else -1,
+        )
+        error.__cause__ = cause
+        return error
+
+    def _ends_by_closing(self) -> bool:
+        names = {name.lower() for name, _ in self.raw_headers}
+        return b"content-length" not in names and b"transfer-encoding" not in names
+
+    async def _drained(self) -> bool:
+        while self._drain is not None and not self.status and self.error is None:
+            waiter = self._waiter = self._loop.create_future()
+            self._drain.add_done_callback(lambda _: self._wake())
+            try:
+                await waiter
+            finally:
+                self._waiter = None
+        return not self.status and self.error is None
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)

@@ -1,0 +1,196 @@
+"""Where a URL leads: host, port, TLS, and the proxy that the environment asks for.
+
+Pure functions over a URL and an environment, and the TLS settings made from that environment.
+It opens nothing: `dialing` does.
+"""
+
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from .transport import ProxyFailed, TLSFailed
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+# Interpreters built elsewhere look for certificates where this system has none.
+_SYSTEM_BUNDLES: Final = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+
+
+class Proxy(msgspec.Struct, frozen=True):
+    """An HTTP proxy; `authorization` is the header value made from its URL's user and password."""
+
+    host: str
+    port: int
+    tls: bool
+    authorization: str | None = None
+
+
+class Route(msgspec.Struct, frozen=True):
+    """The way to one URL. Routes with equal `key` may share a connection."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+    proxy: Proxy | None
+    host_header: str
+
+    @property
+    def tls(self) -> bool:
+        return self.scheme == "https"
+
+    @property
+    def where(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def key(self) -> tuple[str, str, int, Proxy | None]:
+        return (self.scheme, self.host, self.port, self.proxy)
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        return (self.scheme, self.host, self.port)
+
+
+def route_to(url: str, environ: Mapping[str, str]) -> Route:
+    """Read a URL; ValueError if it is not an http or https one."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
+        raise ValueError(f"not an http or https URL: {_shown(url)!r}")
+    if "@" in parts.netloc:
+        raise ValueError("a URL must not hold a user or password: use headers")
+    if any(char <= " " or char == "\x7f" for char in url):
+        raise ValueError(f"the URL holds blanks or control characters: {_shown(url)!r}")
+    host = parts.hostname if parts.hostname.isascii() else _idna(parts.hostname)
+    port = parts.port or _DEFAULT_PORTS[parts.scheme]
+    bracketed = f"[{host}]" if ":" in host else host
+    host_header = bracketed if parts.port is None else f"{bracketed}:{port}"
+    proxy = proxy_for(parts.scheme, host, port, environ)
+    target = parts.path or "/"
+    if parts.query:
+        target += "?" + parts.query
+    if proxy is not None and parts.scheme == "http":
+        target = f"http://{host_header}{target}"
+    return Route(parts.scheme, host, port, target, proxy, host_header)
+
+
+def proxy_for(scheme: str, host: str, port: int, environ: Mapping[str, str]) -> Proxy | None:
+    """The proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name for this host."""
+    value = _variable(environ, f"{scheme}_proxy") or _variable(environ, "all_proxy")
+    if not value or _is_loopback(host):
+        return None
+    if _bypassed(host, port, _variable(environ, "no_proxy") or ""):
+        return None
+    return _read_proxy(value)
+
+
+def tls_context(environ: Mapping[str, str]) -> ssl.SSLContext:
+    """A verifying context; SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE
+    replace the system's certificates, NODE_EXTRA_CA_CERTS adds to whichever holds."""
+    file = environ.get("SSL_CERT_FILE") or None
+    folder = environ.get("SSL_CERT_DIR") or None
+    if file is None and folder is None:
+        bundle = environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE") or None
+        if bundle is not None:
+            file, folder = (None, bundle) if Path(bundle).is_dir() else (bundle, None)
+    try:
+        context = ssl.create_default_context(cafile=file, capath=folder)
+        extra = environ.get("NODE_EXTRA_CA_CERTS")
+        if extra:
+            context.load_verify_locations(cafile=extra)
+    except (OSError, ssl.SSLError) as error:
+        raise TLSFailed(
+            f"the certificates named by the environment cannot be read ({error}): check "
+            "SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE and NODE_EXTRA_CA_CERTS"
+        ) from error
+    if file is None and folder is None and not context.cert_store_stats()["x509_ca"]:
+        for bundle in _SYSTEM_BUNDLES:
+            if Path(bundle).exists():
+                context.load_verify_locations(cafile=bundle)
+                break
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str | None:
+    value = environ.get(name)
+    if value is None and not (name == "http_proxy" and "REQUEST_METHOD" in environ):
+        # Under CGI a client's "Proxy:" header arrives as HTTP_PROXY: not to be trusted.
+        value = environ.get(name.upper())
+    return value
+
+
+def _read_proxy(value: str) -> Proxy:
+    from urllib.parse import unquote, urlsplit
+
+    parts = urlsplit(value if "://" in value else f"http://{value}")
+    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
+        raise ProxyFailed(
+            f"the proxy in the environment is of the kind {parts.scheme!r}: only http and https "
+            "proxies are supported; unset the variable or add the host to NO_PROXY"
+        )
+    authorization = None
+    if parts.username is not None:
+        import base64
+
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        authorization = "Basic " + base64.b64encode(pair.encode()).decode("ascii")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return Proxy(parts.hostname, port, parts.scheme == "https", authorization)
+
+
+def _bypassed(host: str, port: int, no_proxy: str) -> bool:
+    for entry in no_proxy.replace(" ", ",").lower().split(","):
+        if not entry:
+            continue
+        if entry == "*":
+            return True
+        if "/" in entry:
+            if _in_network(host, entry):
+                return True
+            continue
+        name, colon, wanted = entry.rpartition(":")
+        if colon and wanted.isdigit() and not name.endswith(":"):
+            if int(wanted) != port:
+                continue
+            entry = name
+        entry = entry.strip("[]").removeprefix("*").lstrip(".")
+        if host == entry or host.endswith("." + entry):
+            return True
+    return False
+
+
+def _in_network(host: str, network: str) -> bool:
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False
+
+
+def _is_loopback(host: str) -> bool:
+    # A model server on this machine is never behind the company's proxy.
+    if host == "localhost" or host.endswith(".localhost") or host == "::1":
+        return True
+    return host.startswith("127.") and host.replace(".", "").isdigit()
+
+
+def _idna(host: str) -> str:
+    try:
+        return host.encode("idna").decode("ascii")
+    except UnicodeError as error:
+        raise ValueError(f"not a host name: {host!r}") from error
+
+
+def _shown(url: str) -> str:
+    return url.split("?", 1)[0].rsplit("@", 1)[-1][:200]
