@@ -1,0 +1,57 @@
+"""The contract of a gate: may the next model call be made?
+
+Every budget is a gate: rounds, tokens, money, time, repetition. Gates stand before each model
+call, see its worst case, and are told afterwards what it really used.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import msgspec
+
+from treadle.core.contracts.model import ModelCard
+from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import Usage
+
+
+class Account(msgspec.Struct, frozen=True):
+    """What a gate sees: the turn so far, and what the next request could cost at worst."""
+
+    session_id: str
+    turn_id: str
+    rounds: int  # tool rounds finished in this turn
+    usage: Usage  # of this turn
+    session_usage: Usage
+    transcript: Transcript
+    card: ModelCard
+    request_chars: int
+    max_output: int
+
+
+class Pass(msgspec.Struct, frozen=True):
+    """Go on; `tell` is shown to the model, for example how much is left."""
+
+    tell: str = ""
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """Not this request. `closing` allows one last call without tools, for a summary."""
+
+    reason: Literal["max_turns", "budget_exceeded", "goal_not_met", "error"]
+    detail: str
+    closing: bool = False
+
+
+class Gate(Protocol):
+    """Who may stop the spending.
+
+    Promises: `admit` is asked before every model call and reserves what it admits; `settle`
+    is called exactly once for each admitted call, with what it used, or with an empty usage
+    if it failed.
+    It must not wait.
+    """
+
+    def admit(self, account: Account) -> Pass | Stop: ...
+
+    def settle(self, account: Account, used: Usage) -> None: ...

@@ -1,0 +1,157 @@
+"""The contract of a model: one request in, one stream of pieces out.
+
+A model is a codec over a provider, or a wrapper around another model. It does not retry,
+decide, budget or remember: the loop does. Above it stands core/loop/asking.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+import msgspec
+
+from treadle.core.contracts.tool import ToolSpec
+from treadle.core.transcript.content import ToolCall
+from treadle.core.transcript.items import AssistantItem
+from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import Usage
+
+
+class CacheRequest(msgspec.Struct, frozen=True):
+    """How the next request uses the provider's prompt cache."""
+
+    enabled: bool = True
+    ttl: str = "5m"
+    key: str = ""
+
+
+class ModelOptions(msgspec.Struct, frozen=True):
+    """What a caller may ask of any model; what one cannot do, it leaves out."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    thinking: int | str | None = None  # a budget in tokens, or an effort: low, medium, high
+    stop: tuple[str, ...] = ()
+    tool_choice: str = "auto"  # auto, none, any, or a tool's name
+    output_schema: dict[str, Any] | None = None
+    extra: dict[str, Any] = {}  # merged into the provider's request as it is
+
+
+class ModelRequest(msgspec.Struct, frozen=True):
+    """All that a model is shown. `quarantine` holds (item, part) that must not be sent."""
+
+    transcript: Transcript
+    system: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    options: ModelOptions = ModelOptions()
+    cache: CacheRequest = CacheRequest()
+    quarantine: frozenset[tuple[int, int]] = frozenset()
+    session_id: str = ""
+    turn_id: str = ""
+    key: str = ""  # the same for every attempt at one reply
+
+
+class ModelCard(msgspec.Struct, frozen=True):
+    """What is known of a model. Prices are USD per million tokens; None means not known."""
+
+    name: str
+    window: int = 128_000
+    max_output: int = 8_192
+    input_price: float | None = None
+    output_price: float | None = None
+    cache_read_price: float | None = None
+    cache_write_price: float | None = None
+    abilities: frozenset[str] = frozenset()
+    note: str = ""  # one line for the person: what to expect of it
+
+
+class TextPiece(msgspec.Struct, frozen=True, gc=False):
+    text: str
+
+
+class ThinkingPiece(msgspec.Struct, frozen=True, gc=False):
+    text: str
+
+
+class CallBegun(msgspec.Struct, frozen=True, gc=False):
+    id: str
+    name: str
+
+
+class CallPiece(msgspec.Struct, frozen=True, gc=False):
+    id: str
+    text: str
+
+
+class CallReady(msgspec.Struct, frozen=True):
+    """The call is whole. A safe one may start now, while the stream goes on."""
+
+    call: ToolCall
+
+
+class UsageSeen(msgspec.Struct, frozen=True):
+    """What is known so far; the reply's own usage is the truth."""
+
+    usage: Usage
+
+
+class PartQuarantined(msgspec.Struct, frozen=True):
+    """The provider refused this part; the request was sent again without it."""
+
+    position: int
+    part: int
+    reason: str
+
+
+class Announced(msgspec.Struct, frozen=True, gc=False):
+    """One line for the person."""
+
+    text: str
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The whole reply. Always last, always exactly one."""
+
+    item: AssistantItem
+
+
+ModelEvent = (
+    TextPiece
+    | ThinkingPiece
+    | CallBegun
+    | CallPiece
+    | CallReady
+    | UsageSeen
+    | PartQuarantined
+    | Announced
+    | Reply
+)
+
+
+class Model(Protocol):
+    """Someone who answers.
+
+    Promises of an implementation:
+    - `stream` ends with exactly one Reply, or raises a ModelError; it never just stops.
+    - Every call in the reply was announced by a CallReady before; none twice.
+    - A reply cut by the output limit has stop "max_tokens", and holds no cut call.
+    - Cancelling the consumer closes the connection at once and leaves nothing behind.
+    - One instance serves many streams at the same time.
+    It must not retry, keep history between requests, or write to the transcript.
+    """
+
+    @property
+    def name(self) -> str:
+        """Provider and model, as in `anthropic/claude-sonnet-4-5`."""
+
+    @property
+    def card(self) -> ModelCard: ...
+
+    @property
+    def fallback(self) -> Model | None:
+        """Who is asked when this one cannot answer."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]: ...
+
+    async def aclose(self) -> None: ...

@@ -1,0 +1,109 @@
+"""The contract of a tool: what it is called, what it needs, what it does to the world.
+
+A tool is called with arguments that were parsed, validated against its schema and allowed.
+It returns an output or raises: both become one result for the model. Below it stands the
+workspace; above it core/loop/calling.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import msgspec
+
+from treadle.core.transcript.content import Arguments, ResultContent
+from treadle.core.transcript.entries import EffectClass
+
+if TYPE_CHECKING:
+    from treadle.core.contracts.workspace import Workspace
+
+DEFAULT_RESULT_CHARS = 100_000
+
+
+class ToolSpec(msgspec.Struct, frozen=True, dict=True):
+    """What the model and the loop know of a tool without calling it.
+
+    effect      pure: rerun freely · verifiable: a probe can tell whether it happened ·
+                irreversible: at most once
+    concurrent  may run beside others, by resource; otherwise it runs alone and in order
+    timeout     seconds; None means no limit of its own
+    detach_after  seconds after which the call goes on in the background; 0 means at once
+    """
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    effect: EffectClass = "irreversible"
+    concurrent: bool = False
+    timeout: float | None = None
+    max_result_chars: int = DEFAULT_RESULT_CHARS
+    detach_after: float | None = None
+    strict: bool = False
+
+
+class Resources(msgspec.Struct, frozen=True):
+    """What a call touches: many may read a key at once, one may write it."""
+
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+
+
+class ToolOutput(msgspec.Struct, frozen=True):
+    """What a call gave: `content` for the model, `display` for the person."""
+
+    content: str | tuple[ResultContent, ...]
+    display: str = ""
+    is_error: bool = False
+    full_output: str = ""  # where the whole of it can be read, if content is a part
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """What an inspection after a crash found out about an intended effect."""
+
+    outcome: Literal["done", "not_done", "unknown"]
+    evidence: str
+
+
+class ToolContext(msgspec.Struct, frozen=True):
+    """What a call may use. `key` is the same when the same call is tried again after a crash."""
+
+    session_id: str
+    turn_id: str
+    call_id: str
+    key: str
+    progress: Callable[[str], None]
+    workspace: Workspace | None = None
+    spawn: Callable[..., Awaitable[Any]] | None = None  # starts a child agent
+    tasks: Any = None  # the loop's detached calls: list, read, cancel
+    services: dict[str, Any] = {}  # what the host put in for its own tools
+
+
+class Tool(Protocol):
+    """One thing that an agent can do.
+
+    Promises: `call` honours cancellation and leaves nothing running; it reports progress
+    through the context; a failure is a ToolError whose text helps the model.
+    It must not touch the transcript, ask the user by itself, or print.
+    """
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    def check(self, arguments: Arguments) -> str | None:
+        """What is wrong with these arguments, in words for the model; None if nothing is."""
+
+    def summary(self, arguments: Arguments) -> str:
+        """One line for the person, such as `[bash: ls -la]`."""
+
+    def resources(self, arguments: Arguments) -> Resources: ...
+
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput: ...
+
+    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        """What a probe needs to know later; taken before the effect of a verifiable call."""
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> Probe:
+        """Whether an interrupted call had its effect."""

@@ -1,0 +1,89 @@
+"""The contract of a workspace: files and processes, wherever they are.
+
+Tools reach the world through this alone, so that the same tools work on this machine, in a
+sandbox or far away. What may be done is the policy's business; what can be done is this one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+
+class FileContent(msgspec.Struct, frozen=True):
+    """A file as it was when read. `digest` lets a later write notice that it changed."""
+
+    data: bytes
+    digest: str
+    size: int
+    mode: int
+    is_truncated: bool = False
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """How a command ended. `output` is harmless text with its middle left out if it was long."""
+
+    exit_code: int | None
+    output: str
+    signal: str = ""
+    timed_out: bool = False
+    total_bytes: int = 0
+    full_output: str = ""
+    cwd: str = ""
+    note: str = ""
+
+
+class Running(Protocol):
+    """A command that goes on in the background."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def output(self) -> str: ...
+
+    async def wait(self) -> Completed: ...
+
+    async def kill(self) -> Completed: ...
+
+
+class Workspace(Protocol):
+    """Where it works.
+
+    Promises: writes are atomic and durable, and refuse a file whose digest is not `expected`;
+    paths never lead out of the root and the added folders; a command has no terminal and no
+    input, and when it ends, is cancelled or times out, nothing of it is left; memory is bounded
+    whatever it prints. Problems are WorkspaceErrors that say what to do.
+    """
+
+    @property
+    def root(self) -> Path: ...
+
+    def resolve(self, path: str) -> Path:
+        """The real place of a path, links followed, or a WorkspaceError if it is outside."""
+
+    async def read(self, path: str, *, limit: int | None = None) -> FileContent: ...
+
+    async def write(
+        self, path: str, data: bytes, *, expected: str | None = None, mode: int | None = None
+    ) -> FileContent: ...
+
+    async def remove(self, path: str, *, expected: str | None = None) -> None: ...
+
+    async def run(
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        on_output: Callable[[str], None] | None = None,
+    ) -> Completed: ...
+
+    async def start(
+        self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None
+    ) -> Running: ...
+
+    async def aclose(self) -> None: ...

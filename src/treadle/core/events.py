@@ -1,0 +1,238 @@
+"""Every event that an observer can see.
+
+    RunStarted
+      TurnStarted                                       once a turn
+        InputAccepted*                                  the opener, and each steered message
+        ┌ RequestStarted                                once a model call
+        │   (TextDelta | ThinkingDelta | ToolCallBegan | ToolCallDelta)*
+        │   (RetryScheduled ReplyDiscarded?)*           the attempt is thrown away
+        │   ToolCallRequested*                          once a call, when it is whole
+        │ UsageUpdated
+        │   (ApprovalRequired ... ApprovalResolved)*
+        │   ToolStarted*  ToolProgress*  ToolFinished*  (or ToolDetached, TaskFinished later)
+        │   (MutationStarted MutationFinished)*
+        └ again, while the model calls for tools
+      TurnFinished | RunFailed                          exactly one, always last
+
+    Warning, Notified, ToolsChanged and LoopContinued may stand anywhere in between.
+
+Each carries the session's and the turn's id and a number that only grows. Values only:
+who receives them is the observers' contract.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from treadle.core.transcript.content import ToolCall
+from treadle.core.transcript.items import AssistantItem, Item, UserItem
+from treadle.core.transcript.usage import Usage
+
+TerminalReason = Literal[
+    "end_turn", "max_turns", "aborted", "budget_exceeded", "goal_not_met", "refused", "error"
+]
+
+PREVIEW_CHARS = 200
+
+
+def preview(text: str) -> str:
+    """The beginning of a text, short enough for an event."""
+    return text if len(text) <= PREVIEW_CHARS else text[:PREVIEW_CHARS] + "..."
+
+
+class TurnResult(msgspec.Struct, frozen=True):
+    """How a turn ended. `items` are what it added to the transcript."""
+
+    turn_id: str
+    reason: TerminalReason
+    items: tuple[Item, ...] = ()
+    usage: Usage = Usage()
+    rounds: int = 0
+    metadata: dict[str, str | int | float | bool] = {}
+    error: BaseException | None = None
+
+    @property
+    def reply(self) -> AssistantItem | None:
+        """The last thing the model said in this turn."""
+        for item in reversed(self.items):
+            if isinstance(item, AssistantItem):
+                return item
+        return None
+
+    @property
+    def text(self) -> str:
+        reply = self.reply
+        return reply.text if reply is not None else ""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """What all events have."""
+
+    session_id: str
+    turn_id: str
+    seq: int
+
+
+class RunStarted(Event, frozen=True, tag="run_started"):
+    """A driver began to work; the session may be an old one."""
+
+
+class TurnStarted(Event, frozen=True, tag="turn_started"):
+    """A turn began, with a user's item or by going on with an unfinished one."""
+
+
+class InputAccepted(Event, frozen=True, tag="input_accepted"):
+    item: UserItem
+
+
+class RequestStarted(Event, frozen=True, tag="request_started"):
+    model: str
+    attempt: int = 1
+
+
+class TextDelta(Event, frozen=True, tag="text_delta", gc=False):
+    text: str
+
+
+class ThinkingDelta(Event, frozen=True, tag="thinking_delta", gc=False):
+    text: str
+
+
+class ToolCallBegan(Event, frozen=True, tag="tool_call_began", gc=False):
+    call_id: str
+    name: str
+
+
+class ToolCallDelta(Event, frozen=True, tag="tool_call_delta", gc=False):
+    call_id: str
+    text: str
+
+
+class ToolCallRequested(Event, frozen=True, tag="tool_call_requested"):
+    call: ToolCall
+
+
+class RetryScheduled(Event, frozen=True, tag="retry_scheduled", gc=False):
+    """The model call failed in a way that passes; it is tried again after `delay` seconds."""
+
+    attempt: int
+    delay: float
+    reason: str
+
+
+class ReplyDiscarded(Event, frozen=True, tag="reply_discarded", gc=False):
+    """What was streamed since RequestStarted is void: the attempt failed half-way."""
+
+    chars: int
+
+
+class ModelChanged(Event, frozen=True, tag="model_changed", gc=False):
+    """A fallback takes over."""
+
+    old: str
+    new: str
+    reason: str
+
+
+class UsageUpdated(Event, frozen=True, tag="usage_updated"):
+    """The last call's usage, and the turn's so far."""
+
+    model: str
+    last: Usage
+    turn: Usage
+
+
+class ApprovalRequired(Event, frozen=True, tag="approval_required"):
+    call: ToolCall
+    summary: str
+    reason: str
+
+
+class ApprovalResolved(Event, frozen=True, tag="approval_resolved", gc=False):
+    call_id: str
+    decision: Literal["allow", "deny"]
+    reason: str = ""
+
+
+class ToolStarted(Event, frozen=True, tag="tool_started", gc=False):
+    call_id: str
+    name: str
+    summary: str
+
+
+class ToolProgress(Event, frozen=True, tag="tool_progress", gc=False):
+    call_id: str
+    text: str
+
+
+class ToolFinished(Event, frozen=True, tag="tool_finished", gc=False):
+    call_id: str
+    name: str
+    result: str
+    display: str = ""
+    is_error: bool = False
+    is_truncated: bool = False
+
+
+class ToolDetached(Event, frozen=True, tag="tool_detached", gc=False):
+    """The call goes on in the background as a task; the model was told so."""
+
+    call_id: str
+    task_id: str
+
+
+class TaskFinished(Event, frozen=True, tag="task_finished", gc=False):
+    task_id: str
+    name: str
+    result: str
+    is_error: bool = False
+
+
+class ToolsChanged(Event, frozen=True, tag="tools_changed"):
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+class MutationStarted(Event, frozen=True, tag="mutation_started", gc=False):
+    mutator: str
+    point: str
+
+
+class MutationFinished(Event, frozen=True, tag="mutation_finished", gc=False):
+    mutator: str
+    point: str
+    dirty: bool
+
+
+class LoopContinued(Event, frozen=True, tag="loop_continued", gc=False):
+    """Why the loop went round again: the recorded transition."""
+
+    transition: str
+
+
+class Notified(Event, frozen=True, tag="notified", gc=False):
+    """One line for the person; nothing is wrong."""
+
+    text: str
+
+
+class Warning(Event, frozen=True, tag="warning", gc=False):
+    """One line for the person; something is wrong but the work goes on."""
+
+    text: str
+
+
+class RunFailed(Event, frozen=True, tag="run_failed"):
+    """Terminal: the turn ended with an error."""
+
+    error: str
+    kind: str
+    result: TurnResult
+
+
+class TurnFinished(Event, frozen=True, tag="turn_finished"):
+    """Terminal: the turn ended for one of the typed reasons."""
+
+    result: TurnResult

@@ -1,0 +1,67 @@
+"""Values and laws: what was said and done, what comes next, and which histories are lawful."""
+
+from treadle.core.transcript.content import (
+    Arguments,
+    AssistantContent,
+    Document,
+    Image,
+    Opaque,
+    RedactedThinking,
+    ResultContent,
+    Text,
+    Thinking,
+    ToolCall,
+    UserContent,
+)
+from treadle.core.transcript.items import (
+    AssistantItem,
+    Item,
+    NoticeItem,
+    StopReason,
+    SummaryItem,
+    ToolResultItem,
+    UserItem,
+    user,
+)
+from treadle.core.transcript.pending import (
+    AskModel,
+    AwaitInput,
+    Move,
+    Rest,
+    RunTools,
+    last_reply,
+    pending,
+)
+from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import Usage
+
+__all__ = [
+    "Arguments",
+    "AskModel",
+    "AssistantContent",
+    "AssistantItem",
+    "AwaitInput",
+    "Document",
+    "Image",
+    "Item",
+    "Move",
+    "NoticeItem",
+    "Opaque",
+    "RedactedThinking",
+    "Rest",
+    "ResultContent",
+    "RunTools",
+    "StopReason",
+    "SummaryItem",
+    "Text",
+    "Thinking",
+    "ToolCall",
+    "ToolResultItem",
+    "Transcript",
+    "Usage",
+    "UserContent",
+    "UserItem",
+    "last_reply",
+    "pending",
+    "user",
+]

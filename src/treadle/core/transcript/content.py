@@ -1,0 +1,136 @@
+"""What can stand inside an item: text, thinking, pictures, documents, calls.
+
+Frozen values that know nothing of storage, display or providers. Items (items.py) are made
+of these; a provider's codec turns them into its own blocks and back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+Arguments = dict[str, Any]
+
+
+class Text(msgspec.Struct, frozen=True, tag="text"):
+    """Plain text, from anybody."""
+
+    text: str
+
+
+class Thinking(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True):
+    """A model's reasoning. Only the provider named by `origin` may see the signature again."""
+
+    text: str
+    signature: str = ""
+    id: str = ""
+    origin: str = ""
+
+
+class RedactedThinking(msgspec.Struct, frozen=True, tag="redacted_thinking", omit_defaults=True):
+    """Reasoning that the provider sealed: opaque, and to be returned to it unchanged."""
+
+    data: str
+    origin: str = ""
+
+
+class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
+    """A picture: its bytes, or the address of one."""
+
+    media_type: str
+    data: bytes = b""
+    url: str = ""
+
+
+class Document(msgspec.Struct, frozen=True, tag="document", omit_defaults=True):
+    """A file that the provider reads itself, such as a PDF."""
+
+    media_type: str
+    data: bytes = b""
+    url: str = ""
+    title: str = ""
+
+
+class Opaque(msgspec.Struct, frozen=True, tag="opaque", omit_defaults=True):
+    """A block of one provider, kept as its JSON text so that it can be returned unchanged.
+
+    Server-side tool calls and their results travel this way.
+    """
+
+    origin: str
+    json: str
+    label: str = ""
+
+
+class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", dict=True):
+    """A call as the model wrote it. `raw` is the truth; the parsed form is read off it.
+
+    `arguments` is None when `raw` is not one whole JSON object: such a call is answered with
+    `problem` and never executed.
+    """
+
+    id: str
+    name: str
+    raw: str
+
+    @cached_property
+    def parsed(self) -> Arguments | str:
+        return parse_arguments(self.raw)
+
+    @property
+    def arguments(self) -> Arguments | None:
+        parsed = self.parsed
+        return None if isinstance(parsed, str) else parsed
+
+    @property
+    def problem(self) -> str | None:
+        parsed = self.parsed
+        return parsed if isinstance(parsed, str) else None
+
+
+UserContent = Text | Image | Document
+AssistantContent = Text | Thinking | RedactedThinking | ToolCall | Opaque
+ResultContent = Text | Image | Document
+
+
+def parse_arguments(raw: str) -> Arguments | str:
+    """Read a call's arguments strictly; a string says what is wrong with them."""
+    if not raw.strip():
+        return {}
+    try:
+        value = json.loads(raw, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+    except _NotStrict as problem:
+        return str(problem)
+    except RecursionError:
+        return "the arguments are nested too deeply"
+    except ValueError as error:
+        return f"the arguments are not valid JSON ({error}); they may have been cut off"
+    if isinstance(value, dict):
+        return value
+    kind = type(value).__name__
+    hint = " (JSON encoded twice?)" if isinstance(value, str) else ""
+    return f"the arguments must be a JSON object, not {kind}{hint}"
+
+
+class _NotStrict(ValueError):
+    pass
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> Arguments:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _NotStrict(f"the key {twice!r} is given twice in the arguments")
+    return value
+
+
+def _refuse(name: str) -> Any:
+    raise _NotStrict(f"{name} is not valid JSON")
+
+
+_no_constant: Callable[[str], Any] = _refuse

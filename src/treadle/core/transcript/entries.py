@@ -1,0 +1,192 @@
+"""The lines of the log, and the view that they fold to.
+
+The log is the truth and only grows. Each entry says one thing that happened; `fold` reads
+them in order and gives what a driver needs to go on: the transcript, the rulings on open
+calls, the intents without an outcome, the parts the provider refused. How entries are written
+down (sequence numbers, checksums, files, rows) is the stores' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from treadle.core.transcript.items import Item, ToolResultItem
+from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import Usage
+
+EffectClass = Literal["pure", "verifiable", "irreversible"]
+
+
+class ItemAdded(msgspec.Struct, frozen=True, tag="item", tag_field="kind"):
+    """The transcript grew by one item."""
+
+    item: Item
+
+
+class TurnBegan(msgspec.Struct, frozen=True, tag="turn", tag_field="kind"):
+    turn_id: str
+
+
+class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="kind"):
+    """A call is about to have its effect. `evidence` holds what a probe will compare."""
+
+    call_id: str
+    tool: str
+    key: str
+    effect: EffectClass
+    evidence: dict[str, Any] = {}
+
+
+class Settled(msgspec.Struct, frozen=True, tag="settled", tag_field="kind"):
+    """The outcome of an intent is known; its answer follows as an item."""
+
+    call_id: str
+    key: str
+    is_error: bool = False
+
+
+class Ruling(msgspec.Struct, frozen=True, tag="ruling", tag_field="kind", omit_defaults=True):
+    """What somebody decided about a call. `raw` holds edited arguments, if they were edited."""
+
+    call_id: str
+    decision: Literal["allow", "deny"]
+    reason: str = ""
+    raw: str | None = None
+    always: bool = False
+
+
+class Rewritten(msgspec.Struct, frozen=True, tag="compaction", tag_field="kind"):
+    """The view changed: items [start, stop) are replaced. The old ones stay in the log."""
+
+    mutator: str
+    start: int
+    stop: int
+    items: tuple[Item, ...]
+
+
+class Rewound(msgspec.Struct, frozen=True, tag="rewind", tag_field="kind"):
+    """The view went back to what it was before this turn began."""
+
+    turn_id: str
+
+
+class Quarantined(msgspec.Struct, frozen=True, tag="quarantine", tag_field="kind"):
+    """A provider refused this part of the view; it is not sent again."""
+
+    position: int
+    part: int
+    reason: str
+
+
+class Told(msgspec.Struct, frozen=True, tag="notice", tag_field="kind"):
+    """One line that the person was shown."""
+
+    text: str
+
+
+class Checkpoint(msgspec.Struct, frozen=True, tag="checkpoint", tag_field="kind"):
+    """The files as they were at this point."""
+
+    turn_id: str
+    tree: str
+
+
+class Spent(msgspec.Struct, frozen=True, tag="usage", tag_field="kind"):
+    model: str
+    usage: Usage
+
+
+class TurnEnded(msgspec.Struct, frozen=True, tag="end", tag_field="kind", omit_defaults=True):
+    turn_id: str
+    reason: str
+    detail: str = ""
+
+
+Entry = (
+    ItemAdded
+    | TurnBegan
+    | Intent
+    | Settled
+    | Ruling
+    | Rewritten
+    | Rewound
+    | Quarantined
+    | Told
+    | Checkpoint
+    | Spent
+    | TurnEnded
+)
+
+
+class View(msgspec.Struct, frozen=True):
+    """What the log amounts to: all that a driver needs to go on from here."""
+
+    transcript: Transcript = msgspec.field(default_factory=Transcript)
+    rulings: dict[str, Ruling] = {}
+    intents: dict[str, Intent] = {}
+    quarantine: frozenset[tuple[int, int]] = frozenset()
+    usage: Usage = Usage()
+    turns: int = 0
+    open_turn: str | None = None
+
+
+def fold(entries: Iterable[Entry], view: View | None = None) -> View:
+    """Read the log in order. Cost grows with the entries read, not with the view."""
+    start = view or View()
+    transcript = start.transcript
+    rulings, intents = dict(start.rulings), dict(start.intents)
+    quarantine, usage = set(start.quarantine), start.usage
+    turns, open_turn = start.turns, start.open_turn
+    before_turn: dict[str, tuple[Transcript, frozenset[tuple[int, int]], int]] = {}
+    for entry in entries:
+        match entry:
+            case ItemAdded(item=item):
+                transcript = transcript.append(item)
+                if isinstance(item, ToolResultItem):
+                    rulings.pop(item.call_id, None)
+                    intents.pop(item.call_id, None)
+            case TurnBegan(turn_id=turn_id):
+                before_turn[turn_id] = (transcript, frozenset(quarantine), turns)
+                turns, open_turn = turns + 1, turn_id
+            case Intent():
+                intents[entry.call_id] = entry
+            case Ruling():
+                rulings[entry.call_id] = entry
+            case Rewritten():
+                transcript = rewrite(transcript, entry)
+                quarantine.clear()
+            case Rewound(turn_id=turn_id) if turn_id in before_turn:
+                transcript, kept, _ = before_turn[turn_id]
+                quarantine, open_turn = set(kept), None
+                rulings.clear()
+                intents.clear()
+            case Quarantined():
+                quarantine.add((entry.position, entry.part))
+            case Spent():
+                usage = usage + entry.usage
+            case TurnEnded():
+                open_turn = None
+            case _:
+                pass
+    return View(transcript, rulings, intents, frozenset(quarantine), usage, turns, open_turn)
+
+
+def rewrite(transcript: Transcript, change: Rewritten) -> Transcript:
+    return Transcript(
+        [*transcript[: change.start], *change.items, *transcript[change.stop :]],
+    )
+
+
+def difference(mutator: str, old: Transcript, new: Transcript) -> Rewritten:
+    """The smallest single replacement that leads from one view to the other."""
+    shorter = min(len(old), len(new))
+    start = 0
+    while start < shorter and old[start] is new[start]:
+        start += 1
+    tail = 0
+    while tail < shorter - start and old[-1 - tail] is new[-1 - tail]:
+        tail += 1
+    return Rewritten(mutator, start, len(old) - tail, tuple(new[start : len(new) - tail]))

@@ -1,0 +1,252 @@
+"""The laws a transcript keeps, each by name, with a check and a repair.
+
+    calls_answered_once   every call has one answer, right after its reply, in the model's order
+    answers_belong        no answer stands without its call
+    call_ids_unique       no id is used by two calls, and none is empty
+    no_empty_items        no item is without content
+    begins_with_input     the model does not speak first
+
+The calls of the last reply may still be open: that is work in progress, not a breach.
+Repairs change the view of a history that came from elsewhere; the log is never rewritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from treadle.core.transcript.content import AssistantContent, Text, ToolCall
+from treadle.core.transcript.items import (
+    AssistantItem,
+    Item,
+    NoticeItem,
+    SummaryItem,
+    ToolResultItem,
+    UserItem,
+)
+from treadle.core.transcript.transcript import Transcript
+
+INTERRUPTED = "The call was interrupted and its outcome is unknown."
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """One breach: which law, where, and what is wrong there."""
+
+    law: str
+    position: int
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.law}: item {self.position}: {self.problem}"
+
+
+class Law(msgspec.Struct, frozen=True):
+    name: str
+    check: Callable[[Sequence[Item]], list[Violation]]
+    repair: Callable[[Sequence[Item]], list[Item]]
+
+
+def violations(items: Sequence[Item]) -> list[Violation]:
+    """Every breach of every law."""
+    return [violation for law in LAWS for violation in law.check(items)]
+
+
+def repaired(transcript: Transcript) -> Transcript:
+    """The same history, lawful; the very same transcript if it already was."""
+    if not violations(transcript):
+        return transcript
+    items: list[Item] = list(transcript)
+    for law in LAWS:
+        items = law.repair(items)
+    return Transcript(items)
+
+
+def interrupted(call: ToolCall, reason: str = INTERRUPTED) -> ToolResultItem:
+    """The answer to a call that was not carried to its end."""
+    return ToolResultItem(call.id, call.name, (Text(reason),), is_error=True)
+
+
+# --- begins_with_input -------------------------------------------------------------------
+
+
+def _check_beginning(items: Sequence[Item]) -> list[Violation]:
+    for position, item in enumerate(items):
+        if isinstance(item, (UserItem, SummaryItem)):
+            return []
+        if isinstance(item, AssistantItem):
+            return [Violation("begins_with_input", position, "the model speaks first")]
+    return []
+
+
+def _repair_beginning(items: Sequence[Item]) -> list[Item]:
+    if not _check_beginning(items):
+        return list(items)
+    return [SummaryItem("The beginning of this conversation is not available."), *items]
+
+
+# --- no_empty_items ----------------------------------------------------------------------
+
+
+def _is_empty(item: Item) -> bool:
+    if isinstance(item, (NoticeItem, SummaryItem)):
+        return not item.text.strip()
+    if isinstance(item, ToolResultItem):
+        return False  # "the command printed nothing" is an answer
+    return not any(not isinstance(part, Text) or part.text for part in item.content)
+
+
+def _check_emptiness(items: Sequence[Item]) -> list[Violation]:
+    return [
+        Violation("no_empty_items", position, f"{type(item).__name__} without content")
+        for position, item in enumerate(items)
+        if _is_empty(item)
+    ]
+
+
+def _repair_emptiness(items: Sequence[Item]) -> list[Item]:
+    return [item for item in items if not _is_empty(item)]
+
+
+# --- call_ids_unique ---------------------------------------------------------------------
+
+
+def _check_ids(items: Sequence[Item]) -> list[Violation]:
+    found: list[Violation] = []
+    seen: set[str] = set()
+    for position, item in enumerate(items):
+        for call in item.calls if isinstance(item, AssistantItem) else ():
+            if not call.id:
+                found.append(Violation("call_ids_unique", position, f"{call.name} has no id"))
+            elif call.id in seen:
+                found.append(Violation("call_ids_unique", position, f"{call.id} is used twice"))
+            seen.add(call.id)
+    return found
+
+
+def _repair_ids(items: Sequence[Item]) -> list[Item]:
+    """Rename repeated ids; answers follow the reply they stand behind, in order."""
+    mended: list[Item] = []
+    seen: set[str] = set()
+    renamed: dict[str, list[str]] = {}
+    for item in items:
+        if isinstance(item, AssistantItem):
+            renamed = {}
+            item = with_unique_ids(item, seen.__contains__, renamed)
+            seen.update(call.id for call in item.calls)
+        elif isinstance(item, ToolResultItem) and renamed.get(item.call_id):
+            item = msgspec.structs.replace(item, call_id=renamed[item.call_id].pop(0))
+        mended.append(item)
+    return mended
+
+
+def with_unique_ids(
+    reply: AssistantItem,
+    taken: Callable[[str], bool],
+    renamed: dict[str, list[str]] | None = None,
+) -> AssistantItem:
+    """The reply with every empty, repeated or already taken call id replaced by a fresh one."""
+    own: set[str] = set()
+    content: list[AssistantContent] = []
+    changed = False
+    for part in reply.content:
+        if type(part) is ToolCall:
+            fresh, number = part.id, 0
+            while not fresh or fresh in own or taken(fresh):
+                number += 1
+                fresh = f"{part.id or 'call'}_{number}"
+            own.add(fresh)
+            if renamed is not None:
+                renamed.setdefault(part.id, []).append(fresh)
+            if fresh != part.id:
+                part = ToolCall(fresh, part.name, part.raw)
+                changed = True
+        content.append(part)
+    return msgspec.structs.replace(reply, content=tuple(content)) if changed else reply
+
+
+# --- answers_belong ----------------------------------------------------------------------
+
+
+def _check_orphans(items: Sequence[Item]) -> list[Violation]:
+    found: list[Violation] = []
+    called: set[str] = set()
+    for position, item in enumerate(items):
+        if isinstance(item, AssistantItem):
+            called.update(call.id for call in item.calls)
+        elif isinstance(item, ToolResultItem) and item.call_id not in called:
+            found.append(
+                Violation("answers_belong", position, f"{item.call_id} answers no earlier call")
+            )
+    return found
+
+
+def _repair_orphans(items: Sequence[Item]) -> list[Item]:
+    orphans = {violation.position for violation in _check_orphans(items)}
+    return [item for position, item in enumerate(items) if position not in orphans]
+
+
+# --- calls_answered_once -----------------------------------------------------------------
+
+
+def _check_answers(items: Sequence[Item]) -> list[Violation]:
+    found: list[Violation] = []
+    law = "calls_answered_once"
+    for position, item in enumerate(items):
+        if not isinstance(item, AssistantItem) or not item.calls:
+            continue
+        wanted = [call.id for call in item.calls]
+        got = _answers_behind(items, position)
+        is_open = position + 1 + len(got) >= len(items)
+        if got == wanted or (is_open and got == wanted[: len(got)]):
+            continue
+        missing = [call_id for call_id in wanted if call_id not in got]
+        if missing:
+            found.append(Violation(law, position, f"no answer to {', '.join(missing)}"))
+        elif sorted(got) == sorted(wanted):
+            found.append(Violation(law, position, "the answers are not in the model's order"))
+        else:
+            found.append(Violation(law, position, "a call is answered more than once"))
+    return found
+
+
+def _answers_behind(items: Sequence[Item], position: int) -> list[str]:
+    got: list[str] = []
+    for index in range(position + 1, len(items)):
+        item = items[index]
+        if not isinstance(item, ToolResultItem):
+            break
+        got.append(item.call_id)
+    return got
+
+
+def _repair_answers(items: Sequence[Item]) -> list[Item]:
+    """Bring each answer behind its reply, in order; make one up where there is none."""
+    answers: dict[str, ToolResultItem] = {}
+    for item in items:
+        if isinstance(item, ToolResultItem):
+            answers.setdefault(item.call_id, item)
+    mended: list[Item] = []
+    last = max(
+        (n for n, item in enumerate(items) if not isinstance(item, ToolResultItem)), default=-1
+    )
+    for position, item in enumerate(items):
+        if isinstance(item, ToolResultItem):
+            continue
+        mended.append(item)
+        if not isinstance(item, AssistantItem):
+            continue
+        for call in item.calls:
+            if call.id not in answers and position == last:
+                break  # the tail may be open: the loop will run it
+            mended.append(answers.get(call.id) or interrupted(call))
+    return mended
+
+
+LAWS: tuple[Law, ...] = (
+    Law("no_empty_items", _check_emptiness, _repair_emptiness),
+    Law("begins_with_input", _check_beginning, _repair_beginning),
+    Law("call_ids_unique", _check_ids, _repair_ids),
+    Law("answers_belong", _check_orphans, _repair_orphans),
+    Law("calls_answered_once", _check_answers, _repair_answers),
+)

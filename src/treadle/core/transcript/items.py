@@ -1,0 +1,120 @@
+"""The parts of a transcript, in the order in which they happened.
+
+    UserItem        what a person said
+    AssistantItem   one whole reply of a model, with its calls
+    ToolResultItem  the one answer to one call
+    NoticeItem      what the engine tells the model (a reminder, a finished task)
+    SummaryItem     what stands for older items after a compaction
+
+Values only. Which sequences are legal is said by integrity.py; what follows one, by pending.py.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from treadle.core.transcript.content import (
+    AssistantContent,
+    Document,
+    Image,
+    ResultContent,
+    Text,
+    ToolCall,
+    UserContent,
+)
+from treadle.core.transcript.usage import Usage
+
+StopReason = Literal[
+    "end_turn", "tool_use", "max_tokens", "stop_sequence", "pause", "refusal", "context", "aborted"
+]
+
+# What a notice does to the next move: lets the model speak, ends the turn, or changes nothing.
+Effect = Literal["ask", "rest", "same"]
+
+
+class UserItem(msgspec.Struct, frozen=True, tag="user", omit_defaults=True, dict=True):
+    """A person's message. `steered` marks one that came while the agent was working."""
+
+    content: tuple[UserContent, ...]
+    steered: bool = False
+
+    @property
+    def text(self) -> str:
+        return _text(self.content)
+
+
+class AssistantItem(msgspec.Struct, frozen=True, tag="assistant", omit_defaults=True, dict=True):
+    """One reply of a model, whole. `stop` says why it ended, `model` who spoke."""
+
+    content: tuple[AssistantContent, ...]
+    stop: StopReason = "end_turn"
+    model: str = ""
+    usage: Usage = Usage()
+    response_id: str = ""
+
+    @property
+    def text(self) -> str:
+        return _text(self.content)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple([part for part in self.content if type(part) is ToolCall])
+
+
+class ToolResultItem(
+    msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=True, dict=True
+):
+    """The answer to one call. `content` is for the model, `display` for the person.
+
+    `total_chars` is the length before it was cut; `full_output` names where all of it is.
+    """
+
+    call_id: str
+    name: str
+    content: tuple[ResultContent, ...]
+    is_error: bool = False
+    is_truncated: bool = False
+    total_chars: int = 0
+    display: str = ""
+    full_output: str = ""
+
+    @property
+    def text(self) -> str:
+        return _text(self.content)
+
+
+class NoticeItem(msgspec.Struct, frozen=True, tag="notice", omit_defaults=True, dict=True):
+    """Something the engine tells the model. `kind` is a short word for programs."""
+
+    text: str
+    kind: str = "notice"
+    then: Effect = "same"
+
+
+class SummaryItem(msgspec.Struct, frozen=True, tag="summary", omit_defaults=True, dict=True):
+    """Stands for `replaces` older items, which stay in the log."""
+
+    text: str
+    replaces: int = 0
+
+
+Item = UserItem | AssistantItem | ToolResultItem | NoticeItem | SummaryItem
+
+
+def user(said: str | UserItem | UserContent | tuple[UserContent, ...]) -> UserItem:
+    """What a caller may give as input, as an item."""
+    if isinstance(said, UserItem):
+        return said
+    if isinstance(said, str):
+        return UserItem((Text(said),))
+    if isinstance(said, (Text, Image, Document)):
+        return UserItem((said,))
+    return UserItem(tuple(said))
+
+
+def _text(content: tuple[AssistantContent | ResultContent, ...]) -> str:
+    if len(content) == 1 and type(content[0]) is Text:
+        return content[0].text
+    return "".join([part.text for part in content if type(part) is Text])

@@ -1,0 +1,101 @@
+"""The sequence of items: immutable to its holders, and cheap to grow.
+
+A transcript is a window on a shared, append-only list, so appending costs the same at any
+length and every older transcript stays as it was. Encoders keep what they derived from the
+shared list in `scratch`; that is why a request need not walk the history again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, overload
+
+from treadle.core.transcript.items import AssistantItem, Item
+
+
+class _Shared:
+    """The list behind one or more transcripts, with what was derived from it."""
+
+    __slots__ = ("call_ids", "items", "scratch")
+
+    def __init__(self, items: list[Item]) -> None:
+        self.items = items
+        self.scratch: dict[Any, Any] = {}
+        self.call_ids: set[str] = set()
+        for item in items:
+            self.note(item)
+
+    def note(self, item: Item) -> None:
+        if type(item) is AssistantItem:
+            self.call_ids.update([call.id for call in item.calls])
+
+
+class Transcript(Sequence[Item]):
+    """An immutable sequence of items. `append` and `extend` return the longer one."""
+
+    __slots__ = ("_length", "_shared")
+
+    def __init__(self, items: Iterable[Item] = ()) -> None:
+        self._shared = _Shared(list(items))
+        self._length = len(self._shared.items)
+
+    def append(self, item: Item) -> Transcript:
+        longer = Transcript.__new__(Transcript)
+        shared = self._shared
+        if len(shared.items) != self._length:
+            # Someone else grew this list already: the two histories part here.
+            shared = _Shared(shared.items[: self._length])
+        shared.items.append(item)
+        shared.note(item)
+        longer._shared = shared
+        longer._length = self._length + 1
+        return longer
+
+    def extend(self, items: Iterable[Item]) -> Transcript:
+        longer = self
+        for item in items:
+            longer = longer.append(item)
+        return longer
+
+    @property
+    def scratch(self) -> dict[Any, Any]:
+        """What encoders derived from the shared list, by their own key. Positions are stable:
+        item N of this transcript is item N of every transcript that shares the list."""
+        return self._shared.scratch
+
+    def knows_call(self, call_id: str) -> bool:
+        """Whether some call here, or in a longer sibling, has this id."""
+        return call_id in self._shared.call_ids
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | list[Item]:
+        if isinstance(index, slice):
+            return [self._shared.items[i] for i in range(*index.indices(self._length))]
+        if index < 0:
+            index += self._length
+        if not 0 <= index < self._length:
+            raise IndexError(f"transcript has {self._length} items, not {index + 1}")
+        return self._shared.items[index]
+
+    def __iter__(self) -> Iterator[Item]:
+        items = self._shared.items
+        for position in range(self._length):
+            yield items[position]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Transcript):
+            return NotImplemented
+        return self._length == other._length and all(
+            one == two for one, two in zip(self, other, strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # compared by value, and long
+
+    def __repr__(self) -> str:
+        return f"Transcript({list(self)!r})"
