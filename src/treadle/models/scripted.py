@@ -1,0 +1,261 @@
+"""A model that says what a script tells it to, and remembers what it was shown.
+
+It speaks the whole event alphabet of the contract, so a loop cannot tell it from a provider:
+text in small pieces, calls begun, grown and made ready, errors before or in the middle of a
+reply. It thinks of nothing, reaches no network and takes microseconds. Above it stands whoever
+wants to know exactly what a model will say: tests, examples, benchmarks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.core.contracts.model import (
+    Announced,
+    CallBegun,
+    CallPiece,
+    CallReady,
+    Model,
+    ModelCard,
+    ModelEvent,
+    ModelRequest,
+    PartQuarantined,
+    Reply,
+    TextPiece,
+    ThinkingPiece,
+    UsageSeen,
+)
+from treadle.core.errors import ModelError
+from treadle.core.transcript.content import AssistantContent, Text, Thinking, ToolCall
+from treadle.core.transcript.items import AssistantItem, StopReason
+from treadle.core.transcript.usage import Usage
+
+PIECE_CHARS = 16
+
+# A tool's name and its arguments; a string stands for the arguments as the model wrote them,
+# which need not be valid JSON.
+CallScript = ToolCall | tuple[str, dict[str, Any] | str]
+
+
+class Say(msgspec.Struct, frozen=True):
+    """One reply, or a part of one. `pieces` says in how many pieces the text arrives."""
+
+    text: str = ""
+    thinking: str = ""
+    calls: Sequence[CallScript] = ()
+    stop: StopReason | None = None  # None: "tool_use" if there are calls, else "end_turn"
+    usage: Usage | None = None
+    pieces: int | None = None
+
+
+class Pause:
+    """A point in a reply where the stream waits until `until` is set.
+
+    `reached` is set when the stream has come there, so that a test need not look at the clock.
+    """
+
+    def __init__(self, until: asyncio.Event | None = None) -> None:
+        self.until = until if until is not None else asyncio.Event()
+        self.reached = asyncio.Event()
+
+    def release(self) -> None:
+        self.until.set()
+
+    async def wait(self) -> None:
+        self.reached.set()
+        await self.until.wait()
+
+
+Side = Announced | PartQuarantined | UsageSeen  # events that are not part of what is said
+Part = str | Say | AssistantItem | Pause | Side | BaseException
+Dynamic = Callable[[ModelRequest], "Element | Awaitable[Element]"]
+Element = Part | Sequence[Part] | type[BaseException] | Dynamic
+Script = Element | Iterable[Element]
+
+
+class Scripted:
+    """A model that follows a script, one element a request.
+
+    An element is a string (text), a Say, a whole AssistantItem, an exception (raised), a
+    function of the request that gives one of these (also `async`), or a list of parts that
+    make up one reply: `["Let me ", Pause(), "see", Overloaded("gone")]`.
+    `replies` is a list of elements, a generator of them, or one function for every request.
+    """
+
+    def __init__(
+        self,
+        replies: Script,
+        *,
+        name: str = "scripted",
+        card: ModelCard | None = None,
+        fallback: Model | None = None,
+    ) -> None:
+        self._script = _follow(replies)
+        self._name = name
+        self._card = card if card is not None else ModelCard(name)
+        self._fallback = fallback
+        self._calls = 0
+        self.requests: list[ModelRequest] = []
+        self.running = 0  # streams that are open now
+        self.closed = False
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def card(self) -> ModelCard:
+        return self._card
+
+    @property
+    def fallback(self) -> Model | None:
+        return self._fallback
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        self.requests.append(request)
+        content: list[AssistantContent] = []
+        stop: StopReason | None = None
+        usage: Usage | None = None
+        self.running += 1
+        try:
+            for part in await self._next(request):
+                if isinstance(part, BaseException):
+                    raise part
+                if isinstance(part, Pause):
+                    await part.wait()
+                    continue
+                if isinstance(part, Side):
+                    yield part
+                    continue
+                said, stop, usage, pieces = self._said(part, request, stop, usage)
+                for block in said:
+                    for event in _spoken(block, pieces):
+                        yield event
+                content += said
+            if usage is not None:
+                yield UsageSeen(usage)
+            whole = _joined(content)
+            if stop is None:
+                stop = "tool_use" if any(type(b) is ToolCall for b in whole) else "end_turn"
+            yield Reply(AssistantItem(whole, stop, self._name, usage or Usage(requests=1)))
+        finally:
+            self.running -= 1
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+    async def _next(self, request: ModelRequest) -> Sequence[Part]:
+        try:
+            element = next(self._script)
+        except StopIteration:
+            asked = len(self.requests)
+            raise ModelError(
+                f"the script of {self._name} has {asked - 1} replies and was asked for one more; "
+                f"the last item it was shown: {_last_words(request)}",
+                provider=self._name,
+            ) from None
+        while callable(element) and not isinstance(element, type):
+            answer = element(request)
+            element = await answer if inspect.isawaitable(answer) else answer
+        if isinstance(element, type) and issubclass(element, BaseException):
+            return (element(f"scripted: {element.__name__}"),)
+        return element if isinstance(element, (list, tuple)) else (element,)
+
+    def _said(
+        self,
+        part: Part,
+        request: ModelRequest,
+        stop: StopReason | None,
+        usage: Usage | None,
+    ) -> tuple[list[AssistantContent], StopReason | None, Usage | None, int | None]:
+        if isinstance(part, str):
+            return ([Text(part)] if part else [], stop, usage, None)
+        if isinstance(part, AssistantItem):
+            used = part.usage if part.usage != Usage() else usage
+            return list(part.content), part.stop, used, None
+        if not isinstance(part, Say):
+            raise TypeError(f"a script cannot hold {part!r}; see treadle.models.scripted")
+        content: list[AssistantContent] = []
+        if part.thinking:
+            content.append(Thinking(part.thinking, origin=self._name))
+        if part.text:
+            content.append(Text(part.text))
+        content += [self._call(call, request) for call in part.calls]
+        return content, part.stop or stop, part.usage or usage, part.pieces
+
+    def _call(self, call: CallScript, request: ModelRequest) -> ToolCall:
+        if isinstance(call, ToolCall):
+            return call
+        name, arguments = call
+        raw = arguments if isinstance(arguments, str) else _encode(arguments).decode()
+        while True:
+            self._calls += 1
+            call_id = f"call_{self._calls}"
+            if not request.transcript.knows_call(call_id):
+                return ToolCall(call_id, name, raw)
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _follow(script: Script) -> Iterator[Element]:
+    if isinstance(script, (str, Say, AssistantItem, BaseException, Pause)):
+        return iter((script,))
+    if isinstance(script, Iterable):
+        return iter(script)
+    if callable(script):
+        return _again(script)
+    raise TypeError(f"a script is a list, a generator or a function, not {script!r}")
+
+
+def _again(element: Element) -> Iterator[Element]:
+    while True:
+        yield element
+
+
+def _spoken(block: AssistantContent, pieces: int | None) -> Iterator[ModelEvent]:
+    """The events in which a provider would send this block."""
+    if type(block) is Text:
+        for piece in _cut(block.text, pieces):
+            yield TextPiece(piece)
+    elif type(block) is ToolCall:
+        yield CallBegun(block.id, block.name)
+        for piece in _cut(block.raw, 2):
+            yield CallPiece(block.id, piece)
+        yield CallReady(block)
+    elif type(block) is Thinking:
+        for piece in _cut(block.text, pieces):
+            yield ThinkingPiece(piece)
+
+
+def _cut(text: str, pieces: int | None) -> list[str]:
+    if not text:
+        return []
+    size = PIECE_CHARS if pieces is None else max(1, -(-len(text) // pieces))
+    if len(text) <= size:
+        return [text]
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+def _joined(content: list[AssistantContent]) -> tuple[AssistantContent, ...]:
+    """Text that was scripted in parts is one block, as it would be from a provider."""
+    whole: list[AssistantContent] = []
+    for block in content:
+        last = whole[-1] if whole else None
+        if type(block) is Text and type(last) is Text:
+            whole[-1] = Text(last.text + block.text)
+        else:
+            whole.append(block)
+    return tuple(whole)
+
+
+def _last_words(request: ModelRequest) -> str:
+    if not len(request.transcript):
+        return "none"
+    shown = repr(request.transcript[-1])
+    return shown if len(shown) <= 200 else shown[:200] + "..."
