@@ -32,7 +32,7 @@ class CannotSetUp(Exception):
 
 
 class StageFailed(Exception):
-    """A command of a stage failed; carries the end of its output."""
+    """A command of a stage failed; the end of its output has been shown."""
 
 
 def main(wanted: str) -> int:
@@ -98,7 +98,7 @@ def install(uv: str, level: str) -> None:
             stage(f"{title} with pip", [*pip, *locked])
             return
         raise CannotSetUp(
-            f"{failure}\ntreadle: the packages could not be installed (the reason is above); "
+            "the packages could not be installed (the reason is above); "
             "check the network or pip's index settings, and run this again."
         ) from failure
 
@@ -119,7 +119,7 @@ def installer() -> str:
         if isinstance(problem, CannotSetUp):
             raise
         raise CannotSetUp(
-            f"{problem}\ntreadle: uv could not be fetched (the reason is above); "
+            "uv could not be fetched (the reason is above); "
             "check the network or pip's index settings, and run this again."
         ) from problem
     shutil.copyfile(INSTALLER_LOCK, fetched)
@@ -144,14 +144,14 @@ def find_pip() -> list[str]:
             stage("apt-get install python3-venv", apt)
         except StageFailed as failure:
             raise CannotSetUp(
-                f"{failure}\ntreadle: {sys.executable} has neither pip nor venv, and apt-get could "
+                f"{sys.executable} has neither pip nor venv, and apt-get could "
                 "not install python3-venv (the reason is above); install it and run this again."
             ) from failure
     try:
         stage("making a pip", [sys.executable, "-m", "venv", "--clear", str(TOOLS / "pip")])
     except StageFailed as failure:
         raise CannotSetUp(
-            f"{failure}\ntreadle: {sys.executable} can make no environment with pip (the reason "
+            f"{sys.executable} can make no environment with pip (the reason "
             "is above); install its pip and venv, and run this again."
         ) from failure
     return [str(own), "-m", "pip"]
@@ -203,7 +203,8 @@ def stage(title: str, command: Sequence[str]) -> None:
         show(f"{chr(13) if live else ''}  {title}: {time.monotonic() - began:.1f} s{outcome}\n")
         if process.returncode != 0:
             output.seek(0)
-            raise StageFailed("".join(output.readlines()[-15:]).rstrip() or f"{command} failed")
+            show("".join(f"    {line.rstrip()}\n" for line in output.readlines()[-15:]))
+            raise StageFailed(title)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,86 @@
+"""The repository says the truth about itself: locks, papers, and how little it assumes."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCKS = ["requirements.lock", "requirements-dev.lock", "scripts/installer.lock"]
+
+
+def locked(name: str) -> dict[str, set[Version]]:
+    """Package to versions: several where platforms or Pythons differ."""
+    versions: dict[str, set[Version]] = {}
+    for package, version in re.findall(
+        r"^([\w.-]+)==(\S+)", (ROOT / name).read_text(), re.MULTILINE
+    ):
+        versions.setdefault(package, set()).add(Version(version))
+    return versions
+
+
+@pytest.mark.parametrize(
+    ("lock", "needs"),
+    [
+        ("requirements.lock", PROJECT["project"]["dependencies"]),
+        ("requirements-dev.lock", PROJECT["project"]["dependencies"]),
+        ("requirements-dev.lock", PROJECT["dependency-groups"]["dev"]),
+    ],
+)
+def test_the_lock_holds_what_the_project_asks_for(lock: str, needs: list[str]):
+    versions = locked(lock)
+    for need in map(Requirement, needs):
+        assert need.name in versions, f"{need.name} is not in {lock}: run scripts/lock"
+        assert all(version in need.specifier for version in versions[need.name]), need
+
+
+def test_the_two_locks_agree():
+    dev = locked("requirements-dev.lock")
+    for package, versions in locked("requirements.lock").items():
+        assert dev[package] == versions, f"{package}: run scripts/lock"
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_has_a_hash_for_everything_and_names_no_place(lock: str):
+    text = (ROOT / lock).read_text()
+    for entry in re.split(r"^(?=[\w.-]+==)", text, flags=re.MULTILINE)[1:]:
+        assert "--hash=sha256:" in entry, entry
+    assert "://" not in text
+    assert "index" not in text
+
+
+def test_the_readme_s_example_is_python():
+    [example] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    ast.parse(example)
+
+
+def test_ci_runs_check_and_nothing_else():
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == ["exec ./check"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "treadle",
+        "check",
+        ".ci/run",
+        "scripts/environment",
+        "scripts/lock",
+        "scripts/debian-packages",
+    ],
+)
+def test_a_script_is_plain_shell_and_may_be_run(script: str):
+    path = ROOT / script
+    assert os.access(path, os.X_OK)
+    assert path.read_text().startswith("#!/bin/sh\n")
+    subprocess.run(["sh", "-n", path], check=True)
