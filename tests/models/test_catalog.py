@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from treadle.core.contracts.model import ModelCard
+from treadle.core.transcript import Usage
+from treadle.models.catalog import _looked_up, card_for, cost, known
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "anthropic/claude-sonnet-4-5",
+        "claude-sonnet-4-5-20250929",
+        "claude-sonnet-4-5@20250929",
+        "anthropic/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "openrouter/anthropic/claude-sonnet-4.5",
+    ],
+)
+def test_a_model_is_known_under_all_the_names_that_it_goes_by(name):
+    card = card_for(name)
+    assert card.name == name
+    assert (card.window, card.max_output) == (200_000, 64_000)
+    assert "budget" in card.abilities
+
+
+@pytest.mark.parametrize(
+    ("name", "price"),
+    [
+        ("openai/gpt-5", 1.25),
+        ("gpt-5-2025-08-07", 1.25),
+        ("openai-chat/gpt-5-mini", 0.25),
+        ("azure/gpt-5-nano", 0.05),
+        ("claude-sonnet-4-0", 3),
+        ("groq/openai/gpt-oss-120b", 0.15),
+        ("ollama/anything", 0.0),
+        ("openrouter/someone/small:free", 0.0),
+    ],
+)
+def test_prices_of_common_models_come_from_the_table(name, price):
+    assert card_for(name).input_price == price
+
+
+@pytest.mark.parametrize("name", ["openai/gpt-5-pro", "openrouter/openai/gpt-5"])
+def test_a_variant_or_another_seller_does_not_get_the_price_of_the_plain_model(name):
+    card = card_for(name)
+    assert card.window == 400_000
+    assert card.input_price is None
+
+
+def test_a_version_that_is_not_listed_is_not_taken_for_an_older_one():
+    card = card_for("anthropic/claude-opus-4-9")
+    assert "effort" in card.abilities
+    assert "budget" not in card.abilities
+    assert "Not in the catalog" in card.note
+
+
+def test_an_unknown_model_works_with_cautious_defaults_and_no_price():
+    card = card_for("someone/something")
+    assert (card.window, card.max_output, card.input_price) == (128_000, 8_192, None)
+    assert "tools" in card.abilities
+    assert "128,000" in card.note
+    assert cost(card, Usage(input=1000, output=1000)) is None
+
+
+def test_prices_beyond_the_table_are_found_when_they_are_asked_for():
+    assert card_for("groq/llama-3.3-70b-versatile").input_price is None
+    card = card_for("groq/llama-3.3-70b-versatile", prices=True)
+    assert card.input_price == pytest.approx(0.59)
+    paid = cost(card_for("groq/llama-3.3-70b-versatile"), Usage(output=1_000_000))
+    assert paid == pytest.approx(0.79)
+
+
+def test_a_request_costs_by_kind_of_token_with_cache_reads_and_writes():
+    card = card_for("anthropic/claude-sonnet-4-5")
+    usage = Usage(input=1_000, output=2_000, cache_read=10_000, cache_write=4_000, requests=1)
+    expected = (1_000 * 3 + 2_000 * 15 + 10_000 * 0.3 + 4_000 * 3.75) / 1e6
+    assert cost(card, usage) == pytest.approx(expected)
+    longer = expected + 4_000 * (6 - 3.75) / 1e6
+    assert cost(card, usage, hour_writes=4_000) == pytest.approx(longer)
+
+
+def test_cached_tokens_cost_as_input_where_they_have_no_price_of_their_own():
+    card = ModelCard("someone/plain", input_price=2.0, output_price=4.0)
+    usage = Usage(input=1_000_000, cache_read=1_000_000, cache_write=1_000_000)
+    assert cost(card, usage) == pytest.approx(6.0)
+
+
+def test_a_long_request_costs_more_where_the_provider_says_so():
+    card = card_for("openai/gpt-5.4")
+    assert cost(card, Usage(input=272_000)) == pytest.approx(0.272 * 2.5)
+    assert cost(card, Usage(input=200_000, cache_read=72_001)) == pytest.approx(
+        (0.2 * 2.5 + 0.072001 * 0.25) * 2
+    )
+    small = card_for("claude-haiku-5-5")
+    assert cost(small, Usage(input=100_001, output=1_000)) == pytest.approx(
+        (100_001 * 0.1 + 1_000 * 0.5) * 5 / 1e6
+    )
+
+
+@pytest.mark.parametrize("name", known())
+def test_the_table_agrees_with_genai_prices(name):
+    card, found = card_for(name), _looked_up(name)
+    assert found is not None
+    assert card.input_price is not None
+    assert card.output_price is not None
+    if name.startswith(("anthropic/", "openai/")):
+        assert card.input_price == pytest.approx(found.input)
+        assert card.output_price == pytest.approx(found.output)
+    else:
+        # Some have cheaper hours or first months: the table has the price at its highest.
+        assert card.input_price >= found.input
+        assert card.output_price >= found.output
+
+
+def test_every_row_has_room_for_its_own_output():
+    for name in known():
+        card = card_for(name)
+        assert 0 < card.max_output < card.window, name
+
+
+def test_a_known_price_costs_no_slow_import():
+    program = (
+        "import sys; from treadle.models.catalog import *; from treadle.core.transcript import *;"
+        "assert cost(card_for('openai/gpt-5'), Usage(input=10)); card_for('who/knows');"
+        "sys.exit('genai_prices' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
