@@ -1,0 +1,104 @@
+"""The loopback provider as a process: `python -m treadle.testing.provider --script FILE`.
+
+Prints its URL on the first line, then serves until it is told to stop (SIGTERM, SIGINT).
+For benchmarks and for tests of whole programs; inside one process use `ProviderServer`.
+"""
+
+import argparse
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import msgspec
+
+from .dialects.judging import Rules
+from .faults import FAULTS
+from .plans import Fault
+from .script import Reply, Script
+from .server import ProviderServer
+
+
+class File(msgspec.Struct, frozen=True):
+    """A script file: `{"replies": [...], "by": "turn", "faults": [{"name": ...}]}`."""
+
+    replies: tuple[Reply, ...]
+    by: str = "request"
+    faults: tuple[Fault, ...] = ()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m treadle.testing.provider",
+        description="A scripted model provider on loopback.",
+        epilog="faults: " + ", ".join(FAULTS),
+    )
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument(
+        "--script",
+        default='{"replies": [{"text": "Hello."}], "by": "turn"}',
+        help="JSON, or the path of a JSON file",
+    )
+    parser.add_argument("--fault", action="append", default=[], metavar="NAME or JSON")
+    parser.add_argument("--lenient", action="store_true", help="judge no requests")
+    parser.add_argument("--context-window", type=int)
+    parser.add_argument("--api-key")
+    parser.add_argument("--log", metavar="FILE", help="write each request and violation there")
+    return parser.parse_args()
+
+
+def _faults(names: list[str]) -> list[Fault]:
+    return [
+        msgspec.json.decode(name, type=Fault) if name.startswith("{") else Fault(name)
+        for name in names
+    ]
+
+
+async def _serve(args: argparse.Namespace) -> None:
+    text = args.script
+    if not text.lstrip().startswith("{"):
+        text = await asyncio.to_thread(Path(text).read_text, encoding="utf-8")
+    file = msgspec.json.decode(text, type=File)
+    script = msgspec.convert({"replies": file.replies, "by": file.by}, type=Script)
+    server = ProviderServer(
+        script,
+        faults=[*file.faults, *_faults(args.fault)],
+        strict=not args.lenient,
+        rules=Rules(context_window=args.context_window),
+        api_key=args.api_key,
+        port=args.port,
+    )
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with server:
+        sys.stdout.write(server.url + "\n")
+        sys.stdout.flush()
+        await stop.wait()
+    if args.log:
+        await asyncio.to_thread(_write_log, Path(args.log), server)
+
+
+def _write_log(path: Path, server: ProviderServer) -> None:
+    with path.open("wb") as log:
+        for request in server.requests:
+            body = request.body.decode("utf-8", "replace")
+            line = {
+                "path": request.path,
+                "number": request.number,
+                "time": request.time,
+                "connection": request.connection,
+                "headers": request.headers,
+                "body": body,
+            }
+            log.write(msgspec.json.encode(line) + b"\n")
+        for problem in server.violations:
+            log.write(msgspec.json.encode({"violation": str(problem)}) + b"\n")
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(_serve(_arguments()))
+    except (msgspec.DecodeError, OSError, ValueError) as error:
+        sys.exit(f"the provider cannot start: {error}")

@@ -1,0 +1,260 @@
+"""A provider on loopback: real sockets, scripted replies, faults by name, strict judgement.
+
+Raw HTTP/1.1 over asyncio streams, so that it can misbehave at every byte. It imports nothing of
+the models that it tests. `script` says what it answers, `faults` how it goes wrong, `dialects`
+how it looks on the wire.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from .dialects import Dialect
+from .dialects.anthropic import Anthropic
+from .dialects.chat import Chat
+from .dialects.judging import Problem, Rules
+from .dialects.responses import Responses
+from .faults import FAULTS
+from .plans import Fault, Plan
+from .playing import Request, perform, plain, read_request
+from .script import Reply, Script
+
+_ENDPOINTS: Final = (
+    ("/messages", "anthropic"),
+    ("/chat/completions", "chat"),
+    ("/responses", "responses"),
+)
+_SSE: Final = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
+
+
+Pick = Callable[[Request], Reply]
+
+
+class ProviderServer:
+    """Plays a script to whoever asks. `requests` and `violations` remember all that came in.
+
+    The script is replies in order, a `Script`, or a function from request to reply. With `strict`
+    a request that the real service would refuse is a violation, and gets a 400. With `api_key`
+    any other key gets a 401.
+    """
+
+    def __init__(
+        self,
+        script: Sequence[Reply] | Script | Pick,
+        *,
+        faults: Sequence[Fault | str] = (),
+        strict: bool = True,
+        rules: Rules | None = None,
+        api_key: str | None = None,
+        port: int = 0,
+    ) -> None:
+        if not callable(script) and not isinstance(script, Script):
+            script = Script(tuple(script))
+        self._script: Script | Pick = script
+        self.faults = [Fault(f) if isinstance(f, str) else f for f in faults]
+        for fault in self.faults:
+            if fault.name not in FAULTS:
+                raise ValueError(f"no fault {fault.name!r}; there are: {', '.join(FAULTS)}")
+        self._strict = strict
+        self._rules = rules or Rules()
+        self._api_key = api_key
+        self._port = port
+        self._dialects: dict[str, Dialect] = {
+            "anthropic": Anthropic(),
+            "chat": Chat(),
+            "responses": Responses(),
+        }
+        self._server: asyncio.Server | None = None
+        self._visits: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._answered = 0
+        self.connections = 0
+        self.open_connections = 0
+        self.requests: list[Request] = []
+        self.violations: list[Problem] = []
+
+    async def __aenter__(self) -> Self:
+        await self.listen()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop_listening()
+        for visit in self._visits:
+            visit.cancel()
+        await asyncio.gather(*self._visits, return_exceptions=True)
+
+    @property
+    def url(self) -> str:
+        """Without a path: the base URL of an Anthropic client. OpenAI clients add /v1."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def generations(self) -> list[Request]:
+        """The requests that asked for a reply."""
+        return [request for request in self.requests if request.number >= 0]
+
+    async def listen(self) -> None:
+        self._server = await asyncio.start_server(
+            self._accept, "127.0.0.1", self._port, backlog=1024
+        )
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def stop_listening(self) -> None:
+        """From here on connections are refused; open ones live on. `listen` undoes it."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    async def changed(self, condition: Callable[[], bool]) -> None:
+        """Wait until something that this server counts makes the condition true."""
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
+
+    # -- one connection
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._visits.add(task)
+        self.connections += 1
+        self.open_connections += 1
+        self._changed.set()
+        try:
+            await self._visit(reader, writer, self.connections)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.transport.abort()
+            self._visits.discard(task)
+            self.open_connections -= 1
+            self._changed.set()
+
+    async def _visit(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int
+    ) -> None:
+        while True:
+            request = await read_request(reader, connection)
+            if request is None:
+                return
+            endpoint = next((d for end, d in _ENDPOINTS if request.path.endswith(end)), None)
+            if endpoint is not None and request.method == "POST":
+                number = len(self.generations)
+                request = msgspec.structs.replace(request, number=number)
+            self.requests.append(request)
+            self._changed.set()
+            if endpoint is None or request.number < 0:
+                writer.write(self._aside(request))
+                await writer.drain()
+                continue
+            plan = self._plan(request, self._dialects[endpoint])
+            if not await perform(plan, reader, writer):
+                return
+
+    def _aside(self, request: Request) -> bytes:
+        if request.path.endswith("/count_tokens"):
+            count = {"input_tokens": len(request.body) // 4}
+            return plain(200, msgspec.json.encode(count), {})
+        if request.path.rstrip("/").endswith("/models"):
+            model = {"id": "loopback", "object": "model", "type": "model", "owned_by": "loopback"}
+            listing = {"object": "list", "data": [model], "has_more": False}
+            return plain(200, msgspec.json.encode(listing), {})
+        return plain(404, b'{"error": {"message": "no such path"}}', {})
+
+    # -- one answer
+
+    def _plan(self, request: Request, dialect: Dialect) -> Plan:
+        try:
+            asked = request.json
+        except (msgspec.DecodeError, UnicodeError):
+            asked = {}
+        plan = Plan(dialect, Reply(), bool(asked.get("stream")))
+        plan.headers["request-id"] = plan.headers["x-request-id"] = f"req_{request.number:04}"
+        hit = [fault for fault in self.faults if fault.hits(request.number)]
+        problems = self._problems(request, asked, dialect)
+        if problems:
+            first = problems[0]
+            plan.refuse(first.status, first.kind, str(first))
+            return plan
+        # A spoiled attempt uses up no reply: the next one gets what this would have had.
+        spoiled = any(FAULTS[fault.name].spoils for fault in hit)
+        reply = self._pick(request, asked, dialect, spoiled)
+        if reply is None:
+            plan.refuse(400, "invalid_request_error", "the script is over")
+            return plan
+        plan.reply = reply
+        for fault in hit:
+            if FAULTS[fault.name].stage == "reply":
+                FAULTS[fault.name].act(plan, fault)
+        self._render(plan, request, asked)
+        for fault in hit:
+            if FAULTS[fault.name].stage == "answer":
+                FAULTS[fault.name].act(plan, fault)
+        return plan
+
+    def _problems(
+        self, request: Request, asked: Mapping[str, object], dialect: Dialect
+    ) -> list[Problem]:
+        key = request.headers.get("x-api-key") or request.headers.get("authorization", "")
+        if self._api_key is not None and key.removeprefix("Bearer ") != self._api_key:
+            return [Problem("", "invalid x-api-key", 401, "authentication_error")]
+        size, window = len(request.body), self._rules.context_window
+        if size > self._rules.max_body:
+            return [Problem("", "Request exceeds the maximum size", 413, "request_too_large")]
+        if window is not None and size // 4 > window:
+            return [_window_problem(size // 4, window, dialect)]
+        if not self._strict:
+            return []
+        problems = dialect.judge(asked, self._rules)
+        if isinstance(dialect, Anthropic) and "anthropic-version" not in request.headers:
+            problems.append(Problem("", "anthropic-version: header is required"))
+        if not request.headers.get("content-type", "").startswith("application/json"):
+            problems.append(Problem("", "content-type must be application/json"))
+        self.violations += problems
+        return problems
+
+    def _pick(
+        self, request: Request, asked: Mapping[str, object], dialect: Dialect, spoiled: bool
+    ) -> Reply | None:
+        if not isinstance(self._script, Script):
+            return self._script(request)
+        index = dialect.turn(asked) if self._script.by == "turn" else self._answered
+        self._answered += not spoiled
+        return self._script.replies[index] if index < len(self._script.replies) else None
+
+    def _render(self, plan: Plan, request: Request, asked: Mapping[str, object]) -> None:
+        model, serial = str(asked.get("model")), request.number
+        if isinstance(plan.dialect, Responses):
+            plan.dialect.remember(asked, plan.reply, serial)
+        if plan.streaming:
+            plan.events = plan.dialect.stream(plan.reply, model, serial)
+            plan.headers.update(_SSE)
+        else:
+            plan.body = msgspec.json.encode(plan.dialect.whole(plan.reply, model, serial))
+            plan.headers["content-type"] = "application/json"
+
+
+def _window_problem(tokens: int, window: int, dialect: Dialect) -> Problem:
+    if isinstance(dialect, Anthropic):
+        return Problem("", f"prompt is too long: {tokens} tokens > {window} maximum")
+    message = (
+        f"This model's maximum context length is {window} tokens. However, your messages "
+        f"resulted in {tokens} tokens."
+    )
+    return Problem("", message, kind="context_length_exceeded")
+
+
+def unused_url() -> str:
+    """A loopback URL at which nothing listens."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{sock.getsockname()[1]}"
