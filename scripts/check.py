@@ -18,12 +18,14 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 CODE = ("src", "tests", "benchmarks", "examples", "scripts")
 EXAMPLE_LIMIT = 120.0
+# Unset for the stages: tests start many interpreters, and each would compile the package again.
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 
 class Stage(NamedTuple):
     title: str
     command: Sequence[str]
-    cwd: Path = ROOT
+    home: Path | None = None
     limit: float | None = None
 
 
@@ -75,14 +77,14 @@ def has_python(folder: Path) -> bool:
 
 def run(stage: Stage) -> int:
     print(f"\n== {stage.title}", flush=True)
-    # Tests start many interpreters: without bytecode each would compile the package again.
-    unset = "PYTHONDONTWRITEBYTECODE"
-    environment = {name: value for name, value in os.environ.items() if name != unset}
+    environment = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
+    if stage.home:
+        environment["HOME"] = str(stage.home)
     began = time.monotonic()
     try:
         status = subprocess.run(
             stage.command,
-            cwd=stage.cwd,
+            cwd=stage.home or ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
             timeout=stage.limit,
