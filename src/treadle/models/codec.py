@@ -1,0 +1,126 @@
+"""The seam between a provider's dialect and the machinery that all providers share.
+
+    ModelRequest ──Codec.prepare──▶ Prepared (path, headers, byte chunks) ──▶ transport
+    event bytes  ──Decoder.feed───▶ model events ──Decoder.finish──▶ AssistantItem
+    error bytes  ──Codec.error────▶ ModelError
+
+Sans-IO: a codec opens no connection and knows no clock. provider.py drives it; encoding.py and
+compiler.py do the part of `prepare` that is the same for everyone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from treadle.core.contracts.model import ModelCard, ModelEvent, ModelRequest
+from treadle.core.errors import ModelError
+from treadle.core.transcript.items import AssistantItem
+from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import Usage
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """One request, ready to be sent. `path` begins with a slash and may carry a query."""
+
+    path: str
+    headers: dict[str, str]
+    body: Sequence[bytes]
+
+
+class Decoder(Protocol):
+    """Reads one answer. It is fed batches, so that a delta costs no call of its own.
+
+    `feed` raises a ModelError when the provider reports one inside the stream, or when an event
+    is not what the protocol says. `finish` gives the whole reply, or raises StreamBroken when
+    the event that ends every good answer never came.
+    """
+
+    progress: int  # grows with every event that carries content; pings do not count
+    done: bool  # the final event was seen: whatever follows or fails to follow is of no interest
+
+    def feed(self, events: Iterable[tuple[bytes, bytes]]) -> list[ModelEvent]: ...
+
+    def finish(self) -> AssistantItem: ...
+
+
+class Codec(Protocol):
+    """One provider's dialect.
+
+    Promises: the same request gives the same bytes; a longer transcript gives a body that
+    begins with the same messages; nothing of another origin's thinking is ever in it.
+    """
+
+    @property
+    def origin(self) -> str:
+        """Whose thinking and opaque blocks may be sent back: `anthropic`, `openai`, ..."""
+
+    def endpoint(self) -> str:
+        """The base URL, without a slash at its end."""
+
+    def authorization(self) -> dict[str, str]:
+        """The headers that hold the key; raises AccessDenied, naming the variable, without one."""
+
+    def prepare(self, request: ModelRequest) -> Prepared:
+        """Everything but endpoint and authorization. Raises ContextTooLong if it cannot fit."""
+
+    def decoder(self, request: ModelRequest) -> Decoder: ...
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+        """What this answer means."""
+
+    def locate(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
+        """The item and part that the error complains about, if it says so."""
+
+
+def fresh_call_id(given: str, own: set[str], transcript: Transcript) -> str:
+    """An id that no other call has, the given one if it can be; it is added to `own`.
+
+    Some servers leave ids out, or begin to count anew in every reply.
+    """
+    fresh, number = given, 0
+    while not fresh or fresh in own or transcript.knows_call(fresh):
+        number += 1
+        fresh = f"{given or 'call'}_{number}"
+    own.add(fresh)
+    return fresh
+
+
+def priced(
+    card: ModelCard,
+    *,
+    input: int | None,
+    output: int | None,
+    cache_read: int | None = 0,
+    cache_write: int | None = 0,
+    reasoning: int | None = 0,
+) -> Usage:
+    """Usage of one request, with its cost.
+
+    A count that is missing or negative counts as nothing, and makes the cost unknown: a wrong
+    number would be worse. A missing cache price is taken to be the price of plain input.
+    """
+    counts = (input, output, cache_read or 0, cache_write or 0)
+    tokens = [count if count is not None and count > 0 else 0 for count in counts]
+    cost: float | None = None
+    is_known = all(count is not None and count >= 0 for count in counts)
+    if is_known and card.input_price is not None and card.output_price is not None:
+        read_price = card.cache_read_price
+        write_price = card.cache_write_price
+        cost = (
+            tokens[0] * card.input_price
+            + tokens[1] * card.output_price
+            + tokens[2] * (card.input_price if read_price is None else read_price)
+            + tokens[3] * (card.input_price if write_price is None else write_price)
+        ) / 1_000_000
+    return Usage(
+        input=tokens[0],
+        output=tokens[1],
+        cache_read=tokens[2],
+        cache_write=tokens[3],
+        reasoning=max(0, reasoning or 0),
+        requests=1,
+        cost=cost,
+    )

@@ -1,0 +1,260 @@
+"""What a provider's failure means: status, headers and body in, one of the project's errors out.
+
+Pure functions, shared by all wires; what differs between providers is only how a body is laid
+out, and all known layouts are read here. Whether to try again is the loop's decision.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import math
+import re
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from treadle.core.errors import (
+    AccessDenied,
+    BadRequest,
+    ContextTooLong,
+    ModelError,
+    Overloaded,
+    QuotaExhausted,
+    RateLimited,
+    StreamBroken,
+    UnknownModel,
+    Unreachable,
+)
+from treadle.models.wire.transport import (
+    BadRedirect,
+    ConnectFailed,
+    ProxyFailed,
+    TimedOut,
+    TLSFailed,
+    WireError,
+)
+
+MAX_QUOTED = 400
+
+
+class Complaint(msgspec.Struct, frozen=True):
+    """What a provider said is wrong, whichever way it lays that out."""
+
+    message: str = ""
+    kind: str = ""  # error.type
+    code: str = ""  # error.code
+    param: str = ""  # error.param: the field that it is about
+    is_html: bool = False
+
+
+class Provider(msgspec.Struct, frozen=True):
+    """Who answered, for messages: `key_variable` is what to set when the key is wrong."""
+
+    name: str
+    model: str = ""
+    key_variable: str = ""
+    secret: str = ""  # never to be quoted
+
+
+def complaint(body: bytes) -> Complaint:
+    """Read an error body: {"error": {...}}, {"error": "..."}, {"detail": ...}, text, HTML."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = body[:4096].decode("utf-8", "replace").strip()
+        if text[:200].lstrip("\ufeff").lstrip().lower().startswith(("<!doctype", "<html", "<?xml")):
+            return Complaint(message=_title(text), is_html=True)
+        return Complaint(message=text[:MAX_QUOTED])
+    return _complaint_of(value)
+
+
+def _complaint_of(value: object) -> Complaint:
+    if isinstance(value, list) and value:
+        value = value[0]  # Gemini's compatible endpoint wraps its error in a list
+    if not isinstance(value, dict):
+        return Complaint(message=str(value)[:MAX_QUOTED])
+    inner = value.get("error", value)
+    if isinstance(inner, str):
+        return Complaint(message=inner, kind=_word(value.get("type")))
+    if not isinstance(inner, dict):
+        inner = value
+    message = inner.get("message") or inner.get("detail") or inner.get("msg")
+    if not isinstance(message, str):
+        message = msgspec.json.encode(message if message is not None else inner).decode()
+    metadata = inner.get("metadata")
+    if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
+        message = f"{message}: {metadata['raw']}"  # OpenRouter quotes the provider behind it
+    return Complaint(
+        message=message,
+        kind=_word(inner.get("type")),
+        code=_word(inner.get("code")),
+        param=_word(inner.get("param")),
+    )
+
+
+def _word(value: object) -> str:
+    return str(value) if isinstance(value, (str, int)) else ""
+
+
+def _title(html: str) -> str:
+    found = re.search(r"<title[^>]*>(.*?)</title", html, re.IGNORECASE | re.DOTALL)
+    return " ".join(found.group(1).split())[:MAX_QUOTED] if found else ""
+
+
+# ------------------------------------------------------------------ when to come back
+
+
+def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
+    """Seconds to wait, from any form of the header; never negative. Capping is the loop's."""
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return max(0.0, milliseconds / 1000)
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    seconds = _number(value)
+    if seconds is not None:
+        return max(0.0, seconds)
+    try:
+        moment = email.utils.parsedate_to_datetime(value).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return max(0.0, moment - (time.time() if now is None else now))
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value) if value is not None else math.nan
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+# ------------------------------------------------------------------ answers with a status
+
+_TOO_LONG = re.compile(
+    r"prompt is too long|context.{0,12}(length|window|limit|size)|maximum context|"
+    r"too many (input )?tokens|exceeds? the (maximum|available|model'?s?) (context|input|number)|"
+    r"input is too long|reduce the length|max_tokens.{0,40}exceed context|tokens? exceed",
+    re.IGNORECASE,
+)
+_NO_MONEY = re.compile(
+    r"insufficient.{0,2}(quota|credit|balance|funds)|credit balance|billing|payment required|"
+    r"exceeded your current quota|spend(ing)? limit|out of credits",
+    re.IGNORECASE,
+)
+
+
+def from_status(who: Provider, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+    """The error for an answer that is not a stream of events."""
+    said = complaint(body)
+    request_id = headers.get("request-id") or headers.get("x-request-id") or ""
+    if said.is_html or "text/html" in headers.get("content-type", ""):
+        return _web_page(who, status, said, retry_after(headers))
+    error = from_complaint(who, said, status, retry_after(headers))
+    error.request_id = request_id
+    return error
+
+
+def from_complaint(
+    who: Provider, said: Complaint, status: int | None, wait: float | None = None
+) -> ModelError:
+    """The error for what a provider said, with a status or inside a stream without one."""
+    kind, text = f"{said.kind} {said.code}".lower(), quoted(said.message, who.secret)
+    if (
+        status == 402
+        or "billing" in kind
+        or "insufficient_quota" in kind
+        or (status in (400, 403, 429) and _NO_MONEY.search(said.message))
+    ):
+        return QuotaExhausted(
+            f"{who.name}: the account has no credit or quota left ({text}). "
+            "Add credit, or choose another model with --model.",
+            provider=who.name,
+            status=status,
+            retry_after=wait,
+        )
+    if status == 429 or "rate_limit" in kind:
+        return RateLimited(
+            f"{who.name}: too many requests for now ({text}).",
+            provider=who.name,
+            status=status,
+            retry_after=wait,
+        )
+    if status in (401, 403) or "authentication" in kind or "permission" in kind:
+        return AccessDenied(access_denied(who, text), provider=who.name, status=status)
+    if status == 404 or kind.strip() in ("not_found_error", "model_not_found"):
+        return UnknownModel(
+            f"{who.name} does not know {who.model or 'this model'!r} ({text}). "
+            "`treadle models` lists what can be used here; check the base URL too.",
+            provider=who.name,
+            status=status,
+        )
+    if (
+        status == 413
+        or "context_length" in kind
+        or "request_too_large" in kind
+        or (status in (None, 400, 422, 500) and _TOO_LONG.search(said.message))
+    ):
+        return ContextTooLong(
+            f"{who.name}: the request is too long ({text}).", provider=who.name, status=status
+        )
+    if _passes(kind, status):
+        return Overloaded(
+            f"{who.name} has trouble of its own{f' (HTTP {status})' if status else ''}: {text}.",
+            provider=who.name,
+            status=status,
+            retry_after=wait,
+        )
+    if status is None and "invalid" not in kind:
+        return StreamBroken(f"{who.name} broke off with an error: {text}.", provider=who.name)
+    return BadRequest(f"{who.name} refused the request: {text}", provider=who.name, status=status)
+
+
+def _passes(kind: str, status: int | None) -> bool:
+    if status is not None:
+        return status >= 500 or status in (408, 409, 425) or "overloaded" in kind
+    return any(word in kind for word in ("overloaded", "api_error", "server_error", "timeout"))
+
+
+def access_denied(who: Provider, text: str) -> str:
+    key = f"set {who.key_variable} to a valid key" if who.key_variable else "check the key"
+    return f"{who.name} did not accept the key ({text}). To go on, {key}."
+
+
+def _web_page(who: Provider, status: int, said: Complaint, wait: float | None) -> ModelError:
+    title = f" ({quoted(said.message, who.secret)})" if said.message else ""
+    if status in (429, 500, 502, 503, 504, 520, 522, 524, 529):
+        return Overloaded(
+            f"{who.name} or a gateway before it has trouble of its own (HTTP {status}){title}.",
+            provider=who.name,
+            status=status,
+            retry_after=wait,
+        )
+    return Unreachable(
+        f"a web page came back instead of {who.name}'s API (HTTP {status}){title}: "
+        "a proxy or login page stands in between, or the base URL is wrong.",
+        provider=who.name,
+        status=status,
+    )
+
+
+def quoted(text: str, secret: str = "") -> str:
+    """A provider's words on one line, shortened, without the key."""
+    if secret:
+        text = text.replace(secret, "[key]")
+    text = " ".join(text.split()).rstrip(".")
+    return (text if len(text) <= MAX_QUOTED else text[:MAX_QUOTED] + "...") or "no reason given"
+
+
+# ------------------------------------------------------------------ no answer at all
+
+
+def from_wire(who: Provider, error: WireError) -> ModelError:
+    """The error for a connection that failed, before or during the answer."""
+    no_connection = isinstance(error, (ConnectFailed, TLSFailed, ProxyFailed, BadRedirect)) or (
+        isinstance(error, TimedOut) and error.which == "connect"
+    )
+    kind = Unreachable if no_connection else StreamBroken
+    return kind(f"{who.name}: {error}", provider=who.name)
