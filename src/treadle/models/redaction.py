@@ -1,0 +1,68 @@
+"""Secrets out of a text, before it is written anywhere.
+
+Two ways at once: the shapes of well-known tokens, and the values of variables in this process's
+environment whose names say that they are secret. It knows nothing of what the text is. Above:
+tape.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+REDACTED = "[redacted]"
+
+_SHAPES = re.compile(
+    r"""
+      -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----
+          (?:(?!-----END)[^"])*(?:-----END\ [A-Z ]*PRIVATE\ KEY-----)?
+    | \b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}           # OpenAI, Anthropic, OpenRouter, DeepSeek
+    | \b(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}  # Stripe
+    | \bgsk_[A-Za-z0-9]{20,}                      # Groq
+    | \bxai-[A-Za-z0-9]{20,}
+    | \bhf_[A-Za-z0-9]{20,}
+    | \bAIza[A-Za-z0-9_-]{30,}                    # Google
+    | \b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,})
+    | \bglpat-[A-Za-z0-9_-]{16,}
+    | \bxox[abeprs]-[A-Za-z0-9-]{10,}             # Slack
+    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b               # AWS
+    | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}   # JSON web tokens
+    | (?<=[Bb]earer\ )[A-Za-z0-9._~+/=-]{12,}
+    | (?<=://)[^/\s:@"]+:[^/\s:@"]+(?=@)          # user and password in an address
+    """,
+    re.VERBOSE,
+)
+
+_SECRET_NAME = re.compile(r"(?:API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS)$")
+_SHORTEST_SECRET = 8  # a shorter value would also be found where it is none
+
+
+def redacted(text: str, environ: Mapping[str, str] | None = None) -> str:
+    """The text without secrets."""
+    for value in secrets_of(os.environ if environ is None else environ):
+        if value in text:
+            text = text.replace(value, REDACTED)
+    return _SHAPES.sub(REDACTED, text)
+
+
+def without_secrets(value: Any) -> Any:
+    """A JSON value with every string in it redacted; keys stay as they are."""
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, dict):
+        return {key: without_secrets(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_secrets(inner) for inner in value]
+    return value
+
+
+def secrets_of(environ: Mapping[str, str]) -> list[str]:
+    """The values of variables that are secret by their names, longest first."""
+    found = {
+        value.strip()
+        for name, value in environ.items()
+        if _SECRET_NAME.search(name.upper()) and len(value.strip()) >= _SHORTEST_SECRET
+    }
+    return sorted(found, key=len, reverse=True)
