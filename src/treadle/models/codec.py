@@ -20,6 +20,7 @@ from treadle.core.errors import ModelError
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
+from treadle.models.catalog import cost
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -96,31 +97,21 @@ def priced(
     cache_read: int | None = 0,
     cache_write: int | None = 0,
     reasoning: int | None = 0,
+    hour_writes: int = 0,
 ) -> Usage:
-    """Usage of one request, with its cost.
+    """Usage of one request, with its cost; `input` leaves out what the cache read or wrote.
 
     A count that is missing or negative counts as nothing, and makes the cost unknown: a wrong
-    number would be worse. A missing cache price is taken to be the price of plain input.
+    number would be worse.
     """
     counts = (input, output, cache_read or 0, cache_write or 0)
-    tokens = [count if count is not None and count > 0 else 0 for count in counts]
-    cost: float | None = None
-    is_known = all(count is not None and count >= 0 for count in counts)
-    if is_known and card.input_price is not None and card.output_price is not None:
-        read_price = card.cache_read_price
-        write_price = card.cache_write_price
-        cost = (
-            tokens[0] * card.input_price
-            + tokens[1] * card.output_price
-            + tokens[2] * (card.input_price if read_price is None else read_price)
-            + tokens[3] * (card.input_price if write_price is None else write_price)
-        ) / 1_000_000
-    return Usage(
-        input=tokens[0],
-        output=tokens[1],
-        cache_read=tokens[2],
-        cache_write=tokens[3],
-        reasoning=max(0, reasoning or 0),
-        requests=1,
-        cost=cost,
-    )
+    is_known = True
+    tokens: list[int] = []
+    for count in counts:
+        if count is None or count < 0:
+            is_known, count = False, 0
+        tokens.append(count)
+    usage = Usage(tokens[0], tokens[1], tokens[2], tokens[3], max(0, reasoning or 0), 1, None)
+    if not is_known:
+        return usage
+    return msgspec.structs.replace(usage, cost=cost(card, usage, hour_writes=hour_writes))
