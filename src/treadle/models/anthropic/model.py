@@ -24,7 +24,6 @@ from treadle.models.failures import Provider, from_status
 from treadle.models.provider import ProviderModel
 from treadle.models.wire.limits import Limits
 
-API_VERSION = "2023-06-01"
 ENDPOINT = "https://api.anthropic.com"
 KEY, TOKEN, BASE_URL = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"
 
@@ -49,7 +48,7 @@ class AnthropicCodec:
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,
         beta: Sequence[str] = (),
-        version: str = API_VERSION,
+        version: str | None = None,
     ) -> None:
         self._model = model
         self._card = card
@@ -86,7 +85,7 @@ class AnthropicCodec:
         history = encoded(self._dialect, request.transcript, request.quarantine)
         head = self._head(request)
         body = [head.data, *history.messages(head.mark), b"]}"]
-        return Prepared("/v1/messages", self._all_headers(head.betas), body)
+        return Prepared("/v1/messages", self._all_headers(head), body)
 
     def prepare_count(self, request: ModelRequest) -> Prepared:
         """The same request, to be counted instead of answered."""
@@ -99,7 +98,7 @@ class AnthropicCodec:
         kept = {name: fields[name] for name in counted if name in fields}
         start = msgspec.json.encode(kept)[:-1] + b',"messages":['
         body = [start, *history.messages(), b"]}"]
-        return Prepared("/v1/messages/count_tokens", self._all_headers(head.betas), body)
+        return Prepared("/v1/messages/count_tokens", self._all_headers(head), body)
 
     def decoder(self, request: ModelRequest) -> AnthropicDecoder:
         return AnthropicDecoder(self.who, self._card, request)
@@ -126,13 +125,13 @@ class AnthropicCodec:
             known = scratch[key] = head_for(self._model, self._card, request, thinks)
         return known
 
-    def _all_headers(self, betas: Sequence[str]) -> dict[str, str]:
+    def _all_headers(self, head: Head) -> dict[str, str]:
         headers = {
             "content-type": "application/json",
-            "anthropic-version": self._version,
+            "anthropic-version": self._version or head.version,
             **self._headers,
         }
-        wanted = [*self._beta, *[beta for beta in betas if beta not in self._beta]]
+        wanted = [*self._beta, *[beta for beta in head.betas if beta not in self._beta]]
         if wanted:
             headers["anthropic-beta"] = ",".join(wanted)
         return headers
@@ -156,7 +155,7 @@ class Anthropic(ProviderModel):
         card: ModelCard | None = None,
         headers: Mapping[str, str] | None = None,
         beta: Sequence[str] = (),
-        version: str = API_VERSION,
+        version: str | None = None,
         limits: Limits | None = None,
     ) -> None:
         card = card or card_for(f"anthropic/{model}")

@@ -22,12 +22,15 @@ from treadle.models.encoding import json_text
 INTERLEAVED = "interleaved-thinking-2025-05-14"
 MIN_BUDGET = 1024
 DEFAULT_OUTPUT = 32_000
+# The newer version refuses every temperature; the older one is asked for when one is wanted.
+API_VERSION = "2026-10-21"
+SAMPLING_VERSION = "2023-06-01"
 _BUDGETS = {"minimal": 1024, "low": 4096, "medium": 12_000, "high": 24_000}
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The bytes up to `"messages":[`, the mark for cached blocks, and the betas it needs."""
+    """The bytes up to `"messages":[`, the mark for cached blocks, and the headers it needs."""
 
     system: str
     tools: tuple[ToolSpec, ...]
@@ -37,6 +40,7 @@ class Head(msgspec.Struct, frozen=True):
     data: bytes
     mark: bytes
     betas: tuple[str, ...]
+    version: str
 
     def still_holds(self, request: ModelRequest, thinks: bool) -> bool:
         return (
@@ -64,8 +68,10 @@ def head_for(model: str, card: ModelCard, request: ModelRequest, thinks: bool) -
     if request.system.strip():
         text = json_text(request.system)
         fields["system"] = msgspec.Raw(b'[{"type":"text","text":%b%b}]' % (text, mark))
+    version = API_VERSION
     if options.temperature is not None and not is_thinking and "sampling" in card.abilities:
         fields["temperature"] = min(1.0, max(0.0, options.temperature))
+        version = SAMPLING_VERSION
     if options.stop:
         fields["stop_sequences"] = [stop for stop in options.stop if stop.strip()]
     if options.output_schema is not None:
@@ -78,7 +84,9 @@ def head_for(model: str, card: ModelCard, request: ModelRequest, thinks: bool) -
         else ()
     )
     data = msgspec.json.encode(fields)[:-1] + b',"messages":['
-    return Head(request.system, request.tools, options, request.cache, thinks, data, mark, betas)
+    return Head(
+        request.system, request.tools, options, request.cache, thinks, data, mark, betas, version
+    )
 
 
 def cache_mark(cache: CacheRequest) -> bytes:
@@ -125,7 +133,10 @@ def thinking_fields(options: ModelOptions, card: ModelCard) -> dict[str, Any]:
     if wish is None:
         return {"max_tokens": limit}
     if wish in (0, "none", "off", "disabled"):
-        return {"max_tokens": limit, "thinking": {"type": "disabled"}}
+        # Newer models always think and refuse to be told otherwise: the least is what helps.
+        is_always = "effort" in card.abilities and "budget" not in card.abilities
+        least = {"output_config": {"effort": "low"}} if is_always else {}
+        return {"max_tokens": limit, **least}
     if "effort" in card.abilities and ("budget" not in card.abilities or isinstance(wish, str)):
         return {
             "max_tokens": limit,
