@@ -41,11 +41,10 @@ class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="kind"):
 
 
 class Settled(msgspec.Struct, frozen=True, tag="settled", tag_field="kind"):
-    """The outcome of an intent is known; its answer follows as an item."""
+    """A call has ended while an earlier one of its round still runs: its answer must wait
+    for its place in the transcript, but not for its safety."""
 
-    call_id: str
-    key: str
-    is_error: bool = False
+    result: ToolResultItem
 
 
 class Ruling(msgspec.Struct, frozen=True, tag="ruling", tag_field="kind", omit_defaults=True):
@@ -127,6 +126,7 @@ class View(msgspec.Struct, frozen=True):
     transcript: Transcript = msgspec.field(default_factory=Transcript)
     rulings: dict[str, Ruling] = {}
     intents: dict[str, Intent] = {}
+    settled: dict[str, ToolResultItem] = {}
     quarantine: frozenset[tuple[int, int]] = frozenset()
     usage: Usage = Usage()
     turns: int = 0
@@ -137,7 +137,7 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
     """Read the log in order. Cost grows with the entries read, not with the view."""
     start = view or View()
     transcript = start.transcript
-    rulings, intents = dict(start.rulings), dict(start.intents)
+    rulings, intents, settled = dict(start.rulings), dict(start.intents), dict(start.settled)
     quarantine, usage = set(start.quarantine), start.usage
     turns, open_turn = start.turns, start.open_turn
     before_turn: dict[str, tuple[Transcript, frozenset[tuple[int, int]], int]] = {}
@@ -148,11 +148,14 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
                 if isinstance(item, ToolResultItem):
                     rulings.pop(item.call_id, None)
                     intents.pop(item.call_id, None)
+                    settled.pop(item.call_id, None)
             case TurnBegan(turn_id=turn_id):
                 before_turn[turn_id] = (transcript, frozenset(quarantine), turns)
                 turns, open_turn = turns + 1, turn_id
             case Intent():
                 intents[entry.call_id] = entry
+            case Settled(result=result):
+                settled[result.call_id] = result
             case Ruling():
                 rulings[entry.call_id] = entry
             case Rewritten():
@@ -163,6 +166,7 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
                 quarantine, open_turn = set(kept), None
                 rulings.clear()
                 intents.clear()
+                settled.clear()
             case Quarantined():
                 quarantine.add((entry.position, entry.part))
             case Spent():
@@ -171,7 +175,9 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
                 open_turn = None
             case _:
                 pass
-    return View(transcript, rulings, intents, frozenset(quarantine), usage, turns, open_turn)
+    return View(
+        transcript, rulings, intents, settled, frozenset(quarantine), usage, turns, open_turn
+    )
 
 
 def rewrite(transcript: Transcript, change: Rewritten) -> Transcript:

@@ -63,9 +63,7 @@ class AssistantItem(msgspec.Struct, frozen=True, tag="assistant", omit_defaults=
         return tuple([part for part in self.content if type(part) is ToolCall])
 
 
-class ToolResultItem(
-    msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=True, dict=True
-):
+class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=True, dict=True):
     """The answer to one call. `content` is for the model, `display` for the person.
 
     `total_chars` is the length before it was cut; `full_output` names where all of it is.

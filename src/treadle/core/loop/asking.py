@@ -1,0 +1,207 @@
+"""One model call: ask, stream, try again, fall back, and give one whole reply.
+
+A failed attempt leaves nothing behind but an event: what it streamed is void, one paid answer
+is one assistant item. Below stands the Model contract; what a failure means is recovery.py's
+table; the driver appends the reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from treadle.core.contracts.model import (
+    Announced,
+    CallBegun,
+    CallPiece,
+    CallReady,
+    Model,
+    ModelRequest,
+    PartQuarantined,
+    Reply,
+    TextPiece,
+    ThinkingPiece,
+    UsageSeen,
+)
+from treadle.core.errors import ModelError, StreamBroken
+from treadle.core.events import (
+    ModelChanged,
+    Notified,
+    ReplyDiscarded,
+    RequestStarted,
+    RetryScheduled,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallBegan,
+    ToolCallDelta,
+    ToolCallRequested,
+)
+from treadle.core.loop.clock import Clock
+from treadle.core.loop.recovery import NextModel, Retry, verdict
+from treadle.core.loop.telling import Teller
+from treadle.core.transcript.content import Text, ToolCall
+from treadle.core.transcript.integrity import with_unique_ids
+from treadle.core.transcript.items import AssistantItem
+from treadle.core.transcript.usage import Usage
+
+
+class Asking:
+    """Asks the model of the moment; a fallback that took over stays for later calls."""
+
+    def __init__(
+        self,
+        model: Model,
+        teller: Teller,
+        clock: Clock,
+        *,
+        on_call: Callable[[ToolCall], None],
+        on_quarantine: Callable[[PartQuarantined], None],
+        is_stopped: Callable[[], bool],
+    ) -> None:
+        self.model = model
+        self._teller = teller
+        self._clock = clock
+        self._on_call = on_call
+        self._on_quarantine = on_quarantine
+        self._is_stopped = is_stopped
+        self._said: list[str] = []  # the text of the running attempt
+        self._spent = Usage()  # what a broken attempt is known to have used
+
+    async def ask(self, request: ModelRequest) -> AssistantItem:
+        """The whole reply, its call ids unique in this transcript; or a ModelError."""
+        failures: Counter[type[ModelError]] = Counter()
+        attempt = 0
+        self._spent = Usage()
+        while True:
+            attempt += 1
+            self._teller.tell(RequestStarted, self.model.name, attempt)
+            try:
+                return await self._attempt(request)
+            except ModelError as error:
+                self._discard()
+                answer = verdict(
+                    error,
+                    failures,
+                    chance=self._clock.chance(),
+                    has_fallback=self.model.fallback is not None,
+                )
+                failures[type(error)] += 1
+                match answer:
+                    case Retry(delay=delay):
+                        self._teller.tell(RetryScheduled, attempt, delay, str(error))
+                        await self._clock.sleep(delay)
+                    case NextModel():
+                        self._change_model(error)
+                        failures.clear()
+                    case _:
+                        raise
+
+    def partial(self) -> AssistantItem | None:
+        """What the model had said when it was interrupted; no calls."""
+        text = "".join(self._said)
+        self._said.clear()
+        if not text.strip():
+            return None
+        return AssistantItem((Text(text),), "aborted", self.model.name, self._spent)
+
+    async def _attempt(self, request: ModelRequest) -> AssistantItem:
+        tell, said, ready = self._teller.tell, self._said, _Ready(request)
+        said.clear()
+        reply: AssistantItem | None = None
+        stream = self.model.stream(request)
+        try:
+            async for event in stream:
+                kind = type(event)
+                if kind is TextPiece:
+                    said.append(event.text)  # type: ignore[union-attr]
+                    tell(TextDelta, event.text)  # type: ignore[union-attr]
+                elif kind is ThinkingPiece:
+                    tell(ThinkingDelta, event.text)  # type: ignore[union-attr]
+                elif isinstance(event, Reply):
+                    reply = event.item
+                    break
+                else:
+                    self._tell_other(event, ready)
+                if self._is_stopped():
+                    raise asyncio.CancelledError
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+        if reply is None:
+            raise StreamBroken(
+                f"{self.model.name} ended its stream without a reply", provider=self.model.name
+            )
+        said.clear()
+        return ready.settle(reply)
+
+    def _tell_other(self, event: object, ready: _Ready) -> None:
+        tell = self._teller.tell
+        match event:
+            case CallBegun():
+                tell(ToolCallBegan, event.id, event.name)
+            case CallPiece():
+                tell(ToolCallDelta, event.id, event.text)
+            case CallReady(call=call):
+                call = ready.add(call)
+                tell(ToolCallRequested, call)
+                self._on_call(call)
+            case PartQuarantined():
+                self._on_quarantine(event)
+            case Announced(text=text):
+                tell(Notified, text)
+            case UsageSeen(usage=usage):
+                self._spent = usage
+            case _:
+                pass
+
+    def _discard(self) -> None:
+        if self._said:
+            self._teller.tell(ReplyDiscarded, sum(map(len, self._said)))
+            self._said.clear()
+
+    def _change_model(self, error: ModelError) -> None:
+        fallback = self.model.fallback
+        assert fallback is not None, "recovery chose a fallback that is not there"
+        self._teller.tell(ModelChanged, self.model.name, fallback.name, str(error))
+        self.model = fallback
+
+
+class _Ready:
+    """The calls announced so far, with the ids they will have in the transcript."""
+
+    def __init__(self, request: ModelRequest) -> None:
+        self._knows = request.transcript.knows_call
+        self._own: set[str] = set()
+        self._renamed: list[tuple[ToolCall, ToolCall]] = []
+
+    def add(self, call: ToolCall) -> ToolCall:
+        holder = with_unique_ids(AssistantItem((call,)), self._is_taken)
+        unique = holder.calls[0]
+        self._own.add(unique.id)
+        self._renamed.append((call, unique))
+        return unique
+
+    def settle(self, reply: AssistantItem) -> AssistantItem:
+        """The reply with the ids that were told; calls never announced get theirs now."""
+        if not self._renamed:
+            return with_unique_ids(reply, self._is_taken)
+        left = list(self._renamed)
+        content = []
+        changed = False
+        for part in reply.content:
+            if type(part) is ToolCall:
+                told = next((pair for pair in left if pair[0] == part), None)
+                if told is not None:
+                    left.remove(told)
+                fresh = told[1] if told is not None else self.add(part)
+                changed = changed or fresh is not part
+                part = fresh
+            content.append(part)
+        return msgspec.structs.replace(reply, content=tuple(content)) if changed else reply
+
+    def _is_taken(self, call_id: str) -> bool:
+        return call_id in self._own or self._knows(call_id)

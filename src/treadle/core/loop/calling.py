@@ -1,0 +1,416 @@
+"""One tool round: lookup, parse, validate, decide, hook, run, cap, answer.
+
+Whatever goes wrong with a call becomes its result; nothing but cancellation leaves here as an
+exception. Safe calls run beside each other by resource, the others in order, and the answers
+come in the model's order. A call with an effect has its intent in the log before it starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from treadle.core.contracts.hook import Add, Block, Change, Permit
+from treadle.core.contracts.policy import Allow, Ask, Deny, Proposal, Verdict
+from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
+from treadle.core.errors import ToolError
+from treadle.core.events import ToolDetached, ToolFinished, ToolProgress, ToolStarted, preview
+from treadle.core.loop.capping import capped
+from treadle.core.loop.consulting import Hooks
+from treadle.core.loop.equipment import Equipment
+from treadle.core.loop.journaling import Journaling
+from treadle.core.loop.scheduling import Slot, run_in_order
+from treadle.core.loop.steps import PendingApproval
+from treadle.core.loop.tasks import Tasks, end_all, spawn
+from treadle.core.loop.telling import Teller
+from treadle.core.loop.toolbox import Toolbox
+from treadle.core.transcript.content import Arguments, Text, ToolCall, parse_arguments
+from treadle.core.transcript.entries import Intent, Ruling
+from treadle.core.transcript.integrity import interrupted
+from treadle.core.transcript.items import NoticeItem, ToolResultItem
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A call that was looked at: either ready to run, or already answered by `refusal`."""
+
+    call: ToolCall
+    tool: Tool | None = None
+    arguments: Arguments = {}
+    summary: str = ""
+    refusal: str | None = None
+    settled: ToolResultItem | None = None  # it ended before a crash, and waits for its place
+
+
+class Calling:
+    """Carries out the calls of a reply."""
+
+    def __init__(
+        self,
+        equipment: Equipment,
+        teller: Teller,
+        toolbox: Toolbox,
+        hooks: Hooks,
+        tasks: Tasks,
+        journal: Journaling,
+        on_notice: Callable[[NoticeItem], None],
+    ) -> None:
+        self._equipment = equipment
+        self._teller = teller
+        self._toolbox = toolbox
+        self._hooks = hooks
+        self._tasks = tasks
+        self._journal = journal
+        self._on_notice = on_notice
+        self._early: dict[tuple[str, str], list[asyncio.Task[ToolResultItem | None]]] = {}
+        self._may_start_early = True
+        self._early_limit = asyncio.Semaphore(equipment.max_parallel)
+
+    # --- while the stream still runs -----------------------------------------------------
+
+    def renew(self) -> None:
+        """A new reply begins: its first calls may start early again."""
+        self._may_start_early = not self._hooks.has("pre_tool_use")
+
+    def offer(self, call: ToolCall) -> None:
+        """The call is whole. Start it now if it only looks, and nothing before it acts."""
+        tool = self._toolbox.find(call.name)
+        if tool is None or tool.spec.effect != "pure" or tool.spec.detach_after is not None:
+            self._may_start_early = False
+        started = self._early.get((call.name, call.raw))
+        if self._may_start_early and not started:
+            work = asyncio.get_running_loop().create_task(self._start_early(call))
+            self._early.setdefault((call.name, call.raw), []).append(work)
+
+    async def _start_early(self, call: ToolCall) -> ToolResultItem | None:
+        prepared = self._look_at(call, None)
+        if prepared.refusal is not None or not isinstance(await self._decide(prepared), Allow):
+            return None
+        async with self._early_limit:
+            return await self._execute(prepared)
+
+    def _take_early(self, call: ToolCall) -> asyncio.Task[ToolResultItem | None] | None:
+        started = self._early.get((call.name, call.raw))
+        return started.pop(0) if started else None
+
+    async def drop_early(self) -> None:
+        """What was started early and is not wanted any more."""
+        left = [work for started in self._early.values() for work in started]
+        self._early.clear()
+        if left:
+            await end_all(left)
+
+    # --- before anything happens ---------------------------------------------------------
+
+    async def prepare(
+        self,
+        calls: Sequence[ToolCall],
+        rulings: dict[str, Ruling],
+        intents: dict[str, Intent],
+        settled: dict[str, ToolResultItem],
+    ) -> tuple[list[Prepared], list[PendingApproval]]:
+        """Look at every call, and at who must still be asked. Running it twice is harmless."""
+        prepared: list[Prepared] = []
+        asked: list[PendingApproval] = []
+        for call in calls:
+            ruling = rulings.get(call.id)
+            ready = self._look_at(call, ruling)
+            if call.id in settled:
+                ready = Prepared(call, settled=settled[call.id])
+            elif ready.refusal is None and call.id not in intents:
+                ready = await self._judge(ready, ruling, asked)
+            prepared.append(ready)
+        return prepared, asked
+
+    def _look_at(self, call: ToolCall, ruling: Ruling | None) -> Prepared:
+        """Lookup, parse, validate."""
+        tool = self._toolbox.find(call.name)
+        if tool is None:
+            return Prepared(call, refusal=self._toolbox.unknown(call.name))
+        edited = ruling is not None and ruling.raw is not None
+        parsed = parse_arguments(ruling.raw or "") if edited and ruling else call.parsed
+        if isinstance(parsed, str):
+            return Prepared(call, tool, refusal=f"error: {parsed}. Nothing was run.")
+        try:
+            problem = tool.check(parsed)
+            summary = tool.summary(parsed)
+        except Exception as error:  # noqa: BLE001 - becomes the call's answer
+            problem, summary = f"{type(error).__name__}: {error}", ""
+        if problem is not None:
+            return Prepared(call, tool, parsed, refusal=f"error: {problem}")
+        return Prepared(call, tool, parsed, summary)
+
+    async def _judge(
+        self, ready: Prepared, ruling: Ruling | None, asked: list[PendingApproval]
+    ) -> Prepared:
+        """Decide, or note that somebody has to."""
+        if ruling is not None and ruling.decision == "deny":
+            return msgspec.structs.replace(ready, refusal=f"denied: {ruling.reason}")
+        verdict = await self._decide(ready)
+        if isinstance(verdict, Deny):
+            return msgspec.structs.replace(ready, refusal=f"denied: {verdict.reason}")
+        if isinstance(verdict, Ask) and ruling is None:
+            answers = await self._hooks.ask("permission_request", _tool_data(ready))
+            if answers and isinstance(answers[-1], Block):
+                return msgspec.structs.replace(ready, refusal=f"denied: {answers[-1].reason}")
+            if not (answers and isinstance(answers[-1], Permit)):
+                asked.append(
+                    PendingApproval(ready.call, ready.summary, verdict.reason, verdict.rules)
+                )
+        if isinstance(verdict, Ask) and ruling is not None and ruling.always:
+            await self._equipment.policy.remember(self._proposal(ready), verdict.rules)
+        return ready
+
+    async def _decide(self, ready: Prepared) -> Verdict:
+        try:
+            return await self._equipment.policy.decide(self._proposal(ready))
+        except Exception as error:  # noqa: BLE001 - becomes the call's answer
+            return Deny(f"the policy failed ({type(error).__name__}: {error})")
+
+    def _proposal(self, ready: Prepared) -> Proposal:
+        assert ready.tool is not None, "only calls of known tools are judged"
+        return Proposal(
+            self._teller.session_id,
+            ready.call.id,
+            ready.tool.spec,
+            ready.arguments,
+            ready.summary,
+        )
+
+    # --- the round -----------------------------------------------------------------------
+
+    async def run(
+        self,
+        prepared: Sequence[Prepared],
+        intents: dict[str, Intent],
+        on_result: Callable[[ToolResultItem], None],
+        on_early: Callable[[ToolResultItem], None],
+    ) -> None:
+        """Answer every call. `on_result` gets the answers in the model's order, `on_early` one
+        that came before its turn."""
+        if len(prepared) == 1:
+            on_result(await self._answer(prepared[0], intents))
+            return
+        slots = [Slot(partial(self._answer, ready, intents), *_reach(ready)) for ready in prepared]
+        await run_in_order(slots, self._equipment.max_parallel, on_result, on_early)
+
+    async def _answer(self, ready: Prepared, intents: dict[str, Intent]) -> ToolResultItem:
+        if ready.settled is not None:
+            return ready.settled
+        if ready.refusal is not None:
+            return self._finish(ready, ToolOutput(ready.refusal, is_error=True))
+        intent = intents.get(ready.call.id)
+        if intent is not None:
+            concluded = await self._conclude(ready, intent)
+            if concluded is not None:
+                return concluded
+        early = self._take_early(ready.call)
+        if early is not None:
+            result = await _joined(early)
+            if result is not None:
+                return msgspec.structs.replace(result, call_id=ready.call.id)
+        if self._hooks.has("pre_tool_use"):
+            ready = await self._ask_hooks(ready)
+            if ready.refusal is not None:
+                return self._finish(ready, ToolOutput(ready.refusal, is_error=True))
+        assert ready.tool is not None, "a call without a tool is refused before"
+        if ready.tool.spec.detach_after is not None:
+            return await self._detachable(ready, ready.tool.spec.detach_after)
+        return await self._execute(ready)
+
+    async def _ask_hooks(self, ready: Prepared) -> Prepared:
+        """A hook may deny, add, or change the arguments; changed ones are judged again."""
+        changed = False
+        for answer in await self._hooks.ask("pre_tool_use", _tool_data(ready)):
+            match answer:
+                case Block(reason=reason):
+                    return msgspec.structs.replace(ready, refusal=f"denied: {reason}")
+                case Change(arguments=arguments) if arguments is not None:
+                    ready, changed = msgspec.structs.replace(ready, arguments=arguments), True
+                case Add(text=text):
+                    self._on_notice(NoticeItem(text, kind="hook"))
+        if changed and ready.tool is not None:
+            problem = ready.tool.check(ready.arguments)
+            verdict = await self._decide(ready)
+            if problem is None and isinstance(verdict, (Deny, Ask)):
+                problem = f"a hook changed the call into one that is not allowed: {verdict.reason}"
+            if problem is not None:
+                return msgspec.structs.replace(ready, refusal=f"error: {problem}")
+        return ready
+
+    async def _detachable(self, ready: Prepared, after: float) -> ToolResultItem:
+        work = spawn(self._execute(ready))
+        try:
+            done, _ = await asyncio.wait([work], timeout=after)
+        except asyncio.CancelledError:
+            await end_all([work])
+            raise
+        if done:
+            return work.result()
+        task_id = self._tasks.adopt(ready.call, ready.summary, work)
+        self._teller.tell(ToolDetached, ready.call.id, task_id)
+        text = f"Running as task {task_id}. Its result will be told when it ends."
+        return ToolResultItem(ready.call.id, ready.call.name, (Text(text),), display=text)
+
+    async def _execute(self, ready: Prepared) -> ToolResultItem:
+        """Write down the intent, run, contain."""
+        tool, call = ready.tool, ready.call
+        assert tool is not None, "only calls of known tools are run"
+        context = self._context(call)
+        if tool.spec.effect != "pure":
+            refused = await self._write_intent(ready, tool, context)
+            if refused is not None:
+                return self._finish(ready, refused)
+        self._teller.tell(ToolStarted, call.id, call.name, ready.summary)
+        limit = tool.spec.timeout or self._equipment.tool_timeout
+        output = await contained(tool, ready.arguments, context, limit)
+        if self._hooks.has("post_tool_use"):
+            output = await self._ask_after(ready, output)
+        return self._finish(ready, output)
+
+    async def _write_intent(
+        self, ready: Prepared, tool: Tool, context: ToolContext
+    ) -> ToolOutput | None:
+        evidence: dict[str, Any] = {}
+        if tool.spec.effect == "verifiable":
+            try:
+                evidence = await tool.evidence(ready.arguments, context)
+            except Exception as error:  # noqa: BLE001 - becomes the call's answer
+                return ToolOutput(f"error: {_words(error)}", is_error=True)
+        await self._journal.intend(
+            Intent(ready.call.id, ready.call.name, context.key, tool.spec.effect, evidence)
+        )
+        return None
+
+    async def _conclude(self, ready: Prepared, intent: Intent) -> ToolResultItem | None:
+        """An earlier process meant to do this and may have: find out, or say so."""
+        evidence = f"{intent.tool} was about to run (key {intent.key})"
+        if intent.effect == "verifiable" and ready.tool is not None:
+            context = self._context(ready.call)
+            try:
+                probe = await ready.tool.probe(ready.arguments, intent.evidence, context)
+            except Exception as error:  # noqa: BLE001 - becomes the call's answer
+                evidence = f"the check failed: {_words(error)}"
+            else:
+                if probe.outcome == "not_done":
+                    return None
+                if probe.outcome == "done":
+                    text = f"Done before an interruption. {probe.evidence}"
+                    return self._finish(ready, ToolOutput(text))
+                evidence = probe.evidence
+        unsure = interrupted(ready.call, f"Interrupted, outcome unknown. Evidence: {evidence}")
+        return self._finish(ready, ToolOutput(unsure.text, is_error=True))
+
+    async def _ask_after(self, ready: Prepared, output: ToolOutput) -> ToolOutput:
+        text = output.content if isinstance(output.content, str) else ""
+        data = {**_tool_data(ready), "tool_response": text, "is_error": output.is_error}
+        for answer in await self._hooks.ask("post_tool_use", data):
+            match answer:
+                case Change(text=new) if new is not None:
+                    output = msgspec.structs.replace(output, content=new)
+                case Add(text=text):
+                    self._on_notice(NoticeItem(text, kind="hook"))
+        return output
+
+    def _context(self, call: ToolCall) -> ToolContext:
+        equipment, teller, tasks = self._equipment, self._teller, self._tasks
+
+        def progress(text: str) -> None:
+            teller.tell(ToolProgress, call.id, text)
+            tasks.note_output(call.id, text)
+
+        return ToolContext(
+            teller.session_id,
+            teller.turn_id,
+            call.id,
+            f"{teller.session_id}/{teller.turn_id}/{call.id}",
+            progress,
+            equipment.workspace,
+            equipment.spawn,
+            tasks,
+            equipment.services,
+        )
+
+    def _finish(self, ready: Prepared, output: ToolOutput) -> ToolResultItem:
+        """Cap, tell, answer."""
+        limit = self._equipment.max_result_chars
+        if ready.tool is not None:
+            limit = min(limit, ready.tool.spec.max_result_chars)
+        result = capped(ready.call, output, limit, self._equipment.keep_output)
+        self._teller.tell(
+            ToolFinished,
+            result.call_id,
+            result.name,
+            preview(result.text),
+            result.display,
+            result.is_error,
+            result.is_truncated,
+        )
+        return result
+
+
+async def contained(
+    tool: Tool, arguments: Arguments, context: ToolContext, limit: float | None
+) -> ToolOutput:
+    """Run a tool; whatever it throws is an output. Only cancellation of us gets through."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    deadline = asyncio.timeout(limit)
+    try:
+        async with deadline:
+            output: object = await tool.call(arguments, context)
+    except asyncio.CancelledError:
+        if task is None or task.cancelling() > before:
+            raise
+        return ToolOutput("error: the tool was cancelled from inside", is_error=True)
+    except KeyboardInterrupt:
+        raise
+    except TimeoutError as error:
+        if deadline.expired():
+            return ToolOutput(f"error: timed out after {limit:g} s", is_error=True)
+        return ToolOutput(f"error: {_words(error)}", is_error=True)
+    except BaseException as error:  # noqa: BLE001 - a tool may throw anything
+        return ToolOutput(f"error: {_words(error)}", is_error=True)
+    if not isinstance(output, ToolOutput):
+        kind = type(output).__name__
+        return ToolOutput(f"error: the tool returned {kind}, not an output", is_error=True)
+    return output
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, ToolError):
+        return str(error)
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+async def _joined(early: asyncio.Task[ToolResultItem | None]) -> ToolResultItem | None:
+    try:
+        return await early
+    except asyncio.CancelledError:
+        await end_all([early])
+        raise
+
+
+def _tool_data(ready: Prepared) -> dict[str, Any]:
+    return {
+        "tool_name": ready.call.name,
+        "tool_input": ready.arguments,
+        "call_id": ready.call.id,
+        "summary": ready.summary,
+    }
+
+
+def _reach(ready: Prepared) -> tuple[bool, frozenset[str], frozenset[str]]:
+    """Whether it may run beside others, what it reads, what it writes."""
+    if ready.refusal is not None or ready.tool is None:
+        return True, frozenset(), frozenset()
+    spec = ready.tool.spec
+    try:
+        touched = ready.tool.resources(ready.arguments)
+    except Exception:  # noqa: BLE001 - a tool's own code: in doubt it runs alone
+        return False, frozenset(), frozenset()
+    return spec.concurrent or spec.effect == "pure", touched.reads, touched.writes

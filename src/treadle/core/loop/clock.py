@@ -1,0 +1,32 @@
+"""Time and chance, as something that can be handed in.
+
+The loop reads them only here, so that a test can stand the clock still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds that only grow."""
+
+    def chance(self) -> float:
+        """A number in [0, 1)."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class RealClock:
+    def now(self) -> float:
+        return time.monotonic()
+
+    def chance(self) -> float:
+        return random.random()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

@@ -1,0 +1,423 @@
+"""The loop: the whole life of an agent on one page.
+
+    ask the model  ->  run the tools it calls for  ->  feed the results back  ->  again
+
+`next()` advances to the next point where somebody may want a word, and is the only thing that
+does. What comes next is read off the transcript by pending(); nothing else is remembered that
+a crash could lose. One model call is asking.py, one tool round calling.py, what a reply leads
+to taking.py, the books ledger.py. The doors over this (run, stream, chat) are in agents/.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+
+import msgspec
+
+from treadle.core.contracts.gate import Account, Stop
+from treadle.core.contracts.hook import Add, Block
+from treadle.core.contracts.model import CacheRequest, ModelRequest
+from treadle.core.contracts.mutator import MutationPoint, Scene
+from treadle.core.contracts.observer import Observer
+from treadle.core.contracts.store import Store
+from treadle.core.errors import ApprovalPending, ContextTooLong, DriverBusy, ModelError
+from treadle.core.events import RunStarted, TurnResult
+from treadle.core.loop.approving import Approvals
+from treadle.core.loop.asking import Asking
+from treadle.core.loop.calling import Calling
+from treadle.core.loop.consulting import Gates, Hooks, mutated
+from treadle.core.loop.equipment import Equipment
+from treadle.core.loop.inbox import Inbox
+from treadle.core.loop.journaling import Journaling
+from treadle.core.loop.ledger import Ledger
+from treadle.core.loop.listening import Listening
+from treadle.core.loop.state import Transition
+from treadle.core.loop.steps import (
+    AfterToolResult,
+    AwaitingInput,
+    Finished,
+    PendingApproval,
+    Said,
+    Step,
+)
+from treadle.core.loop.taking import CONTINUE, Ending, take, take_stop
+from treadle.core.loop.tasks import Tasks
+from treadle.core.loop.telling import Teller
+from treadle.core.loop.toolbox import Toolbox
+from treadle.core.transcript.content import Arguments, ToolCall
+from treadle.core.transcript.entries import View
+from treadle.core.transcript.integrity import interrupted
+from treadle.core.transcript.items import AssistantItem, NoticeItem, ToolResultItem, UserItem, user
+from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
+from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import Usage
+
+INTERRUPTED = "The user interrupted the turn here."
+CALL_INTERRUPTED = "Interrupted by the user before it finished; its effect may be incomplete."
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A look inside; nothing can be changed through it."""
+
+    session_id: str
+    transcript: Transcript
+    pending_input: tuple[UserItem | NoticeItem, ...]
+
+
+class Driver:
+    """One session at work. Made by an agent; many can run at once."""
+
+    _interruption: str | None
+    _next_cache: CacheRequest | None
+    _last_result: TurnResult | None
+    _is_fresh: bool
+
+    # --- the page ------------------------------------------------------------------------
+
+    async def next(self) -> Step:
+        """Advance to the next point where somebody may want a word."""
+        task = self._enter()
+        others = task.cancelling()
+        try:
+            return await self._advance()
+        except asyncio.CancelledError:
+            result = await self._wind_down()
+            if self._was_only_interrupted(task, others):
+                return Finished(result)
+            raise
+        finally:
+            self._leave()
+
+    async def _advance(self) -> Step:
+        await self._start_once()
+        while True:
+            if self._interruption is not None:
+                return Finished(await self._wind_down())
+            if self._ledger.state.turn is None and not await self._begin_turn():
+                return AwaitingInput(self.submit)
+            match pending(self._ledger.state.transcript):
+                case RunTools(calls=calls):
+                    return await self._run_tools(calls)
+                case Rest(reply=reply) if not self._inbox.has_message:
+                    ending = await self._rest(reply)
+                case _:
+                    ending = await self._ask_model()
+            if ending is not None:
+                return Finished(await self._finish(ending))
+
+    async def _begin_turn(self) -> bool:
+        """A turn begins with a message, or with what an earlier process left unfinished."""
+        move = pending(self._ledger.state.transcript)
+        unfinished = isinstance(move, (AskModel, RunTools)) and self._is_fresh
+        if not unfinished and not self._inbox.has_message:
+            return False
+        self._is_fresh = False
+        self._ledger.begin_turn()
+        if isinstance(move, RunTools):
+            return True  # messages wait until the calls are answered
+        await self._listening.accept()
+        if isinstance(pending(self._ledger.state.transcript), AskModel):
+            return True
+        await self._finish(Ending("aborted", metadata={"blocked": True}))  # by a hook
+        return False
+
+    async def _ask_model(self) -> Ending | None:
+        """One model call, at the only place where one is made."""
+        await self._listening.accept()
+        await self._mutate("before_model")
+        self._toolbox.refresh()
+        await self._journal.before_asking()
+        system = self._equipment.system()
+        stop = self._consult_gates(system)
+        if stop is not None:
+            return take_stop(stop, self._ledger)
+        self._calling.renew()
+        try:
+            reply = await self._asking.ask(self._request(system))
+            self._gates.settle(reply.usage)
+            self._ledger.spend(reply)
+            return take(reply, self._ledger, self._equipment.max_continuations)
+        except ModelError as error:
+            self._gates.settle(Usage())
+            return await self._give_up(error)
+
+    async def _run_tools(self, calls: tuple[ToolCall, ...]) -> Step:
+        """One tool round, or the question whether it may happen."""
+        ledger, state = self._ledger, self._ledger.state
+        self._toolbox.refresh()
+        prepared, asked = await self._calling.prepare(
+            calls, state.rulings, state.intents, state.settled
+        )
+        if asked:
+            return self._approvals.request(asked)
+        results: list[ToolResultItem] = []
+
+        def answer(result: ToolResultItem) -> None:
+            results.append(result)
+            ledger.append(result)
+
+        await self._calling.run(prepared, state.intents, answer, ledger.settle)
+        await self._calling.drop_early()
+        ledger.close_round()
+        await self._mutate("after_tool_result")
+        return AfterToolResult(tuple(results), self.submit)
+
+    async def _rest(self, reply: AssistantItem | None) -> Ending | None:
+        """The model has nothing more to do, unless somebody objects."""
+        if self._hooks.has("stop"):
+            data = {"last_message": reply.text if reply else "", "rounds": self._ledger.turn.rounds}
+            for answer in await self._hooks.ask("stop", data):
+                if isinstance(answer, Block):
+                    self._ledger.append(NoticeItem(answer.reason, kind="stop_hook", then="ask"))
+                    self._ledger.go_on("stop_hook")
+                    return None
+        return Ending("end_turn")
+
+    async def _give_up(self, error: ModelError) -> Ending | None:
+        """No answer. A request that is too long is made smaller, once; else the turn is over."""
+        ledger = self._ledger
+        if not isinstance(error, ContextTooLong) or ledger.turn.was_compacted:
+            return Ending("error", error)
+        if not await self._mutate("context_too_long"):
+            return Ending("error", error)
+        if isinstance(pending(ledger.state.transcript), Rest):
+            ledger.append(NoticeItem(CONTINUE, kind="continue", then="ask"))
+        ledger.go_on(
+            "reactive_compaction", msgspec.structs.replace(ledger.turn, was_compacted=True)
+        )
+        return None
+
+    async def _finish(self, ending: Ending) -> TurnResult:
+        """Close the turn; the terminal event is the last thing told."""
+        result = self._ledger.end_turn(ending.reason, ending.error, ending.metadata)
+        self._last_result = result
+        try:
+            await self._calling.drop_early()
+            await self._mutate("after_turn_ended")
+            await self._journal.flush()
+        finally:
+            self._ledger.tell_end(result)
+        return result
+
+    async def _wind_down(self) -> TurnResult:
+        """Leave a lawful transcript and nothing running, whatever was going on."""
+        ledger = self._ledger
+        self._approvals.forget()
+        self._gates.settle(Usage())
+        partial = self._asking.partial()
+        if ledger.state.turn is None:
+            return self._last_result or TurnResult("", "aborted")
+        move = pending(ledger.state.transcript)
+        if isinstance(move, RunTools):
+            for call in move.calls:
+                known = ledger.state.settled.get(call.id)
+                ledger.append(known or interrupted(call, CALL_INTERRUPTED))
+        elif partial is not None:
+            ledger.append(partial)
+        ledger.append(NoticeItem(INTERRUPTED, kind="interrupted", then="rest"))
+        why = self._interruption or "cancelled"
+        return await self._finish(
+            Ending("aborted", metadata={"interrupted": True, "interrupt_reason": why})
+        )
+
+    # --- doors for the host --------------------------------------------------------------
+
+    def submit(self, said: Said) -> None:
+        """Say something; it enters at the next legal point."""
+        self._inbox.put(user(said))
+
+    def steer(self, said: Said) -> None:
+        """Say something while the agent works; it is marked as such."""
+        self._inbox.put(msgspec.structs.replace(user(said), steered=True))
+
+    def approve(
+        self, call_id: str, *, arguments: Arguments | None = None, always: bool = False
+    ) -> bool:
+        """Let a waiting call happen; False if none waits under that id."""
+        return self._approvals.approve(call_id, arguments, always)
+
+    def deny(self, call_id: str, reason: str = "The user said no.") -> bool:
+        return self._approvals.deny(call_id, reason)
+
+    def interrupt(self, reason: str = "user_cancelled") -> None:
+        """Stop now. The stream and every tool are cancelled; the turn ends `aborted`.
+
+        Without a turn nothing happens. Call it again if a tool does not heed the first.
+        """
+        if self._ledger.state.turn is None and self._task is None:
+            return
+        self._interruption = reason
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._own_cancels += 1
+            self._task.cancel()
+
+    def set_next_turn_cache(self, cache: CacheRequest) -> None:
+        """For the next model call only."""
+        self._next_cache = cache
+
+    def watch(self, observer: Observer) -> None:
+        self._teller.add(observer)
+
+    def unwatch(self, observer: Observer) -> None:
+        self._teller.remove(observer)
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.session_id, self.transcript, self._inbox.waiting)
+
+    @property
+    def transcript(self) -> Transcript:
+        return self._ledger.state.transcript
+
+    @property
+    def usage(self) -> Usage:
+        """Of the whole session."""
+        return self._ledger.state.usage
+
+    @property
+    def trace(self) -> tuple[Transition, ...]:
+        """Why the loop went on, newest last."""
+        return tuple(self._ledger.trace)
+
+    @property
+    def approvals(self) -> tuple[PendingApproval, ...]:
+        """What waits for a decision."""
+        return self._approvals.waiting
+
+    async def aclose(self) -> None:
+        """End background tasks, tell the hooks, and wait until everything is written."""
+        await self.tasks.aclose()
+        await self._calling.drop_early()
+        if self._has_started:
+            await self._hooks.ask("session_end", {})
+        await self._journal.aclose()
+
+    # --- putting it together -------------------------------------------------------------
+
+    def __init__(
+        self,
+        equipment: Equipment,
+        *,
+        session_id: str | None = None,
+        view: View | None = None,
+        store: Store | None = None,
+    ) -> None:
+        self.session_id = session_id or (store.session_id if store else secrets.token_hex(8))
+        self._equipment = equipment
+        self._teller = teller = Teller(equipment.observers, self.session_id)
+        self._journal = Journaling(store)
+        self._ledger = Ledger(view or View(), teller, self._journal)
+        self._inbox = Inbox()
+        self._toolbox = Toolbox(equipment.source, teller)
+        self._hooks = Hooks(equipment.hooks, teller)
+        self._gates = Gates(equipment.gates)
+        self._approvals = Approvals(self._ledger, teller)
+        self._listening = Listening(self._inbox, self._hooks, self._ledger, teller)
+        self.tasks = Tasks(teller, self._inbox.put)
+        self._calling = Calling(
+            equipment,
+            teller,
+            self._toolbox,
+            self._hooks,
+            self.tasks,
+            self._journal,
+            self._inbox.put,
+        )
+        self._asking = Asking(
+            equipment.model,
+            teller,
+            equipment.clock,
+            on_call=self._calling.offer,
+            on_quarantine=self._ledger.quarantine,
+            is_stopped=lambda: self._interruption is not None,
+        )
+        self._next_cache = None
+        self._last_result = None
+        self._interruption = None
+        self._task: asyncio.Task[object] | None = None
+        self._own_cancels = 0
+        self._has_started = False
+        self._is_fresh = True
+
+    def _enter(self) -> asyncio.Task[object]:
+        if self._task is not None:
+            raise DriverBusy("next() is already running on this driver; await it first")
+        if self._approvals.ids and self._interruption is None:
+            raise ApprovalPending(self._approvals.ids)
+        task = asyncio.current_task()
+        assert task is not None, "next() is awaited inside a task"
+        self._task, self._own_cancels, self._last_result = task, 0, None
+        return task
+
+    def _leave(self) -> None:
+        self._task = self._interruption = None
+
+    def _was_only_interrupted(self, task: asyncio.Task[object], others: int) -> bool:
+        """Whether the cancellation was ours alone, and not also somebody else's."""
+        for _ in range(self._own_cancels):
+            task.uncancel()
+        return self._interruption is not None and task.cancelling() <= others
+
+    async def _start_once(self) -> None:
+        if self._has_started:
+            return
+        await self._equipment.source.open()
+        self._has_started = True
+        self._teller.tell(RunStarted)
+        for answer in await self._hooks.ask("session_start", {}):
+            if isinstance(answer, Add):
+                self._inbox.put(NoticeItem(answer.text, kind="hook"))
+
+    def _request(self, system: str) -> ModelRequest:
+        state, turn = self._ledger.state, self._ledger.turn
+        cache, self._next_cache = self._next_cache or self._equipment.cache, None
+        return ModelRequest(
+            state.transcript,
+            system,
+            () if turn.closing else self._toolbox.specs,
+            self._equipment.options,
+            cache,
+            state.quarantine,
+            self.session_id,
+            turn.id,
+            f"{self.session_id}/{len(state.transcript)}",
+        )
+
+    def _consult_gates(self, system: str) -> Stop | None:
+        state, turn, card = self._ledger.state, self._ledger.turn, self._asking.model.card
+        if not self._equipment.gates or turn.closing:
+            return None
+        account = Account(
+            self.session_id,
+            turn.id,
+            turn.rounds,
+            turn.usage,
+            state.usage,
+            state.transcript,
+            card,
+            state.chars + len(system) + self._toolbox.chars,
+            self._equipment.options.max_tokens or card.max_output,
+        )
+        stop, told = self._gates.admit(account)
+        for text in told:
+            self._ledger.append(NoticeItem(text, kind="budget"))
+        return stop
+
+    async def _mutate(self, point: MutationPoint) -> bool:
+        """Let the mutators look; whether one changed the view."""
+        if not self._equipment.mutators:
+            return False
+        state = self._ledger.state
+        scene = Scene(
+            point,
+            state.transcript,
+            self.session_id,
+            self._teller.turn_id,
+            self._asking.model.card,
+            state.last_usage,
+            len(self._equipment.system()) + self._toolbox.chars,
+        )
+        changes = await mutated(self._equipment.mutators, scene, self._teller)
+        for name, new in changes:
+            self._ledger.rewrite(name, new)
+        return bool(changes)

@@ -1,0 +1,46 @@
+"""Writing down: the one place where the log grows.
+
+Entries are appended in order and are durable when the store says so. The loop waits for that
+only where a law demands it: before a model is asked about a new message, and before an effect.
+"""
+
+from __future__ import annotations
+
+from treadle.core.contracts.store import Store
+from treadle.core.transcript.entries import Entry, Intent, ItemAdded
+from treadle.core.transcript.items import Item, UserItem
+
+
+class Journaling:
+    def __init__(self, store: Store | None) -> None:
+        self._store = store
+        self._must_wait = False
+
+    def write(self, entry: Entry) -> None:
+        if self._store is not None:
+            self._store.append(entry)
+
+    def write_item(self, item: Item) -> None:
+        if self._store is not None:
+            self._store.append(ItemAdded(item))
+            self._must_wait = self._must_wait or isinstance(item, UserItem)
+
+    async def intend(self, intent: Intent) -> None:
+        """The effect may begin only after this."""
+        if self._store is not None:
+            self._store.append(intent)
+            await self._store.flush()
+
+    async def before_asking(self) -> None:
+        """What a person said is safe before a model hears it."""
+        if self._must_wait:
+            await self.flush()
+
+    async def flush(self) -> None:
+        if self._store is not None:
+            await self._store.flush()
+            self._must_wait = False
+
+    async def aclose(self) -> None:
+        if self._store is not None:
+            await self._store.aclose()

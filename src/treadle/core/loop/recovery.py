@@ -1,0 +1,100 @@
+"""What to do about a failed model call: a pure table.
+
+    error            verdict
+    --------------   ----------------------------------------------------------
+    RateLimited      retry 5 times, when the provider says or with backoff
+    Overloaded       retry 3 times with backoff
+    Unreachable      retry 3 times with backoff
+    StreamBroken     retry 3 times with backoff
+    ContextTooLong   compact once a turn, then surface
+    anything else    surface: the same request would fail the same way
+
+When the retries of a class are used up, the next fallback model is asked; without one the
+error surfaces. Each class has a budget of its own. Asking and the driver carry verdicts out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from treadle.core.errors import (
+    AccessDenied,
+    ContextTooLong,
+    ModelError,
+    Overloaded,
+    QuotaExhausted,
+    RateLimited,
+    StreamBroken,
+    UnknownModel,
+    Unreachable,
+)
+
+RETRIES: Mapping[type[ModelError], int] = {
+    RateLimited: 5,
+    Overloaded: 3,
+    Unreachable: 3,
+    StreamBroken: 3,
+}
+BASE_DELAY = 1.0
+LONGEST_BACKOFF = 60.0
+LONGEST_WAIT = 300.0
+
+# Another model can help where this one's account, name or service is the trouble.
+FALLBACK_HELPS = (
+    RateLimited,
+    Overloaded,
+    Unreachable,
+    StreamBroken,
+    AccessDenied,
+    QuotaExhausted,
+    UnknownModel,
+)
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """Ask the same model again after `delay` seconds."""
+
+    delay: float
+
+
+class NextModel(msgspec.Struct, frozen=True):
+    """Ask the fallback."""
+
+
+class Compact(msgspec.Struct, frozen=True):
+    """Make the request smaller, then ask again."""
+
+
+class Surface(msgspec.Struct, frozen=True):
+    """Let the person see it."""
+
+
+Verdict = Retry | NextModel | Compact | Surface
+
+
+def verdict(
+    error: ModelError,
+    failures: Mapping[type[ModelError], int],
+    *,
+    chance: float,
+    has_fallback: bool,
+    may_compact: bool = False,
+) -> Verdict:
+    """Decide. `failures` counts this call's earlier ones by class; `chance` is in [0, 1)."""
+    if isinstance(error, ContextTooLong):
+        return Compact() if may_compact else Surface()
+    allowed = RETRIES.get(type(error), 0)
+    before = failures.get(type(error), 0)
+    if before < allowed:
+        return Retry(_delay(error, before, chance))
+    if has_fallback and isinstance(error, FALLBACK_HELPS):
+        return NextModel()
+    return Surface()
+
+
+def _delay(error: ModelError, before: int, chance: float) -> float:
+    if error.retry_after is not None and error.retry_after >= 0:
+        return min(error.retry_after, LONGEST_WAIT)
+    return min(BASE_DELAY * float(2**before) + chance, LONGEST_BACKOFF)

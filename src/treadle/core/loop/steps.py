@@ -1,0 +1,93 @@
+"""The points at which the loop gives the word back.
+
+    AwaitingInput     cooperative   submit something, or drop it
+    ApprovalRequest   blocking      approve or deny every call, then go on
+    AfterToolResult   cooperative   a message may be submitted here
+    Finished          the turn is over; the next step awaits input
+
+Values with handles: what they do, the driver does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from treadle.core.events import TurnResult
+from treadle.core.transcript.content import Arguments, ToolCall, UserContent
+from treadle.core.transcript.items import ToolResultItem, UserItem
+
+Said = str | UserItem | UserContent | tuple[UserContent, ...]
+
+
+class AwaitingInput(msgspec.Struct, frozen=True):
+    """Nobody has spoken. Calling next() again without input gives this again."""
+
+    submit: Callable[[Said], None]
+
+
+class PendingApproval(msgspec.Struct, frozen=True):
+    """One call that somebody has to decide about. `rules` are what "always" would save."""
+
+    call: ToolCall
+    summary: str
+    reason: str
+    rules: tuple[str, ...] = ()
+
+
+class Decisions(msgspec.Struct, frozen=True):
+    """How approvals are resolved; each answers False if nothing was waiting under that id."""
+
+    approve: Callable[[str, Arguments | None, bool], bool]
+    deny: Callable[[str, str], bool]
+    waiting: Callable[[], tuple[str, ...]]
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True):
+    """These calls wait for a decision. next() before all are resolved is an error."""
+
+    pending: tuple[PendingApproval, ...]
+    decisions: Decisions
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(approval.call for approval in self.pending)
+
+    @property
+    def unresolved(self) -> tuple[str, ...]:
+        return self.decisions.waiting()
+
+    def approve(
+        self, call_id: str, *, arguments: Arguments | None = None, always: bool = False
+    ) -> bool:
+        """Let the call happen, as it is or with edited arguments."""
+        return self.decisions.approve(call_id, arguments, always)
+
+    def deny(self, call_id: str, reason: str = "The user said no.") -> bool:
+        """Answer the call with the reason instead of running it."""
+        return self.decisions.deny(call_id, reason)
+
+    def approve_all(self) -> None:
+        for call_id in self.unresolved:
+            self.approve(call_id)
+
+    def deny_all(self, reason: str = "The user said no.") -> None:
+        for call_id in self.unresolved:
+            self.deny(call_id, reason)
+
+
+class AfterToolResult(msgspec.Struct, frozen=True):
+    """A tool round is over and the model is about to be asked again."""
+
+    results: tuple[ToolResultItem, ...]
+    submit: Callable[[Said], None]
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """The turn is over."""
+
+    result: TurnResult
+
+
+Step = AwaitingInput | ApprovalRequest | AfterToolResult | Finished

@@ -1,0 +1,130 @@
+"""Calls that go on in the background.
+
+A call may be detached at once or after a while. It is answered "running as task t1"; when it
+ends, a notice with its result enters the inbox, and from there the transcript. Tools reach
+the list through their context: see, read, cancel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal
+
+import msgspec
+
+from treadle.core.events import TaskFinished, preview
+from treadle.core.loop.telling import Teller
+from treadle.core.transcript.content import ToolCall
+from treadle.core.transcript.items import NoticeItem, ToolResultItem
+
+TaskState = Literal["running", "done", "failed", "cancelled"]
+KEPT_OUTPUT_CHARS = 20_000
+
+
+class TaskInfo(msgspec.Struct, frozen=True):
+    """What anybody may see of a task."""
+
+    id: str
+    call_id: str
+    name: str
+    summary: str
+    state: TaskState
+    output: str
+
+
+class _Task:
+    def __init__(self, number: int, call: ToolCall, summary: str) -> None:
+        self.id = f"t{number}"
+        self.call = call
+        self.summary = summary
+        self.state: TaskState = "running"
+        self.output = ""
+        self.work: asyncio.Task[ToolResultItem] | None = None
+
+
+class Tasks:
+    """The detached calls of one driver."""
+
+    def __init__(self, teller: Teller, on_notice: Callable[[NoticeItem], None]) -> None:
+        self._teller = teller
+        self._on_notice = on_notice
+        self._tasks: dict[str, _Task] = {}
+
+    def adopt(self, call: ToolCall, summary: str, work: asyncio.Task[ToolResultItem]) -> str:
+        """Take over a call that is already running; its end will be told by a notice."""
+        task = _Task(len(self._tasks) + 1, call, summary)
+        task.work = work
+        self._tasks[task.id] = task
+        work.add_done_callback(lambda done: self._ended(task, done))
+        return task.id
+
+    def note_output(self, call_id: str, text: str) -> None:
+        """Keep the end of what a running task reported."""
+        for task in self._tasks.values():
+            if task.call.id == call_id and task.state == "running":
+                task.output = (task.output + text)[-KEPT_OUTPUT_CHARS:]
+
+    def list(self) -> tuple[TaskInfo, ...]:
+        return tuple(_info(task) for task in self._tasks.values())
+
+    def read(self, task_id: str) -> TaskInfo | None:
+        task = self._tasks.get(task_id)
+        return _info(task) if task is not None else None
+
+    async def cancel(self, task_id: str) -> bool:
+        """End one task and wait until it is gone; False if it was not running."""
+        task = self._tasks.get(task_id)
+        if task is None or task.work is None or task.work.done():
+            return False
+        await end_all([task.work])
+        return True
+
+    async def wait(self) -> None:
+        """Until every running task has ended."""
+        running = [task.work for task in self._tasks.values() if task.work is not None]
+        if running:
+            await asyncio.wait(running)
+
+    async def aclose(self) -> None:
+        await end_all([task.work for task in self._tasks.values() if task.work is not None])
+
+    def _ended(self, task: _Task, work: asyncio.Task[ToolResultItem]) -> None:
+        if work.cancelled():
+            task.state, text = "cancelled", "It was cancelled."
+        else:
+            result = work.result()
+            task.state = "failed" if result.is_error else "done"
+            text = result.text
+            task.output = text[-KEPT_OUTPUT_CHARS:]
+        failed = task.state != "done"
+        self._teller.tell(TaskFinished, task.id, task.call.name, preview(text), failed)
+        head = f"Background task {task.id} {task.summary} is {task.state}."
+        self._on_notice(NoticeItem(f"{head}\n{text}", kind="task"))
+
+
+def _info(task: _Task) -> TaskInfo:
+    return TaskInfo(task.id, task.call.id, task.call.name, task.summary, task.state, task.output)
+
+
+async def end_all(work: list[asyncio.Task[Any]], grace: float = 5.0) -> None:
+    """Cancel tasks and wait until they are gone, even if we are cancelled meanwhile."""
+    running = [task for task in work if not task.done()]
+    cancelled = False
+    while running:
+        for task in running:
+            task.cancel()
+        try:
+            _, left = await asyncio.wait(running, timeout=grace)
+        except asyncio.CancelledError:
+            cancelled = True
+            continue
+        if len(left) == len(running):
+            break  # they swallow cancellation: waiting longer would hang the person
+        running = list(left)
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+def spawn(work: Coroutine[Any, Any, ToolResultItem]) -> asyncio.Task[ToolResultItem]:
+    return asyncio.get_running_loop().create_task(work)

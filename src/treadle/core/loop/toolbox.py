@@ -1,0 +1,53 @@
+"""The tools of the moment: a snapshot of the source, taken at each model call.
+
+A source that has not changed returns the same object, so looking costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+import msgspec
+
+from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.tool import Tool, ToolSpec
+from treadle.core.events import ToolsChanged
+from treadle.core.loop.telling import Teller
+
+
+class Toolbox:
+    def __init__(self, source: ToolSource, teller: Teller) -> None:
+        self._source = source
+        self._teller = teller
+        self._seen: Sequence[Tool] | None = None
+        self._by_name: dict[str, Tool] = {}
+        self.specs: tuple[ToolSpec, ...] = ()
+        self.chars = 0
+
+    def refresh(self) -> None:
+        """Look at the source again; tell if something came or went."""
+        tools = self._source.tools()
+        if tools is self._seen:
+            return
+        before, is_first = self._by_name, self._seen is None
+        self._seen = tools
+        self._by_name = {tool.spec.name: tool for tool in tools}
+        self.specs = tuple([tool.spec for tool in self._by_name.values()])
+        self.chars = sum(
+            len(spec.name) + len(spec.description) + len(msgspec.json.encode(spec.schema))
+            for spec in self.specs
+        )
+        added = tuple(name for name in self._by_name if name not in before)
+        removed = tuple(name for name in before if name not in self._by_name)
+        if not is_first and (added or removed):
+            self._teller.tell(ToolsChanged, added, removed)
+
+    def find(self, name: str) -> Tool | None:
+        return self._by_name.get(name)
+
+    def unknown(self, name: str) -> str:
+        """What to tell a model that called for a tool which is not there."""
+        close = get_close_matches(name.lower(), list(self._by_name), n=1, cutoff=0.6)
+        hint = f"; did you mean `{close[0]}`?" if close else ""
+        return f"error: unknown tool `{name}`{hint}"

@@ -1,0 +1,1 @@
+"""What it can do: functions as tools, and where tools come from."""

@@ -1,0 +1,137 @@
+"""Several sources as one, in the order in which they were given.
+
+Two tools of one name are settled by a policy: the first wins, it is an error, or each gets
+its source's name in front. The union is made anew only when a source has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.tool import Probe, Resources, Tool, ToolContext, ToolOutput, ToolSpec
+from treadle.core.errors import ConfigError
+from treadle.core.transcript.content import Arguments
+
+Collision = Literal["first_wins", "error", "prefix"]
+
+
+class Registry:
+    """A source whose tools are given and stay."""
+
+    def __init__(self, tools: Sequence[Tool], name: str = "tools", instructions: str = "") -> None:
+        self._tools = tuple(tools)
+        self._name = name
+        self._instructions = instructions
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def tools(self) -> Sequence[Tool]:
+        return self._tools
+
+    def instructions(self) -> str:
+        return self._instructions
+
+    async def open(self) -> None:
+        return None
+
+    async def aclose(self) -> None:
+        return None
+
+
+class Renamed:
+    """The same tool under another name."""
+
+    def __init__(self, tool: Tool, name: str) -> None:
+        self._tool = tool
+        self._spec = msgspec.structs.replace(tool.spec, name=name)
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def check(self, arguments: Arguments) -> str | None:
+        return self._tool.check(arguments)
+
+    def summary(self, arguments: Arguments) -> str:
+        return self._tool.summary(arguments)
+
+    def resources(self, arguments: Arguments) -> Resources:
+        return self._tool.resources(arguments)
+
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        return await self._tool.call(arguments, context)
+
+    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        return await self._tool.evidence(arguments, context)
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> Probe:
+        return await self._tool.probe(arguments, evidence, context)
+
+
+class Federation:
+    """All sources as one."""
+
+    def __init__(self, sources: Sequence[ToolSource], collision: Collision = "first_wins") -> None:
+        self._sources = tuple(sources)
+        self._collision = collision
+        self._seen: list[Sequence[Tool]] = []
+        self._tools: tuple[Tool, ...] = ()
+        self._is_open = False
+        if collision == "error":
+            self.tools()  # a clash among the fixed ones is told at once
+
+    @property
+    def name(self) -> str:
+        return "+".join(source.name for source in self._sources)
+
+    def tools(self) -> Sequence[Tool]:
+        current = [source.tools() for source in self._sources]
+        unchanged = len(current) == len(self._seen) and all(
+            now is before for now, before in zip(current, self._seen, strict=True)
+        )
+        if not unchanged:
+            self._tools = self._union(current)
+            self._seen = current
+        return self._tools
+
+    def instructions(self) -> str:
+        return "\n\n".join(text for source in self._sources if (text := source.instructions()))
+
+    async def open(self) -> None:
+        """Open every source, once; a second call is harmless."""
+        if self._is_open:
+            return
+        self._is_open = True
+        await asyncio.gather(*(source.open() for source in self._sources))
+
+    async def aclose(self) -> None:
+        self._is_open = False
+        for source in reversed(self._sources):
+            await source.aclose()
+
+    def _union(self, offered: Sequence[Sequence[Tool]]) -> tuple[Tool, ...]:
+        taken: dict[str, Tool] = {}
+        owners: dict[str, str] = {}
+        for source, tools in zip(self._sources, offered, strict=True):
+            for tool in tools:
+                name = tool.spec.name
+                if name not in taken:
+                    taken[name], owners[name] = tool, source.name
+                elif self._collision == "error":
+                    raise ConfigError(
+                        f"tool {name!r} is offered by {owners[name]!r} and by {source.name!r}; "
+                        "rename one, or choose another collision policy"
+                    )
+                elif self._collision == "prefix":
+                    longer = f"{source.name}_{name}"
+                    taken.setdefault(longer, Renamed(tool, longer))
+        return tuple(taken.values())

@@ -1,0 +1,267 @@
+"""A typed function as a tool: `@tool`.
+
+The schema comes from the annotations, the description from the docstring (also a Google-style
+"Args:" section for the parameters). Arguments are checked and converted by msgspec before the
+call; a pydantic model as a parameter works too, without pydantic being imported here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar, get_type_hints, overload
+
+import msgspec
+
+from treadle.core.contracts.tool import (
+    DEFAULT_RESULT_CHARS,
+    Probe,
+    Resources,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
+from treadle.core.errors import ConfigError
+from treadle.core.transcript.content import Arguments, Document, Image, Text
+from treadle.core.transcript.entries import EffectClass
+
+Touch = Callable[[Arguments], Resources]
+F = TypeVar("F", bound=Callable[..., Any])
+
+# What a one-line summary shows, in this order of preference.
+TELLING = ("command", "path", "file_path", "pattern", "url", "query", "question")
+SUMMARY_CHARS = 80
+
+
+class FunctionTool:
+    """A function with a Tool's face. Calling it calls the function."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        effect: EffectClass = "irreversible",
+        concurrent: bool | None = None,
+        timeout: float | None = None,
+        max_result_chars: int = DEFAULT_RESULT_CHARS,
+        detach_after: float | None = None,
+        resources: Touch | None = None,
+        check: Callable[[Arguments], str | None] | None = None,
+        probe: Callable[..., Awaitable[Probe]] | None = None,
+        evidence: Callable[..., Awaitable[dict[str, Any]]] | None = None,
+    ) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+        self._is_async = inspect.iscoroutinefunction(function)
+        self._parameters = _Parameters(function)
+        said, notes = _read_docstring(function.__doc__ or "")
+        self._resources = resources
+        self._check = check
+        self._probe = probe
+        self._evidence = evidence
+        self._spec = ToolSpec(
+            name=name or getattr(function, "__name__", type(function).__name__),
+            description=description if description is not None else said,
+            schema=self._parameters.schema(notes),
+            effect=effect,
+            concurrent=effect == "pure" if concurrent is None else concurrent,
+            timeout=timeout,
+            max_result_chars=max_result_chars,
+            detach_after=detach_after,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def check(self, arguments: Arguments) -> str | None:
+        try:
+            self._parameters.convert(arguments)
+        except (msgspec.ValidationError, ValueError, TypeError) as error:
+            return f"invalid arguments for {self._spec.name}: {error}"
+        return self._check(arguments) if self._check is not None else None
+
+    def summary(self, arguments: Arguments) -> str:
+        return summary_line(self._spec.name, arguments)
+
+    def resources(self, arguments: Arguments) -> Resources:
+        return self._resources(arguments) if self._resources is not None else Resources()
+
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        values = self._parameters.convert(arguments)
+        if self._parameters.context is not None:
+            values[self._parameters.context] = context
+        if self._is_async:
+            given = await self.function(**values)
+        else:
+            # A plain function may block: it gets a thread, and the loop stays responsive.
+            given = await asyncio.to_thread(self.function, **values)
+            if inspect.isawaitable(given):
+                given = await given
+        return as_output(given)
+
+    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        return await self._evidence(arguments, context) if self._evidence is not None else {}
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> Probe:
+        if self._probe is None:
+            return Probe("unknown", f"{self._spec.name} cannot be checked afterwards")
+        return await self._probe(arguments, evidence, context)
+
+
+@overload
+def tool(function: Callable[..., Any], /, **options: Any) -> FunctionTool: ...
+@overload
+def tool(**options: Any) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def tool(
+    function: Callable[..., Any] | None = None, /, **options: Any
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a tool of a function: `@tool`, `@tool(effect="pure")`, or `tool(function, name=…)`."""
+    if function is not None:
+        return FunctionTool(function, **options)
+    return lambda decorated: FunctionTool(decorated, **options)
+
+
+def summary_line(name: str, arguments: Arguments) -> str:
+    """Such as `[bash: ls -la]`: the most telling argument, on one line."""
+    key = next((key for key in TELLING if key in arguments), None)
+    value = arguments.get(key) if key is not None else next(iter(arguments.values()), None)
+    if value is None:
+        return f"[{name}]"
+    text = " ".join(str(value).split())
+    return f"[{name}: {text[:SUMMARY_CHARS]}{'…' if len(text) > SUMMARY_CHARS else ''}]"
+
+
+def as_output(given: object) -> ToolOutput:
+    """Whatever a function returned, for the model."""
+    if isinstance(given, ToolOutput):
+        return given
+    if isinstance(given, str):
+        return ToolOutput(given)
+    if given is None:
+        return ToolOutput("done")
+    if isinstance(given, (Text, Image, Document)):
+        return ToolOutput((given,))
+    try:
+        return ToolOutput(msgspec.json.encode(given, enc_hook=_plain).decode())
+    except (TypeError, ValueError, msgspec.MsgspecError):
+        return ToolOutput(str(given))
+
+
+def _plain(value: object) -> object:
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if callable(dump) else str(value)
+
+
+class _Parameters:
+    """The parameters of a function: their schema, and how arguments become values."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.context: str | None = None
+        self._name = getattr(function, "__name__", "tool")
+        hints = _hints(function)
+        fields: list[tuple[str, Any, Any]] = []
+        self._models: dict[str, Any] = {}
+        for parameter in inspect.signature(function).parameters.values():
+            hint = hints.get(parameter.name, Any)
+            if hint is ToolContext:
+                self.context = parameter.name
+                continue
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise ConfigError(
+                    f"tool {self._name!r}: *{parameter.name} has no schema; name each parameter"
+                )
+            if hasattr(hint, "model_json_schema"):
+                self._models[parameter.name] = hint
+                hint = dict[str, Any]
+            default = parameter.default
+            fields.append(
+                (parameter.name, hint, ...)
+                if default is parameter.empty
+                else (parameter.name, hint, _default(default))
+            )
+        self._struct = msgspec.defstruct(
+            "Arguments",
+            [field[:2] if field[2] is ... else field for field in fields],
+            kw_only=True,
+            forbid_unknown_fields=True,
+        )
+        self._names = [field[0] for field in fields]
+
+    def convert(self, arguments: Arguments) -> dict[str, Any]:
+        value = msgspec.convert(arguments, self._struct)
+        values = {name: getattr(value, name) for name in self._names}
+        for name, model in self._models.items():
+            if isinstance(values[name], dict):
+                values[name] = model.model_validate(values[name])
+        return values
+
+    def schema(self, notes: Mapping[str, str]) -> dict[str, Any]:
+        try:
+            (whole,), parts = msgspec.json.schema_components([self._struct], "#/$defs/{name}")
+        except TypeError as error:
+            raise ConfigError(f"tool {self._name!r}: a parameter has no schema: {error}") from error
+        schema = dict(parts.pop("Arguments", whole))
+        schema.pop("title", None)
+        properties = schema.setdefault("properties", {})
+        for name, model in self._models.items():
+            properties[name] = model.model_json_schema()
+        for name, note in notes.items():
+            if name in properties:
+                properties[name] = {**properties[name], "description": note}
+        schema.setdefault("required", [])
+        schema["additionalProperties"] = False
+        if parts:
+            schema["$defs"] = parts
+        return schema
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError:
+        # Annotations that name a type of the enclosing function cannot be looked up by string.
+        return {
+            name: value
+            for name, value in getattr(function, "__annotations__", {}).items()
+            if not isinstance(value, str)
+        }
+
+
+def _default(value: Any) -> Any:
+    if isinstance(value, (list, dict, set)):
+        return msgspec.field(default_factory=lambda: type(value)(value))
+    return value
+
+
+def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """The description, and a note for each parameter of an "Args:" section."""
+    text = inspect.cleandoc(text)
+    said, found, rest = (
+        re.split(r"^(Args|Arguments|Parameters):\s*$", text, 1, re.M)
+        if re.search(r"^(Args|Arguments|Parameters):\s*$", text, re.M)
+        else (text, "", "")
+    )
+    notes: dict[str, str] = {}
+    name = ""
+    for line in rest.splitlines() if found else ():
+        start = re.match(r"^\s{1,8}(\w+)(?:\s*\([^)]*\))?:\s*(.*)$", line)
+        if start:
+            name = start.group(1)
+            notes[name] = start.group(2).strip()
+        elif not line.strip() or not line.startswith(" "):
+            if line.strip():
+                break
+            name = ""
+        elif name:
+            notes[name] = f"{notes[name]} {line.strip()}".strip()
+    return said.strip(), notes
