@@ -1,0 +1,74 @@
+"""What a command may know of the agent's environment: an allow-list, and never a key.
+
+Not a policy: nothing here asks. Above it stands `local.py`; below it nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+_NAMES = """
+PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR TERMINFO EDITOR VISUAL
+XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME XDG_DATA_DIRS XDG_CONFIG_DIRS
+VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV PYENV_ROOT PYTHONPATH PYTHONDONTWRITEBYTECODE
+PYTHONUNBUFFERED UV_CACHE_DIR POETRY_HOME PIPX_HOME
+NVM_DIR NODE_PATH NODE_OPTIONS NODE_EXTRA_CA_CERTS PNPM_HOME BUN_INSTALL DENO_DIR
+CARGO_HOME RUSTUP_HOME RUSTFLAGS RUST_BACKTRACE GOPATH GOROOT GOCACHE GOFLAGS GOPROXY
+JAVA_HOME MAVEN_HOME GRADLE_HOME ANDROID_HOME SDKMAN_DIR RBENV_ROOT GEM_HOME DOTNET_ROOT
+CC CXX CFLAGS CXXFLAGS LDFLAGS MAKEFLAGS PKG_CONFIG_PATH LD_LIBRARY_PATH CMAKE_PREFIX_PATH
+SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE GIT_SSL_CAINFO PIP_CERT
+HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy
+NO_COLOR SOURCE_DATE_EPOCH
+"""
+KEPT = frozenset(_NAMES.split())
+"""Inherited by name; beside these the LC_* family."""
+
+SET = {
+    "TERM": "dumb",  # nobody is looking: no colours, no cursor games
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "DEBIAN_FRONTEND": "noninteractive",
+}
+"""Said to every command: there is no terminal and nobody to ask."""
+
+UNCONFINED = frozenset({"SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY"})
+"""Doors to the user's other programs: inherited only where no sandbox would close them anyway."""
+
+SECRET = re.compile(
+    r"(^|_)(API_?KEY|ACCESS_?KEY|KEY|TOKEN|SECRET|SECRETS|PASSWORD|PASSWD|PASS|PASSPHRASE|"
+    r"CREDENTIAL|CREDENTIALS|PAT|COOKIE|AUTH)(_|$)"
+    r"|^(AWS|AZURE|GOOGLE|GCP|GCLOUD|OPENAI|ANTHROPIC|TREADLE)_",
+    re.IGNORECASE,
+)
+URL_WITH_PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@")
+
+
+def is_secret(name: str, value: str = "") -> bool:
+    """Whether a variable looks like a key by its name, or carries a password in a URL."""
+    if name in UNCONFINED:
+        return False
+    return bool(SECRET.search(name) or URL_WITH_PASSWORD.search(value))
+
+
+def for_command(
+    ours: Mapping[str, str],
+    *,
+    confined: bool,
+    passed: Iterable[str] = (),
+    extra: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The environment of a command.
+
+    `passed` are further names that the user lets through; a secret is not let through by name.
+    `extra` is given by the caller for this command and taken as it is.
+    """
+    allowed = KEPT | frozenset(passed) | (frozenset() if confined else UNCONFINED)
+    kept = {
+        name: value
+        for name, value in ours.items()
+        if (name in allowed or name.startswith("LC_")) and not is_secret(name, value)
+    }
+    kept.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
+    return {**kept, **SET, **(extra or {})}

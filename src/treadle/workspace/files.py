@@ -1,0 +1,312 @@
+"""Files beneath the roots: read with a limit, written whole or not at all.
+
+Everything is opened beneath a root by the kernel (openat2), so that no link, old or new, leads
+out. Plain functions that block; `local.py` stands above and keeps them off the event loop.
+Not a policy: what may be read or written was asked before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from treadle.core.contracts.workspace import FileContent
+from treadle.core.errors import WorkspaceError
+from treadle.workspace.temps import Temps
+
+SYS_OPENAT2 = 437
+RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH = 0x02, 0x08
+READ_LIMIT = 256 << 20
+"""More than any tool shows: a file that never ends, such as one in /proc, stops here."""
+
+KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
+    )
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def open_beneath(root: int, path: str, flags: int) -> int:
+    """Open `path`, relative to the folder `root`, with every link on the way kept beneath it."""
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
+    name, size = os.fsencode(path), ctypes.c_size_t(ctypes.sizeof(how))
+    number = 0
+    for _ in range(8):
+        fd = int(_libc.syscall(SYS_OPENAT2, root, name, ctypes.byref(how), size))
+        number = ctypes.get_errno()
+        if fd >= 0:
+            return fd
+        if number in (errno.ENOSYS, errno.EPERM):
+            return _open_step_by_step(root, path, flags)
+        if number != errno.EAGAIN:  # something moved while the kernel looked: again
+            break
+    raise OSError(number, os.strerror(number), path)
+
+
+def _open_step_by_step(root: int, path: str, flags: int) -> int:
+    """Without openat2 each part is opened by itself, and no link is followed at all."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+    fd = os.dup(root)
+    for number, part in enumerate(parts, start=1):
+        is_last = number == len(parts)
+        step = flags if is_last else os.O_PATH | os.O_DIRECTORY
+        try:
+            inner = os.open(part, step | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = inner
+        if stat.S_ISLNK(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+    return fd
+
+
+def place(roots: Sequence[Path], base: Path, path: str, *, follow: bool = True) -> tuple[Path, str]:
+    """The root that a path lies in and the rest of it, links followed where they stay inside.
+
+    Only a hint: whoever opens it opens beneath the root again, so a link made since is no way out.
+    `follow=False` leaves a link in the last place as it is.
+    """
+    if "\0" in path:
+        raise WorkspaceError("the path has a NUL character in it")
+    try:
+        wanted = base / Path(path).expanduser()
+        real = Path(os.path.realpath(wanted if follow else wanted.parent))
+    except (OSError, RuntimeError) as error:
+        raise WorkspaceError(f"{path} cannot be resolved: {error}") from error
+    real = real if follow or not wanted.name else real / wanted.name
+    for root in roots:
+        if real.is_relative_to(root):
+            return root, str(real.relative_to(root))
+    where = " and ".join(str(root) for root in roots)
+    raise WorkspaceError(f"{path} leads to {real}, which is outside {where}; use a path inside")
+
+
+def read(root: Path, rest: str, limit: int | None = None) -> FileContent:
+    """The file's content up to `limit` bytes, with the digest of the whole of it."""
+    with _explaining(root / rest), _opened(root) as top:
+        # O_NONBLOCK: a pipe without a writer must not hold us; what it is, is seen after.
+        fd = open_beneath(top, rest, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            return _content(fd, root / rest, READ_LIMIT if limit is None else limit)
+        finally:
+            os.close(fd)
+
+
+def write(
+    root: Path,
+    rest: str,
+    data: bytes,
+    temps: Temps,
+    *,
+    expected: str | None = None,
+    mode: int | None = None,
+) -> FileContent:
+    """Replace the file or make it, with the folders on the way; atomic and durable.
+
+    `expected` is the digest that it was read with, or "" for one that must not exist yet. Mode and
+    owner of an existing file stay as they are.
+    """
+    parent, name = os.path.split(rest)
+    with _explaining(root / rest), _opened(root) as top, _made(top, parent) as folder:
+        before = _present(folder, name, root / rest)
+        _compare(before, expected, root / rest)
+        with temps.name(root / parent) as temp:
+            try:
+                wanted = before.mode if before is not None and mode is None else mode
+                info = _write_temp(folder, temp, data, name if before else "", wanted)
+                _compare(_present(folder, name, root / rest), expected, root / rest)
+                os.rename(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                _discard(folder, temp)
+                raise
+        os.fsync(folder)
+        return FileContent(data, _digest(data), len(data), stat.S_IMODE(info.st_mode))
+
+
+def remove(root: Path, rest: str, *, expected: str | None = None) -> None:
+    """Remove a file or a link, not what the link points to."""
+    parent, name = os.path.split(rest)
+    with _explaining(root / rest), _opened(root, parent) as folder:
+        if expected is not None:
+            _compare(_present(folder, name, root / rest), expected, root / rest)
+        os.unlink(name, dir_fd=folder)
+        os.fsync(folder)
+
+
+def _content(fd: int, path: Path, most: int) -> FileContent:
+    info = os.fstat(fd)
+    kind = stat.S_IFMT(info.st_mode)
+    if kind != stat.S_IFREG:
+        raise WorkspaceError(f"{path} is {KINDS.get(kind, 'no regular file')} and cannot be read")
+    kept, total, hasher = bytearray(), 0, hashlib.sha256()
+    while total <= READ_LIMIT and (chunk := os.read(fd, 1 << 20)):
+        hasher.update(chunk)
+        kept += chunk[: max(0, most - total)]
+        total += len(chunk)
+    if total > READ_LIMIT:  # too large to compare by content: by what the file system knows of it
+        hasher.update(f"{info.st_ino} {info.st_size} {info.st_mtime_ns}".encode())
+    return FileContent(
+        data=bytes(kept),
+        digest=hasher.hexdigest(),
+        size=max(total, info.st_size),
+        mode=stat.S_IMODE(info.st_mode),
+        is_truncated=len(kept) < max(total, info.st_size),
+    )
+
+
+def _present(folder: int, name: str, path: Path) -> FileContent | None:
+    """What a write would replace; None if there is nothing. Refused where it must not be."""
+    try:
+        fd = open_beneath(folder, name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        found = _content(fd, path, 0)
+        if not found.mode & 0o222 or not os.access(f"/proc/self/fd/{fd}", os.W_OK):
+            raise WorkspaceError(f"{path} is read-only; change its mode first to edit it")
+        return found
+    finally:
+        os.close(fd)
+
+
+def _compare(found: FileContent | None, expected: str | None, path: Path) -> None:
+    if expected is None:
+        return
+    if found is None and expected:
+        raise WorkspaceError(f"{path} was removed since it was read; read it again")
+    if found is not None and not expected:
+        raise WorkspaceError(f"{path} exists already; read it first")
+    if found is not None and found.digest != expected:
+        raise WorkspaceError(f"{path} was changed since it was read; read it again, then edit")
+
+
+def _write_temp(
+    folder: int, temp: str, data: bytes, replaced: str, mode: int | None
+) -> os.stat_result:
+    """The new content on the disk, under its temporary name, with the owner of what it replaces."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(temp, flags, 0o600 if replaced else 0o666, dir_fd=folder)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        if replaced:
+            _keep_owner(fd, os.stat(replaced, dir_fd=folder, follow_symlinks=False))
+        if mode is not None:
+            os.fchmod(fd, mode)
+        os.fsync(fd)
+        return os.fstat(fd)
+    finally:
+        os.close(fd)
+
+
+def _keep_owner(fd: int, before: os.stat_result) -> None:
+    now = os.fstat(fd)
+    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+        try:
+            os.fchown(fd, before.st_uid, before.st_gid)
+        except PermissionError:
+            pass  # only root can; for others the file becomes theirs, as with any editor
+
+
+def _discard(folder: int, temp: str) -> None:
+    try:
+        os.unlink(temp, dir_fd=folder)
+    except OSError:
+        pass
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@contextmanager
+def _opened(root: Path, beneath: str = "") -> Iterator[int]:
+    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        folder = open_beneath(top, beneath or ".", os.O_RDONLY | os.O_DIRECTORY)
+    finally:
+        os.close(top)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def _made(top: int, parent: str) -> Iterator[int]:
+    """The folder, opened; made beneath `top` with those above it if it is not there."""
+    done: list[str] = []
+    for part in Path(parent).parts:
+        with _beneath(top, "/".join(done)) as above:
+            try:
+                os.mkdir(part, dir_fd=above)
+                os.fsync(above)
+            except FileExistsError:
+                pass
+        done.append(part)
+    with _beneath(top, parent) as folder:
+        yield folder
+
+
+@contextmanager
+def _beneath(top: int, path: str) -> Iterator[int]:
+    folder = open_beneath(top, path or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def _explaining(path: Path) -> Iterator[None]:
+    """What the system says, as what to do about it."""
+    try:
+        yield
+    except OSError as error:
+        raise WorkspaceError(_advice(error, path)) from error
+
+
+def _advice(error: OSError, path: Path) -> str:
+    match error.errno:
+        case errno.ENOENT:
+            return f"{path} does not exist"
+        case errno.EXDEV:
+            return f"{path} is reached by a link out of the workspace, which is not followed"
+        case errno.ELOOP:
+            return f"{path} is a link that leads round in a circle, or into one"
+        case errno.ENAMETOOLONG:
+            return f"the path {str(path)[:80]}... is too long for the file system"
+        case errno.EACCES | errno.EPERM:
+            return f"no permission for {path}"
+        case errno.EAGAIN | errno.ENXIO | errno.ENODEV:
+            return f"{path} has nothing to read now and may never have; it is not waited for"
+        case errno.EISDIR | errno.ENOTDIR:
+            return f"{path}: {error.strerror}"
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"{path} was not written, there is no space left; what was there is intact"
+        case errno.EROFS:
+            return f"{path} is on a read-only file system"
+    return f"{path}: {error.strerror}"

@@ -1,0 +1,53 @@
+"""Process trees as /proc shows them, and their end.
+
+Above it stand the supervisor, for its command, and the keeper, for what a killed supervisor left.
+"""
+
+import os
+import signal
+
+from .kernel import read_small
+
+
+def children_of_all() -> dict[int, list[tuple[int, str, str]]]:
+    """Parent id to (id, state, name) of its children, for every process in /proc."""
+    families: dict[int, list[tuple[int, str, str]]] = {}
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - names are wanted, not paths
+        if not entry.isdigit():
+            continue
+        try:
+            stat = read_small(f"/proc/{entry}/stat")
+        except OSError:
+            continue
+        name, rest = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :]
+        state, parent = rest.split(" ", 2)[:2]
+        families.setdefault(int(parent), []).append((int(entry), state, name))
+    return families
+
+
+def descendants(root: int) -> list[tuple[int, str]]:
+    """(id, name) of every living process below `root`, parents before their children."""
+    families, found, waiting = children_of_all(), [], [root]
+    while waiting:
+        for pid, state, name in families.get(waiting.pop(0), ()):
+            waiting.append(pid)
+            if state not in "ZX":
+                found.append((pid, name))
+    return found
+
+
+def signal_each(pids: list[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+
+def kill_below(root: int) -> None:
+    """SIGKILL to every descendant. All are stopped first: a stopped tree cannot fork away."""
+    stopped: set[int] = set()
+    while fresh := [pid for pid, _ in descendants(root) if pid not in stopped]:
+        signal_each(fresh, signal.SIGSTOP)
+        stopped.update(fresh)
+    signal_each(list(stopped), signal.SIGKILL)

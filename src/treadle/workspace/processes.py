@@ -1,0 +1,400 @@
+"""Commands: started, watched and ended through the keeper, which owns their whole trees.
+
+Not a shell parser and not a policy. `local.py` stands above and says what to run and in which
+sandbox; `keeper/` is the program on the other end of the socket.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import marshal
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from treadle.core.errors import WorkspaceError
+
+PACKET = 60_000
+# The keeper is imported from this folder alone: the package above would cost it a second start-up.
+KEEPER = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); "
+KEEPER += "from keeper.program import main; main()"
+TRAILER = 198
+"""Where a shell says how it stood in the end; a high descriptor, so that nothing meets it."""
+
+LAST_WORDS = (
+    "trap '{ printf %s\\\\n $?; pwd -P; printf \\\\0; jobs -p; } "
+    f">&{TRAILER} 2>/dev/null || :' EXIT\n"
+)
+"""Goes before a command for bash: in the end it tells its status, its folder, its jobs."""
+
+
+class Command(msgspec.Struct, frozen=True):
+    """What to run, and within which limits.
+
+    descriptors  the child's number to ours; they stay the caller's to close
+    linger       over when the whole tree is, not when its first process is
+    wrapped      argv is bubblewrap's: its own two processes are spared a TERM
+    cgroup, pids a pids cgroup to make one below, and its limit; nproc stands in without one
+    """
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str]
+    timeout: float | None = None
+    grace: float = 2.0
+    stdin: bytes = b""
+    errors_apart: bool = False
+    spooled: bool = True
+    descriptors: Mapping[int, int] = {}
+    head: int = 48_000
+    tail: int = 48_000
+    side: str = ""
+    side_cap: int = 256 << 20
+    always_side: bool = False
+    linger: bool = False
+    wrapped: bool = False
+    landlock: int | None = None
+    seccomp: bytes = b""
+    cgroup: str = ""
+    pids: int = 0
+    nproc: int = 0
+
+
+class Stream(msgspec.Struct, frozen=True):
+    """What is known of one output stream: its ends, its size, and the side file if there is one."""
+
+    head: bytes
+    tail: bytes
+    total: int
+    path: str
+    spilled: int
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a command ended, exactly. `left` names what it left running and what was ended then."""
+
+    exit_code: int | None
+    signal: str
+    core_dumped: bool
+    timed_out: bool
+    killed: bool
+    out_of_memory: bool
+    cwd: str
+    left: tuple[str, ...]
+    streams: tuple[Stream, ...]
+
+
+class Process:
+    """One running command. Every way out of it ends with `ended` set and nothing left."""
+
+    def __init__(
+        self, control: socket.socket, wrapped: bool, on_output: Callable[[bytes, int], None] | None
+    ) -> None:
+        self._control = control
+        self._wrapped = wrapped
+        self._on_output = on_output
+        self._loop = asyncio.get_running_loop()
+        self._partial = b""
+        self.pid = 0
+        self.started: asyncio.Future[int] = self._loop.create_future()
+        self.ended: asyncio.Future[Ended] = self._loop.create_future()
+        self._loop.add_reader(control.fileno(), self._hear)
+
+    async def ask(self, request: dict[str, object]) -> None:
+        data = marshal.dumps(request)
+        for start in range(0, len(data), PACKET):
+            last = start + PACKET >= len(data)
+            packet = (b"\1" if last else b"\0") + data[start : start + PACKET]
+            await self._loop.sock_sendall(self._control, packet)
+
+    async def wait(self) -> Ended:
+        """How it ended. Cancelling the wait does not end the command."""
+        return await asyncio.shield(self.ended)
+
+    def terminate(self) -> None:
+        """TERM to the tree, KILL after the grace."""
+        self._tell("terminate")
+
+    def kill(self) -> None:
+        """KILL to the tree, now."""
+        self._tell("kill")
+
+    async def end(self) -> None:
+        """Kill and see it gone, however often the wait is cancelled."""
+        self.kill()
+        cancelled = False
+        while not self.ended.done():
+            try:
+                await asyncio.wait({self.ended})
+            except asyncio.CancelledError:
+                cancelled = True
+        if cancelled:
+            raise asyncio.CancelledError
+
+    def _tell(self, word: str) -> None:
+        if self.ended.done():
+            return
+        with contextlib.suppress(OSError):  # it is just ending: the reader will say so
+            self._control.send(b"\1" + marshal.dumps((word,)))
+
+    def _hear(self) -> None:
+        while self._control.fileno() >= 0:
+            try:
+                packet = self._control.recv(PACKET + 1)
+            except BlockingIOError:
+                return
+            except OSError:
+                packet = b""
+            if not packet:
+                self._fail(
+                    WorkspaceError(
+                        "the process that watched over the command was killed; "
+                        "how the command ended is not known"
+                    )
+                )
+                return
+            self._partial += packet[1:]
+            if packet[0]:
+                message, self._partial = marshal.loads(self._partial), b""
+                self._take(message)
+
+    def _take(self, message: tuple[object, ...]) -> None:
+        match message:
+            case ("output", int(total), bytes(fresh)):
+                if self._on_output is not None:
+                    self._on_output(fresh, total)
+            case ("started", int(pid)):
+                self.pid = pid
+                if not self.started.done():
+                    self.started.set_result(pid)
+            case ("failed", int(number), str(what)):
+                self._fail(_cannot_start(number, what))
+            case ("exited", dict(outcome)):
+                self._close()
+                self.ended.set_result(_ended(outcome, self._wrapped))
+
+    def _fail(self, error: WorkspaceError) -> None:
+        self._close()
+        for future in (self.started, self.ended):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # whoever waits gets it; nobody waiting is no complaint
+
+    def _close(self) -> None:
+        self._loop.remove_reader(self._control.fileno())
+        self._control.close()
+
+
+class Keeper:
+    """The agent's end of the keeper: started with the first command, started again if it died."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self._program: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._processes: set[Process] = set()
+
+    def warm(self) -> None:
+        """Start the keeper now, so that the first command need not wait for it."""
+        if self._program is not None and self._program.poll() is None:
+            return
+        self._drop()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._program = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", KEEPER],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=dict(self._env),
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            ours.close()
+            raise WorkspaceError(f"cannot start the keeper of processes: {error}") from error
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+        self._socket = ours
+
+    async def start(
+        self, command: Command, on_output: Callable[[bytes, int], None] | None = None
+    ) -> Process:
+        """Start a command; WorkspaceError when it cannot be. Cancelled, it leaves nothing."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        process = Process(ours, command.wrapped, on_output)
+        try:
+            try:
+                await self._hand_over(command, theirs)
+            except OSError as error:
+                process._fail(WorkspaceError(f"cannot reach the keeper of processes: {error}"))
+            finally:
+                theirs.close()
+            if not process.started.done():
+                with contextlib.suppress(OSError):  # said by `started`
+                    await process.ask(_request(command, on_output is not None))
+            await asyncio.shield(process.started)
+        except asyncio.CancelledError:
+            if not process.ended.done():
+                await process.end()
+            raise
+        self._processes.add(process)
+        process.ended.add_done_callback(lambda _: self._processes.discard(process))
+        return process
+
+    async def run(
+        self, command: Command, on_output: Callable[[bytes, int], None] | None = None
+    ) -> Ended:
+        """Start a command and wait for its end; cancelled, the tree is killed at once."""
+        process = await self.start(command, on_output)
+        try:
+            return await process.wait()
+        except asyncio.CancelledError:
+            await process.end()
+            raise
+
+    async def aclose(self) -> None:
+        """End every command that still runs, then the keeper."""
+        for process in tuple(self._processes):
+            await process.end()
+        program = self._program
+        self._drop()
+        if program is not None:
+            await _gone(program)
+
+    async def _hand_over(self, command: Command, theirs: socket.socket) -> None:
+        """Send the call's descriptors: its control socket, its input, and those it passes on."""
+        self.warm()
+        assert self._socket is not None
+        given = _input(command.stdin)
+        try:
+            fds = [theirs.fileno(), given, *command.descriptors.values()]
+            if command.landlock is not None:
+                fds.append(command.landlock)
+            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+            while True:
+                try:
+                    self._socket.sendmsg([b"\1"], ancillary)
+                    return
+                except BlockingIOError:
+                    await asyncio.sleep(0.001)  # many calls at once: the keeper takes them in turn
+        finally:
+            os.close(given)
+
+    def _drop(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        if self._program is not None:
+            self._program.poll()
+        self._socket = self._program = None
+
+
+async def _gone(program: subprocess.Popen[bytes]) -> None:
+    """Wait for a child without a thread; the keeper ends as soon as its socket does."""
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    fd = os.pidfd_open(program.pid)
+    loop.add_reader(fd, over.set)
+    try:
+        await over.wait()
+    finally:
+        loop.remove_reader(fd)
+        os.close(fd)
+        program.poll()
+
+
+def _input(data: bytes) -> int:
+    if not data:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.memfd_create("treadle-input", os.MFD_CLOEXEC)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _request(command: Command, progress: bool) -> dict[str, object]:
+    passed = [(0, 0)] + [(n, i) for i, n in enumerate(command.descriptors, start=1)]
+    spool = [] if not command.spooled else [1, 2] if command.errors_apart else [1]
+    return {
+        "argv": list(command.argv),
+        "cwd": command.cwd,
+        "env": dict(command.env),
+        "timeout": command.timeout,
+        "grace": command.grace,
+        "pass": passed,
+        "spool": spool,
+        "head": command.head,
+        "tail": command.tail,
+        "side": command.side,
+        "cap": command.side_cap,
+        "always": command.always_side,
+        "linger": command.linger,
+        "wrapped": command.wrapped,
+        "landlock": None if command.landlock is None else len(command.descriptors) + 1,
+        "seccomp": command.seccomp,
+        "cgroup": command.cgroup,
+        "pids": command.pids,
+        "nproc": command.nproc,
+        "progress": progress,
+        "trailer": TRAILER,
+    }
+
+
+def _cannot_start(number: int, what: str) -> WorkspaceError:
+    reason = os.strerror(number) if number else what
+    if what.startswith("enter "):
+        folder = what.removeprefix("enter ")
+        return WorkspaceError(
+            f"the working directory {folder} cannot be entered: {reason}; name another one"
+        )
+    if number == 7:  # E2BIG
+        return WorkspaceError(
+            "the command line is too long for the system; write it to a file and run that"
+        )
+    return WorkspaceError(f"cannot {what}: {reason}")
+
+
+def _ended(outcome: dict[str, object], wrapped: bool) -> Ended:
+    status, trailer = outcome["status"], outcome["trailer"]
+    streams, left = outcome["streams"], outcome["left"]
+    assert isinstance(status, int)
+    assert isinstance(trailer, bytes)
+    assert isinstance(streams, list)
+    assert isinstance(left, list)
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+    said, _, rest = trailer.partition(b"\n")
+    folder, _, jobs = rest.partition(b"\n\0")
+    # Bubblewrap says 128 + n for a signal; a shell that left of its own will said the same code.
+    if wrapped and code is not None and 128 < code < 193 and said != str(code).encode():
+        number, code = code - 128, None
+    return Ended(
+        exit_code=code,
+        signal=_signal_name(number) if number else "",
+        core_dumped=os.WCOREDUMP(status),
+        timed_out=bool(outcome["timed_out"]),
+        killed=bool(outcome["killed"]),
+        out_of_memory=bool(outcome["out_of_memory"]),
+        cwd=os.fsdecode(folder),
+        # Inside a sandbox the names of what was left cannot be seen; the shell counted them.
+        left=tuple(left) or tuple(f"job {job.decode()}" for job in jobs.split()),
+        streams=tuple(msgspec.convert(stream, Stream) for stream in streams),
+    )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,166 @@
+"""The sandbox as bubblewrap builds it.
+
+Root read-only, home and sockets out of sight, the workspace and a private temp writable, no
+network, no capabilities, own process ids, no further namespaces. It wraps a Command in another;
+the keeper runs it. Below it stand protection, seccomp and landlock; above it `local.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from treadle.core.errors import WorkspaceError
+from treadle.workspace.processes import Command
+from treadle.workspace.sandbox import landlock, seccomp
+from treadle.workspace.sandbox.protection import PROTECTED, Protection
+
+SECCOMP_FD = 199
+
+NAMESPACES = """
+--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup-try
+--disable-userns --cap-drop ALL --die-with-parent --new-session
+"""
+
+# As root /proc/sys could be written, capabilities or not: a core_pattern runs on the host.
+SYSTEM = "--ro-bind / / --dev /dev --proc /proc --remount-ro /proc"
+
+NEEDED_IN_HOME = """
+.gitconfig .config/git/config .config/git/ignore .config/git/attributes
+.local/bin .local/lib .local/share/uv .local/share/mise .local/share/pnpm .local/share/pipx
+.pyenv .rbenv .nvm .volta .fnm .asdf .sdkman .bun .deno .npm-global go
+.rustup .cargo/bin .cargo/env .cargo/config.toml .cargo/registry .cargo/git
+"""
+"""Tools and git's settings, read-only. No keys live in these; ~/.cargo as a whole has one."""
+
+
+class Confinement(msgspec.Struct, frozen=True):
+    """What a sandbox lets a command do: write below `writable`, reach the network or not."""
+
+    writable: tuple[Path, ...]
+    temp: Path
+    network: bool = False
+    protected: tuple[str, ...] = PROTECTED
+    readable: tuple[Path, ...] = ()
+
+
+class Bubblewrap:
+    """Wraps commands for one confinement. `enter` holds what the mounts rely on meanwhile."""
+
+    def __init__(self, confinement: Confinement, program: str = "") -> None:
+        self.confinement = confinement
+        self.program = program or shutil.which("bwrap") or ""
+        self._protections = [Protection(r, confinement.protected) for r in confinement.writable]
+        self._inside = 0
+
+    @contextmanager
+    def enter(self, command: Command, *, network: bool | None = None) -> Iterator[Command]:
+        """The command as it is run inside. WorkspaceError when the sandbox cannot be built."""
+        if not self.program:
+            raise WorkspaceError("the sandbox cannot be built: bubblewrap (bwrap) is not installed")
+        with_network = self.confinement.network if network is None else network
+        self._inside += 1
+        fds: list[int] = []
+        try:
+            options = [*NAMESPACES.split(), *([] if with_network else ["--unshare-net"])]
+            options += [*self._mounts(command, with_network), "--chdir", command.cwd]
+            fds.append(_filter_file())
+            options += ["--seccomp", str(SECCOMP_FD)]
+            ruleset = landlock.scopes()
+            fds += [] if ruleset is None else [ruleset]
+            yield msgspec.structs.replace(
+                command,
+                argv=(self.program, *options, "--", *command.argv),
+                cwd="/",
+                descriptors={**command.descriptors, SECCOMP_FD: fds[0]},
+                landlock=ruleset,
+                wrapped=True,
+            )
+        finally:
+            for fd in fds:
+                os.close(fd)
+            self._inside -= 1
+            if not self._inside:
+                for protection in self._protections:
+                    protection.release()
+
+    def sweep(self) -> list[str]:
+        """What commands made that must not be there, removed; the names of it."""
+        return [name for protection in self._protections for name in protection.sweep()]
+
+    def _mounts(self, command: Command, network: bool) -> list[str]:
+        """In order: later mounts lie on earlier ones."""
+        confinement = self.confinement
+        homes = _homes(command.env.get("HOME", ""))
+        options = SYSTEM.split()
+        for hidden in (*_existing("/run", "/home", "/root", "/var/tmp"), *map(str, homes)):
+            options += ["--tmpfs", hidden]
+        options += _resolver() if network else []
+        for needed in _needed(homes, command.env.get("PATH", "")):
+            options += ["--ro-bind-try", needed, needed]
+        options += ["--bind", str(confinement.temp), "/tmp"]
+        for path in confinement.readable:
+            options += ["--ro-bind", str(path), str(path)]
+        for root in confinement.writable:
+            _refuse_too_wide(root, homes)
+            options += ["--bind", str(root), str(root)]
+        for protection in self._protections:
+            options += protection.mounts()
+        return options
+
+
+def _existing(*paths: str) -> list[str]:
+    return [path for path in paths if Path(path).is_dir() and not Path(path).is_symlink()]
+
+
+def _homes(home: str) -> list[Path]:
+    """Home by the environment and by the user database; never the root folder."""
+    found = {home}
+    try:
+        found.add(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        pass
+    real = {Path(path).resolve() for path in found if path}
+    return sorted(p for p in real if p.is_dir() and p not in (Path("/"), Path("/tmp")))
+
+
+def _needed(homes: Sequence[Path], search: str) -> list[str]:
+    """What is shown of home: tools by their usual places and by PATH, this very Python."""
+    usual = [str(home / name) for home in homes for name in NEEDED_IN_HOME.split()]
+    tools = [Path(entry) for entry in search.split(":") if entry.startswith("/")]
+    found = [
+        str(folder)
+        for folder in (*tools, Path(sys.prefix), Path(sys.base_prefix))
+        if any(folder.is_relative_to(home) and folder != home for home in homes)
+    ]
+    return sorted({*usual, *found})  # a folder before what lies in it
+
+
+def _resolver() -> list[str]:
+    """Name servers often stand in a file below /run, which is hidden."""
+    path = Path("/etc/resolv.conf").resolve()
+    return ["--ro-bind", str(path), str(path)] if path.is_relative_to("/run") else []
+
+
+def _refuse_too_wide(root: Path, homes: Sequence[Path]) -> None:
+    for home in (Path("/"), *homes):
+        if home.is_relative_to(root):
+            raise WorkspaceError(
+                f"the sandbox cannot be built around {root}: it holds the home folder; "
+                "work in a folder below it"
+            )
+
+
+def _filter_file() -> int:
+    """The filter as a file that bubblewrap reads to its end: each run needs its own."""
+    fd = os.memfd_create("treadle-filter", os.MFD_CLOEXEC)
+    os.write(fd, seccomp.refusals())
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd

@@ -1,0 +1,61 @@
+"""How many processes a command may have, so that a fork bomb stays in its call.
+
+A pids cgroup where one can be made, otherwise RLIMIT_NPROC, which the kernel does not apply to
+root: root without a writable cgroup has no limit. `local.py` stands above.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+PROCESSES = 4096
+"""Room for a parallel build, none for a bomb."""
+
+
+@cache
+def pids_cgroup() -> str:
+    """The folder below which a pids cgroup can be made for each command, or nothing."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if "pids" in controllers.split(","):
+            return _usable(Path("/sys/fs/cgroup/pids" + path))
+        if not controllers:
+            # In version 2 a group with processes has no children: ours go beside us.
+            return _usable(Path("/sys/fs/cgroup" + path).parent)
+    return ""
+
+
+def _usable(folder: Path) -> str:
+    trial = folder / f"treadle-trial-{os.getpid()}"
+    try:
+        trial.mkdir()
+    except OSError:
+        return ""
+    try:
+        return str(folder) if (trial / "pids.max").exists() and _may_join(folder) else ""
+    finally:
+        trial.rmdir()
+
+
+def _may_join(folder: Path) -> bool:
+    return os.access(folder / "cgroup.procs", os.W_OK)
+
+
+def processes_of_user(uid: int) -> int:
+    """Threads that the user has now: RLIMIT_NPROC counts them all together."""
+    total = 0
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if entry.stat().st_uid == uid:
+                total += sum(1 for _ in (entry / "task").iterdir())
+        except OSError:
+            continue  # it has just ended
+    return total

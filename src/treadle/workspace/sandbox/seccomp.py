@@ -1,0 +1,129 @@
+"""The system calls that a sandboxed command cannot make, as a classic BPF program.
+
+A list of refusals, not of permissions: the namespaces are the wall, this closes the doors that
+have been used to climb it. Above it stands `bubblewrap.py`, which hands the program on by fd.
+"""
+
+from __future__ import annotations
+
+import platform
+import struct
+from functools import cache
+
+EPERM, ENOSYS = 1, 38
+ALLOW, REFUSE = 0x7FFF0000, 0x00050000
+LOAD_WORD, JUMP_EQUAL, JUMP_GREATER_EQUAL, JUMP_ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+NUMBER, ARCHITECTURE, ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
+
+ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+X32 = 0x40000000
+
+# name: (x86_64, aarch64); -1 where there is none
+REFUSED = {
+    # the mount table
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    # other namespaces
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    # the kernel itself
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "acct": (163, 89),
+    "syslog": (103, 116),
+    "quotactl": (179, 60),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "userfaultfd": (323, 282),
+    "iopl": (172, -1),
+    "ioperm": (173, -1),
+    # keys of the user's session, files by handle
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "open_by_handle_at": (304, 265),
+}
+MISSING = {
+    # Told as absent, so that programs fall back to what can be judged by its arguments.
+    "clone3": (435, 435),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+}
+CLONE, IOCTL = (56, 220), (16, 29)
+SOCKETS = ((41, 198), (53, 199))  # socket, socketpair
+NEW_NAMESPACE = 0x7E020000  # NEWUSER NEWPID NEWNET NEWIPC NEWUTS NEWCGROUP NEWNS
+TERMINAL_INJECTION = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+FAMILIES = (1, 2, 10, 16)  # UNIX, INET, INET6, NETLINK: no VSOCK, which knows no namespace
+
+
+class UnknownMachine(Exception):
+    """There is no table of system calls for this machine."""
+
+
+@cache
+def refusals(machine: str = "") -> bytes:
+    """The program for this machine; UnknownMachine where there is none."""
+    machine = machine or platform.machine()
+    if machine not in ARCHITECTURES:
+        raise UnknownMachine(f"no list of system calls is known for {machine}")
+    architecture, column = ARCHITECTURES[machine]
+    code = [
+        _load(ARCHITECTURE),
+        _jump(JUMP_EQUAL, architecture, 1, 0),
+        _refuse(EPERM),  # a 32-bit program has other numbers: none of its calls can be judged
+        _load(NUMBER),
+    ]
+    if machine == "x86_64":
+        code += [_jump(JUMP_GREATER_EQUAL, X32, 0, 1), _refuse(EPERM)]
+    for calls, error in ((REFUSED, EPERM), (MISSING, ENOSYS)):
+        for numbers in calls.values():
+            if numbers[column] >= 0:
+                code += [_jump(JUMP_EQUAL, numbers[column], 0, 1), _refuse(error)]
+    code += _judge(CLONE[column], 0, [_jump(JUMP_ANY_BIT, NEW_NAMESPACE, 0, 1), _refuse(EPERM)])
+    injecting = [[_jump(JUMP_EQUAL, r, 0, 1), _refuse(EPERM)] for r in TERMINAL_INJECTION]
+    code += _judge(IOCTL[column], 1, [step for pair in injecting for step in pair])
+    known = [[_jump(JUMP_EQUAL, family, 0, 1), _return(ALLOW)] for family in FAMILIES]
+    for numbers in SOCKETS:
+        steps = [step for pair in known for step in pair]
+        code += _judge(numbers[column], 0, [*steps, _refuse(EPERM)])
+    return b"".join([*code, _return(ALLOW)])
+
+
+def _judge(number: int, argument: int, steps: list[bytes]) -> list[bytes]:
+    """For this call alone, `steps` look at the low word of an argument; past them it is allowed."""
+    inner = [_load(ARGUMENT + 8 * argument), *steps, _return(ALLOW)]
+    return [_jump(JUMP_EQUAL, number, 0, len(inner)), *inner]
+
+
+def _load(offset: int) -> bytes:
+    return struct.pack("<HBBI", LOAD_WORD, 0, 0, offset)
+
+
+def _jump(kind: int, value: int, then: int, otherwise: int) -> bytes:
+    return struct.pack("<HBBI", kind, then, otherwise, value)
+
+
+def _return(value: int) -> bytes:
+    return struct.pack("<HBBI", RETURN, 0, 0, value)
+
+
+def _refuse(error: int) -> bytes:
+    return _return(REFUSE | error)
