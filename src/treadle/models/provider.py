@@ -64,7 +64,7 @@ class ProviderModel:
             headers["idempotency-key"] = request.key
         try:
             async with transport.post(url, headers, prepared.body, self._limits) as response:
-                await self._check(response, request)
+                await self._check(response)
                 async for piece in response:
                     progress = decoder.progress
                     events = decoder.feed(reader.feed(piece))
@@ -75,6 +75,12 @@ class ProviderModel:
                     if decoder.done:
                         await _drain(response)
                         break
+        except BadRequest as error:
+            if error.position is None:
+                place = codec.locate(request, error)
+                if place is not None:
+                    error.position, error.part = place
+            raise
         except WireError as error:
             if not decoder.done:
                 raise from_wire(self._who, error) from error
@@ -93,21 +99,30 @@ class ProviderModel:
             raise from_wire(self._who, error) from error
 
     async def aclose(self) -> None:
-        """Let go of a client of our own; the shared one and a caller's stay as they are."""
+        """The shared client and a caller's own stay as they are: others may be using them."""
         self._transport = None
 
     def _address(self, prepared: Prepared) -> tuple[Transport, str, dict[str, str]]:
-        transport = self._transport
-        if transport is None:
-            from treadle.models.wire.adapters import as_transport
-
-            transport = self._transport = as_transport(self._client)
+        transport = self._carrier()
         if transport.base_url is not None:  # an SDK's client knows its endpoint and its key
             return transport, transport.base_url + prepared.path, dict(prepared.headers)
         headers = {**prepared.headers, **self._codec.authorization()}
         return transport, self._codec.endpoint() + prepared.path, headers
 
-    async def _check(self, response: Response, request: ModelRequest) -> None:
+    def _carrier(self) -> Transport:
+        """Made at the first call: most models that are named are never asked."""
+        if self._transport is None:
+            if self._client is None:
+                from treadle.models.wire.client import shared
+
+                self._transport = shared()
+            else:
+                from treadle.models.wire.adapters import as_transport
+
+                self._transport = as_transport(self._client)
+        return self._transport
+
+    async def _check(self, response: Response) -> None:
         kind = response.headers.get("content-type", "")
         if response.status == 200 and "html" not in kind and "application/json" not in kind:
             return
@@ -119,12 +134,7 @@ class ProviderModel:
                 provider=self._who.name,
                 status=200,
             )
-        error = self._codec.error(response.status, response.headers, body)
-        if isinstance(error, BadRequest) and error.position is None:
-            place = self._codec.locate(request, error)
-            if place is not None:
-                error.position, error.part = place
-        raise error
+        raise self._codec.error(response.status, response.headers, body)
 
 
 async def _drain(response: Response) -> None:
