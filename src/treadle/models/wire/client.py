@@ -188,10 +188,10 @@ class Exchange:
                     data = self._decode(self._inflate, data)
                 if data:
                     return data
-            elif connection.done:
-                raise StopAsyncIteration
             elif connection.error is not None:
                 raise connection.error
+            elif connection.done:
+                raise StopAsyncIteration
             else:
                 await connection.wait()
 

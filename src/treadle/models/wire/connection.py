@@ -170,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
                         self._where,
                     )
                 )
-        if self._max_bytes is not None and self.received > self._max_bytes and not self.done:
+        if self._max_bytes is not None and self.received > self._max_bytes:
             self._fail(
                 TooLarge(
                     f"the response from {self._where} is larger than {self._max_bytes} bytes: "
