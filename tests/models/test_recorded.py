@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -152,8 +151,9 @@ async def test_a_request_that_was_not_recorded_shows_the_first_difference(tmp_pa
 async def test_fallbacks_are_on_the_same_tape(tmp_path):
     path = tmp_path / "talk.jsonl"
     live = Fallback(Scripted([RateLimited("no")], name="one"), Scripted(["yes"], name="two"))
-    for mode in ("record", "replay"):
-        model = Recorded(live, path, mode=cast(Mode, mode))
+    modes: tuple[Mode, ...] = ("record", "replay")
+    for mode in modes:
+        model = Recorded(live, path, mode=mode)
         with pytest.raises(RateLimited):
             await heard(model, asking("x"))
         second = model.fallback
