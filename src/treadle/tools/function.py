@@ -64,7 +64,7 @@ class FunctionTool:
         self._probe = probe
         self._evidence = evidence
         self._spec = ToolSpec(
-            name=name or getattr(function, "__name__", type(function).__name__),
+            name=name or self._parameters.name,
             description=description if description is not None else said,
             schema=self._parameters.schema(notes),
             effect=effect,
@@ -167,7 +167,7 @@ class _Parameters:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.context: str | None = None
-        self._name = getattr(function, "__name__", "tool")
+        self.name: str = getattr(function, "__name__", type(function).__name__)
         hints = _hints(function)
         fields: list[tuple[str, Any, Any]] = []
         self._models: dict[str, Any] = {}
@@ -178,7 +178,7 @@ class _Parameters:
                 continue
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise ConfigError(
-                    f"tool {self._name!r}: *{parameter.name} has no schema; name each parameter"
+                    f"tool {self.name!r}: *{parameter.name} has no schema; name each parameter"
                 )
             if hasattr(hint, "model_json_schema"):
                 self._models[parameter.name] = hint
@@ -195,11 +195,11 @@ class _Parameters:
             kw_only=True,
             forbid_unknown_fields=True,
         )
-        self._names = [field[0] for field in fields]
+        self.names = [field[0] for field in fields]
 
     def convert(self, arguments: Arguments) -> dict[str, Any]:
         value = msgspec.convert(arguments, self._struct)
-        values = {name: getattr(value, name) for name in self._names}
+        values = {name: getattr(value, name) for name in self.names}
         for name, model in self._models.items():
             if isinstance(values[name], dict):
                 values[name] = model.model_validate(values[name])
@@ -207,9 +207,11 @@ class _Parameters:
 
     def schema(self, notes: Mapping[str, str]) -> dict[str, Any]:
         try:
-            (whole,), parts = msgspec.json.schema_components([self._struct], "#/$defs/{name}")
+            (whole,), parts = msgspec.json.schema_components(
+                [self._struct], ref_template="#/$defs/{name}"
+            )
         except TypeError as error:
-            raise ConfigError(f"tool {self._name!r}: a parameter has no schema: {error}") from error
+            raise ConfigError(f"tool {self.name!r}: a parameter has no schema: {error}") from error
         schema = dict(parts.pop("Arguments", whole))
         schema.pop("title", None)
         properties = schema.setdefault("properties", {})
@@ -243,25 +245,25 @@ def _default(value: Any) -> Any:
     return value
 
 
+_ARGUMENTS = re.compile(r"^(?:Args|Arguments|Parameters):\s*$", re.MULTILINE)
+_ARGUMENT = re.compile(r"^\s{1,8}(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
+
+
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
     """The description, and a note for each parameter of an "Args:" section."""
     text = inspect.cleandoc(text)
-    said, found, rest = (
-        re.split(r"^(Args|Arguments|Parameters):\s*$", text, 1, re.M)
-        if re.search(r"^(Args|Arguments|Parameters):\s*$", text, re.M)
-        else (text, "", "")
-    )
+    heading = _ARGUMENTS.search(text)
+    if heading is None:
+        return text, {}
     notes: dict[str, str] = {}
     name = ""
-    for line in rest.splitlines() if found else ():
-        start = re.match(r"^\s{1,8}(\w+)(?:\s*\([^)]*\))?:\s*(.*)$", line)
+    for line in text[heading.end() :].splitlines():
+        start = _ARGUMENT.match(line)
         if start:
             name = start.group(1)
             notes[name] = start.group(2).strip()
-        elif not line.strip() or not line.startswith(" "):
-            if line.strip():
-                break
-            name = ""
-        elif name:
+        elif line and not line.startswith(" "):
+            break  # the next section
+        elif name and line.strip():
             notes[name] = f"{notes[name]} {line.strip()}".strip()
-    return said.strip(), notes
+    return text[: heading.start()].strip(), notes

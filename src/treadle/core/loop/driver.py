@@ -280,6 +280,10 @@ class Driver:
         return tuple(self._ledger.trace)
 
     @property
+    def is_interrupted(self) -> bool:
+        return self._interruption is not None
+
+    @property
     def approvals(self) -> tuple[PendingApproval, ...]:
         """What waits for a decision."""
         return self._approvals.waiting

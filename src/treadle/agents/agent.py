@@ -1,0 +1,258 @@
+"""An agent: who is put together, and the doors to its loop.
+
+    run       one prompt, one result            stream    the same, watched
+    chat      the caller owns the history       start     the loop itself, step by step
+
+All of them are a few lines over `Driver.next()`. An agent holds no history: one agent serves
+many sessions at once, and `replace` makes another one that differs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+from treadle.agents.result import Result
+from treadle.agents.stream import Stream
+from treadle.core.contracts.gate import Gate
+from treadle.core.contracts.hook import Hook
+from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
+from treadle.core.contracts.mutator import Mutator
+from treadle.core.contracts.observer import Observer
+from treadle.core.contracts.policy import Policy
+from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.store import Store
+from treadle.core.contracts.tool import Tool
+from treadle.core.contracts.workspace import Workspace
+from treadle.core.errors import ConfigError, LoopError
+from treadle.core.events import TurnResult
+from treadle.core.loop.clock import Clock, RealClock
+from treadle.core.loop.driver import Driver
+from treadle.core.loop.equipment import AllowAll, Equipment
+from treadle.core.loop.steps import (
+    ApprovalRequest,
+    AwaitingInput,
+    Finished,
+    PendingApproval,
+    Said,
+)
+from treadle.core.transcript.entries import View
+from treadle.core.transcript.integrity import repaired
+from treadle.core.transcript.items import Item
+from treadle.core.transcript.transcript import Transcript
+from treadle.policy.budgets import Rounds
+from treadle.tools.federation import Collision, Federation, Registry
+from treadle.tools.function import FunctionTool
+
+ToolLike = Tool | ToolSource | Callable[..., Any]
+# True lets the call happen; False or a reason does not.
+Approver = Callable[[PendingApproval], bool | str | Awaitable[bool | str]]
+
+NOBODY = "this call needs somebody's approval, and nobody is there to give it"
+
+
+class Agent:
+    """A model, tools and rules, ready to work.
+
+    `approve` is asked about every call that the policy wants a person for; without it such a
+    call is denied with a reason that the model can read.
+    """
+
+    def __init__(
+        self,
+        model: str | Model,
+        tools: Sequence[ToolLike] = (),
+        *,
+        instructions: str | Callable[[], str] = "",
+        max_turns: int = 50,
+        policy: Policy | None = None,
+        approve: Approver | None = None,
+        hooks: Sequence[Hook] = (),
+        mutators: Sequence[Mutator] = (),
+        gates: Sequence[Gate] = (),
+        observers: Sequence[Observer] = (),
+        workspace: Workspace | None = None,
+        options: ModelOptions | None = None,
+        cache: CacheRequest | None = None,
+        collision: Collision = "first_wins",
+        services: dict[str, Any] | None = None,
+        max_result_chars: int = 100_000,
+        max_parallel: int = 16,
+        tool_timeout: float | None = 600.0,
+        keep_output: Callable[[str, str], str] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._settings = {key: value for key, value in locals().items() if key != "self"}
+        if max_turns < 0:
+            raise ConfigError(f"max_turns is {max_turns}; it must be 0 or more")
+        self._approve = approve
+        self.equipment = Equipment(
+            model=_model(model),
+            source=Federation(_sources(tools), collision),
+            instructions=instructions,
+            options=options or ModelOptions(),
+            cache=cache or CacheRequest(),
+            policy=policy or AllowAll(),
+            hooks=tuple(hooks),
+            mutators=tuple(mutators),
+            gates=(Rounds(max_turns), *gates),
+            observers=tuple(observers),
+            workspace=workspace,
+            clock=clock or RealClock(),
+            services=services or {},
+            keep_output=keep_output,
+            max_result_chars=max_result_chars,
+            max_parallel=max_parallel,
+            tool_timeout=tool_timeout,
+        )
+
+    def replace(self, **changes: Any) -> Agent:
+        """Another agent, with these settings instead."""
+        unknown = changes.keys() - self._settings.keys()
+        if unknown:
+            known = ", ".join(sorted(self._settings))
+            raise TypeError(f"Agent has no setting {min(unknown)!r}; it has {known}")
+        return Agent(**{**self._settings, **changes})
+
+    # --- the doors -----------------------------------------------------------------------
+
+    def start(
+        self,
+        *,
+        input: Said | None = None,
+        transcript: Transcript | Sequence[Item] | None = None,
+        view: View | None = None,
+        store: Store | None = None,
+        session_id: str | None = None,
+    ) -> Driver:
+        """The loop itself: call `next()` on it.
+
+        A transcript that came from elsewhere is made lawful first; `view` is what a session's
+        log folded to, and is taken as it is.
+        """
+        if transcript is not None:
+            view = View(transcript=repaired(Transcript(transcript)))
+        driver = Driver(self.equipment, session_id=session_id, view=view, store=store)
+        if input is not None:
+            driver.submit(input)
+        return driver
+
+    async def run(self, prompt: Said, *, store: Store | None = None) -> Result:
+        """One prompt with a fresh history. A provider's failure is raised as its error."""
+        driver = self.start(input=prompt, store=store)
+        try:
+            return _result(driver, await self._drive(driver, self._ask_approver))
+        finally:
+            await driver.aclose()
+
+    def run_sync(self, prompt: Said, *, store: Store | None = None) -> Result:
+        """`run` for a program without an event loop."""
+        return asyncio.run(self._run_and_close(prompt, store))
+
+    def stream(
+        self,
+        prompt: Said,
+        *,
+        transcript: Transcript | Sequence[Item] | None = None,
+        store: Store | None = None,
+    ) -> Stream:
+        """`async with agent.stream(prompt) as events`: the run, watched.
+
+        A failure arrives as RunFailed. Without an approver, whoever reads the events answers
+        ApprovalRequired with `events.approve(...)` or `events.deny(...)`.
+        """
+        driver = self.start(input=prompt, transcript=transcript, store=store)
+
+        async def drive(
+            driver: Driver, wait: Callable[[ApprovalRequest], Awaitable[None]]
+        ) -> TurnResult:
+            return await self._drive(driver, wait if self._approve is None else self._ask_approver)
+
+        return Stream(driver, drive)
+
+    async def chat(self, messages: list[Item], *, store: Store | None = None) -> Result:
+        """Go on with a history that the caller owns; it grows by what happened."""
+        driver = self.start(transcript=messages, store=store)
+        try:
+            return _result(driver, await self._drive(driver, self._ask_approver))
+        finally:
+            messages[:] = driver.transcript
+            await driver.aclose()
+
+    async def aclose(self) -> None:
+        """Close the model's connections and the tools' servers."""
+        await self.equipment.source.aclose()
+        await self.equipment.model.aclose()
+
+    # --- what they share -----------------------------------------------------------------
+
+    async def _drive(
+        self, driver: Driver, decide: Callable[[ApprovalRequest], Awaitable[None]]
+    ) -> TurnResult:
+        while True:
+            match await driver.next():
+                case ApprovalRequest() as request:
+                    await decide(request)
+                case Finished(result=result):
+                    return result
+                case AwaitingInput():
+                    raise LoopError("there is nothing to do: the input is empty or was refused")
+                case _:
+                    pass
+
+    async def _ask_approver(self, request: ApprovalRequest) -> None:
+        for approval in request.pending:
+            answer: bool | str = NOBODY
+            if self._approve is not None:
+                given = self._approve(approval)
+                answer = await given if inspect.isawaitable(given) else given
+            if answer is True:
+                request.approve(approval.call.id)
+            else:
+                request.deny(approval.call.id, answer or "The user said no.")
+
+    async def _run_and_close(self, prompt: Said, store: Store | None) -> Result:
+        try:
+            return await self.run(prompt, store=store)
+        finally:
+            await self.aclose()
+
+
+def _result(driver: Driver, turn: TurnResult) -> Result:
+    if turn.error is not None:
+        raise turn.error
+    return Result(turn.text, turn.reason, driver.transcript, turn.usage, turn, driver.session_id)
+
+
+def _model(model: str | Model) -> Model:
+    if not isinstance(model, str):
+        return model
+    from treadle.models.names import model as named
+
+    return named(model)
+
+
+def _sources(tools: Sequence[ToolLike]) -> list[ToolSource]:
+    """Tools and functions as registries, sources as they are, in the order given."""
+    sources: list[ToolSource] = []
+    loose: list[Tool] = []
+
+    def close() -> None:
+        if loose:
+            sources.append(Registry(tuple(loose)))
+            loose.clear()
+
+    for given in tools:
+        if hasattr(given, "tools") and hasattr(given, "open"):
+            close()
+            sources.append(cast(ToolSource, given))
+        elif hasattr(given, "spec") and hasattr(given, "call"):
+            loose.append(cast(Tool, given))
+        elif callable(given):
+            loose.append(FunctionTool(given))
+        else:
+            raise ConfigError(f"{given!r} is not a tool, a function or a source of tools")
+    close()
+    return sources

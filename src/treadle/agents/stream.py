@@ -1,0 +1,121 @@
+"""The watching door: `async with agent.stream(prompt) as events`.
+
+The loop runs in a task of its own; the events arrive through a queue, the last of them is
+terminal. Leaving the block early interrupts the run and leaves nothing behind. While it is
+open the run can be steered, interrupted, and its approvals answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+
+from treadle.core.events import ApprovalResolved, Event, RunFailed, TurnFinished, TurnResult
+from treadle.core.loop.driver import Driver
+from treadle.core.loop.steps import ApprovalRequest, Said
+from treadle.core.transcript.content import Arguments
+from treadle.core.transcript.items import Item
+
+Drive = Callable[[Driver, Callable[[ApprovalRequest], Awaitable[None]]], Awaitable[TurnResult]]
+
+
+class Stream:
+    """One run, seen from outside."""
+
+    def __init__(self, driver: Driver, drive: Drive) -> None:
+        self.driver = driver
+        self._drive = drive
+        self._events: deque[Event] = deque()
+        self._reader: asyncio.Future[None] | None = None
+        self._decided = asyncio.Event()
+        self._work: asyncio.Task[TurnResult] | None = None
+        self._is_over = False
+
+    async def __aenter__(self) -> Stream:
+        self.driver.watch(self)
+        self._work = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        work = self._work
+        if work is not None and not work.done():
+            self.driver.interrupt("stream_closed")
+            self._decided.set()
+            await asyncio.wait([work])
+        await self.driver.aclose()
+        if work is not None and kind is None and not work.cancelled():
+            failure = work.exception()
+            if failure is not None:
+                raise failure
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._events:
+            if self._is_over or self._work is None or self._work.done():
+                raise StopAsyncIteration
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        return self._events.popleft()
+
+    @property
+    def result(self) -> TurnResult:
+        """How it ended; ask after the last event."""
+        if self._work is None or not self._work.done():
+            raise RuntimeError("the run is not over: read the events to their end first")
+        return self._work.result()
+
+    def steer(self, said: Said) -> None:
+        self.driver.steer(said)
+
+    def interrupt(self, reason: str = "user_cancelled") -> None:
+        self.driver.interrupt(reason)
+        self._decided.set()
+
+    def approve(
+        self, call_id: str, *, arguments: Arguments | None = None, always: bool = False
+    ) -> bool:
+        return self.driver.approve(call_id, arguments=arguments, always=always)
+
+    def deny(self, call_id: str, reason: str = "The user said no.") -> bool:
+        return self.driver.deny(call_id, reason)
+
+    # --- as an observer ------------------------------------------------------------------
+
+    def on_event(self, event: Event) -> None:
+        self._events.append(event)
+        kind = type(event)
+        if kind is ApprovalResolved:
+            self._decided.set()
+        elif kind is TurnFinished or kind is RunFailed:
+            self._is_over = True
+        self._wake()
+
+    def on_item(self, position: int, item: Item) -> None:
+        return None
+
+    def _wake(self) -> None:
+        reader = self._reader
+        if reader is not None and not reader.done():
+            reader.set_result(None)
+
+    async def _run(self) -> TurnResult:
+        try:
+            return await self._drive(self.driver, self._wait_for_decisions)
+        finally:
+            self._is_over = True
+            self._wake()
+
+    async def _wait_for_decisions(self, request: ApprovalRequest) -> None:
+        """Somebody who reads the events answers; see ApprovalRequired."""
+        while request.unresolved and not self.driver.is_interrupted:
+            self._decided.clear()
+            await self._decided.wait()
