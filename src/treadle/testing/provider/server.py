@@ -188,6 +188,8 @@ class ProviderServer:
         # A spoiled attempt uses up no reply: the next one gets what this would have had.
         spoiled = any(FAULTS[fault.name].spoils for fault in hit)
         reply = self._pick(request, asked, dialect, spoiled)
+        if reply is None and spoiled:
+            reply = Reply("never heard to its end")
         if reply is None:
             plan.refuse(400, "invalid_request_error", "the script is over")
             return plan

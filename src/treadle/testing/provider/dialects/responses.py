@@ -82,7 +82,7 @@ class Responses:
     def stream(self, reply: Reply, model: str, serial: int) -> list[Event]:
         events: list[Event] = []
 
-        def emit(name: str, kind: str, **fields: object) -> None:
+        def emit(name: str, kind: str, /, **fields: object) -> None:
             body = {"type": name, "sequence_number": len(events), **fields}
             events.append(Event(name, msgspec.json.encode(body), kind))
 
