@@ -1,0 +1,111 @@
+"""OpenAI's chat-completions dialect, and the many servers that speak it more or less.
+
+`OpenAIChat` is the model; `encoding` and `decoding` are its two directions, sans-IO; what sets
+the servers apart is a table in models/quirks. The machinery below is models/provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from treadle.core.contracts.model import Model, ModelCard, ModelRequest
+from treadle.core.errors import ModelError
+from treadle.models.catalog import card_for
+from treadle.models.codec import Prepared
+from treadle.models.encoding import place_of
+from treadle.models.failures import Provider, from_status
+from treadle.models.openai_chat.decoding import ChatDecoder
+from treadle.models.openai_chat.encoding import ChatDialect, body
+from treadle.models.openai_wire import (
+    Account,
+    account,
+    part_number,
+    path_for,
+    patience,
+    place_in,
+)
+from treadle.models.provider import ProviderModel
+from treadle.models.quirks import Quirks
+from treadle.models.wire.limits import Limits
+
+__all__ = ["ChatCodec", "OpenAIChat"]
+
+
+class ChatCodec:
+    """The dialect of one server, for one model."""
+
+    def __init__(self, model: str, card: ModelCard, held: Account) -> None:
+        self._model = model
+        self._card = card
+        self._held = held
+        self._dialect = ChatDialect(held.quirks)
+        self.who = Provider(
+            held.quirks.name, model, next(iter(held.quirks.keys), ""), secret=held.key
+        )
+
+    @property
+    def origin(self) -> str:
+        return self._held.quirks.name
+
+    def endpoint(self) -> str:
+        return self._held.url
+
+    def authorization(self) -> dict[str, str]:
+        return self._held.authorization()
+
+    def prepare(self, request: ModelRequest) -> Prepared:
+        pieces = body(self._model, self._card, self._held.quirks, self._dialect, request)
+        return Prepared(self._path, {"content-type": "application/json"}, pieces)
+
+    @cached_property
+    def _path(self) -> str:
+        return path_for(self._held.url, "/chat/completions")
+
+    def decoder(self, request: ModelRequest) -> ChatDecoder:
+        return ChatDecoder(request, self._card, self.who, self.origin)
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+        return from_status(self.who, status, headers, body)
+
+    def locate(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
+        named = place_in(str(error))
+        if named is None:
+            return None
+        message = named[0] - (1 if request.system else 0)
+        place = place_of(self._dialect, request.transcript, request.quarantine, message, 0)
+        if place is None:
+            return None
+        return place[0], part_number(request.transcript[place[0]], named[1])
+
+
+class OpenAIChat(ProviderModel):
+    """A model behind any server that speaks chat completions.
+
+    The server is recognised by its address, or named: `quirks="openrouter"`, `"ollama"`, ...
+    (models/quirks lists them). A key comes from the server's usual variable.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        client: object | None = None,
+        quirks: Quirks | str | None = None,
+        fallback: Model | None = None,
+        card: ModelCard | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        held = account(quirks, base_url, api_key)
+        card = card or card_for(f"{held.quirks.name}/{model}")
+        codec = ChatCodec(model, card, held)
+        super().__init__(
+            codec,
+            codec.who,
+            card=card,
+            client=client,
+            fallback=fallback,
+            limits=limits or patience(held.quirks),
+        )

@@ -1,0 +1,413 @@
+"""A chat-completions stream, read as every known server writes it.
+
+Sans-IO: event data goes in, model events and one reply come out. The tolerance is the same for
+all servers: ids and indexes may be missing, a call may come whole or in crumbs, reasoning has
+three names, usage comes last or not at all, and a reply with calls may claim to have stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from treadle.core.contracts.model import (
+    CallBegun,
+    CallPiece,
+    CallReady,
+    ModelCard,
+    ModelEvent,
+    ModelRequest,
+    TextPiece,
+    ThinkingPiece,
+    UsageSeen,
+)
+from treadle.core.errors import Overloaded, StreamBroken
+from treadle.core.transcript.content import (
+    AssistantContent,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    parse_arguments,
+)
+from treadle.core.transcript.items import AssistantItem, StopReason
+from treadle.core.transcript.usage import Usage
+from treadle.models.codec import fresh_call_id, priced
+from treadle.models.failures import Provider, complaint, from_complaint, quoted
+
+# The label of an Opaque that belongs to the call behind it, and must come back with it.
+CALL_EXTRA = "call_extra"
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _CallDelta(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+    extra_content: msgspec.Raw | None = None
+
+
+class _Part(msgspec.Struct):
+    """Mistral streams a list of parts once it thinks."""
+
+    type: str = ""
+    text: str | None = None
+    thinking: str | list[_Part] | None = None
+
+
+class _Delta(msgspec.Struct):
+    content: str | list[_Part] | None = None
+    tool_calls: list[_CallDelta] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_details: list[dict[str, Any]] | None = None
+    refusal: str | None = None
+
+
+class _PromptDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _OutputDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _OutputDetails | None = None
+    prompt_cache_hit_tokens: int | None = None  # DeepSeek's name for it
+    cost: float | None = None  # OpenRouter's, in USD
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+    usage: _Usage | None = None
+
+
+class _Groq(msgspec.Struct):
+    usage: _Usage | None = None
+
+
+class _Chunk(msgspec.Struct):
+    id: str | None = None
+    object: str | None = None
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: msgspec.Raw | None = None
+    x_groq: _Groq | None = None
+
+
+# Not strict: some servers quote their numbers.
+_read_chunk = msgspec.json.Decoder(_Chunk, strict=False).decode
+
+_CUT = ("length", "max_tokens", "model_length", "content_filter")
+_STOPS: dict[str, StopReason] = {
+    "length": "max_tokens",
+    "max_tokens": "max_tokens",
+    "model_length": "context",
+    "content_filter": "refusal",
+}
+_THEIR_TROUBLE = ("error", "insufficient_system_resource", "abort", "load", "unload")
+
+
+class _Slot:
+    """One call while it arrives."""
+
+    __slots__ = ("arguments", "call", "extra", "given_id", "id", "index", "name")
+
+    def __init__(self, index: int | None) -> None:
+        self.index = index
+        self.given_id = ""
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+        self.extra = b""
+        self.call: ToolCall | None = None
+
+
+class ChatDecoder:
+    """Reads one answer; see codec.Decoder for what is promised."""
+
+    def __init__(self, request: ModelRequest, card: ModelCard, who: Provider, origin: str) -> None:
+        self.progress = 0
+        self.done = False
+        self._transcript = request.transcript
+        self._card = card
+        self._who = who
+        self._origin = origin
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._thinking: list[str] = []
+        self._details: list[dict[str, Any]] = []
+        self._slots: list[_Slot] = []
+        self._ids: set[str] = set()
+        self._stop = ""
+        self._usage: _Usage | None = None
+        self._id = ""
+
+    def feed(self, events: Iterable[tuple[bytes, bytes]]) -> list[ModelEvent]:
+        out: list[ModelEvent] = []
+        texts = self._text
+        for _, data in events:
+            if data == b"[DONE]":
+                self._settle(out)
+                self.done = True
+                continue
+            try:
+                chunk = _read_chunk(data)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise self._not_the_protocol(data, error) from error
+            if chunk.error is not None or chunk.object == "error":
+                self._read_error(data)
+            choices = chunk.choices
+            if choices:
+                choice = choices[0]
+                delta = choice.delta
+                if delta is not None:
+                    text = delta.content
+                    if text.__class__ is str and text:
+                        self.progress += 1
+                        texts.append(text)
+                        out.append(TextPiece(text))
+                    elif text:
+                        self._read_parts(text, out)  # type: ignore[arg-type]
+                    if delta.tool_calls or delta.refusal:
+                        self._read_calls(delta, out)
+                    if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
+                        self._read_reasoning(delta, out)
+                if choice.finish_reason:
+                    self._end(choice.finish_reason, out)
+            if not self._id and chunk.id:
+                self._id = chunk.id
+            if chunk.usage is not None or chunk.x_groq is not None or choices:
+                self._read_usage(chunk, out)
+        return out
+
+    def finish(self) -> AssistantItem:
+        if not self._stop and not self.done:
+            raise StreamBroken(
+                f"{self._who.name} ended the stream before the reply was complete: try again.",
+                provider=self._who.name,
+            )
+        content: list[AssistantContent] = []
+        if self._thinking or self._details:
+            signature = msgspec.json.encode(self._details).decode() if self._details else ""
+            content.append(
+                Thinking("".join(self._thinking), signature=signature, origin=self._origin)
+            )
+        if self._text:
+            content.append(Text("".join(self._text)))
+        if self._refusal:
+            content.append(Text("".join(self._refusal)))
+        for slot in self._slots:
+            if slot.call is not None:
+                if slot.extra:
+                    content.append(Opaque(self._origin, slot.extra.decode(), CALL_EXTRA))
+                content.append(slot.call)
+        return AssistantItem(
+            content=tuple(content),
+            stop=self._stop_reason(),
+            model=self._card.name,
+            usage=self._priced(),
+            response_id=self._id,
+        )
+
+    # ------------------------------------------------------------------ what a delta may hold
+
+    def _think(self, text: str, out: list[ModelEvent]) -> None:
+        if text:
+            self.progress += 1
+            self._thinking.append(text)
+            out.append(ThinkingPiece(text))
+
+    def _read_parts(self, parts: list[_Part], out: list[ModelEvent]) -> None:
+        for part in parts:
+            thinking = part.thinking
+            if isinstance(thinking, str):
+                self._think(thinking, out)
+            elif thinking:
+                self._think("".join([inner.text or "" for inner in thinking]), out)
+            elif part.text:
+                self.progress += 1
+                self._text.append(part.text)
+                out.append(TextPiece(part.text))
+
+    def _read_reasoning(self, delta: _Delta, out: list[ModelEvent]) -> None:
+        shown = delta.reasoning_content or delta.reasoning or ""
+        for detail in delta.reasoning_details or ():
+            self.progress += 1
+            words = detail.get("text") or detail.get("summary")
+            if not shown and isinstance(words, str):
+                self._think(words, out)
+            self._merge_detail(detail)
+        self._think(shown, out)
+
+    def _merge_detail(self, detail: dict[str, Any]) -> None:
+        """Details come in crumbs; they have to go back whole."""
+        last = self._details[-1] if self._details else {}
+        same = last.get("type") == detail.get("type") and last.get("index") == detail.get("index")
+        if not last or not same:
+            self._details.append(dict(detail))
+            return
+        for key, value in detail.items():
+            if key in ("text", "summary", "data") and isinstance(last.get(key), str):
+                last[key] += value if isinstance(value, str) else ""
+            elif value is not None:
+                last[key] = value
+
+    def _read_calls(self, delta: _Delta, out: list[ModelEvent]) -> None:
+        self.progress += 1
+        if delta.refusal:
+            self._refusal.append(delta.refusal)
+            out.append(TextPiece(delta.refusal))
+        for piece in delta.tool_calls or ():
+            slot = self._slot_for(piece, out)
+            function = piece.function or _Function()
+            if piece.extra_content is not None and bytes(piece.extra_content) != b"null":
+                slot.extra = bytes(piece.extra_content)
+            if piece.id and not slot.given_id:
+                slot.given_id = piece.id
+            if function.name and not slot.name:
+                slot.name = function.name
+                slot.id = fresh_call_id(slot.given_id, self._ids, self._transcript)
+                out.append(CallBegun(slot.id, slot.name))
+                if slot.arguments:
+                    out.append(CallPiece(slot.id, "".join(slot.arguments)))
+            text = function.arguments
+            if text is not None and not isinstance(text, str):
+                text = msgspec.json.encode(text).decode()
+            if text:
+                self._append(slot, text, out)
+        if self._stop:
+            self._settle(out)  # some servers say why they stop before they call
+
+    def _slot_for(self, piece: _CallDelta, out: list[ModelEvent]) -> _Slot:
+        """The call that a piece belongs to.
+
+        By its index where there is one; a new id together with a new name begins another call
+        even under an old index, and without an index the last call goes on until then.
+        """
+        slots = self._slots
+        if piece.index is not None:
+            found = next((slot for slot in reversed(slots) if slot.index == piece.index), None)
+        elif piece.id:
+            found = next((slot for slot in slots if slot.given_id == piece.id), None)
+            found = found or (slots[-1] if slots and not slots[-1].given_id else None)
+        else:
+            found = slots[-1] if slots else None
+        if found is not None and found.name and piece.function and piece.function.name:
+            other_id = bool(piece.id) and piece.id != found.given_id
+            nameless_again = not piece.id and piece.index is None
+            if other_id or nameless_again:
+                found = None
+        if found is None:
+            if slots and _is_whole("".join(slots[-1].arguments)):
+                self._make_ready(slots[-1], out)
+            found = _Slot(piece.index)
+            slots.append(found)
+        return found
+
+    def _append(self, slot: _Slot, text: str, out: list[ModelEvent]) -> None:
+        if slot.call is not None:
+            if text.strip():
+                raise StreamBroken(
+                    f"{self._who.name} went on with the call {slot.call.name!r} after its end.",
+                    provider=self._who.name,
+                )
+            return
+        slot.arguments.append(text)
+        if slot.name:
+            out.append(CallPiece(slot.id, text))
+
+    # ------------------------------------------------------------------ the end
+
+    def _end(self, reason: str, out: list[ModelEvent]) -> None:
+        if reason in _THEIR_TROUBLE:
+            raise Overloaded(
+                f"{self._who.name} gave the reply up ({reason}).", provider=self._who.name
+            )
+        self._stop = reason
+        self._settle(out)
+
+    def _settle(self, out: list[ModelEvent]) -> None:
+        """Announce the calls that are whole; a cut one is never announced."""
+        for slot in self._slots:
+            if slot.name and (self._stop not in _CUT or _is_whole("".join(slot.arguments))):
+                self._make_ready(slot, out)
+
+    def _make_ready(self, slot: _Slot, out: list[ModelEvent]) -> None:
+        if slot.call is None and slot.name:
+            slot.call = ToolCall(slot.id, slot.name, "".join(slot.arguments))
+            out.append(CallReady(slot.call))
+
+    def _stop_reason(self) -> StopReason:
+        if self._stop in _STOPS:
+            return _STOPS[self._stop]
+        if any(slot.call is not None for slot in self._slots):
+            return "tool_use"
+        return "refusal" if self._refusal else "end_turn"
+
+    def _read_usage(self, chunk: _Chunk, out: list[ModelEvent]) -> None:
+        usage = chunk.usage
+        if usage is None and chunk.x_groq is not None:
+            usage = chunk.x_groq.usage
+        if usage is None and chunk.choices:
+            usage = chunk.choices[0].usage
+        if usage is None:
+            return
+        self._usage = usage
+        if self._stop:
+            out.append(UsageSeen(self._priced()))
+            # The chunk without choices is the last one: nothing need be waited for any longer.
+            self.done = self.done or not chunk.choices
+
+    def _priced(self) -> Usage:
+        usage = self._usage
+        if usage is None:
+            return priced(self._card, input=None, output=None)
+        details = usage.prompt_tokens_details or _PromptDetails()
+        read = details.cached_tokens or usage.prompt_cache_hit_tokens or 0
+        write = details.cache_write_tokens or 0
+        prompt = usage.prompt_tokens
+        counted = priced(
+            self._card,
+            input=None if prompt is None else prompt - read - write,
+            output=usage.completion_tokens,
+            cache_read=read,
+            cache_write=write,
+            reasoning=(usage.completion_tokens_details or _OutputDetails()).reasoning_tokens,
+        )
+        if usage.cost is not None and usage.cost >= 0:
+            return msgspec.structs.replace(counted, cost=usage.cost)
+        return counted
+
+    # ------------------------------------------------------------------ what goes wrong
+
+    def _read_error(self, data: bytes) -> None:
+        said = complaint(data)
+        if said.message in ("", "null"):
+            return  # "error": null
+        status = int(said.code) if said.code.isdigit() else None
+        raise from_complaint(self._who, said, status)
+
+    def _not_the_protocol(self, data: bytes, error: Exception) -> StreamBroken:
+        shown = quoted(data[:120].decode("utf-8", "replace"), self._who.secret)
+        return StreamBroken(
+            f"{self._who.name} sent an event that is not a chat chunk ({error}): {shown}",
+            provider=self._who.name,
+        )
+
+
+def _is_whole(raw: str) -> bool:
+    """One JSON object from end to end: nothing can follow that would change it."""
+    return raw.rstrip().endswith("}") and not isinstance(parse_arguments(raw), str)

@@ -1,0 +1,198 @@
+"""OpenAI's Responses dialect: reasoning that is kept sealed, calls in parallel, stateless.
+
+`OpenAIResponses` is the model; `encoding` and `decoding` are its two directions, sans-IO. The
+machinery below is models/provider. With `chain=True` the provider keeps the history and only
+what is new is sent; by default it keeps nothing, because fork, rewind and repair need it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from functools import cached_property
+from typing import cast
+
+import msgspec
+
+from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
+from treadle.core.errors import ModelError
+from treadle.core.transcript.items import AssistantItem
+from treadle.core.transcript.transcript import Transcript
+from treadle.models.catalog import card_for
+from treadle.models.codec import Prepared
+from treadle.models.encoding import encoded, place_of
+from treadle.models.failures import Provider, from_status
+from treadle.models.openai_responses.decoding import ResponsesDecoder
+from treadle.models.openai_responses.encoding import ResponsesDialect, wrapped
+from treadle.models.openai_wire import (
+    Account,
+    account,
+    part_number,
+    path_for,
+    patience,
+    place_in,
+)
+from treadle.models.provider import ProviderModel
+from treadle.models.quirks import COMPATIBLE, Quirks
+from treadle.models.wire.limits import Limits
+
+__all__ = ["OpenAIResponses", "ResponsesCodec"]
+
+
+# Who speaks this dialect at an unknown address is most likely a gateway to OpenAI.
+_GATEWAY = msgspec.structs.replace(COMPATIBLE, name="openai", cache_key=True)
+
+
+class _Link(msgspec.Struct, frozen=True):
+    """A response that the provider holds: `reply` followed the first `length` items."""
+
+    reply: AssistantItem
+    length: int
+    quarantine: frozenset[tuple[int, int]]
+
+
+class ResponsesCodec:
+    """The dialect, for one model. With `chain` it goes on from what the provider holds."""
+
+    def __init__(self, model: str, card: ModelCard, held: Account, chain: bool = False) -> None:
+        self._model = model
+        self._card = card
+        self._held = held
+        self._chain = chain
+        self._dialect = ResponsesDialect(held.quirks)
+        self._link_key = ("openai_responses link", held.url, model)
+        self.who = Provider(
+            held.quirks.name, model, next(iter(held.quirks.keys), ""), secret=held.key
+        )
+
+    @property
+    def origin(self) -> str:
+        return self._held.quirks.name
+
+    def endpoint(self) -> str:
+        return self._held.url
+
+    def authorization(self) -> dict[str, str]:
+        return self._held.authorization()
+
+    def prepare(self, request: ModelRequest) -> Prepared:
+        link = self._link(request)
+        if link is None:
+            history = encoded(self._dialect, request.transcript, request.quarantine)
+            items, previous = history.messages(), ""
+        else:
+            items, previous = self._news(request, link), link.reply.response_id
+        pieces = wrapped(
+            self._model, self._card, self._held.quirks, request, items, previous, self._chain
+        )
+        return Prepared(self._path, {"content-type": "application/json"}, pieces)
+
+    @cached_property
+    def _path(self) -> str:
+        return path_for(self._held.url, "/responses")
+
+    def decoder(self, request: ModelRequest) -> ResponsesDecoder:
+        limit = request.options.max_tokens
+        return ResponsesDecoder(request, self._card, self.who, self.origin, limit)
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+        return from_status(self.who, status, headers, body)
+
+    def locate(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
+        named = place_in(str(error))
+        if named is None or self._link(request) is not None:
+            return None
+        place = place_of(self._dialect, request.transcript, request.quarantine, named[0], 0)
+        if place is None:
+            return None
+        item = request.transcript[place[0]]
+        is_reply = isinstance(item, AssistantItem)  # each of its parts is an input item
+        return place if is_reply else (place[0], part_number(item, named[1]))
+
+    # ------------------------------------------------------------------ chaining
+
+    def remember(self, request: ModelRequest, reply: AssistantItem) -> None:
+        """The next request may go on from this reply, if its view grew out of this one."""
+        if self._chain and reply.response_id:
+            link = _Link(reply, len(request.transcript), request.quarantine)
+            request.transcript.scratch[self._link_key] = link
+
+    def forget(self, request: ModelRequest) -> bool:
+        """Send the whole history next time; false if that was done already."""
+        return request.transcript.scratch.pop(self._link_key, None) is not None
+
+    def _link(self, request: ModelRequest) -> _Link | None:
+        """The link, if what the provider holds is exactly the beginning of this view.
+
+        The scratch is shared by the views that grew out of one another, and by no other: after
+        a compaction, a rewind or a fork nothing is found here.
+        """
+        link: _Link | None = request.transcript.scratch.get(self._link_key)
+        if link is None or link.quarantine != request.quarantine:
+            return None
+        if len(request.transcript) <= link.length:
+            return None
+        held = request.transcript[link.length]
+        is_same = isinstance(held, AssistantItem) and held.content == link.reply.content
+        return link if is_same else None
+
+    def _news(self, request: ModelRequest, link: _Link) -> list[bytes]:
+        """What follows the reply. It is encoded with it, because answers need their calls."""
+        tail = Transcript(request.transcript[link.length :])
+        _, *news = encoded(self._dialect, tail, frozenset()).messages()
+        if news:
+            news[0] = news[0].removeprefix(b",")
+        return news
+
+
+class OpenAIResponses(ProviderModel):
+    """A model behind the Responses API: OpenAI's, Azure's, or a server that speaks it too.
+
+    `chain=True` lets the provider keep the history and sends only what is new.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        client: object | None = None,
+        quirks: Quirks | str | None = None,
+        fallback: Model | None = None,
+        card: ModelCard | None = None,
+        chain: bool = False,
+        limits: Limits | None = None,
+    ) -> None:
+        held = account(quirks, base_url, api_key, unknown=_GATEWAY)
+        card = card or card_for(f"{held.quirks.name}/{model}")
+        self._chain = chain
+        self._responses = ResponsesCodec(model, card, held, chain)
+        super().__init__(
+            self._responses,
+            self._responses.who,
+            card=card,
+            client=client,
+            fallback=fallback,
+            limits=limits or patience(held.quirks),
+        )
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        return self._chained(request) if self._chain else super().stream(request)
+
+    async def _chained(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        codec = self._responses
+        while True:
+            try:
+                stream = cast(AsyncGenerator[ModelEvent, None], super().stream(request))
+                async with aclosing(stream) as events:
+                    async for event in events:
+                        if type(event) is Reply:
+                            codec.remember(request, event.item)
+                        yield event
+                return
+            except ModelError as error:
+                said = str(error).lower()
+                # If the provider no longer holds the history, the request is made anew, in full.
+                if not ("previous" in said and "response" in said and codec.forget(request)):
+                    raise
