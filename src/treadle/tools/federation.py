@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from operator import is_not
 from typing import Any, Literal
 
 import msgspec
@@ -95,10 +96,7 @@ class Federation:
 
     def tools(self) -> Sequence[Tool]:
         current = [source.tools() for source in self._sources]
-        unchanged = len(current) == len(self._seen) and all(
-            now is before for now, before in zip(current, self._seen, strict=True)
-        )
-        if not unchanged:
+        if len(current) != len(self._seen) or any(map(is_not, current, self._seen)):
             self._tools = self._union(current)
             self._seen = current
         return self._tools

@@ -83,7 +83,7 @@ class FunctionTool:
 
     def check(self, arguments: Arguments) -> str | None:
         try:
-            self._parameters.convert(arguments)
+            self._parameters.check(arguments)
         except (msgspec.ValidationError, ValueError, TypeError) as error:
             return f"invalid arguments for {self._spec.name}: {error}"
         return self._check(arguments) if self._check is not None else None
@@ -195,11 +195,22 @@ class _Parameters:
             kw_only=True,
             forbid_unknown_fields=True,
         )
-        self.names = [field[0] for field in fields]
+        self._fields = [field[0] for field in fields]
+        self._last: tuple[Arguments, dict[str, Any]] | None = None
+
+    def check(self, arguments: Arguments) -> None:
+        self._last = (arguments, self._converted(arguments))
 
     def convert(self, arguments: Arguments) -> dict[str, Any]:
+        """The values for the call; what was just checked is not converted again."""
+        last, self._last = self._last, None
+        if last is not None and last[0] is arguments:
+            return last[1]
+        return self._converted(arguments)
+
+    def _converted(self, arguments: Arguments) -> dict[str, Any]:
         value = msgspec.convert(arguments, self._struct)
-        values = {name: getattr(value, name) for name in self.names}
+        values = {name: getattr(value, name) for name in self._fields}
         for name, model in self._models.items():
             if isinstance(values[name], dict):
                 values[name] = model.model_validate(values[name])

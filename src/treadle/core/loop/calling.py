@@ -65,6 +65,8 @@ class Calling:
         self._tasks = tasks
         self._journal = journal
         self._on_notice = on_notice
+        self._offered: list[ToolCall] = []
+        self._soon: asyncio.Handle | None = None
         self._early: dict[tuple[str, str], list[asyncio.Task[ToolResultItem | None]]] = {}
         self._may_start_early = True
         self._early_limit = asyncio.Semaphore(equipment.max_parallel)
@@ -73,17 +75,36 @@ class Calling:
 
     def renew(self) -> None:
         """A new reply begins: its first calls may start early again."""
+        self._withdraw_offers()
         self._may_start_early = not self._hooks.has("pre_tool_use")
 
     def offer(self, call: ToolCall) -> None:
-        """The call is whole. Start it now if it only looks, and nothing before it acts."""
+        """The call is whole. Start it if it only looks, and nothing before it acts.
+
+        It starts when the stream next waits: a reply that is already all there needs no head
+        start, and its calls then cost no task.
+        """
         tool = self._toolbox.find(call.name)
         if tool is None or tool.spec.effect != "pure" or tool.spec.detach_after is not None:
             self._may_start_early = False
-        started = self._early.get((call.name, call.raw))
-        if self._may_start_early and not started:
-            work = asyncio.get_running_loop().create_task(self._start_early(call))
+        if self._may_start_early and not self._early.get((call.name, call.raw)):
+            self._offered.append(call)
+            if self._soon is None:
+                self._soon = asyncio.get_running_loop().call_soon(self._start_offered)
+
+    def _start_offered(self) -> None:
+        loop = asyncio.get_running_loop()
+        for call in self._offered:
+            work = loop.create_task(self._start_early(call))
             self._early.setdefault((call.name, call.raw), []).append(work)
+        self._offered.clear()
+        self._soon = None
+
+    def _withdraw_offers(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        self._offered.clear()
 
     async def _start_early(self, call: ToolCall) -> ToolResultItem | None:
         prepared = self._look_at(call, None)
@@ -98,6 +119,9 @@ class Calling:
 
     async def drop_early(self) -> None:
         """What was started early and is not wanted any more."""
+        self._withdraw_offers()
+        if not self._early:
+            return
         left = [work for started in self._early.values() for work in started]
         self._early.clear()
         if left:
@@ -113,6 +137,7 @@ class Calling:
         settled: dict[str, ToolResultItem],
     ) -> tuple[list[Prepared], list[PendingApproval]]:
         """Look at every call, and at who must still be asked. Running it twice is harmless."""
+        self._withdraw_offers()
         prepared: list[Prepared] = []
         asked: list[PendingApproval] = []
         for call in calls:

@@ -161,6 +161,7 @@ class Driver:
         await self._calling.drop_early()
         ledger.close_round()
         await self._mutate("after_tool_result")
+        await asyncio.sleep(0)  # others get a turn even if no tool or model ever waits
         return AfterToolResult(tuple(results), self.submit)
 
     async def _rest(self, reply: AssistantItem | None) -> Ending | None:

@@ -7,8 +7,6 @@ of these; a provider's codec turns them into its own blocks and back.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -77,9 +75,13 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", dict=True):
     name: str
     raw: str
 
-    @cached_property
+    @property
     def parsed(self) -> Arguments | str:
-        return parse_arguments(self.raw)
+        """The arguments, or what is wrong with them; read once."""
+        kept: Arguments | str | None = self.__dict__.get("parsed")
+        if kept is None:
+            kept = self.__dict__["parsed"] = parse_arguments(self.raw)
+        return kept
 
     @property
     def arguments(self) -> Arguments | None:
@@ -102,7 +104,7 @@ def parse_arguments(raw: str) -> Arguments | str:
     if not raw.strip():
         return {}
     try:
-        value = json.loads(raw, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+        value = _strict.decode(raw)
     except _NotStrict as problem:
         return str(problem)
     except RecursionError:
@@ -133,4 +135,4 @@ def _refuse(name: str) -> Any:
     raise _NotStrict(f"{name} is not valid JSON")
 
 
-_no_constant: Callable[[str], Any] = _refuse
+_strict = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse)
