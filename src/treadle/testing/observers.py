@@ -1,0 +1,45 @@
+"""Observers for tests: one that remembers, one that breaks."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from treadle.core.events import Event
+from treadle.core.transcript.items import Item
+
+E = TypeVar("E", bound=Event)
+
+
+class Witness:
+    """Remembers every event and every item, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.items: list[tuple[int, Item]] = []
+
+    def on_event(self, event: Event) -> None:
+        self.events.append(event)
+
+    def on_item(self, position: int, item: Item) -> None:
+        self.items.append((position, item))
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def kinds(self) -> list[str]:
+        return [type(event).__name__ for event in self.events]
+
+
+class BrokenObserver:
+    """Raises whatever it is told."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def on_event(self, event: Event) -> None:
+        self.times += 1
+        raise RuntimeError("the observer is broken")
+
+    def on_item(self, position: int, item: Item) -> None:
+        raise RuntimeError("the observer is broken")

@@ -1,0 +1,50 @@
+"""Stores for tests: one that keeps everything in memory, and one that fails when told to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.core.errors import StoreError
+from treadle.core.transcript.entries import Entry
+
+
+class MemoryStore:
+    """Entries count once they are flushed, as on a disk; `crash()` forgets the rest."""
+
+    def __init__(self, session_id: str = "session", entries: Sequence[Entry] = ()) -> None:
+        self._session_id = session_id
+        self.durable: list[Entry] = list(entries)
+        self.waiting: list[Entry] = []
+        self.flushes = 0
+        self.failure: StoreError | None = None
+        self.is_closed = False
+
+    @property
+    def session_id(self) -> str:
+        return self._session_id
+
+    def append(self, entry: Entry) -> None:
+        self.waiting.append(entry)
+
+    async def flush(self) -> None:
+        self.flushes += 1
+        if self.failure is not None:
+            raise self.failure
+        self.durable += self.waiting
+        self.waiting.clear()
+
+    async def load(self) -> Sequence[Entry]:
+        return list(self.durable)
+
+    async def aclose(self) -> None:
+        await self.flush()
+        self.is_closed = True
+
+    def crash(self) -> None:
+        """The process dies: what was not flushed is gone."""
+        self.waiting.clear()
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All that was appended, durable or not."""
+        return [*self.durable, *self.waiting]
