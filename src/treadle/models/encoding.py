@@ -86,7 +86,7 @@ class History:
 
     __slots__ = (
         "_answers", "_base", "_begun", "_calls", "_dialect", "_last_input", "_loose", "_map",
-        "_omitted", "_open_role", "_pages", "_previous_input", "_taken", "_weights",
+        "_omitted", "_open_role", "_paged", "_pages", "_previous_input", "_taken", "_weights",
         "length", "quarantine", "size",
     )  # fmt: skip
 
@@ -106,6 +106,7 @@ class History:
         self._pages: list[bytes] = []  # closed stretches, joined
         self._loose: list[bytes] = []  # one an item, from position `_base` on
         self._base = 0
+        self._paged = 0  # bytes in pages
         self._begun = False
         self._open_role: Role = "user"
         self._calls: dict[str, list[tuple[str, str]]] = {}  # open: id -> (id on the wire, name)
@@ -127,18 +128,17 @@ class History:
             self._loose.append(data)
             self.size += len(data)
         self.length = len(transcript)
-        if self._previous_input - self._base > 64:
-            self._turn_page()
-
-    def _turn_page(self) -> None:
-        """Join what no marker will touch again. Few large pieces cost less to send than many."""
         count = self._previous_input - self._base
+        if count > 512 or (count > 64 and self.size - self._paged > PAGE_BYTES):
+            self._turn_page(count)
+
+    def _turn_page(self, count: int) -> None:
+        """Join what no mark will touch again. Few large pieces cost less to send than many."""
         page = b"".join(self._loose[:count])
-        if len(page) < PAGE_BYTES and count < 512:
-            return
         self._pages.append(page)
+        self._paged += len(page)
         del self._loose[:count]
-        self._base = self._previous_input
+        self._base += count
 
     def _added_by(self, position: int, item: Item) -> list[bytes]:
         out: list[bytes] = []
@@ -153,8 +153,11 @@ class History:
                 self._put(out, "user", position, blocks)
                 self._answers.append((position, item))
         elif isinstance(item, AssistantItem):
+            last_input = self._last_input
             self._close_round(out, position)
             self._add_reply(out, position, item)
+            # Input that was made up on the way cannot bear a mark: the reply stands behind it.
+            self._last_input = self._previous_input = last_input
         else:
             self._close_round(out, position)
             said = sendable_input(item, position, rules, self._omitted)
@@ -177,7 +180,6 @@ class History:
         if not self._begun:
             self._put(out, "user", position, self._dialect.said([(0, Text(UNAVAILABLE))]))
         self._put(out, "assistant", position, blocks)
-        self._previous_input = self._last_input
 
     def _close_round(self, out: list[bytes], position: int) -> None:
         """Answer what was left open, and say what the answers could not hold."""
@@ -266,18 +268,14 @@ def encoded(
 ) -> History:
     """The history of this transcript, brought up to date; kept with it for the next request."""
     known: History | None = transcript.scratch.get(dialect.key)
-    limited: dict[tuple[int, int], str] = {}
-    if known is not None and known.length <= len(transcript):
-        limited = known.limited
-        if known.quarantine != quarantine:
-            known = None
+    is_older = known is not None and known.length > len(transcript)
+    if known is not None and not is_older and known.quarantine == quarantine:
+        history = known
     else:
-        known = None
-    history = known or History(dialect, quarantine, limited)
+        history = History(dialect, quarantine, known.limited if known is not None else None)
     history.advance(transcript)
     while surplus := history.too_much():
-        limited = {**history.limited, **surplus}
-        history = History(dialect, quarantine, limited)
+        history = History(dialect, quarantine, {**history.limited, **surplus})
         history.advance(transcript)
     limit = dialect.rules.max_body_bytes
     if limit is not None and history.size > limit:
@@ -286,7 +284,8 @@ def encoded(
             f"that {dialect.rules.origin} takes in one request.",
             provider=dialect.rules.origin,
         )
-    transcript.scratch[dialect.key] = history
+    if not is_older:
+        transcript.scratch[dialect.key] = history
     return history
 
 

@@ -27,7 +27,9 @@ from treadle.models.wire.limits import Limits
 ENDPOINT = "https://api.anthropic.com"
 KEY, TOKEN, BASE_URL = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"
 
-_PLACE = re.compile(r"messages[.\[](\d+)\]?(?:\.content[.\[](\d+))?(?:\]?\.content[.\[](\d+))?")
+_PLACE = re.compile(
+    r"messages[.\[](\d+)\]?(?:\.content[.\[](\d+)\]?)?(?:(?:\.tool_result)?\.content[.\[](\d+))?"
+)
 
 
 class _Counted(msgspec.Struct):
