@@ -148,6 +148,15 @@ async def test_a_request_that_was_not_recorded_shows_the_first_difference(tmp_pa
         await heard(again, asking("What is two and two?"))
 
 
+async def test_leaving_a_recording_half_way_ends_the_models_stream(tmp_path):
+    live = Scripted(["a text that comes in several pieces, of which one is heard"])
+    stream = Recorded(live, tmp_path / "talk.jsonl").stream(asking("x"))
+    await anext(stream)
+    assert live.running == 1
+    await stream.aclose()  # type: ignore[attr-defined]
+    assert live.running == 0
+
+
 async def test_fallbacks_are_on_the_same_tape(tmp_path):
     path = tmp_path / "talk.jsonl"
     live = Fallback(Scripted([RateLimited("no")], name="one"), Scripted(["yes"], name="two"))

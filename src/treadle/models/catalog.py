@@ -1,9 +1,9 @@
 """What is known of models by their names: window, output limit, prices, abilities.
 
 A small table of the common ones, and genai-prices (offline, half a second to import) for prices
-of all others, only when a price is asked for. A name that nobody knows still gets a card, with
-cautious limits and no price. Nothing here reaches the network or changes at run time. Above:
-the codecs, which put a card on each model and a cost on each usage.
+of all others, only where `prices=True` asks for them. A name that nobody knows still gets a card,
+with cautious limits and no price. Nothing here reaches the network or changes at run time. Above:
+names.py and the codecs, which put a card on each model and a cost on each usage.
 
 Abilities are these words:
 
@@ -173,7 +173,7 @@ _PRICED_AS = {"gemini": "google", "openai-chat": "openai"}
 
 
 def card_for(name: str, *, prices: bool = False) -> ModelCard:
-    """What is known of a model. With `prices`, also look beyond the table for its prices."""
+    """What is known of a model. With `prices`, look beyond the table too: slow the first time."""
     card = _card(name)
     if prices and card.input_price is None:
         found = _looked_up(name)
@@ -195,8 +195,6 @@ def cost(card: ModelCard, usage: Usage, *, hour_writes: int = 0) -> float | None
     `hour_writes` says how many of `usage.cache_write` were written to be kept for an hour,
     which costs twice the input price.
     """
-    if card.input_price is None:
-        card = card_for(card.name, prices=True)
     if card.input_price is None or card.output_price is None:
         return None
     per_input, per_output = card.input_price, card.output_price
@@ -242,7 +240,10 @@ def _card(name: str) -> ModelCard:
         )
     if row is None:
         return _family_card(name, model)
-    sold_by_maker = _SELLS_FOR.get(provider, provider) in ("", row.maker)
+    seller = _SELLS_FOR.get(provider, provider)
+    if seller == "openrouter" and model.startswith(("anthropic/", "openai/")):
+        seller = model.partition("/")[0]  # it passes on what these two ask
+    sold_by_maker = seller in ("", row.maker)
     into, out, read, write = row.prices if exact and sold_by_maker else (None,) * 4
     return ModelCard(
         name,

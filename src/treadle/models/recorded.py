@@ -67,13 +67,19 @@ class Recorded:
 
     async def _record(self, model: Model, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         events: list[ModelEvent] = []
+        stream = model.stream(request)
         try:
-            async for event in model.stream(request):
+            async for event in stream:
                 events.append(event)
                 yield event
         except ModelError as error:
             self._tape.append(self.name, request, Exchange(events, error))
             raise
+        finally:
+            # A listener that leaves must not leave the model's connection open behind it.
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
         self._tape.append(self.name, request, Exchange(events))
 
     async def _replay(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
