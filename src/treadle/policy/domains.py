@@ -1,0 +1,111 @@
+"""Addresses of the web as rules compare them: one host, in one spelling.
+
+Judges the text of an address only. That a name leads to a private machine, or redirects, is seen
+when it is fetched, and judged again there.
+"""
+
+import ipaddress
+import re
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+_PRIVATE_NAMES = (".localhost", ".local", ".internal", ".home.arpa", ".lan", ".intranet")
+
+
+class Address(msgspec.Struct, frozen=True):
+    """What matters of a URL: its host in ASCII, and what is suspicious about it."""
+
+    host: str
+    private: bool = False
+    leads_to: tuple[str, ...] = ()  # hosts named inside the path or query: it may redirect there
+    refused: str = ""  # why it can never be fetched
+    unclear: str = ""  # why it cannot be judged
+
+
+def read_address(url: str) -> Address:
+    """Read a URL the strict way; whatever programs disagree about is unclear."""
+    if any(ord(c) < 0x20 or ord(c) == 0x7F for c in url):
+        return Address("", refused="control characters in the address")
+    scheme = url.partition(":")[0].lower()
+    if scheme not in ("http", "https"):
+        return Address("", refused=f"only http and https can be fetched, not {scheme!r}")
+    if "\\" in url or " " in url.strip():
+        return Address("", unclear="programs read this address in different ways")
+    try:
+        parts = urlsplit(url.strip())
+        host = normal_host(parts.hostname or "")
+    except ValueError as error:
+        return Address("", unclear=f"not an address: {error}")
+    if not host:
+        return Address("", unclear="an address without a host")
+    if "@" in parts.netloc:
+        return Address(host, unclear="a user name in the address hides its host")
+    inner = tuple(h for h in _inner_hosts(unquote(unquote(url[len(parts.scheme) + 3 :]))) if h)
+    return Address(host, is_private(host), tuple(h for h in inner if h != host))
+
+
+def normal_host(host: str) -> str:
+    """Lower case, no final dot, letters of other scripts as punycode; ValueError if impossible."""
+    host = host.rstrip(".").lower()
+    if not host.isascii():
+        host = host.encode("idna").decode("ascii")
+    if not re.fullmatch(r"[a-z0-9_.:%*-]*", host):
+        raise ValueError(f"{host!r} is not a host name")
+    return host
+
+
+def is_private(host: str) -> bool:
+    """Whether a host is this machine or a private network, as far as its text says."""
+    if host.endswith(_PRIVATE_NAMES) or ("." not in host and ":" not in host):
+        return True  # a single label is a neighbour, or a number in disguise
+    address = _ip(host)
+    if address is None:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return not (mapped or address).is_global
+
+
+def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        pass
+    pieces = host.split(".")
+    if len(pieces) > 4 or not all(_number(p) for p in pieces):
+        return None
+    numbers = [_value(p) for p in pieces]
+    total = numbers[-1]
+    for at, number in enumerate(numbers[:-1]):
+        total += number << (24 - 8 * at)
+    try:
+        return ipaddress.IPv4Address(total)
+    except ValueError:
+        return ipaddress.IPv4Address(0)
+
+
+def _number(piece: str) -> bool:
+    return bool(re.fullmatch(r"0x[0-9a-f]*|[0-9]+", piece))
+
+
+def _value(piece: str) -> int:
+    if piece.startswith("0x"):
+        return int(piece[2:] or "0", 16)
+    if piece.startswith("0") and piece.isdigit() and all(c in "01234567" for c in piece):
+        return int(piece, 8)
+    return int(piece)
+
+
+def _inner_hosts(text: str) -> list[str]:
+    """Hosts of addresses that stand inside an address."""
+    hosts: list[str] = []
+    for match in re.finditer(r"(?:[a-z][a-z0-9+.-]*:)?//([^/?#&\s]*)", text, re.IGNORECASE):
+        if match.start() == 0:
+            continue
+        try:
+            host = normal_host((urlsplit("//" + match.group(1)).hostname) or "")
+        except ValueError:
+            host = "?"
+        if "." in host or host in ("localhost", "?") or ":" in match.group(0)[:-2]:
+            hosts.append(host or "?")
+    return hosts

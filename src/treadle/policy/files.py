@@ -1,0 +1,202 @@
+"""Whether a path may be read or written: rules, roots, protected and secret places.
+
+Judges one resolved path at a time. The judge of commands and the file tools stand above, patterns
+and the view of the file system below.
+"""
+
+import stat
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+
+from treadle.policy.paths import (
+    Place,
+    View,
+    fold,
+    inside,
+    own_config,
+    protected,
+    resolve,
+    secret,
+)
+from treadle.policy.patterns import PathPattern
+from treadle.policy.rules import Rule, RuleSet
+from treadle.policy.verdict import Finding, Outcome
+
+Access = Literal["read", "write"]
+_HARMLESS = frozenset({"/dev/null"})
+
+
+class Situation(msgspec.Struct, frozen=True):
+    """Where and under which rules calls are judged."""
+
+    root: str
+    home: str
+    rules: RuleSet = RuleSet()
+    extra_roots: tuple[str, ...] = ()
+    view: View = View()
+    edits_granted: bool = False  # writing inside the roots needs no rule (accept-edits)
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        return (self.root, *self.extra_roots)
+
+
+class FileJudge:
+    """Judges paths in one situation."""
+
+    def __init__(self, situation: Situation) -> None:
+        self.situation = situation
+        self.view = situation.view
+        rules = situation.rules
+        self._lists = {
+            access: {
+                name: tuple(r for r in getattr(rules, name) if _about(r, access))
+                for name in ("allow", "ask", "deny")
+            }
+            for access in ("read", "write")
+        }
+
+    def place(self, path: str, cwd: str) -> Place:
+        return resolve(self.view, path, cwd, self.situation.home)
+
+    def judge(
+        self, path: str, access: Access, cwd: str, *, named: bool = False, whole: bool = False
+    ) -> Finding:
+        """Judge one path. `named`: an exact rule spells it out. `whole`: all beneath it as well."""
+        if any(ord(c) < 0x20 or ord(c) == 0x7F for c in path):
+            return Finding(path, "deny", "control characters in a path")
+        place = self.place(path, cwd)
+        subject = f"{access} {place.path}"
+        lists = self._lists[access]
+        for outcome in ("deny", "ask"):
+            for rule in lists[outcome]:
+                if self._forbids(rule, place):
+                    return Finding(subject, outcome, f"rule {rule.text}", rule.text)
+                if whole and (found := self._forbidden_beneath(rule, place, outcome)):
+                    return Finding(
+                        subject, found, f"rule {rule.text} is about files in it", rule.text
+                    )
+        if place.path in _HARMLESS:
+            return Finding(subject, "allow", "keeps nothing", plain=True)
+        if place.special:
+            return Finding(subject, "ask", place.special)
+        if access == "read":
+            return self._read(place, subject, lists["allow"], named)
+        return self._write(place, subject, lists["allow"])
+
+    def _read(self, place: Place, subject: str, allow: tuple[Rule, ...], named: bool) -> Finding:
+        if named:
+            return Finding(subject, "allow", "named by the rule for the command")
+        unit = next((u for name in place.names if (u := secret(name))), ())
+        if not unit and place.inode and self._other_name_of_secret(place):
+            unit = ("hard link",)
+        for rule in allow:
+            body = rule.body
+            if isinstance(body, PathPattern):
+                if body.allows(place.path) and (not unit or body.names(unit)):
+                    return Finding(subject, "allow", f"rule {rule.text}", rule.text, plain=True)
+            elif not unit:
+                return Finding(subject, "allow", f"rule {rule.text}", rule.text, plain=True)
+        if unit:
+            return Finding(subject, "ask", f"{unit[-1]} may hold secrets")
+        if inside(place.path, self.situation.roots):
+            return Finding(subject, "allow", "inside the workspace", plain=True)
+        return Finding(subject, "ask", "outside the workspace")
+
+    def _write(self, place: Place, subject: str, allow: tuple[Rule, ...]) -> Finding:
+        unit = next((u for name in place.names if (u := protected(name) or secret(name))), ())
+        within = inside(place.path, self.situation.roots)
+        if not unit and place.inode:
+            return Finding(subject, "ask", "the file has other names (hard links)")
+        for rule in allow:
+            body = rule.body
+            if isinstance(body, PathPattern):
+                covers = body.allows(place.path)
+                if unit:
+                    covers = covers and body.names(unit)
+                    covers = covers and (body.literal or not own_config(place.path))
+            else:
+                covers = within and not unit
+            if covers:
+                return Finding(subject, "allow", f"rule {rule.text}", rule.text)
+        if unit:
+            return Finding(subject, "ask", f"{'/'.join(unit)} is protected: it makes programs run")
+        if within and self.situation.edits_granted:
+            return Finding(subject, "allow", "edits inside the workspace are accepted")
+        where = "" if within else ", and outside the workspace"
+        return Finding(subject, "ask", f"no rule allows writing it{where}")
+
+    # ---------------------------------------------------------------- forbidding
+
+    def _forbids(self, rule: Rule, place: Place) -> bool:
+        body = rule.body
+        if not isinstance(body, PathPattern):
+            return True
+        if any(body.forbids(name) for name in place.names):
+            return True
+        return place.inode is not None and self._same_file(body, place)
+
+    def _same_file(self, pattern: PathPattern, place: Place) -> bool:
+        """Whether a file with several names is one that the pattern forbids."""
+        for glob in pattern.fixed():
+            if pattern.literal:
+                candidates: Iterable[str] = (glob,)
+            elif inside(glob, self.situation.roots) or inside(glob, (self.situation.home,)):
+                candidates = self._walk(glob)
+            else:
+                continue
+            for candidate in candidates:
+                status = self.view.lstat(candidate)
+                if (
+                    status is not None
+                    and (status.st_dev, status.st_ino) == place.inode
+                    and (pattern.literal or pattern.forbids(candidate))
+                ):
+                    return True
+        return False
+
+    def _walk(self, folder: str, limit: int = 5000) -> Iterator[str]:
+        todo, seen = [folder], 0
+        while todo and seen < limit:
+            here = todo.pop()
+            for name in self.view.names(here) or ():
+                seen += 1
+                path = f"{here}/{name}"
+                status = self.view.lstat(path)
+                if status is not None and stat.S_ISDIR(status.st_mode):
+                    todo.append(path)
+                else:
+                    yield path
+
+    def _other_name_of_secret(self, place: Place) -> bool:
+        places = [self.situation.root, f"{self.situation.home}/.ssh", self.situation.home]
+        for folder in places:
+            for name in self.view.names(folder) or ():
+                path = f"{folder}/{name}"
+                if secret(path):
+                    status = self.view.lstat(path)
+                    if status and (status.st_dev, status.st_ino) == place.inode:
+                        return True
+        return False
+
+    def _forbidden_beneath(self, rule: Rule, place: Place, outcome: Outcome) -> Outcome | None:
+        """What a rule says of a command that reads all of a folder."""
+        body = rule.body
+        if not isinstance(body, PathPattern):
+            return None
+        for fixed in body.fixed():
+            beneath = inside(fold(fixed), (fold(place.path),))
+            if body.literal:
+                if beneath and self.view.lstat(fixed) is not None:
+                    return outcome
+            elif (beneath and self.view.lstat(fixed) is not None) or inside(place.path, (fixed,)):
+                return "ask"
+        return None
+
+
+def _about(rule: Rule, access: str) -> bool:
+    if access == "read":
+        return rule.tool == "read"
+    return rule.tool in ("write", "edit", "multiedit", "applypatch", "notebookedit")

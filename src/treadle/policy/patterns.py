@@ -1,0 +1,139 @@
+"""Path patterns of rules, in the manner of gitignore.
+
+    //etc/**      from the root of the file system
+    ~/notes/**    from the home folder
+    /src/**       from the root of the settings that hold the rule
+    src/**, ./x   the same, since it holds a slash
+    *.env         a name at any depth beneath that root
+
+A pattern that matches a folder matches all beneath it. Knows no rules and touches no files.
+"""
+
+import os
+import re
+from functools import lru_cache
+
+import msgspec
+
+from treadle.policy.paths import fold
+
+
+class PathPattern(msgspec.Struct, frozen=True):
+    """A compiled pattern. Allow rules match by `strict`, deny and ask rules by `wide`."""
+
+    text: str
+    strict: tuple[str, ...]  # absolute glob patterns
+    wide: tuple[str, ...]
+    literals: tuple[str, ...]  # its segments without wildcards, folded
+
+    def allows(self, path: str) -> bool:
+        return any(_regex(glob, _names_folder(glob)).fullmatch(path) for glob in self.strict)
+
+    def forbids(self, path: str) -> bool:
+        """As wide as the words can be read: another case, and `/x` from either root."""
+        folded = fold(path)
+        return any(_regex(fold(glob)).fullmatch(folded) for glob in self.wide)
+
+    def fixed(self) -> tuple[str, ...]:
+        """The folders or files under which alone it can match, for `wide`."""
+        return tuple(_fixed(glob) for glob in self.wide)
+
+    def names(self, unit: tuple[str, ...]) -> bool:
+        """Whether the pattern spells out these segments, one after the other."""
+        span = len(unit)
+        return any(
+            self.literals[at : at + span] == unit for at in range(len(self.literals) - span + 1)
+        )
+
+    @property
+    def literal(self) -> bool:
+        return not any(c in self.text for c in "*?[")
+
+
+def compile_pattern(text: str, root: str, home: str) -> PathPattern:
+    """Compile a pattern from settings whose root is `root`; ValueError says what is wrong."""
+    if not text or "\0" in text:
+        raise ValueError("an empty path pattern")
+    if text.startswith("!"):
+        raise ValueError("a pattern cannot be negated; use the deny list")
+    if text.startswith("~") and not (text == "~" or text.startswith("~/")):
+        raise ValueError("only ~/ can be written, not another user's home")
+    if _unclosed(text):
+        raise ValueError("an open [ in a path pattern")
+    strict, wide = _anchored(text, root.rstrip("/"), home.rstrip("/"))
+    segments = tuple(
+        "*" if any(c in s for c in "*?[") else fold(s) for s in text.split("/") if s and s != "."
+    )
+    return PathPattern(text, strict, wide, segments)
+
+
+def _anchored(text: str, root: str, home: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    body = text.rstrip("/") or "/"
+    if body.startswith("//"):
+        globs = (_tidy(body[1:]),)
+        return globs, globs
+    if body.startswith("~"):
+        globs = (home + body[1:],)
+        return globs, globs
+    if body.startswith("/"):
+        absolute, relative = _tidy(body), _tidy(root + body)
+        # Nobody who writes the root's own path means that path beneath the root.
+        own = root and (absolute == root or absolute.startswith(root + "/"))
+        return ((absolute,) if own else (relative,)), (absolute, relative)
+    body = body.removeprefix("./")
+    if "/" in body:
+        globs = (_tidy(f"{root}/{body}"),)
+    else:
+        globs = (f"{root}/**/{body}",) if body != "**" else (f"{root}/**",)
+    return globs, globs
+
+
+def _tidy(path: str) -> str:
+    return os.path.normpath(path).replace("//", "/") if ".." in path or "//" in path else path
+
+
+def _unclosed(text: str) -> bool:
+    return "[" in text and "]" not in text[text.index("[") :]
+
+
+@lru_cache(maxsize=2048)
+def _regex(glob: str, beneath: bool = True) -> re.Pattern[str]:
+    out, at = "", 0
+    while at < len(glob):
+        c = glob[at]
+        if glob.startswith("/**/", at):
+            out += "/(?:.*/)?"
+            at += 4
+        elif glob.startswith("/**", at) and at + 3 == len(glob):
+            out += "(?:/.*)?"
+            at += 3
+        elif c == "*":
+            while glob.startswith("*", at):
+                at += 1
+            out += "[^/]*"
+        elif c == "?":
+            out += "[^/]"
+            at += 1
+        elif c == "[" and "]" in glob[at + 2 :]:
+            end = glob.index("]", at + 2)
+            inner = glob[at + 1 : end].replace("\\", "\\\\")
+            out += f"(?!/)[{'^' + inner[1:] if inner[0] in '!^' else inner}]"
+            at = end + 1
+        else:
+            out += re.escape(c)
+            at += 1
+    return re.compile(out + ("(?:/.*)?" if beneath else ""), re.DOTALL)
+
+
+def _names_folder(glob: str) -> bool:
+    """`src` allows all of src; `src/*` allows what is in it, and no deeper."""
+    return not any(c in glob.rpartition("/")[2] for c in "*?[")
+
+
+def _fixed(glob: str) -> str:
+    fixed: list[str] = []
+    for segment in glob.split("/"):
+        if any(c in segment for c in "*?["):
+            break
+        fixed.append(segment)
+    return "/".join(fixed) or "/"

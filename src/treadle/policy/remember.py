@@ -1,0 +1,139 @@
+"""What "always allow" would save: one rule for each part, the narrowest that is useful.
+
+Proposes only. The person sees the rules first; who keeps them is `rulesfile.py`.
+"""
+
+from collections.abc import Iterable
+
+from treadle.policy.domains import read_address
+from treadle.policy.files import Situation
+from treadle.policy.judge import Judge
+from treadle.policy.listed import listed
+from treadle.policy.rules import tool_key
+from treadle.policy.shell.effects import Effects
+from treadle.policy.shell.facts import Part, Word
+from treadle.policy.shell.git import git_line
+from treadle.policy.shell.programs import effects_of
+from treadle.policy.shell.tree import read_command
+from treadle.policy.shell.wrappers import SHELLS, program_name
+from treadle.policy.verdict import Call
+
+# Programs whose first operand says what they do: `npm test`, `cargo build`, `docker ps`.
+_SUBCOMMANDS = listed(
+    "git npm yarn pnpm bun cargo go docker kubectl pip pip3 uv poetry gh brew apt dotnet mvn "
+    "gradle terraform make just task systemctl helm bundle rake composer conda nix"
+)
+_SCRIPT_RUNNERS = {"npm": {"run", "run-script", "exec"}, "yarn": {"run"}, "pnpm": {"run", "exec"},
+                   "bun": {"run"}, "uv": {"run", "tool"}, "poetry": {"run"}, "cargo": {"run"},
+                   "go": {"run"}, "docker": {"run", "exec", "compose"}, "bundle": {"exec"},
+                   "gh": {"pr", "issue", "repo", "api", "run"}, "kubectl": {"exec"}}  # fmt: skip
+_PREFIXED = listed(
+    "ls cat head tail wc grep rg find sort uniq cut tr diff sed awk jq tree stat file du "
+    "mkdir touch pytest ruff mypy eslint prettier tsc jest vitest black isort flake8 pylint "
+    "cmake ctest rustfmt gofmt"
+)
+
+
+def propose_rules(call: Call, situation: Situation) -> tuple[str, ...]:
+    """The rules that would have allowed this call; () when no rule can."""
+    key = tool_key(call.tool)
+    if key == "bash":
+        return _for_command(call, situation)
+    if key == "webfetch":
+        host = read_address(str(call.input.get("url", ""))).host
+        return (f"WebFetch(domain:{host})",) if host else ()
+    if key.startswith("mcp__"):
+        return (call.tool,)
+    path = next((v for k in ("path", "file_path") if isinstance(v := call.input.get(k), str)), None)
+    if path is None:
+        return (call.tool,)
+    judge = Judge(situation)
+    place = judge.files.place(path, call.cwd or situation.root)
+    name = "Read" if key in ("read", "glob", "grep", "ls") else "Edit"
+    return (f"{name}({_path_rule(place.path, situation)})",)
+
+
+def _for_command(call: Call, situation: Situation) -> tuple[str, ...]:
+    text = call.input.get("command")
+    if not isinstance(text, str):
+        return ()
+    facts = read_command(text)
+    if facts.doubts:
+        return ()
+    judge = Judge(situation)
+    rules: list[str] = []
+    cwd = call.cwd or situation.root
+    for part in _leaves(facts.parts):
+        ruling = judge.judge(Call("bash", {"command": part.source}, cwd)) if part.argv else None
+        if ruling is not None and ruling.outcome == "allow" and not part.redirects:
+            continue
+        proposed = _for_part(part, situation, judge, cwd)
+        if proposed is None:
+            return ()  # no rule could cover the whole, so none is offered
+        rules += proposed
+    return tuple(dict.fromkeys(rules))
+
+
+def _leaves(parts: Iterable[Part]) -> Iterable[Part]:
+    for part in parts:
+        if part.inner and part.wrapping == "transparent":
+            yield from _leaves(part.inner)
+        else:
+            yield part
+
+
+def _for_part(part: Part, situation: Situation, judge: Judge, cwd: str) -> list[str] | None:
+    if part.doubts or any(w.text is None for w in part.argv):
+        return None
+    rules: list[str] = []
+    effects = effects_of(part)
+    written = [r.target for r in part.redirects if r.effect in ("write", "both") and r.target]
+    for word in [*written, *effects.writes]:
+        if word.text is None or word.glob:
+            return None
+        place = judge.files.place(word.text, cwd)
+        if place.path == "/dev/null" or judge.files.judge(word.text, "write", cwd).rule:
+            continue
+        rules.append(f"Edit({_path_rule(place.path, situation)})")
+    if part.argv and not effects.plain:
+        words = _command_rule(part, effects)
+        assigned = "".join(f"{a.name}={_quote(a.value)} " for a in part.assignments)
+        rules.append(f"Bash({assigned}{words})")
+    return rules
+
+
+def _command_rule(part: Part, effects: Effects) -> str:
+    """The narrowest useful pattern: a prefix where arguments cannot run anything, else exact."""
+    words = part.argv
+    exact = " ".join(_quote(w) for w in words)
+    name = program_name(words[0]) or ""
+    if effects.doubts or effects.inline or effects.writes or part.inner or name in SHELLS:
+        return exact
+    texts = [w.text or "" for w in words]
+    if name == "git":
+        line = git_line(words[1:])
+        return f"git {line.subcommand.text}:*" if line.subcommand and len(words) > 1 else exact
+    if name in _SUBCOMMANDS and len(texts) > 1 and not texts[1].startswith("-"):
+        deep = texts[1] in _SCRIPT_RUNNERS.get(name, set())
+        keep = 3 if deep else 2
+        if len(texts) < keep or texts[keep - 1].startswith("-"):
+            return exact
+        return " ".join(_quote(w) for w in words[:keep]) + ":*"
+    if name in _PREFIXED and not effects.makes:
+        return f"{name}:*"
+    return exact
+
+
+def _quote(word: Word) -> str:
+    text = word.text or ""
+    if text and all(c.isalnum() or c in "_-./=:,@%+~[]" for c in text):
+        return text
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _path_rule(path: str, situation: Situation) -> str:
+    root = situation.root.rstrip("/")
+    if path.startswith(root + "/"):
+        return path[len(root) :]
+    home = situation.home.rstrip("/")
+    return "~" + path[len(home) :] if path.startswith(home + "/") else "/" + path

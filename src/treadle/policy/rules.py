@@ -1,0 +1,301 @@
+"""Rules as people write them: `Bash(git status:*)`, `Read(src/**)`, `WebFetch(domain:x.org)`.
+
+A rule is a value that knows what it matches; it decides nothing. Lists of them (allow, ask, deny)
+are read from settings in `rulesfile.py`, and weighed in `judge.py`. An invalid rule is an error.
+"""
+
+import fnmatch
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from treadle.policy.domains import normal_host
+from treadle.policy.patterns import PathPattern, compile_pattern
+from treadle.policy.shell.facts import Word
+from treadle.policy.shell.git import git_line
+from treadle.policy.shell.words import BadWord, read_word
+from treadle.policy.shell.wrappers import program_name
+
+ListName = Literal["allow", "ask", "deny"]
+
+READING = frozenset({"read", "glob", "grep", "ls"})
+WRITING = frozenset({"write", "edit", "multiedit", "applypatch", "notebookedit"})
+_JOINT = "\x1f"
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a rule was written. `scope` is what the user calls the place."""
+
+    scope: str = "given"
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.scope}: {self.file}:{self.line}" if self.file else self.scope
+
+
+class CommandPattern(msgspec.Struct, frozen=True):
+    """The inside of `Bash(…)`: words, and whether more may follow."""
+
+    words: tuple[str, ...]
+    assignments: tuple[str, ...] = ()
+    prefix: bool = False
+    wild: str = ""  # a regular expression over the joined words, when `*` stands among them
+
+    @property
+    def blanket(self) -> bool:
+        return not self.words
+
+    def allows(self, argv: Sequence[Word]) -> bool:
+        """Whether these words are covered, each in its place."""
+        return any(self._covers(form) for form in _forms(argv))
+
+    def spells_out(self, argv: Sequence[Word]) -> bool:
+        """Whether the rule names this very command, to the last word."""
+        texts = [w.text for w in argv]
+        return not self.wild and not self.blanket and list(self.words) == texts
+
+    def reaches(self, argv: Sequence[Word], at: int) -> bool:
+        """Whether the rule's words go at least as far as the word at `at`."""
+        return len(self.words) > at and self.allows(argv)
+
+    def _covers(self, texts: tuple[str | None, ...]) -> bool:
+        if self.blanket:
+            return True
+        if self.wild:
+            known = _JOINT.join(t if t is not None else "\0" for t in texts)
+            return re.fullmatch(self.wild, known, re.DOTALL) is not None
+        head = texts[: len(self.words)]
+        return head == self.words and (self.prefix or len(texts) == len(head))
+
+    def forbids(self, argv: Sequence[Word]) -> bool:
+        """Whether a deny or ask rule means these words: by any path, in any order of options."""
+        if self.blanket:
+            return True
+        for form in _wide_forms(argv):
+            if self._covers(form) or (not self.wild and self._covers_loosely(form)):
+                return True
+        return False
+
+    def _covers_loosely(self, texts: tuple[str | None, ...]) -> bool:
+        mine, my_flags = _parts(self.words)
+        theirs, their_flags = _parts(texts)
+        if not my_flags <= their_flags:
+            return False
+        head = theirs[: len(mine)]
+        return head == mine and (self.prefix or len(head) == len(theirs))
+
+
+def _parts(texts: Sequence[str | None]) -> tuple[list[str | None], set[str]]:
+    """Plain words in order, and options as a set (`-rf` is -r and -f)."""
+    words: list[str | None] = []
+    flags: set[str] = set()
+    for at, text in enumerate(texts):
+        if at and text and text.startswith("--") and len(text) > 2:
+            flags.add(text)
+        elif at and text and text[0] == "-" and len(text) > 1:
+            flags.update("-" + c for c in text[1:])
+        else:
+            words.append(text)
+    return words, flags
+
+
+def _forms(argv: Sequence[Word]) -> list[tuple[str | None, ...]]:
+    """The ways in which a command may be written and still be the same."""
+    texts = tuple(w.text for w in argv)
+    forms = [texts]
+    name = program_name(argv[0]) if argv else None
+    if name is not None and name != texts[0]:
+        forms.append((name, *texts[1:]))
+    if name == "git" and len(argv) > 1 and (texts[1] or "").startswith("-"):
+        line = git_line(argv[1:])
+        if line.subcommand is not None and not line.doubts:
+            forms.append(("git", line.subcommand.text, *(w.text for w in line.rest)))
+    return forms
+
+
+def _wide_forms(argv: Sequence[Word]) -> list[tuple[str | None, ...]]:
+    forms = _forms(argv)
+    first = argv[0].text if argv else None
+    if first:
+        base = first.rstrip("/").rpartition("/")[2]
+        forms += [(base, *form[1:]) for form in forms if form[0] != base]
+        forms += [(base.lower(), *form[1:]) for form in forms if base.lower() != base]
+        if base == "git" and len(argv) > 1:
+            line = git_line(argv[1:])
+            if line.subcommand is not None:
+                forms.append(("git", line.subcommand.text, *(w.text for w in line.rest)))
+    return forms
+
+
+class DomainPattern(msgspec.Struct, frozen=True):
+    """The inside of `WebFetch(domain:…)`; `*.x.org` is every host beneath x.org."""
+
+    host: str
+
+    def matches(self, host: str) -> bool:
+        if self.host.startswith("*."):
+            return host.endswith(self.host[1:])
+        return host == self.host or self.host == "*"
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One rule of one list, with the place it comes from."""
+
+    text: str
+    tool: str  # folded, as `tool_key` makes it
+    body: CommandPattern | PathPattern | DomainPattern | None = None
+    origin: Origin = Origin()
+
+    @property
+    def command(self) -> CommandPattern | None:
+        """The pattern over commands, if this is a rule about them."""
+        if self.tool != "bash":
+            return None
+        return self.body if isinstance(self.body, CommandPattern) else CommandPattern(())
+
+    def names_tool(self, key: str) -> bool:
+        """Whether the rule's tool is this one, or its server, or the family it belongs to."""
+        if self.tool.startswith("mcp__"):
+            return _mcp_matches(self.tool, key)
+        return self.tool == key or _family(self.tool) == _family(key)
+
+
+class RuleSet(msgspec.Struct, frozen=True):
+    """All rules in force, most of them from settings."""
+
+    allow: tuple[Rule, ...] = ()
+    ask: tuple[Rule, ...] = ()
+    deny: tuple[Rule, ...] = ()
+
+    def __add__(self, other: "RuleSet") -> "RuleSet":
+        return RuleSet(self.allow + other.allow, self.ask + other.ask, self.deny + other.deny)
+
+
+class InvalidRule(ValueError):
+    """A rule that cannot be understood; the message says what to write instead."""
+
+
+def tool_key(name: str) -> str:
+    """A tool's name as rules compare it: without regard to case, or to `_` in our own names."""
+    folded = name.casefold()
+    return folded if folded.startswith("mcp__") else folded.replace("_", "").replace("-", "")
+
+
+def _family(key: str) -> str:
+    if key in WRITING:
+        return "write"
+    return "read" if key == "read" else key
+
+
+def _mcp_matches(rule: str, key: str) -> bool:
+    if not key.startswith("mcp__"):
+        return False
+    server, _, tool = rule[5:].partition("__")
+    their_server, _, their_tool = key[5:].partition("__")
+    if server != their_server:
+        return False
+    return not tool or fnmatch.fnmatchcase(their_tool, tool)
+
+
+_RULE = re.compile(r"([A-Za-z_*][\w.*-]*)\s*(?:\((.*)\))?", re.DOTALL)
+
+
+def parse_rule(text: str, root: str = "/", home: str = "~", origin: Origin = Origin()) -> Rule:  # noqa: B008 (a frozen value)
+    """Read one rule; `root` is where paths of its settings begin."""
+    match = _RULE.fullmatch(text.strip())
+    if match is None:
+        raise InvalidRule(f"{text!r} is not a rule; write Tool or Tool(what)")
+    name, inside = match.group(1), match.group(2)
+    key = tool_key(name)
+    if "*" in name and not key.startswith("mcp__"):
+        raise InvalidRule(f"{text!r}: a tool's name cannot hold * (only mcp__server__* can)")
+    if key.startswith("mcp__"):
+        _check_mcp(text, key, inside)
+    if inside is None:
+        return Rule(text.strip(), key, None, origin)
+    try:
+        return Rule(text.strip(), key, _body(key, inside.strip(), root, home), origin)
+    except ValueError as error:
+        raise InvalidRule(f"{text!r}: {error}") from error
+
+
+def _check_mcp(text: str, key: str, inside: str | None) -> None:
+    server = key[5:].partition("__")[0]
+    if inside is not None:
+        raise InvalidRule(f"{text!r}: a rule about an MCP tool takes no parentheses")
+    if not server or "*" in server:
+        raise InvalidRule(f"{text!r}: name one server, as in mcp__server__*")
+
+
+def _body(
+    key: str, inside: str, root: str, home: str
+) -> CommandPattern | PathPattern | DomainPattern:
+    if key == "bash":
+        return parse_command_pattern(inside)
+    if key in READING or key in WRITING:
+        return compile_pattern(inside, root, home)
+    if key == "webfetch":
+        kind, _, host = inside.partition(":")
+        if kind.strip() != "domain" or not host.strip():
+            raise ValueError("write WebFetch(domain:host)")
+        return DomainPattern(normal_host(host.strip()))
+    raise ValueError("this tool takes no parentheses in a rule")
+
+
+_WORD = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
+
+
+def parse_command_pattern(inside: str) -> CommandPattern:
+    """`git status:*`, `npm run *` or a whole command."""
+    if not inside:
+        raise ValueError("an empty command")
+    if inside in ("*", ":*", "**"):
+        return CommandPattern(())
+    prefix = inside.endswith(":*") or (inside.endswith(" *") and "*" not in inside[:-2])
+    text = inside[:-2] if prefix else inside
+    try:
+        if re.sub(_WORD, "", text).strip():
+            raise BadWord("an open quote")
+        words = [w for piece in _WORD.findall(text) for w in read_word(piece, {})]
+    except BadWord as bad:
+        hint = "one rule names one command, without operators or expansions"
+        raise ValueError(f"{bad}; {hint}") from bad
+    texts = [w.text or "" for w in words]
+    assigned = 0
+    while assigned < len(texts) and re.match(r"[A-Za-z_]\w*=", texts[assigned]):
+        assigned += 1
+    if assigned == len(texts):
+        raise ValueError("no command after the assignments")
+    rest = texts[assigned:]
+    wild = ""
+    if "*" in text:
+        more = f"(?:{_JOINT}.*)?" if prefix or inside.endswith(" *") else ""
+        rest_wild = rest[:-1] if not prefix and rest[-1] == "*" and len(rest) > 1 else rest
+        more = more or (f"(?:{_JOINT}.*)?" if rest_wild != rest else "")
+        wild = _JOINT.join(re.escape(w).replace(r"\*", ".*") for w in rest_wild) + more
+    return CommandPattern(tuple(rest), tuple(texts[:assigned]), prefix, wild)
+
+
+def warning(rule: Rule) -> str:
+    """What a person should hear before such an allow rule is saved, or ""."""
+    command = rule.command
+    if command is None:
+        return ""
+    if command.blanket:
+        return "this allows every command"
+    first = command.words[0]
+    if command.prefix and len(command.words) == 1 and _runs_anything(first):
+        return f"{first} can run any code: this rule allows nearly everything"
+    return ""
+
+
+def _runs_anything(name: str) -> bool:
+    names = {
+        "python", "perl", "ruby", "node", "deno", "bun", "php", "sh", "bash", "zsh", "sudo", "ssh",
+        "make", "npx", "uvx", "docker", "xargs", "env", "eval", "npm", "yarn", "pnpm", "uv",
+        "cargo", "go", "lua", "fish", "pwsh", "busybox",
+    }  # fmt: skip
+    return name.rstrip("0123456789.") in names

@@ -1,0 +1,92 @@
+"""What one simple command does to files and programs, as far as its program is known.
+
+Knows programs by their documented options; knows no rules and no file system. An unknown program
+has no effects listed and is not plain: only a rule that names it can allow it.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from treadle.policy.shell.facts import Word
+from treadle.policy.shell.options import Grammar, Option, scan
+
+
+class Effects(msgspec.Struct, frozen=True):
+    """The reach of a command.
+
+    `plain` commands only read, and need no rule inside the workspace. `makes` are the files that it
+    is the program's very purpose to write; `writes` are those that an option makes it write.
+    `doubts` are things that only a rule naming the whole command covers; `inline` is code given on
+    the line, which a rule naming the program covers and a blanket rule does not.
+    """
+
+    plain: bool = False
+    reads: tuple[Word, ...] = ()
+    writes: tuple[Word, ...] = ()
+    makes: tuple[Word, ...] = ()
+    doubts: tuple[str, ...] = ()
+    recurses: bool = False
+    inline: bool = False
+    data: bool = False  # its words are only printed or compared: plain variables do no harm
+    here: bool = False  # reads the working directory itself
+
+
+class Program(msgspec.Struct, frozen=True):
+    """One line of the table: what operands mean, and which options do more."""
+
+    operands: str = "none"  # none text read pattern write copy
+    grammar: Grammar = Grammar()
+    plain: bool = True
+    recurses: str = ""  # "always", or the short options that make it recurse
+    data: bool = False
+
+
+def table_effects(program: Program, words: Sequence[Word]) -> Effects:
+    """The effects of a program that the table describes."""
+    grammar = program.grammar
+    reads: list[Word] = []
+    writes: list[Word] = []
+    doubts: list[str] = []
+    operands: list[Word] = []
+    options: set[str] = set()
+    target: Word | None = None
+    for item in scan(words, grammar):
+        if isinstance(item, Word):
+            operands.append(item)
+            continue
+        options.add(item.name)
+        if item.name in grammar.runs:
+            doubts.append(f"{item.name} does more than the command's name says")
+        elif item.name in grammar.writes:
+            writes += _value(item, doubts)
+        elif item.name in grammar.reads:
+            reads += _value(item, doubts)
+        if program.operands == "copy" and item.name in ("-t", "--target-directory"):
+            target = item.value
+    makes: tuple[Word, ...] = ()
+    if program.operands == "read":
+        reads += operands
+    elif program.operands == "pattern":
+        given = options & {"-e", "--regexp", "-f", "--file", "--files"}
+        reads += operands if given else operands[1:]
+    elif program.operands == "write":
+        makes = tuple(operands)
+    elif program.operands == "copy":
+        makes = (target,) if target else tuple(operands[-1:])
+        reads += operands if target else operands[:-1]
+    recurses = program.recurses == "always" or any("-" + c in options for c in program.recurses)
+    explicit = program.operands in ("read", "pattern") and bool(reads)
+    return Effects(
+        plain=program.plain and not writes and not makes,
+        reads=tuple(reads), writes=tuple(writes), makes=makes, doubts=tuple(doubts),
+        recurses=recurses, data=program.data,
+        here=program.operands in ("read", "pattern") and not explicit,
+    )  # fmt: skip
+
+
+def _value(option: Option, doubts: list[str]) -> list[Word]:
+    if option.value is None:
+        doubts.append(f"{option.name} without its file")
+        return []
+    return [option.value]

@@ -1,0 +1,81 @@
+"""The values that describe a command line: words, redirections, parts.
+
+They know nothing of rules, paths or the parser that made them.
+
+    CommandFacts
+      parts: every simple command, in order, wherever it stands (list, loop, substitution, …)
+        inner: the commands that a part runs in its turn (`timeout 5 rm x` -> `rm x`)
+      doubts: what could not be understood; a line with doubts is never allowed by a rule
+"""
+
+from typing import Literal
+
+import msgspec
+
+
+class Word(msgspec.Struct, frozen=True):
+    """One word after quotes and braces. `text` is None when only the running shell knows it."""
+
+    source: str
+    text: str | None
+    glob: bool = False  # holds an active pattern: `text` is the pattern
+    tilde: bool = False  # begins with an active `~`
+    data: bool = False  # not static, but built from plain variables and listed substitutions only
+    names: tuple[str, ...] = ()  # the variables it reads
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """`NAME=value` before a command or alone."""
+
+    name: str
+    value: Word
+
+
+RedirectEffect = Literal["read", "write", "both", "copy", "data"]
+
+
+class Redirect(msgspec.Struct, frozen=True):
+    """A redirection; `data` holds the text of a here-document or here-string when it is static."""
+
+    operator: str
+    effect: RedirectEffect
+    target: Word | None = None
+    data: str | None = None
+
+
+Wrapping = Literal["", "transparent", "opaque"]
+
+# Where a part may run: each entry is the sequence of `cd` words that led there from the start.
+Moves = tuple[tuple[str, ...], ...]
+START: Moves = ((),)
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One simple command with all that belongs to it."""
+
+    argv: tuple[Word, ...]
+    assignments: tuple[Assignment, ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+    source: str = ""
+    moves: Moves | None = START  # None: the working directory cannot be known
+    doubts: tuple[str, ...] = ()
+    inner: tuple["Part", ...] = ()
+    wrapping: Wrapping = ""
+    piped: bool = False  # reads the output of another command
+
+    @property
+    def name(self) -> str | None:
+        """The program's name as written, or None when it is not static."""
+        return self.argv[0].text if self.argv else None
+
+
+class CommandFacts(msgspec.Struct, frozen=True):
+    """All that is known of a command line without running it."""
+
+    text: str
+    parts: tuple[Part, ...]
+    doubts: tuple[str, ...] = ()
+    # Read off a line that did not parse: good enough to deny by, never to allow by.
+    guesses: tuple[Part, ...] = ()
+    # Variables that the line itself sets; their values are the line's own data.
+    assigned: frozenset[str] = frozenset()

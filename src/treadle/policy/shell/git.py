@@ -1,0 +1,230 @@
+"""What a git command does: git runs programs by many of its options, variables and subcommands.
+
+`git status` and its like only read. A broad rule (`git:*`) covers the subcommands listed here with
+plain options; the rest is a doubt. Hooks of the repository are the repository's own.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from treadle.policy.listed import listed
+from treadle.policy.shell.effects import Effects
+from treadle.policy.shell.facts import Word
+
+_READING = listed(
+    "status log diff show rev-parse describe blame annotate ls-files ls-tree shortlog "
+    "rev-list merge-base name-rev whatchanged diff-tree diff-index diff-files show-ref "
+    "for-each-ref count-objects cat-file version show-branch cherry grep var check-ignore"
+)
+_CHANGING = listed(
+    "add am apply archive bisect branch bundle checkout cherry-pick clean clone commit fetch "
+    "gc format-patch fsck init ls-remote merge mv notes prune pull push range-diff rebase "
+    "reflog remote repack reset restore revert rm sparse-checkout stash submodule switch tag "
+    "update-index worktree help hash-object"
+)
+# Options (long ones may be abbreviated) that run a program, choose one, or open any file.
+_RUNS = (
+    "--upload-pack", "--receive-pack", "--exec", "--ext-diff", "--open-files-in-pager",
+    "--extcmd", "--tool", "--template", "--config", "--config-env", "--textconv", "--filters",
+    "--no-index", "--contents", "--separate-git-dir", "--reference", "--upload-archive",
+    "--remote", "--server-option", "--sendmail-cmd", "--interactive", "--edit-description",
+    "--git-dir", "--pathspec-from-file", "--stdin",
+)  # fmt: skip
+_WRITES = ("--output", "--output-directory", "--prefix")
+_EXACT = frozenset(  # full names that share a beginning with one above
+    [
+        "--out",
+        "--output-indicator-new",
+        "--output-indicator-old",
+        "--output-indicator-context",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--remotes",
+        "--exclude",
+        "--exclude-standard",
+        "--no-edit",
+        "--edit",
+        "--text",
+        "--to",
+        "--no-template",
+        "--cont",
+        "--continue",
+        "--into-name",
+        "--intent-to-add",
+    ]
+)
+_SHORT_RUNS: dict[str, str] = {
+    "rebase": "xi", "grep": "Of", "clone": "uc", "difftool": "x", "add": "ip", "commit": "pF",
+    "checkout": "p", "reset": "p", "stash": "p", "restore": "p", "log": "O", "diff": "O",
+    "show": "O", "archive": "o", "format-patch": "o", "fetch": "u", "ls-remote": "u",
+    "apply": "", "tag": "Fe", "notes": "F", "merge": "F", "blame": "S",
+}  # fmt: skip
+_SHORT_VALUES: dict[str, str] = {
+    "commit": "mCcFtSu", "log": "nSGLU", "diff": "SGUl", "show": "SGUn", "grep": "eABCmf",
+    "tag": "mFu", "merge": "mFsXS", "stash": "m", "branch": "u", "clone": "bojc", "push": "o",
+    "checkout": "bB", "switch": "cC", "rebase": "sXCS", "clean": "e", "blame": "LSCM",
+}  # fmt: skip
+_SAFE_CONFIG = (
+    "color.", "user.name", "user.email", "advice.", "core.quotepath", "log.", "init.defaultbranch",
+    "diff.renames", "commit.gpgsign", "tag.gpgsign", "pull.rebase", "gc.auto", "core.autocrlf",
+    "core.abbrev", "safe.directory", "status.", "diff.context", "diff.algorithm",
+)  # fmt: skip
+_LISTING = {  # subcommands that only read when their first operand is one of these, or absent
+    "stash": {"list", "show"}, "worktree": {"list"}, "remote": {"get-url"},
+    "reflog": {"show", "exists"}, "submodule": {"status", "summary"}, "notes": {"list", "show"},
+    "bisect": {"log"}, "bundle": {"verify", "list-heads"},
+}  # fmt: skip
+_BRANCH_READS = listed(
+    "-a -r -v -vv --all --remotes --verbose --list -l --show-current --merged --no-merged "
+    "--contains --sort --format --column --no-column --color --no-color --points-at --abbrev "
+    "-n --ignore-case -i"
+)
+
+
+class GitLine(msgspec.Struct, frozen=True):
+    """A git command line taken apart: global options, subcommand, the rest."""
+
+    subcommand: Word | None
+    rest: tuple[Word, ...]
+    folders: tuple[Word, ...] = ()  # -C
+    doubts: tuple[str, ...] = ()
+    plain_globals: bool = True  # the rules may look past the global options
+
+
+def git_line(words: Sequence[Word]) -> GitLine:
+    """Take the words after `git` apart."""
+    folders: list[Word] = []
+    doubts: list[str] = []
+    at = 0
+    while at < len(words):
+        text = words[at].text
+        if text is None or not text.startswith("-"):
+            break
+        at += 1
+        if text in ("--no-pager", "-P", "--no-replace-objects", "--literal-pathspecs",
+                    "--no-optional-locks", "--no-advice", "--icase-pathspecs"):  # fmt: skip
+            continue
+        if text in ("--version", "--help", "-v", "-h"):
+            return GitLine(Word(text, "version"), (), tuple(folders), tuple(doubts))
+        if text == "-C" and at < len(words):
+            folders.append(words[at])
+            at += 1
+        elif text == "-c" and at < len(words):
+            if not _safe_config(words[at].text):
+                doubts.append("git -c sets configuration that can run programs")
+            at += 1
+        else:
+            doubts.append(f"git {text} changes where git finds programs or configuration")
+            if text in ("--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env",
+                        "--super-prefix", "--attr-source"):  # fmt: skip
+                at += 1
+    subcommand = words[at] if at < len(words) else None
+    return GitLine(subcommand, tuple(words[at + 1 :]), tuple(folders), tuple(doubts))
+
+
+def git_effects(words: Sequence[Word]) -> Effects:
+    """The effects of a git command."""
+    line = git_line(words)
+    doubts = list(line.doubts)
+    name = line.subcommand.text if line.subcommand else "version"
+    if name is None:
+        return Effects(doubts=(*doubts, "a git subcommand that is not static"))
+    if name not in _READING and name not in _CHANGING:
+        if name == "config" and _reads_config(line.rest):
+            return Effects(plain=not doubts, doubts=tuple(doubts), reads=line.folders, here=True)
+        doubts.append(f"git {name} may be an alias, or runs programs")
+    writes = _options(name, line.rest, doubts)
+    doubts += _words(name, line.rest)
+    plain = not writes and (name in _READING or _lists(name, line.rest))
+    return Effects(
+        plain=plain, reads=line.folders, writes=tuple(writes), doubts=tuple(doubts), here=True,
+    )  # fmt: skip
+
+
+def _options(name: str, rest: Sequence[Word], doubts: list[str]) -> list[Word]:
+    """Look at the options; answer the files that they write."""
+    writes: list[Word] = []
+    risky, valued = _SHORT_RUNS.get(name, ""), _SHORT_VALUES.get(name, "")
+    for at, word in enumerate(rest):
+        text = word.text
+        if text == "--":
+            break
+        if text is None or len(text) < 2 or text[0] != "-":
+            continue
+        if text.startswith("--"):
+            head, equals, value = text.partition("=")
+            if head in _EXACT:
+                continue
+            if any(full.startswith(head) for full in _WRITES) and len(head) > 3:
+                following = rest[at + 1] if at + 1 < len(rest) else Word("", None)
+                writes.append(Word(word.source, value) if equals else following)
+                doubts.append(f"git {name} {head} writes a file")
+            elif any(full.startswith(head) for full in _RUNS) and len(head) > 3:
+                doubts.append(f"git {name} {head} runs a program or opens a file")
+            continue
+        for letter in text[1:]:
+            if letter in risky:
+                doubts.append(f"git {name} -{letter} runs a program or opens a file")
+            if letter in valued:
+                break
+    return writes
+
+
+def _words(name: str, rest: Sequence[Word]) -> list[str]:
+    texts = [w.text or "" for w in rest]
+    doubts = [f"{t.partition('::')[0]}:: is a transport that runs a program"
+              for t in texts if "::" in t.partition("/")[0] and name != "log"]  # fmt: skip
+    if name == "submodule" and "foreach" in texts:
+        doubts.append("git submodule foreach runs a command")
+    if name == "bisect" and "run" in texts:
+        doubts.append("git bisect run runs a command")
+    if name == "remote" and texts[:1] and texts[0] not in ("-v", "get-url", "show", "prune"):
+        doubts.append("changes where the repository talks to")
+    if name in ("clone", "fetch", "pull", "push", "ls-remote") and any(
+        t.startswith("-") and "ssh:" in t for t in texts
+    ):
+        doubts.append("an address that looks like an option")
+    if name in ("clone", "init", "worktree") and any(
+        t.startswith(("/", "~")) or ".." in t.split("/") for t in texts
+    ):
+        doubts.append("a repository outside of here")
+    if name == "help":
+        doubts.append("git help may start a browser or a pager")
+    return doubts
+
+
+def _lists(name: str, rest: Sequence[Word]) -> bool:
+    texts = [w.text or "?" for w in rest]
+    if name in ("branch", "tag"):
+        if not texts:
+            return True
+        heads = [t.partition("=")[0] for t in texts if t.startswith("-")]
+        listing = {"--list", "-l", "--contains", "--merged", "--no-merged", "--points-at"}
+        only_options = all(t.startswith("-") for t in texts)
+        return all(h in _BRANCH_READS for h in heads) and (
+            only_options or bool(listing & set(heads))
+        )
+    if name == "remote":
+        return all(t in ("-v", "--verbose") for t in texts) or texts[:1] == ["get-url"]
+    if name not in _LISTING:
+        return False
+    if name == "stash" and not texts:
+        return False
+    return (bool(texts) and texts[0] in _LISTING[name]) or (name == "reflog" and not texts)
+
+
+def _reads_config(rest: Sequence[Word]) -> bool:
+    texts = [w.text or "?" for w in rest]
+    return bool(texts) and texts[0] in ("--get", "get", "--get-all") and len(texts) == 2
+
+
+def _safe_config(text: str | None) -> bool:
+    if text is None:
+        return False
+    key, _, value = text.partition("=")
+    if key.lower() == "core.pager":
+        return value in ("", "cat")
+    if key.lower() == "core.fsmonitor":
+        return value == "false"
+    return key.lower().startswith(_SAFE_CONFIG)

@@ -1,0 +1,78 @@
+"""Options of a command, read the way its own parser would: clusters, values, abbreviations.
+
+Not a model of every program: only what the tables name is known, and a long option that could be
+short for a named one counts as that one.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from treadle.policy.shell.facts import Word
+
+
+class Grammar(msgspec.Struct, frozen=True):
+    """Which options of a program take a value, and what they do with it."""
+
+    value: str = ""  # short options that take a value
+    values: frozenset[str] = frozenset()  # long ones (whose value may follow as its own word)
+    reads: frozenset[str] = frozenset()  # options (as written, with dashes) that read their value
+    writes: frozenset[str] = frozenset()  # … that write to their value
+    runs: frozenset[str] = frozenset()  # … that run a program, or do what no rule foresees
+    single: bool = False  # long options begin with one dash (find, java)
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One option as found; `value` is None when it has none."""
+
+    name: str
+    value: Word | None = None
+
+
+def scan(words: Sequence[Word], grammar: Grammar) -> Iterator[Option | Word]:
+    """Yield options and operands in order. Words that are not static count as operands."""
+    at, ended = 0, False
+    while at < len(words):
+        word = words[at]
+        at += 1
+        text = word.text
+        if text is None or ended or len(text) < 2 or text[0] != "-":
+            yield word
+        elif text == "--":
+            ended = True
+        elif text.startswith("--") or grammar.single:
+            name, equals, value = text.partition("=")
+            name = _full_name(name, grammar)
+            if equals:
+                yield Option(name, Word(word.source, value))
+            elif name in grammar.values and at < len(words):
+                yield Option(name, words[at])
+                at += 1
+            else:
+                yield Option(name)
+        else:
+            following = words[at] if at < len(words) else None
+            cluster = _cluster(word, text, grammar, following)
+            at += bool(cluster) and cluster[-1].value is following and following is not None
+            yield from cluster
+
+
+def _cluster(word: Word, text: str, grammar: Grammar, following: Word | None) -> list[Option]:
+    """`-xyVALUE` or `-xy VALUE`."""
+    found: list[Option] = []
+    for at, letter in enumerate(text[1:], 1):
+        if letter in grammar.value:
+            rest = text[at + 1 :]
+            found.append(Option("-" + letter, Word(word.source, rest) if rest else following))
+            break
+        found.append(Option("-" + letter))
+    return found
+
+
+def _full_name(name: str, grammar: Grammar) -> str:
+    if grammar.single or name in grammar.values:
+        return name
+    named = grammar.reads | grammar.writes | grammar.runs
+    if name in named:
+        return name
+    return min((n for n in named if n.startswith(name) and n.startswith("--")), default=name)

@@ -1,0 +1,272 @@
+"""The programs that are known: a table, and the few that need code of their own.
+
+To add one: a line in the table if its options say it all, else a function of its words. Leave out
+what is not certain; an unknown program only costs a question.
+"""
+
+from collections.abc import Callable, Sequence
+
+from treadle.policy.listed import listed
+from treadle.policy.shell.awk import awk_effects
+from treadle.policy.shell.effects import Effects, Program, table_effects
+from treadle.policy.shell.facts import Part, Word
+from treadle.policy.shell.git import git_effects
+from treadle.policy.shell.options import Grammar, scan
+from treadle.policy.shell.sed import sed_effects
+from treadle.policy.shell.special import (
+    builtin_effects,
+    date_effects,
+    find_effects,
+    tar_effects,
+)
+from treadle.policy.shell.wrappers import SHELLS, program_name
+
+
+def _reader(
+    value: str = "", values: str = "", *, reads: str = "", writes: str = "", runs: str = "",
+    operands: str = "read", recurses: str = "",
+) -> Program:  # fmt: skip
+    values_set = listed(values) | {o for o in listed(f"{reads} {writes}") if o.startswith("--")}
+    grammar = Grammar(value, values_set, listed(reads), listed(writes), listed(runs))
+    return Program(operands, grammar, recurses=recurses)
+
+
+def _writer(operands: str, value: str = "", values: str = "", runs: str = "") -> Program:
+    grammar = Grammar(value, listed(values), runs=listed(runs))
+    return Program(operands, grammar, plain=False)
+
+
+def _says(value: str = "", runs: str = "") -> Program:
+    """Prints something of its own; operands are text."""
+    return Program("text", Grammar(value, runs=listed(runs)))
+
+
+_TABLE: dict[str, Program] = {
+    "ls": _reader("IwT", "--ignore --width --tabsize --hide", recurses="R"),
+    "dir": _reader("IwT"),
+    "cat": _reader(),
+    "tac": _reader("s", "--separator"),
+    "nl": _reader("bdfhilnsvw"),
+    "head": _reader("nc", "--lines --bytes"),
+    "tail": _reader("ncs", "--lines --bytes --sleep-interval --pid"),
+    "wc": _reader(reads="--files0-from", runs="--files0-from"),
+    "grep": _reader(
+        "efmABCdD", "--regexp --max-count --context --include --exclude --exclude-dir",
+        reads="-f --file --exclude-from", runs="-R --dereference-recursive",
+        operands="pattern", recurses="r",
+    ),
+    "rg": _reader(
+        "efgmABCtTjMrEd", "--glob --iglob --regexp --type --type-not --context --max-count "
+        "--max-depth --replace --sort --sortr --threads --colors --color --encoding --engine "
+        "--after-context --before-context --max-columns --max-filesize --type-add --path-separator",
+        reads="-f --file --ignore-file", runs="--pre --hostname-bin -L --follow -z --search-zip",
+        operands="pattern", recurses="",
+    ),
+    "cut": _reader("bcdf", "--bytes --characters --delimiter --fields --output-delimiter"),
+    "fold": _reader("w", "--width"),
+    "fmt": _reader("wgp", "--width --goal --prefix"),
+    "expand": _reader("t", "--tabs"),
+    "unexpand": _reader("t", "--tabs"),
+    "paste": _reader("d", "--delimiters"),
+    "join": _reader("12aejotv"),
+    "comm": _reader("", "--output-delimiter"),
+    "cmp": _reader("in", "--ignore-initial --bytes"),
+    "rev": _reader(),
+    "column": _reader("stcoNHRW"),
+    "sort": _reader(
+        "kotTS", "--key --field-separator --buffer-size --parallel --sort --batch-size",
+        reads="--random-source", writes="-o --output",
+        runs="--compress-program --files0-from -T --temporary-directory",
+    ),
+    "diff": _reader(
+        "UCxXFIW", "--exclude --label --color --ignore-matching-lines --width",
+        reads="-X --exclude-from --from-file --to-file", runs="-l --paginate", recurses="r",
+    ),
+    "stat": _reader("cf", "--format --printf"),
+    "file": _reader("mfFePS", reads="-m --magic-file", runs="-f --files-from -C --compile -z -Z"),
+    "du": _reader(
+        "dBtX", "--max-depth --block-size --threshold --exclude", reads="-X --exclude-from",
+        runs="--files0-from -L --dereference", recurses="",
+    ),
+    "df": _reader("Bxt"),
+    "tree": _reader("LPIHTo", writes="-o", runs="-l --fromfile -R", recurses=""),
+    "realpath": _reader("", "--relative-to --relative-base"),
+    "readlink": _reader(),
+    "md5sum": _reader(runs="-c --check"),
+    "sha1sum": _reader(runs="-c --check"),
+    "sha256sum": _reader(runs="-c --check"),
+    "sha512sum": _reader(runs="-c --check"),
+    "cksum": _reader("a", runs="-c --check"),
+    "b2sum": _reader("l", runs="-c --check"),
+    "od": _reader("AjNSwt"),
+    "hexdump": _reader("efns", reads="-f"),
+    "strings": _reader("neTt"),
+    "base64": _reader("w", "--wrap"),
+    "jq": _reader(
+        "L", "--indent --arg --argjson --tab", reads="--slurpfile --rawfile",
+        runs="-f --from-file -L --slurpfile --rawfile", operands="pattern",
+    ),
+    "tr": _says(),
+    "seq": _says("fs"),
+    "basename": _says("s"),
+    "dirname": _says(),
+    "pwd": _says(),
+    "true": Program("text", data=True),
+    "false": Program("text", data=True),
+    ":": Program("text", data=True),
+    "sleep": _says(),
+    "nproc": _says(),
+    "arch": _says(),
+    "uname": _says(),
+    "which": _says(),
+    "type": _says(),
+    "uptime": _says(),
+    "cal": _says(),
+    "tty": _says(),
+    "exit": Program("text", data=True),
+    "return": Program("text", data=True),
+    "break": Program("text"),
+    "continue": Program("text"),
+    "shift": Program("text"),
+    "wait": _says("p", runs="-p"),
+    "expr": _says(),
+    "factor": _says(),
+    "rm": _writer("write"),
+    "rmdir": _writer("write"),
+    "unlink": _writer("write"),
+    "shred": _writer("write", "ns"),
+    "mkdir": _writer("write", "m", "--mode"),
+    "touch": _writer("write", "drt", "--date --reference --time"),
+    "truncate": _writer("write", "sr", "--size --reference"),
+    "tee": _writer("write"),
+    "mv": _writer("copy", "tS", "--target-directory --suffix"),
+    "cp": _writer("copy", "tS", "--target-directory --suffix"),
+    "ln": _writer("copy", "tS", "--target-directory --suffix"),
+    "install": _writer("copy", "tSmog", "--target-directory --mode", runs="--strip-program"),
+    "man": Program(
+        "text", Grammar("CLmMSselpErPH", listed("--pager --config-file --manpath --extension"),
+        runs=listed("-P --pager -H --html -C --config-file -l --local-file -M --manpath -T -X -p "
+                  "--preprocessor --gxditview --browser")), plain=False,
+    ),
+    "less": Program("read", Grammar("oOkbhjpPtTxyz", runs=listed("-o -O -k --lesskey-file")),
+                    plain=False),
+    "bat": Program("read", Grammar(runs=listed("--pager --paging cache")), plain=False),
+    "fd": Program("text", Grammar("xXeEgtdc", listed("--exec --exec-batch"),
+                  runs=listed("-x -X --exec --exec-batch -L --follow")), plain=False),
+    "rsync": Program("text", Grammar("ef", listed("--rsh --rsync-path"),
+                     runs=listed("-e --rsh --rsync-path --daemon --remove-source-files")),
+                     plain=False),
+    "ssh": Program("text", Grammar("oFiJlpEDLRWbcemQSwBI",
+                   runs=listed("-o -F -J -E -D -L -R -w -S")), plain=False),
+    "scp": Program("text", Grammar("oFSiJlPc", runs=listed("-o -F -S -J -D")), plain=False),
+    "sftp": Program("text", Grammar("oFSbDi", runs=listed("-o -F -S -b -D")), plain=False),
+    "curl": Program("text", Grammar("odTKHXAebcFuUxmwrCtYyzEDPQ", listed(
+        "--output --data --upload-file --config --header --request --form --user --dump-header"),
+        writes=listed("-o --output -D --dump-header -c --cookie-jar --trace --trace-ascii "
+                    "--stderr --etag-save --hsts --alt-svc --libcurl --output-dir"),
+        reads=listed("-T --upload-file"),
+        runs=listed("-K --config -O --remote-name --remote-name-all -J --netrc-file --engine "
+                  "--cert -E --key --unix-socket")), plain=False),
+    "wget": Program("text", Grammar("OoaieUPTtwQ", listed("--output-document --output-file"),
+        writes=listed("-O --output-document -o --output-file -a --append-output -P "
+                    "--directory-prefix --save-cookies --rejected-log"),
+        runs=listed("-e --execute --use-askpass --config -i --input-file --post-file --body-file "
+                  "--warc-file")), plain=False),
+    "zip": Program("text", Grammar("TbtniPx", runs=listed("-T --test -TT --unzip-command")),
+                   plain=False),
+    "unzip": Program("text", Grammar("dxP", writes=listed("-d")), plain=False),
+    "make": Program("text", Grammar("fICjoWlE", listed("--file --directory --eval"),
+                    runs=listed("-E --eval")), plain=False),
+    "docker": Program("text", Grammar("", runs=listed("-v --volume --mount --privileged --pid")),
+                      plain=False),
+}  # fmt: skip
+
+# Programs that run code given on the line by these options (or on standard input without words).
+_INLINE: dict[str, frozenset[str]] = {
+    "python": listed("-c -m"), "perl": listed("-e -E"), "ruby": listed("-e"),
+    "node": listed("-e -p --eval --print -r --require --import"), "deno": listed("eval"),
+    "bun": listed("-e --eval"), "php": listed("-r"), "lua": listed("-e"), "luajit": listed("-e"),
+    "Rscript": listed("-e"), "osascript": listed("-e"), "tclsh": frozenset(),
+    "expect": listed("-c"),
+    "gdb": listed("-ex -eval-command --ex"), "vim": listed("-c +"), "vi": listed("-c"),
+    "nvim": listed("-c"), "emacs": listed("--eval"), "ed": frozenset(), "ex": frozenset(),
+    "busybox": frozenset(), "toybox": frozenset(), "fish": listed("-c"), "pwsh": listed("-c"),
+    "sqlite3": frozenset(), "psql": listed("-c"), "mysql": listed("-e"), "socat": frozenset(),
+    "nc": listed("-e -c"), "ncat": listed("-e -c"), "m4": frozenset(), "bc": frozenset(),
+}  # fmt: skip
+_MULTICALL = frozenset({"busybox", "toybox"})
+
+_SPECIAL: dict[str, Callable[[Sequence[Word]], Effects]] = {
+    "git": git_effects,
+    "find": find_effects,
+    "gfind": find_effects,
+    "sed": sed_effects,
+    "gsed": sed_effects,
+    "awk": awk_effects,
+    "gawk": awk_effects,
+    "mawk": awk_effects,
+    "nawk": awk_effects,
+    "tar": tar_effects,
+    "bsdtar": tar_effects,
+    "date": date_effects,
+}
+_VERSIONS = listed(
+    "python python3 node npm npx yarn pnpm cargo rustc go git java ruby gcc clang make cmake "
+    "uv pip pip3 ruff mypy pytest docker bash rg deno bun"
+)
+_ALIASES = {"egrep": "grep", "fgrep": "grep", "ggrep": "grep", "gsort": "sort", "batcat": "bat"}
+
+
+def effects_of(part: Part) -> Effects:
+    """What the command does, leaving out what it does through inner commands."""
+    name = program_name(part.argv[0] if part.argv else None)
+    if name is None or (not part.argv):
+        return Effects()
+    name = _ALIASES.get(name, name)
+    words = part.argv[1:]
+    if name in _VERSIONS and len(words) == 1 and words[0].text in ("--version", "-V", "version"):
+        return Effects(plain=True)
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(words)
+    builtin = builtin_effects(name, words)
+    if builtin is not None:
+        return builtin
+    if name == "uniq":
+        return _input_output(words, "fsw")
+    if name == "xxd":
+        return _input_output(words, "bcglnosR")
+    program = _TABLE.get(name)
+    if program is not None:
+        found = table_effects(program, words)
+        if name == "rg" and found.here and not part.piped:
+            return _recursive(found)
+        return found
+    return _interpreter(name, words)
+
+
+def _recursive(found: Effects) -> Effects:
+    from msgspec.structs import replace
+
+    return replace(found, recurses=True)
+
+
+def _input_output(words: Sequence[Word], value: str) -> Effects:
+    """`uniq IN OUT`: the second operand is written."""
+    operands = [item for item in scan(words, Grammar(value)) if isinstance(item, Word)]
+    return Effects(plain=len(operands) < 2, reads=tuple(operands[:1]), writes=tuple(operands[1:]))
+
+
+def _interpreter(name: str, words: Sequence[Word]) -> Effects:
+    base = name.rstrip("0123456789.")
+    if name in _MULTICALL:
+        return Effects(inline=True, doubts=("one program that is many others",))
+    if base in _INLINE:
+        options = _INLINE[base]
+        texts = [w.text or "" for w in words]
+        inline = not texts or any(
+            t in options or (t.startswith("-") and not t.startswith("--") and t[:2] in options)
+            or t.partition("=")[0] in options or t == "-" for t in texts
+        )  # fmt: skip
+        return Effects(inline=inline or not options)
+    return Effects(inline=name in SHELLS and not words)

@@ -1,0 +1,174 @@
+"""What a sed script does: most only print, but `w` writes files and `e` runs commands.
+
+A small parser of the scripts that people write. What it cannot read is a doubt.
+"""
+
+from collections.abc import Sequence
+
+from treadle.policy.shell.effects import Effects
+from treadle.policy.shell.facts import Word
+from treadle.policy.shell.options import Grammar, Option, scan
+
+_GRAMMAR = Grammar(
+    value="efl", values=frozenset({"--expression", "--file", "--line-length"}),
+    reads=frozenset({"-f", "--file"}), runs=frozenset({"-i", "--in-place"}),
+)  # fmt: skip
+
+
+class _Unclear(Exception):
+    """The script is not one that this parser reads."""
+
+
+def sed_effects(words: Sequence[Word]) -> Effects:
+    """The effects of `sed`, its scripts included."""
+    scripts: list[Word] = []
+    operands: list[Word] = []
+    doubts: list[str] = []
+    in_place = False
+    # -i takes its suffix only when joined to it: `-i.bak`, `-i` then a script.
+    words = [w if not (w.text or "").startswith("-i") else Word(w.source, "-i") for w in words]
+    for item in scan(words, _GRAMMAR):
+        if isinstance(item, Option):
+            if item.name in ("-e", "--expression") and item.value is not None:
+                scripts.append(item.value)
+            elif item.name in ("-f", "--file"):
+                doubts.append("a script from a file")
+            elif item.name in ("-i", "--in-place"):
+                in_place = True
+        else:
+            operands.append(item)
+    if not scripts and operands and not doubts:
+        scripts.append(operands.pop(0))
+    reads: list[Word] = list(operands)
+    writes: list[Word] = list(operands) if in_place else []
+    for script in scripts:
+        if script.text is None:
+            doubts.append("a script that is not static")
+            continue
+        try:
+            parser = _Script(script.text)
+            parser.run()
+        except _Unclear as unclear:
+            doubts.append(f"a sed script: {unclear}")
+            continue
+        reads += [Word(p, p) for p in parser.reads]
+        writes += [Word(p, p) for p in parser.writes]
+    return Effects(plain=not writes, reads=tuple(reads), writes=tuple(writes), doubts=tuple(doubts))
+
+
+class _Script:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.reads: list[str] = []
+        self.writes: list[str] = []
+
+    def peek(self) -> str:
+        return self.text[self.at] if self.at < len(self.text) else ""
+
+    def take(self) -> str:
+        c = self.peek()
+        if not c:
+            raise _Unclear("it ends too early")
+        self.at += 1
+        return c
+
+    def skip(self, chars: str) -> None:
+        while self.peek() and self.peek() in chars:
+            self.at += 1
+
+    def line(self) -> str:
+        end = self.text.find("\n", self.at)
+        end = len(self.text) if end < 0 else end
+        text, self.at = self.text[self.at : end], end
+        return text
+
+    def run(self) -> None:
+        while True:
+            self.skip(" \t\n;")
+            if not self.peek():
+                return
+            self.address()
+            self.skip(" \t")
+            if self.peek() == ",":
+                self.at += 1
+                self.skip(" \t")
+                self.address()
+            self.skip(" \t!")
+            self.command(self.take())
+
+    def address(self) -> None:
+        c = self.peek()
+        if c.isdigit() or (c and c in "$+~"):
+            self.at += 1
+            while self.peek().isdigit() or self.peek() == "~":
+                self.at += 1
+        elif c and c in "/\\":
+            self.at += 1
+            delimiter = "/" if c == "/" else self.take()
+            self.until(delimiter)
+            while self.peek() and self.peek() in "IM":
+                self.at += 1
+
+    def until(self, delimiter: str) -> None:
+        """Past the next delimiter, minding escapes and bracket expressions."""
+        if delimiter in "\n\\;":
+            raise _Unclear("an unusual delimiter")
+        while (c := self.take()) != delimiter:
+            if c == "\\":
+                self.take()
+            elif c == "\n":
+                raise _Unclear("a newline in an expression")
+            elif c == "[" and delimiter in self.text[self.at : self.text.find("]", self.at + 1)]:
+                raise _Unclear("the delimiter inside brackets")
+
+    def command(self, c: str) -> None:
+        if c in "{}=dDgGhHnNpPxzF":
+            return
+        if c in "lqQL":
+            self.skip(" \t0123456789")
+        elif c in "bTt:":
+            label = self.line()
+            if any(ch in label for ch in ";}") or (c == ":" and not label.strip()):
+                raise _Unclear("a label followed by more")
+        elif c == "#":
+            self.line()
+        elif c in "rR":
+            self.reads.append(self.line().strip(" \t"))
+        elif c in "wW":
+            self.writes.append(self.line().strip(" \t"))
+        elif c == "s":
+            self.substitute()
+        elif c == "y":
+            delimiter = self.take()
+            self.until(delimiter)
+            self.until(delimiter)
+        elif c in "aic":
+            text = self.line()
+            while text.endswith("\\") and self.peek():
+                self.at += 1
+                text = self.line()
+        elif c == "e":
+            raise _Unclear("e runs a command")
+        else:
+            raise _Unclear(f"the command {c!r}")
+        self.skip(" \t")
+        if self.peek() and self.peek() not in ";}\n#":
+            raise _Unclear("text after a command")
+
+    def substitute(self) -> None:
+        delimiter = self.take()
+        self.until(delimiter)
+        self.replacement(delimiter)
+        while (c := self.peek()) and (c.isdigit() or c in "gpiIemMw"):
+            self.at += 1
+            if c == "e":
+                raise _Unclear("the flag e runs a command")
+            if c == "w":
+                self.writes.append(self.line().strip(" \t"))
+                return
+
+    def replacement(self, delimiter: str) -> None:
+        while (c := self.take()) != delimiter:
+            if c == "\\":
+                self.take()

@@ -1,0 +1,195 @@
+"""Builtins of the shell and programs whose words have a grammar of their own: find, tar, date.
+
+The same promises as the table's: what is not known to be harmless is a doubt or not plain.
+"""
+
+import re
+from collections.abc import Sequence
+
+from treadle.policy.listed import listed
+from treadle.policy.shell.effects import Effects
+from treadle.policy.shell.facts import Word
+from treadle.policy.shell.options import Grammar, Option, scan
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_INTEGER = re.compile(r"-?[0-9]+")
+_STATE = listed(
+    "source . alias unalias hash enable trap bind complete compgen compopt fc history let "
+    "mapfile readarray getopts shopt umask ulimit export declare typeset local readonly unset "
+    "popd dirs disown fg bg suspend logout caller exec"
+)
+_STATE_DOUBT = "changes the shell that later commands run in"
+
+
+def builtin_effects(name: str, words: Sequence[Word]) -> Effects | None:
+    """The effects of a builtin, or None when `name` is not one."""
+    if name == "echo":
+        return Effects(plain=True, data=True)
+    if name == "printf":
+        if words and (words[0].text is None or words[0].text.startswith("-v")):
+            return Effects(doubts=("printf -v sets a variable, and runs what its subscript holds",))
+        return Effects(plain=True, data=True)
+    if name in ("[", "[[", "test"):
+        return _test(name, words)
+    if name in ("cd", "pushd"):
+        return Effects()  # the judge looks at where it leads
+    if name == "command":
+        return Effects(plain=True, data=True)  # only `command -v` is left unwrapped
+    if name == "set":
+        return _set_options(words)
+    if name == "read":
+        texts = [w.text or "?" for w in words]
+        fine = all(t in ("-r", "-s") or _NAME.fullmatch(t) for t in texts)
+        return Effects(plain=fine, doubts=() if fine else (_STATE_DOUBT,))
+    if name in _STATE:
+        return Effects(doubts=(_STATE_DOUBT,))
+    return None
+
+
+def _set_options(words: Sequence[Word]) -> Effects:
+    texts = [w.text or "?" for w in words]
+    fine = bool(texts)
+    names = {"pipefail", "errexit", "nounset", "xtrace"}
+    for at, text in enumerate(texts):
+        if at and re.fullmatch(r"[-+][eux]*o", texts[at - 1]):
+            fine = fine and text in names
+        else:
+            fine = fine and bool(re.fullmatch(r"[-+][eux]*o?", text)) and len(text) > 1
+    return Effects(plain=fine, doubts=() if fine else (_STATE_DOUBT,))
+
+
+def _test(name: str, words: Sequence[Word]) -> Effects:
+    texts = [w.text for w in words]
+    if any(t in ("-v", "-R") for t in texts):
+        return Effects(doubts=("-v evaluates a subscript, which can run commands",))
+    if name == "[[":
+        for at, text in enumerate(texts):
+            if text in ("-eq", "-ne", "-lt", "-le", "-gt", "-ge"):
+                sides = [*texts[max(at - 1, 0) : at], *texts[at + 1 : at + 2]]
+                if not all(side and _INTEGER.fullmatch(side) for side in sides):
+                    return Effects(doubts=("[[ evaluates arithmetic, which can run commands",))
+    return Effects(plain=True, data=True)
+
+
+_FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_FIND_WRITES = frozenset({"-fprint", "-fprint0", "-fls", "-fprintf"})
+_FIND_READS = frozenset({"-newer", "-anewer", "-cnewer", "-samefile", "-files0-from"})
+_FIND_VALUES = listed(
+    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -type -xtype -size "
+    "-mtime -atime -ctime -mmin -amin -cmin -user -group -perm -maxdepth -mindepth -printf "
+    "-regextype -newermt -links -inum -fstype -lname -ilname -used -uid -gid"
+)
+_FIND_FLAGS = listed(
+    "-print -print0 -ls -prune -empty -executable -readable -writable -true -false -quit "
+    "-depth -d -mount -xdev -nouser -nogroup -not -a -o -and -or -daystart -noleaf -warn "
+    "-nowarn -ignore_readdir_race -H -P ( ) ! ,"
+)
+
+
+def find_effects(words: Sequence[Word]) -> Effects:
+    """`find`: paths, then an expression in which some words run, write or delete."""
+    reads: list[Word] = []
+    writes: list[Word] = []
+    doubts: list[str] = []
+    plain, at, expression = True, 0, False
+    while at < len(words):
+        word = words[at]
+        text = word.text or ""
+        at += 1
+        if word.text is None:
+            reads.append(word)
+        elif text in _FIND_RUNS:
+            doubts.append(f"{text} runs a program")
+        elif text == "-delete":
+            doubts.append("-delete removes files")
+        elif text in _FIND_WRITES:
+            writes += words[at : at + 1]
+            doubts.append(f"{text} writes a file")
+            at += 1
+        elif text in _FIND_READS:
+            reads += words[at : at + 1]
+            at += 1
+            plain = plain and text != "-files0-from"
+        elif text in ("-L", "-follow"):
+            doubts.append("follows links")
+        elif text in _FIND_VALUES:
+            at += 1
+            expression = True
+        elif text in _FIND_FLAGS:
+            expression = expression or text not in ("-H", "-P")
+        elif text.startswith("-"):
+            plain = False
+        elif expression:
+            doubts.append("a word where none is expected")
+        else:
+            reads.append(word)
+    return Effects(
+        plain=plain and not writes, reads=tuple(reads), writes=tuple(writes),
+        doubts=tuple(doubts), here=not reads,
+    )  # fmt: skip
+
+
+_TAR = Grammar(
+    value="fCTXIHgbKNVL",
+    values=frozenset({"--file", "--directory", "--exclude"}),
+    writes=frozenset({"-C", "--directory"}),
+    reads=frozenset({"-T", "--files-from", "-X", "--exclude-from"}),
+    runs=listed(
+        "--checkpoint-action --to-command --use-compress-program -I --info-script "
+        "--new-volume-script -F --rmt-command --rsh-command --remove-files --absolute-names -P "
+        "--index-file --transform --xform"
+    ),
+)
+
+
+def tar_effects(words: Sequence[Word]) -> Effects:
+    """`tar`: lists, packs or unpacks; its archive is read or written accordingly."""
+    words = list(words)
+    if words and words[0].text and not words[0].text.startswith("-"):
+        words[0] = Word(words[0].source, "-" + words[0].text)
+    letters: set[str] = set()
+    archive: list[Word] = []
+    reads: list[Word] = []
+    writes: list[Word] = []
+    doubts: list[str] = []
+    operands: list[Word] = []
+    for item in scan(words, _TAR):
+        if isinstance(item, Word):
+            operands.append(item)
+            continue
+        letters.add(item.name)
+        if item.name in _TAR.runs:
+            doubts.append(f"{item.name} runs a program or reaches outside")
+        elif item.name in ("-f", "--file") and item.value is not None:
+            archive.append(item.value)
+            if ":" in (item.value.text or ""):
+                doubts.append("an archive on another machine")
+        elif item.value is not None:
+            (writes if item.name in _TAR.writes else reads).append(item.value)
+    if letters & {"-c", "--create", "-r", "--append", "-u", "--update"}:
+        return Effects(makes=tuple(archive), reads=(*reads, *operands), doubts=tuple(doubts))
+    listing = bool(letters & {"-t", "--list"})
+    return Effects(
+        plain=listing, reads=(*reads, *archive), makes=tuple(writes), doubts=tuple(doubts)
+    )
+
+
+_DATE = Grammar(
+    value="dfrsI", values=frozenset({"--date", "--file", "--reference", "--set"}),
+    reads=frozenset({"-f", "--file", "-r", "--reference"}), runs=frozenset({"-s", "--set"}),
+)  # fmt: skip
+
+
+def date_effects(words: Sequence[Word]) -> Effects:
+    """`date`: prints, unless it is told to read a file or to set the clock."""
+    reads: list[Word] = []
+    doubts: list[str] = []
+    for item in scan(words, _DATE):
+        if isinstance(item, Option):
+            if item.name in _DATE.runs:
+                doubts.append("sets the clock")
+            elif item.name in _DATE.reads and item.value is not None:
+                reads.append(item.value)
+        elif not (item.text or "").startswith("+"):
+            doubts.append("sets the clock")
+    return Effects(plain=True, reads=tuple(reads), doubts=tuple(doubts))

@@ -1,0 +1,109 @@
+"""A second look at what the tree says: would bash split the line at the same places?
+
+tree-sitter is lenient where bash is not: it takes more characters for blanks, and may put a newline
+inside a command. Each such spot becomes a doubt here. Knows positions and text, no meaning.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+
+class Token(NamedTuple):
+    """A stretch of source that the reader understood; `owner` is the command it belongs to."""
+
+    start: int
+    end: int
+    kind: str  # word keyword operator redirect descriptor comment heredoc
+    owner: int
+
+
+def check_tokens(
+    source: str, tokens: list[Token], start: int = 0, end: int | None = None
+) -> list[str]:
+    """The doubts about a stretch of source, given the tokens that should cover it."""
+    doubts: list[str] = []
+    end = len(source) if end is None else end
+    ordered = sorted(tokens)
+    at, last = start, None
+    for token in ordered:
+        gap = source[at : token.start].replace("\\\n", " ") if token.start >= at else "?"
+        if gap.strip(" \t\n"):
+            doubts.append("text that was not understood")
+        elif last is not None:
+            trouble = _seam(source, last, token, gap)
+            if trouble:
+                doubts.append(trouble)
+        at, last = max(at, token.end), token
+    if source[at:end].replace("\\\n", " ").strip(" \t\n"):
+        doubts.append("text that was not understood")
+    return doubts
+
+
+def _seam(source: str, a: Token, b: Token, gap: str) -> str:
+    if b.kind == "comment" and not gap and source[b.start - 1] not in " \t\n;&|()":
+        return "a # inside a word"
+    if a.kind == "comment" and "\n" not in gap and source[a.end - 1] != "\n":
+        return "text after a comment"
+    if a.kind == "descriptor":
+        return "" if not gap else "a blank after a descriptor"
+    if b.kind == "descriptor" and a.kind in ("word", "keyword") and not gap:
+        return "a number joined to a word"
+    wordlike = ("word", "keyword")
+    if a.kind in wordlike and b.kind in wordlike:
+        if not gap:
+            return "two words without a blank"
+        if a.owner != b.owner and "keyword" not in (a.kind, b.kind) and "\n" not in gap:
+            return "two commands without a separator"
+        if a.owner == b.owner and "\n" in gap:
+            return "a newline inside a command"
+    if a.kind == "operator" and source[a.start : a.end] in ("{", "!") and not gap:
+        return "a brace or ! joined to a word"
+    return ""
+
+
+def check_heredoc(
+    source: str, start: "Node", body: "Node | None", end: "Node", lines: set[int]
+) -> str:
+    """Why the tree's here-document is not the one bash would read; "" when it is."""
+    newline = source.find("\n", start.end_byte)
+    if newline < 0:
+        return "a here-document without its end"
+    if newline in lines:
+        return "two here-documents on one line"
+    lines.add(newline)
+    word = source[start.start_byte : start.end_byte]
+    delimiter = _delimiter(word)
+    if delimiter is None:
+        return "a here-document with an unusual delimiter"
+    tabs = source[: start.start_byte].rstrip(" \t").endswith("<<-")
+    at = newline + 1
+    if body is not None and body.start_byte < at:
+        return "a here-document that begins too early"
+    while at <= len(source):
+        stop = source.find("\n", at)
+        stop = len(source) if stop < 0 else stop
+        line = source[at:stop]
+        if (line.lstrip("\t") if tabs else line) == delimiter:
+            return "" if at <= end.start_byte < end.end_byte <= stop else "a here-document's end"
+        at = stop + 1
+    return "a here-document without its end"
+
+
+def heredoc_data(source: str, start: "Node", body: "Node | None") -> str | None:
+    """The text of a here-document, or None when the shell would change it."""
+    if body is None:
+        return ""
+    text = source[body.start_byte : body.end_byte]
+    quoted = any(c in "'\"\\" for c in source[start.start_byte : start.end_byte])
+    if not quoted and any(c in "$`\\" for c in text):
+        return None
+    return text.encode("latin-1").decode("utf-8", "replace")
+
+
+def _delimiter(word: str) -> str | None:
+    plain = word.strip("'\"").replace("\\", "")
+    if not plain or not all(c.isalnum() or c in "_-.!+" for c in plain):
+        return None
+    return plain if word in (plain, f"'{plain}'", f'"{plain}"', "\\" + plain) else None

@@ -1,0 +1,260 @@
+"""One shell word from its source text: quotes, escapes, braces, tildes, patterns.
+
+Not a tokenizer: where a word begins and ends is told by the tree, and checked here. Expansions are
+given as spans, since their contents are commands that the tree lists itself.
+"""
+
+import itertools
+from collections.abc import Mapping
+
+from treadle.policy.shell.facts import Word
+
+_ANSI = {
+    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r",
+    "t": "\t", "v": "\v", "\\": "\\", "'": "'", '"': '"', "?": "?",
+}  # fmt: skip
+_META = frozenset(" \t\n;&|<>()")
+_SPECIAL = frozenset("?#$!")  # always a number
+_BRACE_LIMIT = 256
+
+UNCLEAR = "\0"  # an expansion whose value may run something or hide anything
+LISTED = "\1"  # a substitution whose commands are parts of their own, or plain arithmetic
+
+# What begins at this offset: where it ends, and the variable's name or one of the two above.
+Spans = Mapping[int, tuple[int, str]]
+Char = tuple[str, bool]  # a character, and whether it was quoted
+
+
+class BadWord(Exception):
+    """The text is not one word as bash reads it."""
+
+
+class _Scan:
+    """The state of reading one word."""
+
+    def __init__(self, text: str, spans: Spans, base: int) -> None:
+        self.text = text
+        self.spans = spans
+        self.base = base
+        self.chars: list[Char] = []
+        self.names: list[str] = []
+        self.dynamic = False
+        self.data = True
+
+    def expansion(self, at: int) -> int:
+        """Skip the expansion that begins at `at`, and answer where it ends."""
+        span = self.spans.get(self.base + at)
+        if span is None:
+            raise BadWord("an expansion that was not recognised")
+        end, name = span
+        if name == UNCLEAR:
+            self.data = False
+        elif name != LISTED and name not in _SPECIAL:
+            self.names.append(name)
+        self.dynamic = True
+        return end - self.base
+
+    def single(self, at: int) -> int:
+        end = self.text.find("'", at)
+        if end < 0:
+            raise BadWord("an open quote")
+        self.chars.extend((c, True) for c in self.text[at:end])
+        if end == at:
+            self.chars.append(("", True))
+        return end + 1
+
+    def ansi(self, at: int) -> int:
+        text = self.text
+        self.chars.append(("", True))
+        while at < len(text):
+            c = text[at]
+            if c == "'":
+                return at + 1
+            if c != "\\":
+                self.chars.append((c, True))
+                at += 1
+                continue
+            char, at = _ansi_escape(text, at + 1)
+            self.chars.append((char, True))
+        raise BadWord("an open quote")
+
+    def double(self, at: int) -> int:
+        text = self.text
+        self.chars.append(("", True))
+        while at < len(text):
+            c = text[at]
+            if c == '"':
+                return at + 1
+            if c == "\\" and at + 1 < len(text) and text[at + 1] in '$`"\\\n':
+                if text[at + 1] != "\n":
+                    self.chars.append((text[at + 1], True))
+                at += 2
+            elif c == "`" or (c == "$" and _expands(text, at + 1, quoted=True)):
+                at = self.expansion(at)
+            else:
+                self.chars.append((c, True))
+                at += 1
+        raise BadWord("an open quote")
+
+    def run(self) -> None:
+        text, at = self.text, 0
+        while at < len(text):
+            c = text[at]
+            if c == "'":
+                at = self.single(at + 1)
+            elif c == '"':
+                at = self.double(at + 1)
+            elif c == "\\":
+                if at + 1 >= len(text):
+                    raise BadWord("a backslash at the end")
+                if text[at + 1] != "\n":
+                    self.chars.append((text[at + 1], True))
+                at += 2
+            elif text.startswith("$'", at):
+                at = self.ansi(at + 2)
+            elif text.startswith('$"', at):
+                # A translated string: the catalogue decides what it says.
+                self.dynamic, self.data = True, False
+                at = self.double(at + 2)
+            elif c == "`" or (c == "$" and _expands(text, at + 1, quoted=False)):
+                at = self.expansion(at)
+            elif c in "<>" and text.startswith("(", at + 1):
+                at = self.expansion(at)
+                self.data = False
+            elif c in _META and not (c == "(" and at and text[at - 1] in "?*+@!"):
+                raise BadWord(f"an unquoted {c!r} inside a word")
+            elif c == "(":
+                self.dynamic, self.data = True, False  # an extended pattern
+                at = len(text)
+            else:
+                self.chars.append((c, False))
+                at += 1
+
+
+def read_word(text: str, spans: Spans, base: int = 0) -> list[Word]:
+    """The words that one source word becomes (several, when braces expand)."""
+    scan = _Scan(text, spans, base)
+    scan.run()
+    if scan.dynamic:
+        return [Word(_utf8(text), None, data=scan.data, names=tuple(scan.names))]
+    return [_finish(text, chars) for chars in _braces(scan.chars)]
+
+
+def _finish(source: str, chars: list[Char]) -> Word:
+    glob = any(c in "*?[" and not quoted for c, quoted in chars if c)
+    tilde = bool(chars) and chars[0] == ("~", False)
+    return Word(_utf8(source), _utf8("".join(c for c, _ in chars)), glob=glob, tilde=tilde)
+
+
+def _utf8(text: str) -> str:
+    """Source text travels as one character a byte, so that offsets are the tree's own."""
+    return text if text.isascii() else text.encode("latin-1").decode("utf-8", "replace")
+
+
+def _expands(text: str, at: int, *, quoted: bool) -> bool:
+    if at >= len(text):
+        return False
+    c = text[at]
+    return c.isalnum() or c in "_{(?#$!@*-[" or (not quoted and c in "'\"")
+
+
+def _ansi_escape(text: str, at: int) -> tuple[str, int]:
+    if at >= len(text):
+        raise BadWord("an open escape")
+    c = text[at]
+    if c in _ANSI:
+        return _ANSI[c], at + 1
+    if c in "01234567":
+        return _digits(text, at, 3, 8)
+    if c == "x":
+        return _digits(text, at + 1, 2, 16)
+    if c == "u":
+        return _digits(text, at + 1, 4, 16)
+    if c == "U":
+        return _digits(text, at + 1, 8, 16)
+    raise BadWord("an escape whose meaning differs between shells")
+
+
+def _digits(text: str, at: int, most: int, radix: int) -> tuple[str, int]:
+    allowed = "0123456789abcdefABCDEF" if radix == 16 else "01234567"
+    end = at
+    while end < len(text) and end - at < most and text[end] in allowed:
+        end += 1
+    if end == at:
+        raise BadWord("an escape without digits")
+    code = int(text[at:end], radix)
+    if code == 0 or code > 0x7E:
+        # NUL ends the word in bash; bytes above ASCII depend on the locale.
+        raise BadWord("an escape for a byte that is not plain text")
+    return chr(code), end
+
+
+def _braces(chars: list[Char]) -> list[list[Char]]:
+    """Expand braces as bash does; what would be too many or unclear raises."""
+    out: list[list[Char]] = []
+    todo = [chars]
+    while todo:
+        current = todo.pop()
+        parts = _first_brace(current)
+        if parts is None:
+            out.append(current)
+        else:
+            before, items, after = parts
+            todo.extend([*before, *item, *after] for item in reversed(items))
+        if len(out) + len(todo) > _BRACE_LIMIT:
+            raise BadWord("too many words from braces")
+    return out
+
+
+def _first_brace(chars: list[Char]) -> tuple[list[Char], list[list[Char]], list[Char]] | None:
+    for start, char in enumerate(chars):
+        if char != ("{", False):
+            continue
+        found = _match_brace(chars, start)
+        if found is None:
+            continue
+        end, commas = found
+        body = chars[start + 1 : end]
+        if commas:
+            edges = [start, *commas, end]
+            items = [chars[a + 1 : b] for a, b in itertools.pairwise(edges)]
+            return chars[:start], items, chars[end + 1 :]
+        text = "".join(c for c, _ in body)
+        if ".." in text and all(not quoted for _, quoted in body):
+            return (
+                chars[:start],
+                [[(c, False) for c in s] for s in _sequence(text)],
+                chars[end + 1 :],
+            )
+    return None
+
+
+def _match_brace(chars: list[Char], start: int) -> tuple[int, list[int]] | None:
+    depth, commas = 0, list[int]()
+    for i in range(start, len(chars)):
+        if chars[i] == ("{", False):
+            depth += 1
+        elif chars[i] == ("}", False):
+            depth -= 1
+            if depth == 0:
+                return i, commas
+        elif chars[i] == (",", False) and depth == 1:
+            commas.append(i)
+    return None
+
+
+def _sequence(text: str) -> list[str]:
+    ends = text.split("..")
+    if len(ends) == 2 and all(_number(e) for e in ends):
+        first, last = int(ends[0]), int(ends[1])
+        if any(e.lstrip("-").startswith("0") and len(e.lstrip("-")) > 1 for e in ends):
+            raise BadWord("a padded sequence")
+        if abs(last - first) > _BRACE_LIMIT:
+            raise BadWord("too many words from braces")
+        step = 1 if last >= first else -1
+        return [str(n) for n in range(first, last + step, step)]
+    raise BadWord("a brace sequence")
+
+
+def _number(text: str) -> bool:
+    return text.lstrip("-").isdigit() and text.count("-") <= 1
