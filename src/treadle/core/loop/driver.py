@@ -226,7 +226,7 @@ class Driver:
 
     def submit(self, said: Said) -> None:
         """Say something; it enters at the next legal point."""
-        self._inbox.put(user(said))
+        self._inbox.put(user(said), is_busy=self._ledger.state.turn is not None)
 
     def steer(self, said: Said) -> None:
         """Say something while the agent works; it is marked as such."""
@@ -311,8 +311,9 @@ class Driver:
         self._equipment = equipment
         self._teller = teller = Teller(equipment.observers, self.session_id)
         self._journal = Journaling(store)
-        self._ledger = Ledger(view or View(), teller, self._journal)
-        self._inbox = Inbox()
+        view = view or View()
+        self._ledger = Ledger(view, teller, self._journal)
+        self._inbox = Inbox(view.queued, self._journal.write)
         self._toolbox = Toolbox(equipment.source, teller)
         self._hooks = Hooks(equipment.hooks, teller)
         self._gates = Gates(equipment.gates)

@@ -1,25 +1,44 @@
 """Steering: what was said to the agent while it worked.
 
 Anybody may put a message in at any time; the driver takes them out at the next legal point,
-in order. Notices of finished background tasks come the same way.
+in order. Notices of finished background tasks come the same way. What has to wait is in the
+log meanwhile, so that a crash does not lose it.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 
+from treadle.core.transcript.entries import Entry, Queued, Unqueued
 from treadle.core.transcript.items import NoticeItem, UserItem
 
 
 class Inbox:
-    def __init__(self) -> None:
-        self._waiting: deque[UserItem | NoticeItem] = deque()
+    def __init__(
+        self, waiting: Iterable[UserItem | NoticeItem], on_wait: Callable[[Entry], None]
+    ) -> None:
+        self._waiting = deque(waiting)
+        self._logged = len(self._waiting)
+        self._on_wait = on_wait
 
-    def put(self, item: UserItem | NoticeItem) -> None:
+    def put(self, item: UserItem | NoticeItem, *, is_busy: bool = True) -> None:
+        """Let something wait. While the agent is idle it enters at once, and needs no log."""
         self._waiting.append(item)
+        if is_busy or self._logged:
+            self._on_wait(Queued(item))
+            self._logged += 1
 
-    def take(self) -> UserItem | NoticeItem | None:
-        return self._waiting.popleft() if self._waiting else None
+    def take(self) -> None:
+        """The first has entered the transcript."""
+        self._waiting.popleft()
+        self._logged = max(0, self._logged - 1)
+
+    def refuse(self) -> None:
+        """The first will never enter it."""
+        if self._logged:
+            self._on_wait(Unqueued())
+        self.take()
 
     @property
     def first(self) -> UserItem | NoticeItem | None:

@@ -29,11 +29,12 @@ class Listening:
             added: list[str] = []
             if isinstance(item, UserItem) and self._hooks.has("user_prompt_submit"):
                 refusal, added = await self._consult(item)
-            self._inbox.take()
             if refusal is not None:
+                self._inbox.refuse()
                 self._teller.tell(Warning, f"the message was not taken: {refusal}")
                 continue
             self._ledger.append(item)
+            self._inbox.take()
             if isinstance(item, UserItem):
                 self._teller.tell(InputAccepted, item)
             for text in added:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from treadle.core.transcript.items import Item, ToolResultItem
+from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
@@ -24,6 +24,16 @@ class ItemAdded(msgspec.Struct, frozen=True, tag="item", tag_field="kind"):
     """The transcript grew by one item."""
 
     item: Item
+
+
+class Queued(msgspec.Struct, frozen=True, tag="queued", tag_field="kind"):
+    """Something was said while the agent worked; it waits for its place in the transcript."""
+
+    item: UserItem | NoticeItem
+
+
+class Unqueued(msgspec.Struct, frozen=True, tag="unqueued", tag_field="kind"):
+    """The first that waited will not enter the transcript: a hook refused it."""
 
 
 class TurnBegan(msgspec.Struct, frozen=True, tag="turn", tag_field="kind"):
@@ -106,6 +116,8 @@ class TurnEnded(msgspec.Struct, frozen=True, tag="end", tag_field="kind", omit_d
 
 Entry = (
     ItemAdded
+    | Queued
+    | Unqueued
     | TurnBegan
     | Intent
     | Settled
@@ -131,6 +143,7 @@ class View(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     turns: int = 0
     open_turn: str | None = None
+    queued: tuple[UserItem | NoticeItem, ...] = ()
 
 
 def fold(entries: Iterable[Entry], view: View | None = None) -> View:
@@ -139,16 +152,22 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
     transcript = start.transcript
     rulings, intents, settled = dict(start.rulings), dict(start.intents), dict(start.settled)
     quarantine, usage = set(start.quarantine), start.usage
-    turns, open_turn = start.turns, start.open_turn
+    turns, open_turn, queued = start.turns, start.open_turn, list(start.queued)
     before_turn: dict[str, tuple[Transcript, frozenset[tuple[int, int]], int]] = {}
     for entry in entries:
         match entry:
             case ItemAdded(item=item):
                 transcript = transcript.append(item)
+                if queued and queued[0] == item:
+                    queued.pop(0)
                 if isinstance(item, ToolResultItem):
                     rulings.pop(item.call_id, None)
                     intents.pop(item.call_id, None)
                     settled.pop(item.call_id, None)
+            case Queued(item=said):
+                queued.append(said)
+            case Unqueued():
+                del queued[:1]
             case TurnBegan(turn_id=turn_id):
                 before_turn[turn_id] = (transcript, frozenset(quarantine), turns)
                 turns, open_turn = turns + 1, turn_id
@@ -176,7 +195,15 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
             case _:
                 pass
     return View(
-        transcript, rulings, intents, settled, frozenset(quarantine), usage, turns, open_turn
+        transcript,
+        rulings,
+        intents,
+        settled,
+        frozenset(quarantine),
+        usage,
+        turns,
+        open_turn,
+        tuple(queued),
     )
 
 

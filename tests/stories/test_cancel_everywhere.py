@@ -1,0 +1,196 @@
+"""Sweep: a run is cancelled at each of its awaits; nothing leaks and the session goes on.
+
+Fault 79. The run has a retry wait, an eager call, parallel calls, a real process, an approval,
+a detached call and steering in it; it is counted once, then cut at every point in turn, by a
+cancelled task and by an interruption.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle import Agent
+from treadle.core.contracts.policy import Allow, Ask, Proposal, Verdict
+from treadle.core.errors import Overloaded
+from treadle.core.loop.driver import Driver
+from treadle.core.loop.steps import AfterToolResult, ApprovalRequest, Finished
+from treadle.core.transcript import UserItem
+from treadle.core.transcript.integrity import violations
+from treadle.models import Say, Scripted
+from treadle.testing.clock import ManualClock
+from treadle.testing.stores import MemoryStore
+from treadle.tools.function import tool
+
+
+class CountedAwaits:
+    """Runs a coroutine and does something at its n-th suspension."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], at: int, do: Callable[[], object]) -> None:
+        self._work = work
+        self._at = at
+        self._do = do
+        self.seen = 0
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        inner = self._work.__await__()
+        value: Any = None
+        failure: BaseException | None = None
+        while True:
+            try:
+                waited = inner.throw(failure) if failure is not None else inner.send(value)
+            except StopIteration as end:
+                return end.value
+            failure = None
+            self.seen += 1
+            if self.seen == self._at:
+                self._do()
+            try:
+                value = yield waited
+            except BaseException as error:  # noqa: BLE001 - handed on to the work
+                failure = error
+
+
+class SlowClock(ManualClock):
+    """A retry wait that really waits a moment, so that it can be cut."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+        await super().sleep(seconds)
+
+
+class Rules:
+    async def decide(self, proposal: Proposal) -> Verdict:
+        await asyncio.sleep(0)
+        return Ask("it asks") if proposal.tool.name == "deploy" else Allow()
+
+    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+        return None
+
+
+@tool(effect="pure")
+async def look(n: int) -> str:
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return f"saw {n}"
+
+
+@tool
+async def process() -> str:
+    child = await asyncio.create_subprocess_exec("true")
+    try:
+        return f"exit {await child.wait()}"
+    except asyncio.CancelledError:
+        if child.returncode is None:
+            child.kill()
+        await child.wait()
+        raise
+
+
+@tool
+async def deploy() -> str:
+    return "deployed"
+
+
+@tool(detach_after=0)
+async def build() -> str:
+    await asyncio.sleep(0)
+    return "built"
+
+
+async def slowly(request: object) -> list[Any]:
+    await asyncio.sleep(0)
+    return ["Looking. ", Say(calls=[("look", {"n": 1}), ("look", {"n": 2}), ("process", {})])]
+
+
+def script() -> list[Any]:
+    return [
+        Overloaded("busy"),
+        slowly,
+        Say("Shipping. ", calls=[("deploy", {}), ("build", {})]),
+        Say(calls=[("look", {"n": 3})]),
+        "All done.",
+        "Yes, I am still here.",
+        "Yes, I am still here.",
+    ]
+
+
+def make() -> tuple[Agent, MemoryStore]:
+    agent = Agent(
+        Scripted(script()), [look, process, deploy, build], policy=Rules(), clock=SlowClock()
+    )
+    return agent, MemoryStore()
+
+
+async def whole_run(driver: Driver) -> Finished:
+    said = False
+    while True:
+        step = await driver.next()
+        if isinstance(step, ApprovalRequest):
+            step.approve_all()
+        elif isinstance(step, AfterToolResult) and not said:
+            said = True
+            driver.steer("Be quick.")
+        elif isinstance(step, Finished):
+            return step
+
+
+async def count_awaits() -> int:
+    agent, store = make()
+    driver = agent.start(input="go", store=store)
+    counted = CountedAwaits(whole_run(driver), 0, lambda: None)
+    step = await counted
+    await driver.aclose()
+    assert step.result.reason == "end_turn"
+    return counted.seen
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def children() -> list[str]:
+    task = Path(f"/proc/{os.getpid()}/task")
+    return [pid for thread in task.iterdir() for pid in (thread / "children").read_text().split()]
+
+
+async def cut_at(point: int, how: str) -> None:
+    agent, store = make()
+    driver = agent.start(input="go", store=store)
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    do = task.cancel if how == "cancelled" else lambda: loop.call_soon(driver.interrupt)
+    try:
+        step = await CountedAwaits(whole_run(driver), point, do)
+        assert step.result.reason in ("aborted", "end_turn")
+    except asyncio.CancelledError:
+        assert how == "cancelled"
+        task.uncancel()
+    assert violations(driver.transcript) == [], point
+    assert driver.snapshot().pending_input == () or driver.approvals == ()
+
+    driver.submit("Are you still there?")
+    step = await whole_run(driver)
+    assert step.result.reason == "end_turn", point
+    assert violations(driver.transcript) == []
+    said = [item.text for item in driver.transcript if isinstance(item, UserItem)]
+    assert said.count("Are you still there?") == 1
+    await driver.aclose()
+    assert asyncio.all_tasks() == {task}, point
+
+
+@pytest.mark.parametrize("how", ["cancelled", "interrupted"])
+def test_fault_79_a_run_can_be_cut_at_every_await(how: str):
+    points = asyncio.run(count_awaits())
+    assert points > 15
+    files = open_files()
+    for point in range(1, points + 1):
+        asyncio.run(cut_at(point, how))
+        assert children() == [], point
+    assert open_files() == files
