@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 import pytest
 
@@ -45,7 +46,7 @@ def image(width: int = 1, height: int = 1, size: int = 0) -> Image:
     return Image("image/png", png(width, height, size))
 
 
-def texts(parts: list[tuple[int, object]]) -> list[str]:
+def texts(parts: Sequence[tuple[int, object]]) -> list[str]:
     return [part.text for _, part in parts if isinstance(part, Text)]
 
 

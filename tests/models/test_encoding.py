@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Hashable
 from typing import Any
 
 import msgspec
@@ -140,7 +141,7 @@ def test_a_request_begins_with_the_bytes_of_the_one_before():
 
 def test_only_new_items_are_encoded():
     class Counting(AnthropicDialect):
-        key = "counting"
+        key: Hashable = "counting"
         said_to = 0
 
         def replied(self, parts, item):
