@@ -1,7 +1,11 @@
-"""A server that sends exactly the bytes that a test gives it, and a proxy, both on loopback."""
+"""A server that sends exactly the bytes that a test gives it, a proxy, frames as AWS makes them."""
 
 import asyncio
+import base64
+import json
 import ssl
+import struct
+import zlib
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,10 +25,8 @@ def server_tls() -> ssl.SSLContext:
 async def read_request(reader: asyncio.StreamReader) -> tuple[str, bytes]:
     """Head and body of one request."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    length = next(
-        (line.split(":")[1] for line in head.split("\r\n") if line.startswith("content-length:")),
-        "0",
-    )
+    lines = [line.lower().partition(":") for line in head.split("\r\n")]
+    length = next((value for name, _, value in lines if name == "content-length"), "0")
     return head, await reader.readexactly(int(length))
 
 
@@ -142,3 +144,21 @@ async def proxying(port: int, refuse: bytes = b""):
 
     async with serving(talk) as seen:
         yield seen
+
+
+def frame(payload: bytes, **headers: str) -> bytes:
+    """One AWS event-stream frame; header names come without their colon."""
+    block = b""
+    for name, value in {"message-type": "event", "event-type": "chunk", **headers}.items():
+        name = ":" + name.replace("_", "-")
+        block += bytes([len(name)]) + name.encode() + b"\x07"
+        block += struct.pack(">H", len(value)) + value.encode()
+    prelude = struct.pack(">II", 16 + len(block) + len(payload), len(block))
+    prelude += struct.pack(">I", zlib.crc32(prelude))
+    message = prelude + block + payload
+    return message + struct.pack(">I", zlib.crc32(message))
+
+
+def chunk_frame(event: dict[str, object]) -> bytes:
+    data = base64.b64encode(json.dumps(event).encode()).decode()
+    return frame(json.dumps({"bytes": data, "p": "abcd"}).encode())

@@ -138,10 +138,10 @@ async def test_compressed_bodies_are_unpacked_though_not_asked_for(client):
 
 
 async def test_fault_50_a_small_body_that_unpacks_to_a_huge_one_is_stopped(client):
-    bomb = gzip.compress(b"\0" * 50_000_000)
+    bomb = gzip.compress(b"\0" * 5_000_000)
     async with answering(plain(bomb, "200 OK", "content-encoding: gzip")) as server:
         with pytest.raises(TooLarge, match="unpacks"):
-            await fetch(client, server.url, limits=Limits(max_bytes=1_000_000))
+            await fetch(client, server.url, limits=Limits(max_bytes=100_000))
 
 
 async def test_fault_50_more_bytes_than_allowed_end_the_exchange(client):

@@ -8,14 +8,15 @@ content codings. It is not a general client: no cookies, no uploads from streams
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from .connection import Connection
 from .dialing import dial
 from .limits import DEFAULT_LIMITS, Limits, Meter
-from .routes import Proxy, Route, route_to, tls_context
+from .pool import Pool
+from .routes import Route, route_to, tls_context
 from .transport import BadRedirect, Disconnected, Headers, Malformed, TooLarge, read_all
 
 if TYPE_CHECKING:
@@ -24,10 +25,7 @@ if TYPE_CHECKING:
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 _MAX_ROUTES: Final = 256
-_RECEIVE: Final = 256 * 1024
 _INFLATE_STEP: Final = 1024 * 1024
-
-_Key = tuple[str, str, int, Proxy | None]
 
 
 class Client:
@@ -47,7 +45,7 @@ class Client:
         self._idle_seconds = idle_seconds
         self._environ: Mapping[str, str] = os.environ if environ is None else environ
         self._routes: dict[str, Route] = {}
-        self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
+        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         self._tls: ssl.SSLContext | None = None
 
     @property
@@ -87,12 +85,12 @@ class Client:
             self._tls = tls_context(self._environ)
         return self._tls
 
-    async def pool(self, loop: asyncio.AbstractEventLoop) -> "_Pool":
+    async def pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
         pool = self._pools.get(loop)
         if pool is None:
             for old in [old for old in self._pools if old.is_closed()]:
                 del self._pools[old]
-            pool = self._pools[loop] = _Pool(loop, self._max_idle, self._idle_seconds)
+            pool = self._pools[loop] = Pool(loop, self._max_idle, self._idle_seconds)
             await pool.open()
         return pool
 
@@ -279,87 +277,6 @@ class Exchange:
         connection, self._connection = self._connection, None
         if connection is not None and connection.finish():
             self._pool.put(self._route.key, connection)
-
-
-class _Pool:
-    """Idle connections of one event loop, closed when they grow old or the loop shuts down."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, max_idle: int, seconds: float) -> None:
-        self._loop = loop
-        self._max_idle = max_idle
-        self._seconds = seconds
-        self._idle: dict[_Key, list[Connection]] = {}
-        self._count = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._buffer = memoryview(bytearray(_RECEIVE))
-        self._guard = self._until_shutdown()
-
-    def make(self) -> Connection:
-        return Connection(self._loop, self._buffer)
-
-    async def open(self) -> None:
-        await anext(self._guard)
-
-    async def aclose(self) -> None:
-        await self._guard.aclose()
-
-    def take(self, key: _Key) -> Connection | None:
-        connections = self._idle.get(key)
-        oldest = self._loop.time() - self._seconds
-        while connections:
-            connection = connections.pop()
-            self._count -= 1
-            if not connection.lost and connection.idle_since >= oldest:
-                return connection
-            connection.abort()
-        return None
-
-    def put(self, key: _Key, connection: Connection) -> None:
-        if self._count >= self._max_idle:
-            self._sweep()
-            if self._count >= self._max_idle:
-                connection.abort()
-                return
-        connection.idle_since = self._loop.time()
-        self._idle.setdefault(key, []).append(connection)
-        self._count += 1
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._seconds, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._sweep()
-        if self._count:
-            self._timer = self._loop.call_later(self._seconds, self._on_timer)
-
-    def _sweep(self) -> None:
-        oldest = self._loop.time() - self._seconds
-        for key, connections in list(self._idle.items()):
-            kept = [c for c in connections if not c.lost and c.idle_since > oldest]
-            for connection in connections:
-                if connection not in kept:
-                    connection.abort()
-            self._count -= len(connections) - len(kept)
-            if kept:
-                self._idle[key] = kept
-            else:
-                del self._idle[key]
-
-    async def _until_shutdown(self) -> AsyncGenerator[None, None]:
-        # An event loop closes its open async generators before it ends: the one hook that lets
-        # a pool close its sockets without a task of its own.
-        try:
-            yield
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-            for connections in self._idle.values():
-                for connection in connections:
-                    connection.abort()
-            self._idle.clear()
-            self._count = 0
-            await asyncio.sleep(0)
 
 
 class _Inflater:

@@ -44,7 +44,16 @@ class Meter:
     does. Time in which this process did not run is given back in full.
     """
 
-    __slots__ = ("_answered", "_asked", "_content", "_due", "_heard", "_limits", "_started", "_step")
+    __slots__ = (
+        "_answered",
+        "_asked",
+        "_content",
+        "_due",
+        "_heard",
+        "_limits",
+        "_started",
+        "_step",
+    )
 
     def __init__(self, limits: Limits, now: float) -> None:
         self._limits = limits
