@@ -150,8 +150,8 @@ class Responses:
             text = part["text"] if kind == "output_text" else part["refusal"]
             at = {"content_index": index, "logprobs": []}
             pieces.append(("content_part.added", {"content_index": index, "part": part}))
-            for start in range(0, len(text), 5):
-                pieces.append((f"{kind}.delta", {**at, "delta": text[start : start + 5]}))
+            cuts = [text[start : start + 5] for start in range(0, len(text), 5)]
+            pieces += [(f"{kind}.delta", {**at, "delta": cut}) for cut in cuts]
             pieces.append(("content_part.done", {"content_index": index, "part": part}))
         status = {"status": "completed", "content": list(parts), **more}
         self.item({**whole, **status}, {"content": [], "status": "in_progress"}, *pieces)

@@ -55,8 +55,14 @@ class ChatCodec:
         return self._held.authorization()
 
     def prepare(self, request: ModelRequest) -> Prepared:
-        pieces = body(self._model, self._card, self._held.quirks, self._dialect, request)
+        dialect = self._dialect_for(request)
+        pieces = body(self._model, self._card, self._held.quirks, dialect, request)
         return Prepared(self._path, {"content-type": "application/json"}, pieces)
+
+    def _dialect_for(self, request: ModelRequest) -> ChatDialect:
+        if not request.quarantine:
+            return self._dialect
+        return ChatDialect(self._held.quirks, request.quarantine)
 
     @cached_property
     def _path(self) -> str:
@@ -73,7 +79,8 @@ class ChatCodec:
         if named is None:
             return None
         message = named[0] - (1 if request.system else 0)
-        place = place_of(self._dialect, request.transcript, request.quarantine, message, 0)
+        dialect = self._dialect_for(request)
+        place = place_of(dialect, request.transcript, request.quarantine, message, 0)
         if place is None:
             return None
         return place[0], part_number(request.transcript[place[0]], named[1])

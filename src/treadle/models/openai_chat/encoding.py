@@ -22,9 +22,9 @@ from treadle.core.transcript.content import (
     ToolCall,
     UserContent,
 )
-from treadle.core.transcript.items import AssistantItem
-from treadle.models.compiler import Rules
-from treadle.models.encoding import Block, Role, encoded, json_text
+from treadle.core.transcript.items import AssistantItem, ToolResultItem
+from treadle.models.compiler import Rules, sendable_answer
+from treadle.models.encoding import REFUSED, Block, Role, encoded, json_text
 from treadle.models.openai_chat.decoding import CALL_EXTRA
 from treadle.models.openai_wire import (
     arguments_text,
@@ -45,12 +45,15 @@ _NINE = re.compile(r"[a-zA-Z0-9]{9}")
 
 
 class ChatDialect:
-    """How items become messages."""
+    """How items become messages. `quarantine` is what one request must not hold."""
 
     merging = False
 
-    def __init__(self, quirks: Quirks) -> None:
+    def __init__(
+        self, quirks: Quirks, quarantine: frozenset[tuple[int, int]] = frozenset()
+    ) -> None:
         self._quirks = quirks
+        self._quarantine = quarantine
         self.key: Hashable = ("openai_chat", quirks)
         self.rules = Rules(
             origin=quirks.name,
@@ -111,12 +114,13 @@ class ChatDialect:
         message = b'{"role":"tool","tool_call_id":' + json_text(self._id(call_id))
         return [(parts[0][0], message + b',"content":' + json_text("\n".join(texts)) + b"}")]
 
-    def after_answers(
-        self, answers: Sequence[tuple[int, Sequence[tuple[int, ResultContent]]]]
-    ) -> list[Block]:
+    def after_answers(self, items: Sequence[tuple[int, ToolResultItem]]) -> list[Block]:
         """A tool's message holds only text: pictures and files follow from the user's side."""
         moved: list[tuple[int, UserContent]] = []
-        for _, parts in answers:
+        for position, item in items:
+            parts = sendable_answer(
+                item, position, self.rules, dict.fromkeys(self._quarantine, REFUSED)
+            )
             moved += [(number, part) for number, part in parts if _is_moved(part)]
         if not moved:
             return []

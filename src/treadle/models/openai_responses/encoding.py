@@ -19,7 +19,7 @@ from treadle.core.transcript.content import (
     ToolCall,
     UserContent,
 )
-from treadle.core.transcript.items import AssistantItem
+from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.models.compiler import Rules
 from treadle.models.encoding import Block, Role, json_text
 from treadle.models.openai_responses.decoding import MESSAGE_EXTRA
@@ -91,9 +91,7 @@ class ResponsesDialect:
         answer = b'{"type":"function_call_output","call_id":' + json_text(call_id)
         return [(parts[0][0], answer + b',"output":' + output + b"}")]
 
-    def after_answers(
-        self, answers: Sequence[tuple[int, Sequence[tuple[int, ResultContent]]]]
-    ) -> list[Block]:
+    def after_answers(self, items: Sequence[tuple[int, ToolResultItem]]) -> list[Block]:
         return []
 
 
