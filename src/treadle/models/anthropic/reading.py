@@ -69,7 +69,7 @@ class _Usage(msgspec.Struct):
 
 
 class _Message(msgspec.Struct):
-    id: str = ""
+    id: str | None = None
     usage: _Usage | None = None
 
 
@@ -193,7 +193,7 @@ class AnthropicDecoder:
                 self.progress += 1
                 self._end(self._blocks[event.index], out)
             case "message_start" if event.message is not None:
-                self._message_id = event.message.id
+                self._message_id = event.message.id or ""
                 self._take_usage(event.message.usage)
                 out.append(UsageSeen(self._priced()))
             case "message_delta":
