@@ -139,6 +139,7 @@ _ROWS = (
     _Row("deepseek", "deepseek-v4-pro", _M, 384 * _K, _OPEN_THINKS, (1.32, 3.96, 0.044, None)),
     _Row("deepseek", "deepseek-flash", _M, 384 * _K, _OPEN_THINKS, (0.3, 1.2, 0.006, None)),
     _Row("mistral", "mistral-large-4", 1_048_576, 32_768, _OPEN, (1.36, 4.18, 0.14, None)),
+    _Row("mistral", "mistral-medium-latest", 262_144, 32_768, _OPEN, (1.5, 7.5, 0.15, None)),
     _Row("mistral", "mistral-medium-3-5", 262_144, 32_768, _OPEN, (1.5, 7.5, 0.15, None)),
     _Row("mistral", "mistral-small-2603", 262_144, 32_768, _OPEN, (0.15, 0.6, 0.015, None)),
     _Row("mistral", "codestral-2508", 256 * _K, 32_768, _OPEN, (0.3, 0.9, 0.03, None)),

@@ -103,15 +103,17 @@ def best_of(models: tuple[str, ...]) -> str:
 
 
 async def local_servers(
-    environ: Mapping[str, str] | None = None, seconds: float = PROBE_SECONDS
+    environ: Mapping[str, str] | None = None,
+    seconds: float = PROBE_SECONDS,
+    names: tuple[str, ...] = LOCAL_SERVERS,
 ) -> list[LocalServer]:
     """The local servers that answer within `seconds`, in a fixed order."""
     env = os.environ if environ is None else environ
-    addresses = [chosen(SERVERS[name], None, env)[1] for name in LOCAL_SERVERS]
+    addresses = [chosen(SERVERS[name], None, env)[1] for name in names]
     answers = await asyncio.gather(*[_models_at(url, seconds) for url in addresses])
     return [
         LocalServer(name, url.removesuffix("/v1"), models)
-        for name, url, models in zip(LOCAL_SERVERS, addresses, answers, strict=True)
+        for name, url, models in zip(names, addresses, answers, strict=True)
         if models is not None
     ]
 

@@ -15,7 +15,9 @@ from treadle._version import __version__
 USAGE_ERROR = 2
 
 # name -> (module, summary). The module has `run(arguments: list[str]) -> int`, the exit code.
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "models": ("treadle.apps.cli.models", "list the models that can be used here; test or get one"),
+}
 
 
 def run(arguments: list[str], commands: dict[str, tuple[str, str]] = COMMANDS) -> int:

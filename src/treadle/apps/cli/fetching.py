@@ -1,0 +1,95 @@
+"""`treadle models get`: an embedded model comes over the network, and the person sees how far.
+
+A progress line and nothing else: what is fetched, from where, and whether it is whole is decided
+in treadle.models.embedded.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from treadle.apps.cli import exits
+
+BAR_WIDTH = 30
+
+
+async def get(name: str) -> int:
+    from treadle.models.embedded import known, located
+
+    weights = known(name)
+    here = located(weights)
+    if here is not None:
+        print(f"{weights.title} is here already: {here}")
+        return exits.DONE
+    from treadle.models.embedded import fetch
+
+    print(f"Fetching {weights.title}, {_size(weights.bytes)}, {weights.license}.")
+    progress = Progress(sys.stderr)
+    try:
+        path = await fetch(weights, progress.show)
+    finally:
+        progress.end()
+    print(f"{weights.title} is here: {path}")
+    print(f"From now on it is what `embedded` means. {weights.note}")
+    return exits.DONE
+
+
+class Progress:
+    """A bar that redraws itself on a terminal, and a line for each tenth elsewhere."""
+
+    def __init__(self, out: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._out = out
+        self._clock = clock
+        self._live = out.isatty()
+        self._start: tuple[float, int] | None = None
+        self._drawn = ""
+        self._tenth = -1
+
+    def show(self, done: int, total: int) -> None:
+        """`done` of `total` bytes are here; a resumed fetch begins above zero."""
+        if self._start is None:
+            self._start = (self._clock(), done)
+        if self._live:
+            self._redraw(self._line(done, total))
+        elif total and (tenth := done * 10 // total) > self._tenth:
+            self._tenth = tenth
+            print(self._line(done, total), file=self._out, flush=True)
+
+    def end(self) -> None:
+        if self._live and self._drawn:
+            print(file=self._out, flush=True)
+            self._drawn = ""
+
+    def _redraw(self, line: str) -> None:
+        if line != self._drawn:
+            self._out.write("\r" + line.ljust(len(self._drawn)))
+            self._out.flush()
+            self._drawn = line
+
+    def _line(self, done: int, total: int) -> str:
+        share = min(1.0, done / total) if total else 0.0
+        filled = round(share * BAR_WIDTH)
+        bar = "#" * filled + "." * (BAR_WIDTH - filled)
+        return f"[{bar}] {share:4.0%}  {_size(done)} of {_size(total)}{self._pace(done, total)}"
+
+    def _pace(self, done: int, total: int) -> str:
+        assert self._start is not None
+        began, had = self._start
+        seconds = self._clock() - began
+        if seconds < 1 or done <= had:
+            return ""
+        speed = (done - had) / seconds
+        left = (total - done) / speed
+        return f", {_size(speed)}/s, {_duration(left)} left"
+
+
+def _size(amount: float) -> str:
+    return f"{amount / 1e9:.2f} GB" if amount >= 1e9 else f"{amount / 1e6:.0f} MB"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
