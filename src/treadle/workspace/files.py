@@ -69,10 +69,13 @@ def _open_step_by_step(root: int, path: str, flags: int) -> int:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
     fd = os.dup(root)
     for number, part in enumerate(parts, start=1):
-        is_last = number == len(parts)
-        step = flags if is_last else os.O_PATH | os.O_DIRECTORY
+        step = flags if number == len(parts) else os.O_PATH
         try:
             inner = os.open(part, step | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path) from error
+            raise
         finally:
             os.close(fd)
         fd = inner

@@ -45,6 +45,8 @@ class Options(msgspec.Struct, frozen=True):
     protected  what stays read-only in the root besides the built-in list
     passed     further variables of ours that commands see
     state      the agent's own folder for what must outlive a crash
+    processes  how many a command may have at once
+    grace      seconds between TERM and KILL for a command that ran out of time
     """
 
     added: tuple[Path, ...] = ()
@@ -55,6 +57,7 @@ class Options(msgspec.Struct, frozen=True):
     passed: tuple[str, ...] = ()
     state: Path | None = None
     processes: int = limits.PROCESSES
+    grace: float = 2.0
 
 
 class Executed(msgspec.Struct, frozen=True):
@@ -318,6 +321,7 @@ class LocalWorkspace:
             cwd=str(self._root / (cwd or ".")),
             env=self.environment(confined=confined, extra=env),
             timeout=timeout,
+            grace=self._options.grace,
             head=HEAD,
             tail=TAIL,
             side=str(self.outputs / f"{next(self._numbers)}.txt"),

@@ -31,7 +31,7 @@ TRAILER = 198
 
 LAST_WORDS = (
     "trap '{ printf %s\\\\n $?; pwd -P; printf \\\\0; jobs -p; } "
-    f">&{TRAILER} 2>/dev/null || :' EXIT\n"
+    f"2>/dev/null >&{TRAILER} || :' EXIT\n"
 )
 """Goes before a command for bash: in the end it tells its status, its folder, its jobs."""
 
@@ -294,13 +294,13 @@ class Keeper:
     def _drop(self) -> None:
         if self._socket is not None:
             self._socket.close()
-        if self._program is not None:
-            self._program.poll()
         self._socket = self._program = None
 
 
 async def _gone(program: subprocess.Popen[bytes]) -> None:
     """Wait for a child without a thread; the keeper ends as soon as its socket does."""
+    if program.poll() is not None:
+        return
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     fd = os.pidfd_open(program.pid)
     loop.add_reader(fd, over.set)

@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -100,12 +101,12 @@ class Bubblewrap:
         confinement = self.confinement
         homes = _homes(command.env.get("HOME", ""))
         options = SYSTEM.split()
-        for hidden in (*_existing("/run", "/home", "/root", "/var/tmp"), *map(str, homes)):
+        options += ["--bind", str(confinement.temp), "/tmp"]  # a home may lie in it
+        for hidden in sorted({*_existing("/run", "/home", "/root", "/var/tmp"), *map(str, homes)}):
             options += ["--tmpfs", hidden]
         options += _resolver() if network else []
         for needed in _needed(homes, command.env.get("PATH", "")):
             options += ["--ro-bind-try", needed, needed]
-        options += ["--bind", str(confinement.temp), "/tmp"]
         for path in confinement.readable:
             options += ["--ro-bind", str(path), str(path)]
         for root in confinement.writable:
@@ -120,7 +121,7 @@ def _existing(*paths: str) -> list[str]:
     return [path for path in paths if Path(path).is_dir() and not Path(path).is_symlink()]
 
 
-def _homes(home: str) -> list[Path]:
+def _homes(home: str) -> tuple[Path, ...]:
     """Home by the environment and by the user database; never the root folder."""
     found = {home}
     try:
@@ -128,19 +129,20 @@ def _homes(home: str) -> list[Path]:
     except KeyError:
         pass
     real = {Path(path).resolve() for path in found if path}
-    return sorted(p for p in real if p.is_dir() and p not in (Path("/"), Path("/tmp")))
+    return tuple(sorted(p for p in real if p.is_dir() and p not in (Path("/"), Path("/tmp"))))
 
 
-def _needed(homes: Sequence[Path], search: str) -> list[str]:
+@cache
+def _needed(homes: tuple[Path, ...], search: str) -> tuple[str, ...]:
     """What is shown of home: tools by their usual places and by PATH, this very Python."""
-    usual = [str(home / name) for home in homes for name in NEEDED_IN_HOME.split()]
+    usual = [home / name for home in homes for name in NEEDED_IN_HOME.split()]
     tools = [Path(entry) for entry in search.split(":") if entry.startswith("/")]
-    found = [
-        str(folder)
-        for folder in (*tools, Path(sys.prefix), Path(sys.base_prefix))
-        if any(folder.is_relative_to(home) and folder != home for home in homes)
-    ]
-    return sorted({*usual, *found})  # a folder before what lies in it
+    shown: list[Path] = []
+    for path in sorted({*usual, *tools, Path(sys.prefix), Path(sys.base_prefix)}):
+        is_in_home = any(path.is_relative_to(home) and path != home for home in homes)
+        if is_in_home and path.exists() and not any(map(path.is_relative_to, shown)):
+            shown.append(path)
+    return tuple(map(str, shown))
 
 
 def _resolver() -> list[str]:

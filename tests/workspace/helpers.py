@@ -1,0 +1,71 @@
+"""What the tests of the workspace share: opening one, the walls to try, who is still alive."""
+
+# ruff: noqa: ASYNC110 - real files, and waiting for what other processes do
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from treadle.workspace.local import LocalWorkspace, Options
+
+needs_bubblewrap = pytest.mark.skipif(
+    shutil.which("bwrap") is None, reason="bubblewrap is not installed"
+)
+BOTH = [
+    pytest.param(False, id="bare"),
+    pytest.param(True, id="sandboxed", marks=needs_bubblewrap),
+]
+
+_numbers = itertools.count(time.time_ns() % 10**9 + os.getpid() * 10**9)
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    root: Path, *, sandbox: bool = False, **options: object
+) -> AsyncIterator[LocalWorkspace]:
+    chosen = msgspec.structs.replace(Options(sandbox="auto" if sandbox else "off"), **options)
+    workspace = await LocalWorkspace.open(root, chosen)
+    try:
+        if sandbox and not workspace.sandboxed:
+            pytest.skip(f"no sandbox here: {workspace.sandbox_problem}")
+        yield workspace
+    finally:
+        await workspace.aclose()
+
+
+def marker() -> str:
+    """A number of seconds to sleep that no other process sleeps: its name in /proc."""
+    return str(10**9 + next(_numbers))
+
+
+def alive(mark: str) -> list[int]:
+    """The processes with `mark` among their words."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if mark.encode() in (entry / "cmdline").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+    return found
+
+
+async def seen(mark: str) -> None:
+    """Wait until a process with this mark runs."""
+    while not alive(mark):
+        await asyncio.sleep(0.005)
+
+
+async def gone(mark: str) -> None:
+    """Wait until no process with this mark runs; the test's time limit is the patience."""
+    while alive(mark):
+        await asyncio.sleep(0.005)

@@ -1,0 +1,295 @@
+# ruff: noqa: ASYNC240 - real files, and waiting for what other processes do
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.workspace.helpers import opened
+from treadle.core.errors import WorkspaceError
+from treadle.workspace import files
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+async def test_what_was_written_is_read_back_with_its_digest(folder: Path) -> None:
+    async with opened(folder) as workspace:
+        written = await workspace.write("a/b/c.txt", b"one\r\ntwo\n")
+        found = await workspace.read("a/b/c.txt")
+    assert found == written
+    assert found.data == b"one\r\ntwo\n"
+    assert (folder / "a/b/c.txt").read_bytes() == b"one\r\ntwo\n"
+
+
+async def test_a_limit_cuts_the_data_and_not_the_digest(folder: Path) -> None:
+    async with opened(folder) as workspace:
+        whole = await workspace.write("f", b"x" * 3_000_000)
+        part = await workspace.read("f", limit=10)
+    assert part.data == b"x" * 10
+    assert part.is_truncated
+    assert (part.size, part.digest) == (whole.size, whole.digest)
+
+
+async def test_an_existing_file_keeps_its_mode_and_a_new_one_follows_the_umask(
+    folder: Path,
+) -> None:
+    script = folder / "run.sh"
+    script.write_text("old")
+    script.chmod(0o750)
+    umask = os.umask(0o027)
+    try:
+        async with opened(folder) as workspace:
+            await workspace.write("run.sh", b"new")
+            await workspace.write("fresh", b"")
+            await workspace.write("private", b"", mode=0o600)
+    finally:
+        os.umask(umask)
+    modes = [stat.S_IMODE((folder / n).stat().st_mode) for n in ("run.sh", "fresh", "private")]
+    assert modes == [0o750, 0o640, 0o600]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+async def test_a_file_of_another_user_stays_theirs(folder: Path) -> None:
+    (folder / "theirs").write_text("old")
+    os.chown(folder / "theirs", 1000, 1000)
+    async with opened(folder) as workspace:
+        await workspace.write("theirs", b"new")
+    assert (folder / "theirs").stat().st_uid == 1000
+
+
+async def test_fault_71_a_file_that_changed_since_it_was_read_is_not_overwritten(
+    folder: Path,
+) -> None:
+    target = folder / "f"
+    async with opened(folder) as workspace:
+        read = await workspace.write("f", b"mine")
+        target.write_bytes(b"theirs")
+        with pytest.raises(WorkspaceError, match="changed since it was read"):
+            await workspace.write("f", b"mine again", expected=read.digest)
+        with pytest.raises(WorkspaceError, match="changed since it was read"):
+            await workspace.remove("f", expected=read.digest)
+        assert target.read_bytes() == b"theirs"
+        target.unlink()
+        with pytest.raises(WorkspaceError, match="removed since it was read"):
+            await workspace.write("f", b"mine again", expected=read.digest)
+        target.write_bytes(b"theirs")
+        with pytest.raises(WorkspaceError, match="exists already"):
+            await workspace.write("f", b"", expected="")
+    assert target.read_bytes() == b"theirs"
+
+
+async def test_fault_72_of_two_edits_at_once_the_second_sees_the_conflict(folder: Path) -> None:
+    async with opened(folder) as workspace:
+        read = await workspace.write("f", b"base")
+        edits = [workspace.write("f", b"edit %d" % n, expected=read.digest) for n in range(10)]
+        outcomes = await asyncio.gather(*edits, return_exceptions=True)
+    refused = [one for one in outcomes if isinstance(one, WorkspaceError)]
+    assert len(refused) == 9
+    won = next(n for n, one in enumerate(outcomes) if not isinstance(one, BaseException))
+    assert (folder / "f").read_bytes() == b"edit %d" % won
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "device"])
+async def test_fault_66_what_is_no_regular_file_is_refused_at_once(folder: Path, kind: str) -> None:
+    target = folder / "odd"
+    held: list[socket.socket] = []
+    if kind == "pipe":
+        os.mkfifo(target)
+    elif kind == "socket":
+        held.append(socket.socket(socket.AF_UNIX))
+        held[0].bind(os.path.relpath(target))
+    elif kind == "folder":
+        target.mkdir()
+    else:
+        try:
+            os.mknod(target, stat.S_IFCHR | 0o666, os.makedev(1, 5))
+        except PermissionError:
+            pytest.skip("only root can make devices")
+    try:
+        async with opened(folder) as workspace:
+            with pytest.raises(WorkspaceError):
+                await workspace.read("odd")
+            with pytest.raises(WorkspaceError):
+                await workspace.write("odd", b"x")
+    finally:
+        for one in held:
+            one.close()
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/random", "/proc/kmsg", "/proc/self/mem"])
+async def test_fault_66_endless_files_of_the_system_are_refused(folder: Path, path: str) -> None:
+    async with opened(folder, readable=(Path("/dev"), Path("/proc"))) as workspace:
+        with pytest.raises(WorkspaceError):
+            await workspace.read(path, limit=100)
+
+
+async def test_a_file_of_unknown_size_is_read_up_to_the_limit(folder: Path) -> None:
+    async with opened(folder, readable=(Path("/proc/sys"),)) as workspace:
+        found = await workspace.read("/proc/sys/kernel/ostype", limit=3)
+    assert found.data == b"Lin"
+
+
+KILLED = """
+    import asyncio, os, signal, sys
+    from pathlib import Path
+    from treadle.workspace.local import LocalWorkspace, Options
+
+    async def main():
+        workspace = await LocalWorkspace.open(Path(sys.argv[1]), Options(sandbox="off"))
+        os.rename = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)
+        await workspace.write("sub/f", b"new")
+
+    asyncio.run(main())
+"""
+
+
+async def test_fault_70_a_writer_killed_before_the_rename_leaves_nothing_behind(
+    folder: Path,
+) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub/f").write_bytes(b"old")
+    killed = subprocess.run(  # noqa: ASYNC221 - it kills itself
+        [sys.executable, "-c", textwrap.dedent(KILLED), str(folder)],
+        env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    left = sorted(path.name for path in (folder / "sub").iterdir())
+    assert len(left) == 2
+    assert left[0].startswith(".treadle-tmp-")
+    async with opened(folder):
+        pass
+    assert [path.name for path in (folder / "sub").iterdir()] == ["f"]
+    assert (folder / "sub/f").read_bytes() == b"old"
+
+
+async def test_the_temporary_file_of_a_living_writer_is_left_alone(folder: Path) -> None:
+    async with opened(folder) as first:
+        with first._temps.name(folder) as name:
+            (folder / name).write_bytes(b"")
+            async with opened(folder):
+                assert (folder / name).exists()
+        (folder / name).unlink()
+
+
+async def test_fault_10_a_full_disk_leaves_the_old_file_intact(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "f").write_bytes(b"old")
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    async with opened(folder) as workspace:
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(WorkspaceError, match="no space left"):
+            await workspace.write("f", b"new")
+        monkeypatch.undo()
+    assert [path.name for path in folder.iterdir()] == ["f"]
+    assert (folder / "f").read_bytes() == b"old"
+
+
+async def test_fault_74_what_cannot_be_written_or_read_is_an_error_that_says_why(
+    folder: Path,
+) -> None:
+    (folder / "fixed").write_bytes(b"")
+    (folder / "fixed").chmod(0o444)
+    (folder / "a").symlink_to("b")
+    (folder / "b").symlink_to("a")
+    async with opened(folder) as workspace:
+        with pytest.raises(WorkspaceError, match="read-only"):
+            await workspace.write("fixed", b"x")
+        with pytest.raises(WorkspaceError, match=r"circle|symbolic"):
+            await workspace.read("a")
+        with pytest.raises(WorkspaceError, match="too long"):
+            await workspace.write("n" * 300, b"x")
+        with pytest.raises(WorkspaceError, match="too long"):
+            await workspace.read("d/" * 3000 + "f")
+        with pytest.raises(WorkspaceError, match="does not exist"):
+            await workspace.read("nowhere")
+        with pytest.raises(WorkspaceError, match="NUL"):
+            await workspace.read("a\0b")
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../outside", "link/passwd", "~/x", "sub/../../x"])
+async def test_paths_that_lead_out_of_the_workspace_are_refused(folder: Path, path: str) -> None:
+    (folder / "link").symlink_to("/etc")
+    (folder / "sub").mkdir()
+    async with opened(folder) as workspace:
+        with pytest.raises(WorkspaceError, match="outside"):
+            workspace.resolve(path)
+        with pytest.raises(WorkspaceError, match="outside"):
+            await workspace.read(path)
+        with pytest.raises(WorkspaceError, match="outside"):
+            await workspace.write(path, b"x")
+        with pytest.raises(WorkspaceError, match="outside"):
+            await workspace.remove(path)
+
+
+async def test_links_inside_are_followed_and_written_through(folder: Path) -> None:
+    (folder / "real").mkdir()
+    (folder / "real/f").write_bytes(b"old")
+    (folder / "relative").symlink_to("real/f")
+    (folder / "absolute").symlink_to(folder / "real/f")
+    async with opened(folder) as workspace:
+        await workspace.write("relative", b"new")
+        assert (await workspace.read("absolute")).data == b"new"
+        await workspace.remove("absolute")
+    assert (folder / "relative").is_symlink()
+    assert (folder / "real/f").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("without_openat2", [False, True])
+def test_a_link_made_after_the_path_was_judged_is_no_way_out(
+    folder: Path, own_place: Path, monkeypatch: pytest.MonkeyPatch, without_openat2: bool
+) -> None:
+    if without_openat2:
+        monkeypatch.setattr(files, "SYS_OPENAT2", 9999)
+    secret = own_place / "secret"
+    secret.mkdir()
+    (secret / "f").write_bytes(b"secret")
+    (folder / "sub").mkdir()
+    root, rest = files.place([folder], folder, "sub/f")
+    (folder / "sub").rmdir()
+    (folder / "sub").symlink_to(secret)
+    with pytest.raises(WorkspaceError, match="out of the workspace"):
+        files.read(root, rest)
+    with pytest.raises(WorkspaceError):
+        files.remove(root, rest)
+    assert (secret / "f").read_bytes() == b"secret"
+
+
+def test_without_openat2_files_are_read_all_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "SYS_OPENAT2", 9999)
+    (folder / "a/b").mkdir(parents=True)
+    (folder / "a/b/f").write_bytes(b"here")
+    assert files.read(folder, "a/b/f").data == b"here"
+    with pytest.raises(WorkspaceError, match="does not exist"):
+        files.read(folder, "a/none")
+
+
+async def test_added_folders_are_written_and_readable_ones_are_not(
+    folder: Path, own_place: Path
+) -> None:
+    added, readable = own_place / "added", own_place / "readable"
+    added.mkdir()
+    readable.mkdir()
+    (readable / "f").write_bytes(b"look")
+    async with opened(folder, added=(added,), readable=(readable,)) as workspace:
+        await workspace.write(str(added / "f"), b"x")
+        assert (await workspace.read(str(readable / "f"))).data == b"look"
+        with pytest.raises(WorkspaceError, match="outside"):
+            await workspace.write(str(readable / "f"), b"x")
+    shutil.rmtree(added)
