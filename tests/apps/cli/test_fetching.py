@@ -53,7 +53,7 @@ def test_a_resumed_fetch_counts_only_what_is_new_for_its_pace():
 def test_elsewhere_there_is_a_line_for_each_tenth():
     out = io.StringIO()
     progress = Progress(out, Clock())
-    for done in range(0, 1001):
+    for done in range(1001):
         progress.show(done, 1000)
     progress.end()
     lines = out.getvalue().splitlines()
