@@ -108,6 +108,24 @@ class Spent(msgspec.Struct, frozen=True, tag="usage", tag_field="kind"):
     usage: Usage
 
 
+class Wake(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a parked turn waits for: a moment (`at`, seconds since 1970), a file (`path`) that
+    appears, somebody's answer, or more money."""
+
+    on: Literal["time", "file", "answer", "money"]
+    at: float = 0.0
+    path: str = ""
+
+
+class Parked(msgspec.Struct, frozen=True, tag="parked", tag_field="kind", omit_defaults=True):
+    """The turn waits on disk; the process may end. Whatever happens next wakes it."""
+
+    turn_id: str
+    reason: Literal["rate_limit", "approval", "question", "budget", "other"]
+    wake: Wake
+    detail: str = ""
+
+
 class TurnEnded(msgspec.Struct, frozen=True, tag="end", tag_field="kind", omit_defaults=True):
     turn_id: str
     reason: str
@@ -128,6 +146,7 @@ Entry = (
     | Told
     | Checkpoint
     | Spent
+    | Parked
     | TurnEnded
 )
 
@@ -144,6 +163,7 @@ class View(msgspec.Struct, frozen=True):
     turns: int = 0
     open_turn: str | None = None
     queued: tuple[UserItem | NoticeItem, ...] = ()
+    parked: Parked | None = None
 
 
 def fold(entries: Iterable[Entry], view: View | None = None) -> View:
@@ -153,11 +173,12 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
     rulings, intents, settled = dict(start.rulings), dict(start.intents), dict(start.settled)
     quarantine, usage = set(start.quarantine), start.usage
     turns, open_turn, queued = start.turns, start.open_turn, list(start.queued)
+    parked = start.parked
     before_turn: dict[str, tuple[Transcript, frozenset[tuple[int, int]], int]] = {}
     for entry in entries:
         match entry:
             case ItemAdded(item=item):
-                transcript = transcript.append(item)
+                transcript, parked = transcript.append(item), None
                 if queued and queued[0] == item:
                     queued.pop(0)
                 if isinstance(item, ToolResultItem):
@@ -170,7 +191,7 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
                 del queued[:1]
             case TurnBegan(turn_id=turn_id):
                 before_turn[turn_id] = (transcript, frozenset(quarantine), turns)
-                turns, open_turn = turns + 1, turn_id
+                turns, open_turn, parked = turns + 1, turn_id, None
             case Intent():
                 intents[entry.call_id] = entry
             case Settled(result=result):
@@ -182,7 +203,7 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
                 quarantine.clear()
             case Rewound(turn_id=turn_id) if turn_id in before_turn:
                 transcript, kept, _ = before_turn[turn_id]
-                quarantine, open_turn = set(kept), None
+                quarantine, open_turn, parked = set(kept), None, None
                 rulings.clear()
                 intents.clear()
                 settled.clear()
@@ -190,8 +211,10 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
                 quarantine.add((entry.position, entry.part))
             case Spent():
                 usage = usage + entry.usage
+            case Parked():
+                parked = entry
             case TurnEnded():
-                open_turn = None
+                open_turn = parked = None
             case _:
                 pass
     return View(
@@ -204,6 +227,7 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
         turns,
         open_turn,
         tuple(queued),
+        parked,
     )
 
 
