@@ -114,7 +114,7 @@ def arguments_text(call: ToolCall) -> bytes:
         return b'"{}"'
     if call.problem is None:
         return json_text(call.raw)
-    return json_text(msgspec.json.encode({"unreadable": call.raw}).decode())
+    return json_text((b'{"unreadable":' + json_text(call.raw) + b"}").decode())
 
 
 def tool_bytes(spec: ToolSpec, wrapped: bool, with_strict: bool) -> bytes:

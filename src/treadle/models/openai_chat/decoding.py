@@ -8,7 +8,7 @@ three names, usage comes last or not at all, and a reply with calls may claim to
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -40,6 +40,8 @@ from treadle.models.failures import Provider, complaint, from_complaint, quoted
 # The label of an Opaque that belongs to the call behind it, and must come back with it.
 CALL_EXTRA = "call_extra"
 
+_ABSENT = msgspec.Raw()
+
 
 class _Function(msgspec.Struct):
     name: str | None = None
@@ -50,7 +52,7 @@ class _CallDelta(msgspec.Struct):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
-    extra_content: msgspec.Raw | None = None
+    extra_content: msgspec.Raw = _ABSENT
 
 
 class _Part(msgspec.Struct):
@@ -103,7 +105,7 @@ class _Chunk(msgspec.Struct):
     object: str | None = None
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
-    error: msgspec.Raw | None = None
+    error: msgspec.Raw = _ABSENT
     x_groq: _Groq | None = None
 
 
@@ -167,8 +169,8 @@ class ChatDecoder:
                 chunk = _read_chunk(data)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise self._not_the_protocol(data, error) from error
-            if chunk.error is not None or chunk.object == "error":
-                self._read_error(data)
+            if chunk.object == "error" or bytes(chunk.error) not in (b"", b"null"):
+                self._fail(data)
             choices = chunk.choices
             if choices:
                 choice = choices[0]
@@ -273,7 +275,7 @@ class ChatDecoder:
         for piece in delta.tool_calls or ():
             slot = self._slot_for(piece, out)
             function = piece.function or _Function()
-            if piece.extra_content is not None and bytes(piece.extra_content) != b"null":
+            if bytes(piece.extra_content) not in (b"", b"null"):
                 slot.extra = bytes(piece.extra_content)
             if piece.id and not slot.given_id:
                 slot.given_id = piece.id
@@ -393,12 +395,9 @@ class ChatDecoder:
 
     # ------------------------------------------------------------------ what goes wrong
 
-    def _read_error(self, data: bytes) -> None:
+    def _fail(self, data: bytes) -> NoReturn:
         said = complaint(data)
-        if said.message in ("", "null"):
-            return  # "error": null
-        status = int(said.code) if said.code.isdigit() else None
-        raise from_complaint(self._who, said, status)
+        raise from_complaint(self._who, said, int(said.code) if said.code.isdigit() else None)
 
     def _not_the_protocol(self, data: bytes, error: Exception) -> StreamBroken:
         shown = quoted(data[:120].decode("utf-8", "replace"), self._who.secret)
