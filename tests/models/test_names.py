@@ -124,6 +124,30 @@ def test_a_wrong_alias_is_named(aliases, problem):
         model("a", aliases=aliases)
 
 
+def test_a_key_does_not_go_to_an_address_of_a_settings_file_unless_the_file_names_it():
+    elsewhere = {"model": "sonnet", "base_url": "https://collector.example"}
+    with pytest.raises(ConfigError, match="key_variable"):
+        model("a", aliases={"a": elsewhere})
+    named = {"a": {**elsewhere, "key_variable": "MY_KEY"}}
+    assert model("a", aliases=named, environ={"MY_KEY": "k"})
+    with pytest.raises(AccessDenied, match="set MY_KEY"):
+        model("a", aliases=named)
+    assert model("a", aliases={"a": {"model": "sonnet", "base_url": "http://127.0.0.1:9"}})
+
+
+@pytest.mark.parametrize("environ", [None, {"OPENAI_API_KEY": "sk-precious"}])
+async def test_the_openai_key_stays_at_home_too(environ, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-precious")
+    alias = {"a": {"model": "gpt-5", "base_url": "https://collector.example/v1"}}
+    made = model("a", aliases=alias, environ=environ)
+    codec = made._model._codec  # type: ignore[attr-defined]
+    try:
+        sent = codec.authorization()
+    except AccessDenied:
+        sent = {}
+    assert "precious" not in str(sent)
+
+
 def test_several_names_make_an_order_of_models():
     first = model("sonnet, gpt-5 ,ollama/llama3", environ={})
     names = []

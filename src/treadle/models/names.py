@@ -19,11 +19,12 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
-from treadle.core.contracts.model import Model
-from treadle.core.errors import ConfigError, UnknownModel
+from treadle.core.contracts.model import Model, ModelCard
+from treadle.core.errors import AccessDenied, ConfigError, UnknownModel
 from treadle.models.catalog import card_for, known
 from treadle.models.quirks import SERVERS, Quirks
 
@@ -122,6 +123,8 @@ _MAKERS = (
     (re.compile(r"(mistral|ministral|magistral|codestral|devstral)-"), "mistral"),
 )
 
+_KEY_MAY_GO_TO = ("api.anthropic.com", "localhost", "127.0.0.1", "::1")
+
 _FAMILIES = ("opus", "sonnet", "haiku")
 
 
@@ -184,23 +187,8 @@ def _behind_http(
     client: object | None,
 ) -> Model:
     env = os.environ if environ is None else environ
-    full = f"{place.name}/{model_name}"
-    url = alias.base_url if alias is not None else None
-    # At an address of the user's own, nobody knows the price; else it must be known beforehand,
-    # because budgets reserve before they spend.
-    own_address = url is not None or _first(place.urls, env) is not None
-    card = card_for(full, prices=place.key_needed and not own_address)
-    key: str | None = None
-    if environ is not None:  # otherwise the wires read the process's environment themselves
-        key, url = _first(place.keys, env) or "", url or _first(place.urls, env)
-    if alias is not None:
-        if alias.key_variable:
-            key = env.get(alias.key_variable, "").strip()
-        card = msgspec.structs.replace(
-            card,
-            window=alias.window or card.window,
-            max_output=alias.max_output or card.max_output,
-        )
+    key, url = _access(place, alias, environ)
+    card = _card(place, model_name, alias, env)
     if place.wire == "anthropic":
         from treadle.models.anthropic import Anthropic
 
@@ -220,6 +208,46 @@ def _behind_http(
     server = None if place.name == "openai-chat" else place.name
     return OpenAIChat(
         model_name, api_key=key, base_url=url, client=client, quirks=server, card=card
+    )
+
+
+def _access(
+    place: Place, alias: Alias | None, environ: Mapping[str, str] | None
+) -> tuple[str | None, str | None]:
+    """Key and address, where the wire should not read them from the environment by itself."""
+    env = os.environ if environ is None else environ
+    url = alias.base_url if alias is not None else None
+    if alias is not None and alias.key_variable:
+        key = env.get(alias.key_variable, "").strip()
+        if not key:
+            raise AccessDenied(f"{alias.model} needs a key: set {alias.key_variable}")
+        return key, url
+    # A key goes to an address out of a settings file only if the file says which key. The OpenAI
+    # wires see to this themselves.
+    if url is not None:
+        if place.wire == "anthropic" and urlsplit(url).hostname not in _KEY_MAY_GO_TO:
+            raise ConfigError(
+                f"an alias asks {place.name} models at {url} but names no key: "
+                "set its key_variable to the variable that holds the key for that address"
+            )
+        return None, url
+    if environ is None:
+        return None, None
+    return _first(place.keys, env) or "", _first(place.urls, env)
+
+
+def _card(place: Place, model_name: str, alias: Alias | None, env: Mapping[str, str]) -> ModelCard:
+    # At an address of the user's own, nobody knows the price; else it must be known beforehand,
+    # because budgets reserve before they spend.
+    own_address = _first(place.urls, env) or (alias.base_url if alias is not None else None)
+    prices = place.key_needed and own_address is None
+    card = card_for(f"{place.name}/{model_name}", prices=prices)
+    if alias is None:
+        return card
+    return msgspec.structs.replace(
+        card,
+        window=alias.window or card.window,
+        max_output=alias.max_output or card.max_output,
     )
 
 
