@@ -111,7 +111,7 @@ async def test_git_works_inside(repository: Path) -> None:
     who = "-c user.name=a -c user.email=a@b.c"
     done = await inside(
         repository,
-        f"echo 1 > f && git add f && git {who} commit -qm one && git status -s && git log --format=%s",
+        f"echo 1 > f && git add f && git {who} commit -qm one && git status -s; git log --format=%s",
     )
     assert done.exit_code == 0
     assert done.output.endswith("one\n")

@@ -220,7 +220,8 @@ class LocalWorkspace:
         asked = self._shell_command(command, cwd, env, inside, timeout)
         hear = None if on_output is None else lambda fresh, _: on_output(harmless(fresh))
         with self._walls(asked, inside, network) as wrapped:
-            return self.completed(await self._keeper.run(wrapped, hear), timeout)
+            ended = await self._keeper.run(wrapped, hear)
+        return self.completed(ended, timeout)
 
     async def start(
         self,
@@ -355,7 +356,7 @@ class LocalWorkspace:
             total_bytes=stream.total,
             full_output=stream.path,
             cwd=ended.cwd,
-            note="; ".join(_notes(ended, timeout, self._sandbox.sweep())),
+            note="; ".join(_notes(ended, timeout, self._sandbox.take_swept())),
         )
 
 

@@ -62,7 +62,6 @@ class Command(msgspec.Struct, frozen=True):
     linger: bool = False
     wrapped: bool = False
     landlock: int | None = None
-    seccomp: bytes = b""
     cgroup: str = ""
     pids: int = 0
     nproc: int = 0
@@ -154,7 +153,7 @@ class Process:
             except OSError:
                 packet = b""
             if not packet:
-                self._fail(
+                self.fail(
                     WorkspaceError(
                         "the process that watched over the command was killed; "
                         "how the command ended is not known"
@@ -176,12 +175,12 @@ class Process:
                 if not self.started.done():
                     self.started.set_result(pid)
             case ("failed", int(number), str(what)):
-                self._fail(_cannot_start(number, what))
+                self.fail(_cannot_start(number, what))
             case ("exited", dict(outcome)):
                 self._close()
                 self.ended.set_result(_ended(outcome, self._wrapped))
 
-    def _fail(self, error: WorkspaceError) -> None:
+    def fail(self, error: WorkspaceError) -> None:
         self._close()
         for future in (self.started, self.ended):
             if not future.done():
@@ -237,7 +236,9 @@ class Keeper:
             try:
                 await self._hand_over(command, theirs)
             except OSError as error:
-                process._fail(WorkspaceError(f"cannot reach the keeper of processes: {error}"))
+                process.fail(WorkspaceError(f"cannot reach the keeper of processes: {error}"))
+            except WorkspaceError as error:
+                process.fail(error)
             finally:
                 theirs.close()
             if not process.started.done():
@@ -342,7 +343,6 @@ def _request(command: Command, progress: bool) -> dict[str, object]:
         "linger": command.linger,
         "wrapped": command.wrapped,
         "landlock": None if command.landlock is None else len(command.descriptors) + 1,
-        "seccomp": command.seccomp,
         "cgroup": command.cgroup,
         "pids": command.pids,
         "nproc": command.nproc,

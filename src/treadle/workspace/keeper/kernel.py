@@ -1,4 +1,4 @@
-"""What the keeper asks of the kernel: prctl, Landlock, seccomp, small files, and packets.
+"""What the keeper asks of the kernel: prctl, Landlock, small files, and packets.
 
 Below it nothing. It keeps to what the interpreter has built in: its imports are start-up time.
 """
@@ -7,17 +7,12 @@ import ctypes
 import marshal
 import os
 
-PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_SECCOMP = 1, 15, 22
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
-SECCOMP_MODE_FILTER = 2
 SYS_LANDLOCK_RESTRICT_SELF = 446
 PACKET = 60_000
 
 libc = ctypes.CDLL(None, use_errno=True)
-
-
-class Filter(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_char_p))
 
 
 def check(result: int) -> None:
@@ -29,12 +24,6 @@ def check(result: int) -> None:
 def restrict_to_ruleset(ruleset: int) -> None:
     check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     check(libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0))
-
-
-def restrict_to_filter(code: bytes) -> None:
-    check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    program = ctypes.byref(Filter(len(code) // 8, code))
-    check(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0))
 
 
 def send(control: int, message: tuple[object, ...]) -> None:

@@ -17,7 +17,6 @@ from .kernel import (
     libc,
     oom_kills,
     receive,
-    restrict_to_filter,
     restrict_to_ruleset,
     send,
     write_small,
@@ -126,8 +125,9 @@ class Supervisor:
             failed = fcntl.fcntl(failed, fcntl.F_DUPFD_CLOEXEC, 500)
             for target, source in moved:
                 os.dup2(source, target)
-            step = "restrict"
-            self.restrict()
+            if request["landlock"] is not None:
+                step = "restrict"
+                restrict_to_ruleset(self.fds[request["landlock"]])
             step = "run " + request["argv"][0]
             os.execvpe(request["argv"][0], request["argv"], request["env"])
         except OSError as error:
@@ -149,13 +149,6 @@ class Supervisor:
             write_small("/proc/self/oom_score_adj", "500")
         except OSError:
             pass
-
-    def restrict(self) -> None:
-        """Landlock and seccomp for the command itself; bubblewrap takes its own filter by fd."""
-        if self.request["landlock"] is not None:
-            restrict_to_ruleset(self.fds[self.request["landlock"]])
-        if self.request["seccomp"]:
-            restrict_to_filter(self.request["seccomp"])
 
     def make_cgroup(self) -> None:
         parent, most = self.request["cgroup"], self.request["pids"]
@@ -228,8 +221,6 @@ class Supervisor:
                 self.kill()
             case ("terminate",):
                 self.terminate()
-            case ("report",):
-                send(self.control, ("report", [spool.report() for spool in self.spools]))
 
     def total(self) -> int:
         return sum(spool.total for spool in self.spools)

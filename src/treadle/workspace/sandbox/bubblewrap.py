@@ -60,6 +60,7 @@ class Bubblewrap:
         self.program = program or shutil.which("bwrap") or ""
         self._protections = [Protection(r, confinement.protected) for r in confinement.writable]
         self._inside = 0
+        self._swept: list[str] = []
 
     @contextmanager
     def enter(self, command: Command, *, network: bool | None = None) -> Iterator[Command]:
@@ -88,13 +89,15 @@ class Bubblewrap:
             for fd in fds:
                 os.close(fd)
             self._inside -= 1
-            if not self._inside:
-                for protection in self._protections:
+            for protection in self._protections:
+                self._swept += protection.sweep()
+                if not self._inside:
                     protection.release()
 
-    def sweep(self) -> list[str]:
-        """What commands made that must not be there, removed; the names of it."""
-        return [name for protection in self._protections for name in protection.sweep()]
+    def take_swept(self) -> list[str]:
+        """What commands made that must not be there and was removed, since the last time."""
+        swept, self._swept = self._swept, []
+        return swept
 
     def _mounts(self, command: Command, network: bool) -> list[str]:
         """In order: later mounts lie on earlier ones."""

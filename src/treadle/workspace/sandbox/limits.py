@@ -6,6 +6,7 @@ root: root without a writable cgroup has no limit. `local.py` stands above.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from functools import cache
 from pathlib import Path
@@ -32,6 +33,10 @@ def pids_cgroup() -> str:
 
 
 def _usable(folder: Path) -> str:
+    for left in folder.glob("treadle-*"):
+        if not Path("/proc", left.name.rpartition("-")[2]).exists():
+            with contextlib.suppress(OSError):
+                left.rmdir()  # of a supervisor that was killed
     trial = folder / f"treadle-trial-{os.getpid()}"
     try:
         trial.mkdir()

@@ -75,6 +75,7 @@ class Protection:
                     self._appearing.add(path)
                     return way
                 return [*way, (path, True)] if self._hold_place(path) else way
+            self._appearing.discard(path)
             way.append((path, is_last))
             if is_last:
                 break
@@ -127,6 +128,7 @@ class Protection:
             finally:
                 os.close(fd)
         self._placeholders.clear()
+        self._appearing.clear()
 
 
 def _is_placeholder(path: Path) -> bool:

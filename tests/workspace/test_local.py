@@ -1,0 +1,168 @@
+# ruff: noqa: ASYNC110 - real files and processes
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.workspace.helpers import BOTH, alive, marker, opened, seen
+from treadle.core.contracts.workspace import Running, Workspace
+from treadle.core.errors import WorkspaceError
+from treadle.workspace.local import LocalWorkspace, Options
+
+
+@pytest.mark.parametrize("sandbox", BOTH)
+async def test_it_tells_where_the_shell_stood_in_the_end(folder: Path, sandbox: bool) -> None:
+    async with opened(folder, sandbox=sandbox) as workspace:
+        there: Workspace = workspace
+        done = await there.run("mkdir -p 'a b'; cd 'a b'; false")
+        again = await there.run("pwd", cwd=done.cwd)
+        left = await there.run("cd /usr; exit 3")
+        broken = await there.run("set -eu; cd /; false")
+    assert (done.exit_code, done.cwd) == (1, str(folder / "a b"))
+    assert again.output == f"{folder}/a b\n"
+    assert (left.exit_code, left.cwd) == (3, "/usr")
+    assert (broken.exit_code, broken.cwd) == (1, "/")
+
+
+@pytest.mark.parametrize("sandbox", BOTH)
+async def test_progress_is_streamed_and_throttled(folder: Path, sandbox: bool) -> None:
+    heard: list[str] = []
+    command = "echo one; while [ ! -e go ]; do sleep 0.01; done; seq 100000; echo end"
+    async with opened(folder, sandbox=sandbox) as workspace:
+
+        def hear(text: str) -> None:
+            heard.append(text)
+            (folder / "go").touch()
+
+        begin = time.monotonic()
+        done = await workspace.run(command, on_output=hear)
+        took = time.monotonic() - begin
+    assert heard[0] == "one\n"
+    assert len(heard) <= took / 0.1 + 2
+    assert done.output.endswith("99999\n100000\nend\n")
+
+
+@pytest.mark.parametrize("sandbox", BOTH)
+async def test_a_background_command_is_read_waited_for_and_killed(
+    folder: Path, sandbox: bool
+) -> None:
+    mark = marker()
+    async with opened(folder, sandbox=sandbox) as workspace:
+        running: Running = await workspace.start(f"echo up; sleep {mark}")
+        await seen(mark)
+        while running.output() != "up\n":
+            await asyncio.sleep(0.005)
+        assert running.pid > 0
+        waiting = asyncio.ensure_future(running.wait())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        assert alive(mark), "to stop waiting is not to kill"
+        done = await running.kill()
+        assert not alive(mark)
+        short = await (await workspace.start("echo done; exit 4")).wait()
+    assert done.signal == "SIGKILL"
+    assert done.output == "up\n"
+    assert (short.exit_code, short.output) == (4, "done\n")
+
+
+async def test_closing_ends_what_still_runs(folder: Path) -> None:
+    mark = marker()
+    async with opened(folder) as workspace:
+        await workspace.start(f"trap '' TERM; sleep {mark}")
+        await workspace.start(f"setsid sleep {mark}")
+        while len(alive(mark)) < 2:
+            await asyncio.sleep(0.005)
+        private = workspace.outputs.parent
+    assert not alive(mark)
+    assert not private.exists()
+
+
+@pytest.mark.parametrize("sandbox", BOTH)
+async def test_a_program_without_a_shell_has_its_streams_apart(folder: Path, sandbox: bool) -> None:
+    script = "cat; echo problem >&2; exit 5"
+    async with opened(folder, sandbox=sandbox) as workspace:
+        done = await workspace.execute(["sh", "-c", script], stdin=b'{"a": 1}\0' * 20_000)
+        cut = await workspace.execute(["seq", "1000"], limit=10)
+    assert (done.exit_code, done.stderr) == (5, b"problem\n")
+    assert done.stdout == b'{"a": 1}\0' * 20_000
+    assert not done.is_truncated
+    assert (cut.stdout, cut.is_truncated) == (b"1\n2\n3\n4\n5\n", True)
+
+
+async def test_a_server_is_spoken_to_over_descriptors_and_dies_with_us(folder: Path) -> None:
+    mark = marker()
+    async with opened(folder) as workspace:
+        theirs_in, ours_out = os.pipe()
+        ours_in, theirs_out = os.pipe()
+        server = await workspace.spawn(
+            ["bash", "-c", f"cat; sleep {mark}"], {0: theirs_in, 1: theirs_out}
+        )
+        os.close(theirs_in)
+        os.close(theirs_out)
+        os.write(ours_out, b"hello")
+        os.close(ours_out)
+        assert await asyncio.to_thread(os.read, ours_in, 100) == b"hello"
+        os.close(ours_in)
+        await seen(mark)
+        server.terminate()
+        assert (await server.wait()).signal == "SIGTERM"
+        await workspace.spawn(["sleep", mark], {})
+    assert not alive(mark)
+
+
+async def test_many_commands_at_once(folder: Path) -> None:
+    async with opened(folder) as workspace:
+        calls = [workspace.run(f"echo {n}; exit {n}") for n in range(40)]
+        done = await asyncio.gather(*calls)
+    assert [(one.exit_code, one.output) for one in done] == [(n, f"{n}\n") for n in range(40)]
+
+
+async def test_what_cannot_be_started_is_an_error_that_says_why(folder: Path) -> None:
+    async with opened(folder) as workspace:
+        with pytest.raises(WorkspaceError, match="too long"):
+            await workspace.run("true " + "x" * 200_000)
+        with pytest.raises(WorkspaceError, match="NUL"):
+            await workspace.run("true \0")
+        with pytest.raises(WorkspaceError, match=r"run nowhere: No such file"):
+            await workspace.execute(["nowhere"])
+        assert (await workspace.run("nowhere")).exit_code == 127
+    with pytest.raises(WorkspaceError, match="not a folder"):
+        await LocalWorkspace.open(folder / "none", Options(sandbox="off"))
+
+
+async def test_no_key_of_ours_reaches_a_command(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    async with opened(folder) as workspace:
+        done = await workspace.run(
+            "env; cat /proc/$$/environ /proc/$PPID/environ; echo $MEANT", env={"MEANT": "this"}
+        )
+    assert "sk-very-secret" not in done.output
+    assert done.output.endswith("this\n")
+
+
+@pytest.mark.parametrize("sandbox", BOTH)
+async def test_a_trivial_command_returns_almost_in_its_own_time(
+    folder: Path, sandbox: bool
+) -> None:
+    def alone() -> float:
+        begin = time.perf_counter()
+        subprocess.run(["bash", "-c", "true"], check=True)
+        return time.perf_counter() - begin
+
+    async with opened(folder, sandbox=sandbox) as workspace:
+
+        async def ours() -> float:
+            begin = time.perf_counter()
+            await workspace.run("true")
+            return time.perf_counter() - begin
+
+        # The best of several: what the machine does besides is not ours to measure.
+        overhead = min([await ours() for _ in range(20)]) - min(alone() for _ in range(20))
+    assert overhead < (0.040 if sandbox else 0.020)
