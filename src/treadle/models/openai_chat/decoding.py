@@ -8,7 +8,7 @@ three names, usage comes last or not at all, and a reply with calls may claim to
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -63,7 +63,7 @@ class _Part(msgspec.Struct):
     thinking: str | list[_Part] | None = None
 
 
-class _Delta(msgspec.Struct):
+class _Delta(msgspec.Struct, gc=False):
     content: str | list[_Part] | None = None
     tool_calls: list[_CallDelta] | None = None
     reasoning_content: str | None = None
@@ -90,7 +90,7 @@ class _Usage(msgspec.Struct):
     cost: float | None = None  # OpenRouter's, in USD
 
 
-class _Choice(msgspec.Struct):
+class _Choice(msgspec.Struct, gc=False):
     delta: _Delta | None = None
     finish_reason: str | None = None
     usage: _Usage | None = None
@@ -100,7 +100,7 @@ class _Groq(msgspec.Struct):
     usage: _Usage | None = None
 
 
-class _Chunk(msgspec.Struct):
+class _Chunk(msgspec.Struct, gc=False):
     id: str | None = None
     object: str | None = None
     choices: list[_Choice] | None = None
@@ -169,29 +169,32 @@ class ChatDecoder:
                 chunk = _read_chunk(data)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise self._not_the_protocol(data, error) from error
-            if chunk.object == "error" or bytes(chunk.error) not in (b"", b"null"):
-                self._fail(data)
+            if chunk.object == "error" or chunk.error is not _ABSENT:
+                self._check_error(chunk, data)
             choices = chunk.choices
             if choices:
                 choice = choices[0]
                 delta = choice.delta
                 if delta is not None:
                     text = delta.content
-                    if text.__class__ is str and text:
-                        self.progress += 1
-                        texts.append(text)
-                        out.append(TextPiece(text))
+                    if isinstance(text, str):
+                        if text:
+                            self.progress += 1
+                            texts.append(text)
+                            out.append(TextPiece(text))
                     elif text:
-                        self._read_parts(text, out)  # type: ignore[arg-type]
+                        self._read_parts(text, out)
                     if delta.tool_calls or delta.refusal:
                         self._read_calls(delta, out)
                     if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
                         self._read_reasoning(delta, out)
                 if choice.finish_reason:
                     self._end(choice.finish_reason, out)
+                if choice.usage is not None:
+                    self._usage = choice.usage
             if not self._id and chunk.id:
                 self._id = chunk.id
-            if chunk.usage is not None or chunk.x_groq is not None or choices:
+            if chunk.usage is not None or chunk.x_groq is not None:
                 self._read_usage(chunk, out)
         return out
 
@@ -363,8 +366,6 @@ class ChatDecoder:
         usage = chunk.usage
         if usage is None and chunk.x_groq is not None:
             usage = chunk.x_groq.usage
-        if usage is None and chunk.choices:
-            usage = chunk.choices[0].usage
         if usage is None:
             return
         self._usage = usage
@@ -395,7 +396,9 @@ class ChatDecoder:
 
     # ------------------------------------------------------------------ what goes wrong
 
-    def _fail(self, data: bytes) -> NoReturn:
+    def _check_error(self, chunk: _Chunk, data: bytes) -> None:
+        if chunk.object != "error" and bytes(chunk.error) == b"null":
+            return
         said = complaint(data)
         raise from_complaint(self._who, said, int(said.code) if said.code.isdigit() else None)
 

@@ -39,7 +39,7 @@ from treadle.models.failures import Complaint, Provider, complaint, from_complai
 MESSAGE_EXTRA = "message_extra"
 
 
-class _Delta(msgspec.Struct):
+class _Delta(msgspec.Struct, gc=False):
     delta: str = ""
     item_id: str = ""
     output_index: int | None = None
