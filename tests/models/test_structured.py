@@ -135,6 +135,8 @@ def test_an_object_with_free_names_has_no_strict_form():
     assert strict_schema(schema_of(dict[str, int])) is None
     assert strict_schema({"type": "object"}) is None
     assert strict_schema(PLAIN) is not None
+    assert schema_of(dict[str, int], strict=True) == schema_of(dict[str, int])
+    assert schema_of(Point, strict=True)["required"] == ["x", "y"]
 
 
 people: st.SearchStrategy[Person] = st.deferred(

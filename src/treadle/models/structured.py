@@ -26,8 +26,16 @@ WRAPPED = "value"
 _FENCE = re.compile(r"```(?:json|JSON)?[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 
 
-def schema_of(kind: object) -> Schema:
-    """The JSON schema of a type; its root is always an object."""
+def schema_of(kind: object, *, strict: bool = False) -> Schema:
+    """The JSON schema of a type; its root is always an object.
+
+    With `strict`, in the closed form that strict modes want, if it has one.
+    """
+    schema = _rooted(kind)
+    return (strict_schema(schema) or schema) if strict else schema
+
+
+def _rooted(kind: object) -> Schema:
     schema = _plain_schema(kind)
     if _is_object(schema):
         return schema
