@@ -15,48 +15,69 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, cast
 
 from treadle.models.wire.client import Client
 from treadle.models.wire.sse import EventReader
 
 HEADERS = {"content-type": "application/json", "x-api-key": "k", "anthropic-version": "2023-06-01"}
-SERVER = r"""
-import asyncio, json, sys
-def event(kind, **fields):
+Run = Callable[[str, bytes], Awaitable[int]]
+
+
+def event(kind: str, **fields: object) -> bytes:
     data = json.dumps({"type": kind, **fields}, separators=(",", ":"))
     return f"event: {kind}\ndata: {data}\n\n".encode()
-def reply(deltas):
+
+
+def canned(deltas: int) -> bytes:
+    """A whole response, each event in a chunk of its own as real servers flush them."""
     delta = event("content_block_delta", index=0, delta={"type": "text_delta", "text": "word "})
-    events = [event("message_start", message={"id": "m", "usage": {"input_tokens": 1}}),
-              event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
-              *[delta] * deltas, event("content_block_stop", index=0),
-              event("message_delta", delta={"stop_reason": "end_turn"}), event("message_stop")]
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-    return head + b"".join(b"%x\r\n%s\r\n" % (len(e), e) for e in events) + b"0\r\n\r\n"
-cache = {}
-class Server(asyncio.Protocol):
-    def connection_made(self, transport): self.transport = transport; self.data = b""; self.want = -1
-    def data_received(self, data):
+    events = [
+        event("message_start", message={"id": "m", "usage": {"input_tokens": 1}}),
+        event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
+        *[delta] * deltas,
+        event("content_block_stop", index=0),
+        event("message_delta", delta={"stop_reason": "end_turn"}),
+        event("message_stop"),
+    ]
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+    chunks = [b"%x\r\n%s\r\n" % (len(data), data) for data in events]
+    return head + b"transfer-encoding: chunked\r\n\r\n" + b"".join(chunks) + b"0\r\n\r\n"
+
+
+class Canned(asyncio.Protocol):
+    """Answers `POST /N` with N deltas, in one write: never the bottleneck."""
+
+    answers: ClassVar[dict[int, bytes]] = {}
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.data = bytearray()
+        self.wanted = -1
+
+    def data_received(self, data: bytes) -> None:
         self.data += data
-        if self.want < 0:
+        if self.wanted < 0:
             end = self.data.find(b"\r\n\r\n")
-            if end < 0: return
-            head = self.data[:end].lower()
-            self.want = end + 4 + int(head.split(b"content-length: ")[1].split(b"\r\n")[0])
-        if len(self.data) < self.want: return
-        n = int(self.data.split(b" ", 2)[1].rsplit(b"/", 1)[1])
-        self.data = b""; self.want = -1
-        if n not in cache: cache[n] = reply(n)
-        self.transport.write(cache[n])
-async def main():
-    server = await asyncio.get_running_loop().create_server(Server, "127.0.0.1", 0, backlog=2048)
+            if end < 0:
+                return
+            length = self.data[:end].lower().split(b"content-length: ")[1].split(b"\r\n")[0]
+            self.wanted = end + 4 + int(length)
+        if len(self.data) < self.wanted:
+            return
+        deltas = int(self.data.split(b" ", 2)[1].rsplit(b"/", 1)[1])
+        self.data.clear()
+        self.wanted = -1
+        if deltas not in self.answers:
+            self.answers[deltas] = canned(deltas)
+        self.transport.write(self.answers[deltas])
+
+
+async def serve() -> None:
+    server = await asyncio.get_running_loop().create_server(Canned, "127.0.0.1", 0, backlog=2048)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
-asyncio.run(main())
-"""
-
-Run = Callable[[str, bytes], Awaitable[int]]
 
 
 def ours(client: Client, *, decode: bool = True) -> Run:
@@ -87,9 +108,10 @@ def floor(session: Any) -> Run:
                 buffer += piece
                 *lines, buffer = buffer.split(b"\n")
                 for line in lines:
-                    if line.startswith(b"data:"):
-                        if json.loads(line[5:])["type"] == "content_block_delta":
-                            seen += 1
+                    if not line.startswith(b"data:"):
+                        continue
+                    if json.loads(line[5:])["type"] == "content_block_delta":
+                        seen += 1
         return seen
 
     return run
@@ -152,8 +174,15 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--deltas", type=int, default=20_000)
     parser.add_argument("--streams", type=int, default=200)
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    server = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
+    if args.serve:
+        asyncio.run(serve())
+    here = Path(__file__).resolve().parent
+    # This folder has an http.py, which must not stand in for the standard library's.
+    sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
+    command = [sys.executable, __file__, "--serve"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         if hasattr(os, "sched_setaffinity") and len(os.sched_getaffinity(0)) > 1:
             cores = sorted(os.sched_getaffinity(0))

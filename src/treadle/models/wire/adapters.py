@@ -6,6 +6,7 @@ one alphabet of errors. Retries and redirects of theirs are switched off. Codecs
 """
 
 import asyncio
+import inspect
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
@@ -60,9 +61,7 @@ def as_transport(client: object | None) -> Transport:
 
 
 def _is_async_sdk_client(client: object) -> bool:
-    return type(client).__name__.startswith("Async") or asyncio.iscoroutinefunction(
-        getattr(client, "post", None)
-    )
+    return inspect.iscoroutinefunction(getattr(client, "post", None))
 
 
 class _Opened(NamedTuple):

@@ -201,6 +201,8 @@ class Exchange:
 
     async def _ask(self) -> Connection:
         route, limits = self._route, self._limits
+        size = sum(map(len, self._body))
+        head = self._head(size)
         connection = self._pool.take(route.key)
         while True:
             reused = connection is not None
@@ -208,7 +210,7 @@ class Exchange:
                 connection = await dial(route, self._pool.make, self._client.tls, limits.connect)
             try:
                 connection.begin(route.where, self._meter, limits.max_bytes)
-                await connection.send(self._head(), self._body)
+                await connection.send(head, self._body, size)
                 await connection.head()
                 return connection
             except Disconnected:
@@ -220,7 +222,7 @@ class Exchange:
                 connection.finish()
                 raise
 
-    def _head(self) -> bytes:
+    def _head(self, size: int) -> bytes:
         route = self._route
         lines = [f"{self._method} {route.target} HTTP/1.1\r\nhost: {route.host_header}\r\n"]
         lines += [f"{name}: {value}\r\n" for name, value in self._fresh_headers.items()]
@@ -228,7 +230,7 @@ class Exchange:
             lines.append(f"proxy-authorization: {route.proxy.authorization}\r\n")
         lines.append("accept-encoding: identity\r\n")
         if self._method == "POST":
-            lines.append(f"content-length: {sum(map(len, self._body))}\r\n")
+            lines.append(f"content-length: {size}\r\n")
         block = "".join(lines)
         ends = len(lines) + 1  # the first holds two
         if block.count("\n") != ends or block.count("\r") != ends or not block.isascii():

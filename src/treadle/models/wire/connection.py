@@ -14,6 +14,7 @@ from .limits import Meter, Which
 from .transport import Disconnected, Malformed, TimedOut, TooLarge, WireError
 
 _QUEUE_HIGH: Final = 512 * 1024
+_WRITE_WHOLE: Final = 4 * 1024 * 1024
 _WRITE_BLOCK: Final = 256 * 1024
 
 
@@ -63,25 +64,27 @@ class Connection(asyncio.BufferedProtocol):
         if self._timer is None:
             self._timer = self._loop.call_at(meter.next_tick(now), self._tick)
 
-    async def send(self, head: bytes, body: Sequence[bytes]) -> None:
+    async def send(self, head: bytes, body: Sequence[bytes], size: int) -> None:
         """Write a request. Returns early if the server answers before it is all sent."""
         transport = self._transport
         if transport is None or self.lost:
             self._lose(None)
             return
+        if size <= _WRITE_WHOLE:
+            transport.write(b"".join((head, *body)))
+            return
         block = [head]
-        size = len(head)
+        held = 0
         for part in body:
             block.append(part)
-            size += len(part)
-            if size >= _WRITE_BLOCK:
+            held += len(part)
+            if held >= _WRITE_BLOCK:
                 transport.write(b"".join(block))
                 block.clear()
-                size = 0
+                held = 0
                 if self._drain is not None and not await self._drained():
                     return
-        if block:
-            transport.write(b"".join(block))
+        transport.write(b"".join(block))
 
     async def head(self) -> None:
         """Wait for the final status and the headers."""

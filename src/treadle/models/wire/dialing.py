@@ -53,14 +53,16 @@ async def _open(
     context: ssl.SSLContext | None,
     make: Callable[[], Connection],
 ) -> Connection:
-    transport, connection = await asyncio.get_running_loop().create_connection(
-        make,
-        host,
-        port,
-        ssl=context,
-        server_hostname=host if context is not None else None,
-        happy_eyeballs_delay=None if _is_address(host) else 0.25,
-    )
+    loop = asyncio.get_running_loop()
+    name = host if context is not None else None
+    if isinstance(loop, asyncio.BaseEventLoop) and not _is_address(host):
+        transport, connection = await loop.create_connection(
+            make, host, port, ssl=context, server_hostname=name, happy_eyeballs_delay=0.25
+        )
+    else:  # uvloop races no addresses
+        transport, connection = await loop.create_connection(
+            make, host, port, ssl=context, server_hostname=name
+        )
     _keep_alive(transport)
     return connection
 
