@@ -46,7 +46,7 @@ USAGE = {
 
 
 def stream(*blocks: list[dict[str, Any]], stop: str = "end_turn", **delta: Any) -> bytes:
-    message = {
+    message: dict[str, Any] = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
