@@ -73,6 +73,11 @@ class Stream:
             raise RuntimeError("the run is not over: read the events to their end first")
         return self._work.result()
 
+    async def wait(self) -> None:
+        """Until the run is over, whether or not anybody reads its events."""
+        if self._work is not None:
+            await asyncio.wait([self._work])
+
     def steer(self, said: Said) -> None:
         self.driver.steer(said)
 

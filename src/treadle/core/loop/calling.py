@@ -267,13 +267,16 @@ class Calling:
         return ready
 
     async def _detachable(self, ready: Prepared, after: float) -> ToolResultItem:
+        self._tasks.listen(ready.call)
         work = spawn(self._execute(ready))
         try:
             done, _ = await asyncio.wait([work], timeout=after)
         except asyncio.CancelledError:
+            self._tasks.let_go(ready.call)
             await end_all([work])
             raise
         if done:
+            self._tasks.let_go(ready.call)
             return work.result()
         task_id = self._tasks.adopt(ready.call, ready.summary, work)
         self._teller.tell(ToolDetached, ready.call.id, task_id)

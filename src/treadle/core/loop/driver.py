@@ -21,7 +21,7 @@ from treadle.core.contracts.model import CacheRequest, ModelRequest
 from treadle.core.contracts.mutator import MutationPoint, Scene
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
-from treadle.core.errors import ApprovalPending, ContextTooLong, DriverBusy, ModelError
+from treadle.core.errors import ApprovalPending, DriverBusy, ModelError
 from treadle.core.events import RunStarted, TurnResult
 from treadle.core.loop.approving import Approvals
 from treadle.core.loop.asking import Asking
@@ -32,6 +32,7 @@ from treadle.core.loop.inbox import Inbox
 from treadle.core.loop.journaling import Journaling
 from treadle.core.loop.ledger import Ledger
 from treadle.core.loop.listening import Listening
+from treadle.core.loop.recovery import may_compact
 from treadle.core.loop.state import Transition
 from treadle.core.loop.steps import (
     AfterToolResult,
@@ -178,9 +179,8 @@ class Driver:
     async def _give_up(self, error: ModelError) -> Ending | None:
         """No answer. A request that is too long is made smaller, once; else the turn is over."""
         ledger = self._ledger
-        if not isinstance(error, ContextTooLong) or ledger.turn.was_compacted:
-            return Ending("error", error)
-        if not await self._mutate("context_too_long"):
+        smaller = may_compact(error) and not ledger.turn.was_compacted
+        if not smaller or not await self._mutate("context_too_long"):
             return Ending("error", error)
         if isinstance(pending(ledger.state.transcript), Rest):
             ledger.append(NoticeItem(CONTINUE, kind="continue", then="ask"))

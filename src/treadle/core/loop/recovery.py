@@ -6,8 +6,9 @@
     Overloaded       retry 3 times with backoff
     Unreachable      retry 3 times with backoff
     StreamBroken     retry 3 times with backoff
-    ContextTooLong   compact once a turn, then surface
     anything else    surface: the same request would fail the same way
+
+    ContextTooLong surfaces too; the driver makes the view smaller, once a turn, and asks anew.
 
 When the retries of a class are used up, the next fallback model is asked; without one the
 error surfaces. Each class has a budget of its own. Asking and the driver carry verdicts out.
@@ -63,15 +64,11 @@ class NextModel(msgspec.Struct, frozen=True):
     """Ask the fallback."""
 
 
-class Compact(msgspec.Struct, frozen=True):
-    """Make the request smaller, then ask again."""
-
-
 class Surface(msgspec.Struct, frozen=True):
     """Let the person see it."""
 
 
-Verdict = Retry | NextModel | Compact | Surface
+Verdict = Retry | NextModel | Surface
 
 
 def verdict(
@@ -80,11 +77,8 @@ def verdict(
     *,
     chance: float,
     has_fallback: bool,
-    may_compact: bool = False,
 ) -> Verdict:
     """Decide. `failures` counts this call's earlier ones by class; `chance` is in [0, 1)."""
-    if isinstance(error, ContextTooLong):
-        return Compact() if may_compact else Surface()
     allowed = RETRIES.get(type(error), 0)
     before = failures.get(type(error), 0)
     if before < allowed:
@@ -92,6 +86,11 @@ def verdict(
     if has_fallback and isinstance(error, FALLBACK_HELPS):
         return NextModel()
     return Surface()
+
+
+def may_compact(error: ModelError) -> bool:
+    """Whether a smaller request could be answered."""
+    return isinstance(error, ContextTooLong)
 
 
 def _delay(error: ModelError, before: int, chance: float) -> float:

@@ -50,6 +50,15 @@ class Tasks:
         self._teller = teller
         self._on_notice = on_notice
         self._tasks: dict[str, _Task] = {}
+        self._heard: dict[str, str] = {}  # by call id, of calls that may become tasks
+
+    def listen(self, call: ToolCall) -> None:
+        """The call may become a task: keep what it reports from the beginning."""
+        self._heard[call.id] = ""
+
+    def let_go(self, call: ToolCall) -> None:
+        """It ended in the foreground."""
+        self._heard.pop(call.id, None)
 
     def adopt(self, call: ToolCall, summary: str, work: asyncio.Task[ToolResultItem]) -> str:
         """Take over a call that is already running; its end will be told by a notice."""
@@ -60,17 +69,17 @@ class Tasks:
         return task.id
 
     def note_output(self, call_id: str, text: str) -> None:
-        """Keep the end of what a running task reported."""
-        for task in self._tasks.values():
-            if task.call.id == call_id and task.state == "running":
-                task.output = (task.output + text)[-KEPT_OUTPUT_CHARS:]
+        """Keep the end of what a call reported that is, or may become, a task."""
+        heard = self._heard.get(call_id)
+        if heard is not None:
+            self._heard[call_id] = (heard + text)[-KEPT_OUTPUT_CHARS:]
 
     def list(self) -> tuple[TaskInfo, ...]:
-        return tuple(_info(task) for task in self._tasks.values())
+        return tuple(self._info(task) for task in self._tasks.values())
 
     def read(self, task_id: str) -> TaskInfo | None:
         task = self._tasks.get(task_id)
-        return _info(task) if task is not None else None
+        return self._info(task) if task is not None else None
 
     async def cancel(self, task_id: str) -> bool:
         """End one task and wait until it is gone; False if it was not running."""
@@ -89,6 +98,10 @@ class Tasks:
     async def aclose(self) -> None:
         await end_all([task.work for task in self._tasks.values() if task.work is not None])
 
+    def _info(self, task: _Task) -> TaskInfo:
+        output = self._heard.get(task.call.id, task.output)
+        return TaskInfo(task.id, task.call.id, task.call.name, task.summary, task.state, output)
+
     def _ended(self, task: _Task, work: asyncio.Task[ToolResultItem]) -> None:
         if work.cancelled():
             task.state, text = "cancelled", "It was cancelled."
@@ -97,14 +110,11 @@ class Tasks:
             task.state = "failed" if result.is_error else "done"
             text = result.text
             task.output = text[-KEPT_OUTPUT_CHARS:]
+            self._heard.pop(task.call.id, None)
         failed = task.state != "done"
         self._teller.tell(TaskFinished, task.id, task.call.name, preview(text), failed)
         head = f"Background task {task.id} {task.summary} is {task.state}."
         self._on_notice(NoticeItem(f"{head}\n{text}", kind="task"))
-
-
-def _info(task: _Task) -> TaskInfo:
-    return TaskInfo(task.id, task.call.id, task.call.name, task.summary, task.state, task.output)
 
 
 async def end_all(work: list[asyncio.Task[Any]], grace: float = 5.0) -> None:

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.core.transcript import AssistantItem, Item, Text, ToolCall, Transcript, Usage, user
+from treadle.core.transcript.content import parse_arguments
+from treadle.core.transcript.entries import Rewritten, difference, rewrite
+
+
+def test_appending_gives_a_longer_one_and_leaves_the_old_as_it_was():
+    one = Transcript([user("a")])
+    two = one.append(user("b"))
+    assert [len(one), len(two)] == [1, 2]
+    assert list(one) == [user("a")]
+
+
+def test_two_that_grow_from_one_do_not_see_each_other():
+    root = Transcript([user("a")])
+    left, right = root.append(user("left")), root.append(user("right"))
+    assert [left[1], right[1]] == [user("left"), user("right")]
+    assert left.scratch is not right.scratch
+
+
+def test_what_an_encoder_keeps_is_shared_by_every_prefix():
+    root = Transcript([user("a")])
+    root.scratch["wire"] = ["encoded a"]
+    assert root.append(user("b")).scratch["wire"] == ["encoded a"]
+
+
+def test_call_ids_are_known():
+    calls = Transcript().append(AssistantItem((ToolCall("c1", "x", "{}"),)))
+    assert calls.knows_call("c1")
+    assert not calls.knows_call("c2")
+
+
+def test_it_is_a_sequence():
+    three = Transcript([user(text) for text in "abc"])
+    assert three[-1] == user("c")
+    assert three[1:] == [user("b"), user("c")]
+    with pytest.raises(IndexError):
+        three[3]
+    assert three == Transcript(three)
+    assert three != Transcript(three[:2])
+
+
+@given(st.lists(st.integers(0, 3)), st.lists(st.integers(0, 3)))
+def test_the_difference_leads_from_one_view_to_the_other(old: list[int], new: list[int]):
+    kept: list[Item] = [user(str(n)) for n in range(4)]
+    before, after = Transcript(kept[n] for n in old), Transcript(kept[n] for n in new)
+    change = difference("test", before, after)
+    assert rewrite(before, change) == after
+    again = msgspec.json.decode(msgspec.json.encode(change), type=Rewritten)
+    assert rewrite(before, again) == after
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [("", {}), ("  ", {}), ("{}", {}), ('{"a": [1, {"b": null}]}', {"a": [1, {"b": None}]})],
+)
+def test_arguments_are_read(raw: str, expected: object):
+    assert parse_arguments(raw) == expected
+
+
+@pytest.mark.parametrize("raw", ["{", "[]", "null", "1", '"x"', '{"a":Infinity}', "{" * 100_000])
+def test_arguments_that_are_not_one_object_are_refused_in_words(raw: str):
+    assert isinstance(parse_arguments(raw), str)
+
+
+@given(st.text())
+def test_a_call_is_parsed_once_and_never_raises(raw: str):
+    call = ToolCall("c", "x", raw)
+    assert (call.arguments is None) == (call.problem is not None)
+    assert call.parsed is call.parsed
+
+
+def test_usage_adds_up_and_an_unknown_cost_stays_unknown():
+    total = Usage(1, 2, 3, 4, 5, 1, 0.5) + Usage(1, 1, 1, 1, 1, 1, 0.25)
+    assert total == Usage(2, 3, 4, 5, 6, 2, 0.75)
+    assert (total + Usage(cost=None)).cost is None
+    assert Usage(1, 2, 3, 4).total == 10
+
+
+def test_text_of_an_item_joins_its_parts():
+    assert AssistantItem((Text("a"), ToolCall("c", "x", "{}"), Text("b"))).text == "ab"

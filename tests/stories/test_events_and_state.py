@@ -1,0 +1,518 @@
+"""Stories of what is told and what is kept: events, observers, snapshots, mutators, gates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from treadle import Agent, CacheRequest, Transcript, tool
+from treadle.core.contracts.gate import Account, Pass, Stop
+from treadle.core.contracts.mutator import MutationPoint, Scene
+from treadle.core.contracts.policy import Ask
+from treadle.core.errors import AccessDenied, ContextTooLong, LawBroken, Overloaded, StoreFull
+from treadle.core.events import (
+    ApprovalRequired,
+    Event,
+    InputAccepted,
+    MutationFinished,
+    RequestStarted,
+    RunFailed,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    TurnFinished,
+    UsageUpdated,
+    Warning,
+)
+from treadle.core.loop.equipment import AllowAll
+from treadle.core.loop.steps import AfterToolResult, Finished
+from treadle.core.transcript import (
+    AssistantItem,
+    Item,
+    NoticeItem,
+    SummaryItem,
+    Text,
+    ToolResultItem,
+    Usage,
+    UserItem,
+    user,
+)
+from treadle.core.transcript.entries import Rewritten, TurnEnded, fold
+from treadle.core.transcript.integrity import violations
+from treadle.models import Pause, Say, Scripted
+from treadle.testing.clock import ManualClock
+from treadle.testing.observers import BrokenObserver, Witness
+from treadle.testing.stores import MemoryStore
+from treadle.testing.tools import RecordingTool
+
+
+@tool(effect="pure")
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def summing() -> Scripted:
+    return Scripted([Say("Let me see. ", calls=[("add", {"a": 2, "b": 3})]), "5"])
+
+
+async def all_events(agent: Agent, prompt: str = "go") -> list[Event]:
+    async with agent.stream(prompt) as events:
+        return [event async for event in events]
+
+
+# --- events ------------------------------------------------------------------------------
+
+
+async def test_events_are_emitted_in_their_order():
+    kinds = [type(event).__name__ for event in await all_events(Agent(summing(), [add]))]
+    assert kinds == [
+        "RunStarted",
+        "TurnStarted",
+        "InputAccepted",
+        "RequestStarted",
+        "TextDelta",
+        "ToolCallBegan",
+        "ToolCallDelta",
+        "ToolCallDelta",
+        "ToolCallRequested",
+        "UsageUpdated",
+        "ToolStarted",
+        "ToolFinished",
+        "LoopContinued",
+        "RequestStarted",
+        "TextDelta",
+        "UsageUpdated",
+        "TurnFinished",
+    ]
+
+
+async def test_every_event_carries_its_ids_and_a_number_that_only_grows():
+    events = await all_events(Agent(summing(), [add]))
+    assert len({event.session_id for event in events}) == 1
+    assert [event.seq for event in events] == sorted({event.seq for event in events})
+    assert {event.turn_id for event in events[1:]} == {"turn-1"}
+
+
+async def test_a_request_start_names_the_model():
+    events = await all_events(Agent(Scripted(["x"], name="anthropic/claude")))
+    assert [event.model for event in events if isinstance(event, RequestStarted)] == [
+        "anthropic/claude"
+    ]
+
+
+async def test_errors_arrive_as_events_and_there_is_exactly_one_terminal_event():
+    fine = await all_events(Agent(Scripted(["fine"])))
+    bad = await all_events(Agent(Scripted([AccessDenied("no key")])))
+    for events in (fine, bad):
+        terminal = [event for event in events if isinstance(event, (TurnFinished, RunFailed))]
+        assert terminal == [events[-1]]
+    failed = bad[-1]
+    assert isinstance(failed, RunFailed)
+    assert (failed.kind, failed.error) == ("AccessDenied", "no key")
+
+
+async def test_a_result_is_previewed_at_200_characters():
+    events = await all_events(
+        Agent(Scripted([Say(calls=[("record", {})]), "x"]), [RecordingTool(answer="y" * 500)])
+    )
+    finished = [event for event in events if isinstance(event, ToolFinished)]
+    assert finished[0].result == "y" * 200 + "..."
+
+
+async def test_thinking_is_told_apart_from_text():
+    events = await all_events(Agent(Scripted([Say("Yes.", thinking="Hm.")])))
+    assert [event.text for event in events if isinstance(event, ThinkingDelta)] == ["Hm."]
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["Yes."]
+
+
+async def test_usage_is_updated_after_each_call():
+    used = Usage(10, 2, requests=1)
+    agent = Agent(Scripted([Say("hi", usage=used)]))
+    updates = [event for event in await all_events(agent) if isinstance(event, UsageUpdated)]
+    assert [(event.last, event.turn) for event in updates] == [(used, used)]
+
+
+async def test_observers_are_called_in_order_and_inline():
+    order: list[str] = []
+
+    class Named(Witness):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def on_event(self, event: Event) -> None:
+            order.append(self.name)
+
+    await Agent(Scripted(["x"]), observers=[Named("one"), Named("two")]).run("go")
+    assert order[:4] == ["one", "two", "one", "two"]
+
+
+async def test_a_broken_observer_is_warned_about_once_and_harms_nobody():
+    witness, broken = Witness(), BrokenObserver()
+    result = await Agent(summing(), [add], observers=[broken, witness]).run("go")
+    assert result.text == "5"
+    assert len(witness.of(Warning)) == 1
+    assert broken.times > 5
+
+
+async def test_the_engine_finishes_when_nobody_reads_the_stream():
+    over = asyncio.Event()
+
+    def last(given):
+        over.set()
+        return "read by nobody"
+
+    record = RecordingTool("record", last, effect="irreversible")
+    agent = Agent(Scripted([Say(calls=[("record", {})]), "5"]), [record])
+    async with agent.stream("go") as events:
+        async for event in events:
+            if isinstance(event, InputAccepted):
+                break
+        await over.wait()
+        await events.wait()
+    assert events.result.text == "5"
+
+
+async def test_leaving_the_stream_early_interrupts_the_run():
+    pause = Pause()
+    async with Agent(Scripted([[pause, "never"]])).stream("go") as events:
+        await pause.reached.wait()
+    assert events.result.reason == "aborted"
+    assert events.driver.snapshot().transcript[0] == user("go")
+
+
+async def test_the_transcript_channel_gets_each_item_once_in_order():
+    witness = Witness()
+    result = await Agent(summing(), [add], observers=[witness]).run("go")
+    assert [item for _, item in witness.items] == list(result.transcript)
+    assert [position for position, _ in witness.items] == [0, 1, 2, 3]
+
+
+async def test_approvals_can_be_answered_from_the_stream():
+    class Asks(AllowAll):
+        async def decide(self, proposal):
+            return Ask("sure?")
+
+    record = RecordingTool(effect="irreversible")
+    agent = Agent(Scripted([Say(calls=[("record", {})]), "ok"]), [record], policy=Asks())
+    async with agent.stream("go") as events:
+        async for event in events:
+            if isinstance(event, ApprovalRequired):
+                events.approve(event.call.id)
+    assert len(record.calls) == 1
+
+
+# --- steering and cancellation -----------------------------------------------------------
+
+
+async def test_a_message_submitted_after_a_tool_round_stands_behind_the_result():
+    driver = Agent(summing(), [add]).start(input="go")
+    step = await driver.next()
+    assert isinstance(step, AfterToolResult)
+    step.submit("In German, please.")
+    await driver.next()
+    assert [type(item) for item in driver.transcript] == [
+        UserItem,
+        AssistantItem,
+        ToolResultItem,
+        UserItem,
+        AssistantItem,
+    ]
+
+
+async def test_steering_enters_at_the_next_legal_point_without_cancelling():
+    pause = Pause()
+    model = Scripted([["Working", pause], "In German."])
+    driver = Agent(model).start(input="go")
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    driver.steer("In German, please.")
+    assert driver.snapshot().pending_input == (UserItem((Text("In German, please."),), True),)
+    pause.release()
+    finished = await step
+    assert isinstance(finished, Finished)
+    assert finished.result.text == "In German."
+    assert [item.text for item in driver.transcript if isinstance(item, UserItem)] == [
+        "go",
+        "In German, please.",
+    ]
+
+
+async def test_a_queued_message_survives_a_crash():
+    pause, store = Pause(), MemoryStore()
+    driver = Agent(Scripted([["Working", pause]])).start(input="go", store=store)
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    driver.steer("Do not forget me.")
+    step.cancel()
+    view = fold(store.entries)
+    assert [item.text for item in view.queued] == ["Do not forget me."]
+    await asyncio.wait([step])
+    await driver.aclose()
+
+    model = Scripted(["Yes, both."])
+    again = Agent(model).start(view=view)
+    await again.next()
+    assert [item.text for item in model.requests[0].transcript if isinstance(item, UserItem)] == [
+        "go",
+        "Do not forget me.",
+    ]
+
+
+async def test_an_interruption_reaches_the_stream_and_ends_the_turn_aborted():
+    pause = Pause()
+    model = Scripted([["Half a th", pause]])
+    driver = Agent(model).start(input="go")
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    driver.interrupt()
+    finished = await step
+    assert isinstance(finished, Finished)
+    assert finished.result.reason == "aborted"
+    assert finished.result.metadata == {"interrupted": True, "interrupt_reason": "user_cancelled"}
+    assert model.running == 0
+    kept = driver.transcript[1]
+    assert isinstance(kept, AssistantItem)
+    assert (kept.text, kept.stop) == ("Half a th", "aborted")
+
+
+async def test_an_interruption_reaches_every_tool_and_open_calls_are_answered():
+    stuck = RecordingTool(gate=asyncio.Event(), effect="irreversible")
+    driver = Agent(Scripted([Say(calls=[("record", {}), ("record", {})]), "Back."]), [stuck]).start(
+        input="go"
+    )
+    step = asyncio.create_task(driver.next())
+    await stuck.entered.wait()
+    driver.interrupt()
+    finished = await step
+    assert isinstance(finished, Finished)
+    assert stuck.cancelled == 1
+    answers = [item.text for item in driver.transcript if isinstance(item, ToolResultItem)]
+    assert len(answers) == 2
+    assert all(text.startswith("Interrupted") for text in answers)
+    assert violations(driver.transcript) == []
+    driver.submit("Go on")
+    assert isinstance(await driver.next(), Finished)
+
+
+async def test_cancelling_the_task_is_heard_too_and_not_swallowed():
+    pause = Pause()
+    running = asyncio.create_task(Agent(Scripted([[pause]])).run("go"))
+    await pause.reached.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_an_interruption_works_during_a_retry_wait():
+    clock = ManualClock(held=True)
+    driver = Agent(Scripted([Overloaded("busy")]), clock=clock).start(input="go")
+    step = asyncio.create_task(driver.next())
+    await clock.sleeping.wait()
+    driver.interrupt()
+    finished = await step
+    assert isinstance(finished, Finished)
+    assert finished.result.reason == "aborted"
+
+
+# --- state -------------------------------------------------------------------------------
+
+
+async def test_a_snapshot_is_read_only_and_stays_as_it_was():
+    driver = Agent(Scripted(["one", "two"])).start(input="go")
+    before = driver.snapshot()
+    assert before.pending_input == (user("go"),)
+    await driver.next()
+    assert len(before.transcript) == 0
+    assert len(driver.snapshot().transcript) == 2
+    with pytest.raises(AttributeError):
+        before.session_id = "other"  # type: ignore[misc]
+
+
+async def test_the_trace_says_why_the_loop_went_on():
+    driver = Agent(summing(), [add]).start(input="go")
+    await driver.next()
+    await driver.next()
+    assert [str(transition) for transition in driver.trace] == [
+        "turn-1  began",
+        "turn-1  tool_use",
+        "turn-1  ended: end_turn",
+    ]
+
+
+async def test_the_cache_request_for_the_next_turn_is_used_once():
+    model = Scripted(["one", "two"])
+    driver = Agent(model).start(input="go")
+    driver.set_next_turn_cache(CacheRequest(ttl="1h"))
+    await driver.next()
+    driver.submit("again")
+    await driver.next()
+    assert [request.cache.ttl for request in model.requests] == ["1h", "5m"]
+
+
+async def test_instructions_may_be_a_function_and_reach_the_model():
+    model = Scripted(["x"])
+    await Agent(model, instructions=lambda: "Be brief.").run("go")
+    assert model.requests[0].system == "Be brief."
+
+
+async def test_the_log_says_how_the_turn_ended():
+    store = MemoryStore()
+    await Agent(Scripted(["x"])).run("go", store=store)
+    assert store.durable[-1] == TurnEnded("turn-1", "end_turn")
+    assert store.is_closed
+
+
+async def test_fault_9_a_full_disk_stops_before_the_model_is_asked_and_goes_on_later():
+    store, model = MemoryStore(), Scripted(["Hello!"])
+    store.failure = StoreFull("no space left on the device")
+    driver = Agent(model).start(input="go", store=store)
+    with pytest.raises(StoreFull):
+        await driver.next()
+    assert model.requests == []
+    store.failure = None
+    finished = await driver.next()
+    assert isinstance(finished, Finished)
+    assert finished.result.text == "Hello!"
+
+
+# --- mutators ----------------------------------------------------------------------------
+
+
+class Rewrites:
+    def __init__(
+        self, point: MutationPoint, change: Callable[[Transcript], Transcript | None]
+    ) -> None:
+        self.points = frozenset({point})
+        self.name = "rewrites"
+        self._change = change
+        self.scenes: list[Scene] = []
+
+    async def mutate(self, scene: Scene) -> Transcript | None:
+        self.scenes.append(scene)
+        return self._change(scene.transcript)
+
+
+def summed_up(transcript: Transcript) -> Transcript | None:
+    if len(transcript) < 3 or isinstance(transcript[0], SummaryItem):
+        return None
+    return Transcript([SummaryItem("They added.", 2), *transcript[3:]])
+
+
+async def test_a_mutator_rewrites_the_view_and_the_log_keeps_everything():
+    witness, store, model = Witness(), MemoryStore(), summing()
+    agent = Agent(model, [add], mutators=[Rewrites("after_tool_result", summed_up)])
+    await agent.replace(observers=[witness]).run("go", store=store)
+    assert [type(item) for item in model.requests[1].transcript] == [SummaryItem]
+    assert len([entry for entry in store.durable if isinstance(entry, Rewritten)]) == 1
+    assert [event.dirty for event in witness.of(MutationFinished)] == [True]
+    assert [type(item) for _, item in witness.items] == [
+        UserItem,
+        AssistantItem,
+        ToolResultItem,
+        AssistantItem,
+    ]
+    assert [type(item) for item in fold(store.durable).transcript] == [SummaryItem, AssistantItem]
+
+
+async def test_a_mutator_that_breaks_a_law_is_a_hard_error_naming_the_law():
+    def orphaned(transcript: Transcript) -> Transcript:
+        return Transcript([*transcript[:1], *transcript[2:]])
+
+    agent = Agent(summing(), [add], mutators=[Rewrites("after_tool_result", orphaned)])
+    driver = agent.start(input="go")
+    with pytest.raises(LawBroken, match="answers_belong"):
+        await driver.next()
+    assert violations(driver.transcript) == []
+    assert len(driver.transcript) == 3
+
+
+@pytest.mark.parametrize("point", ["before_model", "after_tool_result", "after_turn_ended"])
+async def test_mutators_are_asked_at_their_points(point: MutationPoint):
+    looks = Rewrites(point, lambda transcript: None)
+    await Agent(summing(), [add], mutators=[looks]).run("go")
+    lengths = [len(scene.transcript) for scene in looks.scenes]
+    assert (
+        lengths
+        == {"before_model": [1, 3], "after_tool_result": [3], "after_turn_ended": [4]}[point]
+    )
+
+
+async def test_a_context_that_is_too_long_is_compacted_once_and_tried_again():
+    shrinks = Rewrites("context_too_long", lambda old: Transcript([SummaryItem("short")]))
+    result = await Agent(Scripted([ContextTooLong("too long"), "ok"]), mutators=[shrinks]).run("go")
+    assert result.text == "ok"
+    with pytest.raises(ContextTooLong):
+        await Agent(Scripted([ContextTooLong("a"), ContextTooLong("b")]), mutators=[shrinks]).run(
+            "go"
+        )
+    with pytest.raises(ContextTooLong):
+        await Agent(Scripted([ContextTooLong("too long")])).run("go")
+
+
+# --- gates -------------------------------------------------------------------------------
+
+
+class Purse:
+    def __init__(self, answers: list[Pass | Stop]) -> None:
+        self._answers = answers
+        self.seen: list[Account] = []
+        self.settled: list[Usage] = []
+
+    def admit(self, account: Account) -> Pass | Stop:
+        self.seen.append(account)
+        return self._answers.pop(0)
+
+    def settle(self, account: Account, used: Usage) -> None:
+        self.settled.append(used)
+
+
+async def test_a_gate_stands_before_every_model_call_and_is_told_what_was_used():
+    purse = Purse([Pass(), Pass()])
+    await Agent(summing(), [add], gates=[purse]).run("go")
+    assert [account.rounds for account in purse.seen] == [0, 1]
+    assert [used.requests for used in purse.settled] == [1, 1]
+
+
+async def test_a_gate_may_stop_the_turn_with_a_typed_reason():
+    purse, model = Purse([Stop("budget_exceeded", "5 USD are spent")]), Scripted([])
+    result = await Agent(model, gates=[purse]).run("go")
+    assert result.reason == "budget_exceeded"
+    assert result.turn.metadata == {"detail": "5 USD are spent"}
+    assert model.requests == []
+
+
+async def test_a_gate_may_leave_room_for_one_closing_reply_without_tools():
+    purse = Purse([Pass(), Stop("budget_exceeded", "nearly spent", closing=True)])
+    model = Scripted([Say(calls=[("add", {"a": 1, "b": 1})]), "Half of it is done."])
+    result = await Agent(model, [add], gates=[purse]).run("go")
+    assert (result.reason, result.text) == ("budget_exceeded", "Half of it is done.")
+    assert model.requests[1].tools == ()
+
+
+async def test_a_gate_may_tell_the_model_what_is_left():
+    model = Scripted(["ok"])
+    result = await Agent(model, gates=[Purse([Pass("1 USD is left")])]).run("go")
+    assert NoticeItem("1 USD is left", "budget") in list(result.transcript)
+
+
+async def test_a_failed_call_settles_with_nothing():
+    purse = Purse([Pass()])
+    with pytest.raises(AccessDenied):
+        await Agent(Scripted([AccessDenied("no")]), gates=[purse]).run("go")
+    assert purse.settled == [Usage()]
+
+
+# --- encoding ----------------------------------------------------------------------------
+
+
+async def test_every_event_and_item_can_be_written_as_json():
+    events = await all_events(Agent(summing(), [add]))
+    for event in events:
+        msgspec.json.encode(event, enc_hook=repr)
+    items = list((await Agent(summing(), [add]).run("go")).transcript)
+    assert msgspec.json.decode(msgspec.json.encode(items), type=list[Item]) == items

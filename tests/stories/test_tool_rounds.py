@@ -1,0 +1,743 @@
+"""Stories of tool rounds: dispatch, order, parallel work, approvals, hooks, background tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import msgspec
+import pytest
+
+from treadle import Agent, Resources, ToolContext, ToolError, tool
+from treadle.core.contracts.hook import Add, Answer, Block, Change, HookPoint, Moment, Permit
+from treadle.core.contracts.policy import Allow, Ask, Deny, Proposal, Verdict
+from treadle.core.contracts.tool import Probe, ToolOutput
+from treadle.core.errors import ApprovalPending, AuthRequired, ConfigError, StreamBroken
+from treadle.core.events import (
+    ApprovalRequired,
+    ApprovalResolved,
+    TaskFinished,
+    ToolDetached,
+    ToolFinished,
+    ToolProgress,
+    ToolsChanged,
+    ToolStarted,
+)
+from treadle.core.loop.steps import AfterToolResult, ApprovalRequest, Finished
+from treadle.core.transcript import (
+    AssistantItem,
+    NoticeItem,
+    ToolCall,
+    ToolResultItem,
+    Transcript,
+    UserItem,
+    user,
+)
+from treadle.core.transcript.entries import Entry, Intent, ItemAdded, fold
+from treadle.core.transcript.integrity import violations
+from treadle.models import Pause, Say, Scripted
+from treadle.testing.clock import ManualClock
+from treadle.testing.observers import Witness
+from treadle.testing.stores import MemoryStore
+from treadle.testing.tools import RecordingTool, ShiftingSource
+from treadle.tools.federation import Federation, Registry
+
+
+def answers(transcript: Transcript) -> list[str]:
+    return [item.text for item in transcript if isinstance(item, ToolResultItem)]
+
+
+def calling(*calls: tuple[str, dict[str, Any] | str]) -> Scripted:
+    return Scripted([Say(calls=list(calls)), "done"])
+
+
+# --- the pipeline ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        ('{"a": 1', "not valid JSON"),
+        ('{"a": 1} and more', "not valid JSON"),
+        ("[1, 2]", "must be a JSON object"),
+        ('"{\\"a\\": 1}"', "encoded twice"),
+        ('{"a": NaN}', "NaN"),
+        ('{"a": 1, "a": 2}', "given twice"),
+        ('{"a": "one"}', "invalid arguments"),
+        ("{}", "invalid arguments"),
+        ('{"a": 1, "b": 2}', "invalid arguments"),
+    ],
+)
+async def test_fault_44_malformed_arguments_are_never_executed(raw: str, words: str):
+    ran = []
+
+    @tool(effect="pure")
+    async def square(a: int) -> int:
+        ran.append(a)
+        return a * a
+
+    result = await Agent(calling(("square", raw)), [square]).run("x")
+    assert words in answers(result.transcript)[0]
+    assert ran == []
+    assert result.text == "done"
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [ValueError("odd"), MemoryError(), RecursionError("deep"), SystemExit(3), BaseException("?")],
+)
+async def test_fault_78_whatever_a_tool_raises_is_its_result(problem: BaseException):
+    result = await Agent(calling(("record", {})), [RecordingTool(answer=problem)]).run("x")
+    assert answers(result.transcript)[0].startswith("error: " + type(problem).__name__)
+    assert result.text == "done"
+
+
+async def test_a_tool_error_is_told_in_its_own_words():
+    failing = RecordingTool(answer=ToolError("The file is not there; try `ls`."))
+    result = await Agent(calling(("record", {})), [failing]).run("x")
+    assert answers(result.transcript) == ["error: The file is not there; try `ls`."]
+
+
+async def test_a_server_that_wants_a_login_is_a_failed_call_not_an_interruption():
+    failing = RecordingTool(answer=AuthRequired("tracker", "log in to tracker first"))
+    result = await Agent(calling(("record", {})), [failing]).run("x")
+    assert answers(result.transcript) == ["error: log in to tracker first"]
+    assert result.reason == "end_turn"
+
+
+async def test_fault_46_another_case_of_a_known_name_is_unknown_with_a_hint():
+    result = await Agent(calling(("Record", {})), [RecordingTool()]).run("x")
+    assert answers(result.transcript) == ["error: unknown tool `Record`; did you mean `record`?"]
+
+
+async def test_a_failed_check_skips_the_execution_and_goes_on_with_the_next_call():
+    careful = RecordingTool(problem=lambda given: "prohibited command" if given else None)
+    result = await Agent(calling(("record", {"rm": 1}), ("record", {})), [careful]).run("x")
+    assert answers(result.transcript) == ["error: prohibited command", "ok"]
+    assert careful.calls == [{}]
+
+
+async def test_a_tool_that_never_returns_times_out():
+    stuck = RecordingTool(gate=asyncio.Event(), timeout=0.01)
+    result = await Agent(calling(("record", {})), [stuck]).run("x")
+    assert answers(result.transcript) == ["error: timed out after 0.01 s"]
+    assert stuck.cancelled == 1
+
+
+@tool(effect="pure")
+def numbers() -> list[int]:
+    return [1, 2]
+
+
+@tool(effect="pure")
+async def nothing() -> None:
+    return None
+
+
+class Oddity:
+    spec = RecordingTool("odd").spec
+
+    def check(self, arguments):
+        return None
+
+    def summary(self, arguments):
+        raise RuntimeError("no words")
+
+    def resources(self, arguments):
+        raise RuntimeError("no idea")
+
+    async def call(self, arguments, context):
+        return 42
+
+    async def evidence(self, arguments, context):
+        return {}
+
+    async def probe(self, arguments, evidence, context):
+        return Probe("unknown", "")
+
+
+async def test_a_tool_that_returns_no_string_still_answers():
+    model = calling(("numbers", {}), ("nothing", {}), ("odd", {}))
+    result = await Agent(model, [numbers, nothing, Oddity()]).run("x")
+    assert answers(result.transcript)[:2] == ["[1,2]", "done"]
+    assert answers(result.transcript)[2].startswith("error: ")
+
+
+async def test_results_are_truncated_with_a_marker_and_a_flag():
+    long = RecordingTool(answer="ä" * 200)
+    result = await Agent(calling(("record", {})), [long], max_result_chars=50).run("x")
+    cut = result.transcript[2]
+    assert isinstance(cut, ToolResultItem)
+    assert cut.text == "ä" * 50 + "... [truncated, 200 chars total]"
+    assert (cut.is_truncated, cut.total_chars) == (True, 200)
+
+
+async def test_what_was_cut_off_is_kept_where_the_model_can_read_on():
+    kept: dict[str, str] = {}
+
+    def keep(call_id: str, text: str) -> str:
+        kept[call_id] = text
+        return "outputs/1.txt"
+
+    long = RecordingTool(answer="x" * 200)
+    agent = Agent(calling(("record", {})), [long], max_result_chars=50, keep_output=keep)
+    result = await agent.run("x")
+    assert answers(result.transcript)[0].endswith("The whole is in outputs/1.txt")
+    assert list(kept.values()) == ["x" * 200]
+
+
+def test_default_limits_are_the_documented_ones():
+    agent = Agent(Scripted([]))
+    assert agent.equipment.max_result_chars == 100_000
+    assert agent.equipment.gates[0].most == 50  # type: ignore[attr-defined]
+    assert agent.equipment.max_continuations == 3
+
+
+async def test_without_tools_the_model_is_offered_none():
+    model = Scripted(["hi"])
+    await Agent(model).run("x")
+    assert model.requests[0].tools == ()
+
+
+# --- order and parallel work -------------------------------------------------------------
+
+
+async def test_results_stand_right_behind_the_reply_in_the_models_order():
+    first, second = asyncio.Event(), asyncio.Event()
+    slow = RecordingTool("slow", "slow", gate=first)
+
+    def be_quick(given):
+        first.set()
+        return "quick"
+
+    quick = RecordingTool("quick", be_quick, gate=second)
+    second.set()
+    result = await Agent(calling(("slow", {}), ("quick", {})), [slow, quick]).run("x")
+    assert answers(result.transcript) == ["slow", "quick"]
+    reply = result.transcript[1]
+    assert isinstance(reply, AssistantItem)
+    assert [call.id for call in reply.calls] == [
+        item.call_id for item in result.transcript if isinstance(item, ToolResultItem)
+    ]
+
+
+async def test_safe_calls_run_beside_each_other_under_a_bound():
+    record = RecordingTool()
+    model = calling(*[("record", {"n": n}) for n in range(100)])
+    result = await Agent(model, [record], max_parallel=8).run("x")
+    assert len(answers(result.transcript)) == 100
+    assert 1 < record.most_running <= 8
+
+
+async def test_undeclared_calls_run_one_after_the_other_in_order():
+    record = RecordingTool(effect="irreversible")
+    model = calling(*[("record", {"n": n}) for n in range(5)])
+    await Agent(model, [record]).run("x")
+    assert record.most_running == 1
+    assert [given["n"] for given in record.calls] == list(range(5))
+
+
+async def test_calls_on_one_resource_wait_for_each_other_and_others_do_not():
+    def touches(given):
+        return Resources(writes=frozenset({given["path"]}))
+
+    record = RecordingTool(effect="irreversible", concurrent=True, resources=touches)
+    paths = ["a", "b", "a", "c"]
+    await Agent(calling(*[("record", {"path": path}) for path in paths]), [record]).run("x")
+    assert record.most_running == 3
+
+
+async def test_a_safe_call_starts_while_the_stream_still_runs():
+    pause, look = Pause(), RecordingTool("look")
+    model = Scripted([[Say(calls=[("look", {})]), pause, "and more"], "done"])
+    driver = Agent(model, [look]).start(input="x")
+    step = asyncio.create_task(driver.next())
+    await look.entered.wait()
+    assert not step.done()
+    pause.release()
+    assert isinstance(await step, AfterToolResult)
+    assert len(look.calls) == 1
+
+
+async def test_an_eager_result_is_reused_when_the_stream_is_tried_again():
+    look = RecordingTool("look")
+
+    called = Say(calls=[ToolCall("c", "look", "{}")])
+
+    async def first(request):
+        return [called, Pause(look.entered), StreamBroken("cut")]
+
+    result = await Agent(Scripted([first, called, "done"]), [look], clock=ManualClock()).run("x")
+    assert result.text == "done"
+    assert len(look.calls) == 1
+
+
+async def test_nothing_starts_early_behind_a_call_that_acts():
+    pause, look, act = Pause(), RecordingTool("look"), RecordingTool("act", effect="irreversible")
+    model = Scripted([[Say(calls=[("act", {}), ("look", {})]), pause], "done"])
+    driver = Agent(model, [look, act]).start(input="x")
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    await asyncio.sleep(0)
+    assert (look.calls, act.calls) == ([], [])
+    pause.release()
+    await step
+    assert (len(look.calls), len(act.calls)) == (1, 1)
+
+
+# --- sources -----------------------------------------------------------------------------
+
+
+async def test_tools_are_looked_at_again_before_each_model_call():
+    source, witness = ShiftingSource([RecordingTool("one")]), Witness()
+
+    def grow(given):
+        source.change([RecordingTool("one"), RecordingTool("two")])
+        return "grown"
+
+    source.change([RecordingTool("one", grow)])
+    model = calling(("one", {}))
+    await Agent(model, [source], observers=[witness]).run("x")
+    assert [spec.name for spec in model.requests[0].tools] == ["one"]
+    assert [spec.name for spec in model.requests[1].tools] == ["one", "two"]
+    assert [(event.added, event.removed) for event in witness.of(ToolsChanged)] == [(("two",), ())]
+    assert source.opened == 1
+
+
+def test_sources_federate_in_order_and_the_first_wins():
+    first, second = RecordingTool("same"), RecordingTool("same")
+    union = Federation([Registry([first], "one"), Registry([second], "two")])
+    assert list(union.tools()) == [first]
+
+
+def test_a_collision_can_be_an_error_or_get_a_prefix():
+    sources = [Registry([RecordingTool("same")], "one"), Registry([RecordingTool("same")], "two")]
+    with pytest.raises(ConfigError, match="'same' is offered by 'one' and by 'two'"):
+        Federation(sources, "error")
+    names = [tool.spec.name for tool in Federation(sources, "prefix").tools()]
+    assert names == ["same", "two_same"]
+
+
+# --- approvals ---------------------------------------------------------------------------
+
+
+class Asking:
+    """Asks about everything, and remembers what it was told to."""
+
+    def __init__(self, verdict: Verdict | None = None) -> None:
+        self.verdict = verdict or Ask("because", ("Record(*)",))
+        self.remembered: list[tuple[str, ...]] = []
+
+    async def decide(self, proposal: Proposal) -> Verdict:
+        return self.verdict
+
+    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+        self.remembered.append(rules)
+
+
+async def test_an_approval_blocks_until_every_call_is_resolved():
+    record, witness = RecordingTool(effect="irreversible"), Witness()
+    model = calling(("record", {"n": 1}), ("record", {"n": 2}))
+    driver = Agent(model, [record], policy=Asking(), observers=[witness]).start(input="x")
+    request = await driver.next()
+    assert isinstance(request, ApprovalRequest)
+    with pytest.raises(ApprovalPending):
+        await driver.next()
+    request.approve(request.calls[0].id)
+    with pytest.raises(ApprovalPending):
+        await driver.next()
+    request.deny(request.calls[1].id, "not that one")
+    assert request.unresolved == ()
+    assert isinstance(await driver.next(), AfterToolResult)
+    assert record.calls == [{"n": 1}]
+    assert answers(driver.transcript) == ["ok", "denied: not that one"]
+    assert len(witness.of(ApprovalRequired)) == len(witness.of(ApprovalResolved)) == 2
+
+
+async def test_an_approval_may_edit_the_arguments():
+    record = RecordingTool(effect="irreversible")
+    driver = Agent(calling(("record", {"n": 1})), [record], policy=Asking()).start(input="x")
+    request = await driver.next()
+    assert isinstance(request, ApprovalRequest)
+    request.approve(request.calls[0].id, arguments={"n": 7})
+    await driver.next()
+    assert record.calls == [{"n": 7}]
+
+
+async def test_always_saves_the_rules_that_were_shown():
+    policy = Asking()
+    driver = Agent(calling(("record", {})), [RecordingTool()], policy=policy).start(input="x")
+    request = await driver.next()
+    assert isinstance(request, ApprovalRequest)
+    assert request.pending[0].rules == ("Record(*)",)
+    request.approve(request.calls[0].id, always=True)
+    await driver.next()
+    assert policy.remembered == [("Record(*)",)]
+
+
+async def test_without_anybody_to_ask_a_call_is_denied_and_the_model_reads_why():
+    record = RecordingTool()
+    result = await Agent(calling(("record", {})), [record], policy=Asking()).run("x")
+    assert "nobody is there" in answers(result.transcript)[0]
+    assert record.calls == []
+
+
+async def test_a_policy_that_fails_denies():
+    class Broken(Asking):
+        async def decide(self, proposal: Proposal) -> Verdict:
+            raise RuntimeError("no rules")
+
+    record = RecordingTool()
+    result = await Agent(calling(("record", {})), [record], policy=Broken()).run("x")
+    assert answers(result.transcript)[0].startswith("denied: the policy failed")
+    assert record.calls == []
+
+
+async def test_a_ruling_survives_a_restart_and_is_not_asked_again():
+    record, store = RecordingTool(effect="irreversible"), MemoryStore()
+    agent = Agent(calling(("record", {})), [record], policy=Asking())
+    driver = agent.start(input="x", store=store)
+    request = await driver.next()
+    assert isinstance(request, ApprovalRequest)
+    request.approve_all()
+    again = Agent(Scripted(["done"]), [record], policy=Asking()).start(view=fold(store.entries))
+    assert isinstance(await again.next(), AfterToolResult)
+    assert len(record.calls) == 1
+
+
+async def test_fault_88_an_answer_after_the_interruption_is_ignored():
+    record = RecordingTool(effect="irreversible")
+    driver = Agent(calling(("record", {})), [record], policy=Asking()).start(input="x")
+    request = await driver.next()
+    assert isinstance(request, ApprovalRequest)
+    driver.interrupt()
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert step.result.reason == "aborted"
+    assert request.approve(request.calls[0].id) is False
+    assert record.calls == []
+    assert violations(driver.transcript) == []
+
+
+# --- hooks -------------------------------------------------------------------------------
+
+
+class At:
+    """A hook that answers the same at one point."""
+
+    def __init__(self, point: HookPoint, answer: Answer | Exception | None) -> None:
+        self.points = frozenset({point})
+        self._answer = answer
+        self.moments: list[Moment] = []
+
+    async def ask(self, moment: Moment) -> Answer | None:
+        self.moments.append(moment)
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        if len(self.moments) > 1 and isinstance(self._answer, Block):
+            return None
+        return self._answer
+
+
+async def test_a_hook_before_a_tool_may_deny_change_or_add():
+    record = RecordingTool()
+    cases: list[tuple[Answer | Exception, str]] = [
+        (Block("not on Sundays"), "denied: not on Sundays"),
+        (Change(arguments={"n": 2}), "ok"),
+        (Add("mind the gap"), "ok"),
+        (RuntimeError("broken"), "denied: hook At failed"),
+    ]
+    for answer, seen in cases:
+        hook = At("pre_tool_use", answer)
+        result = await Agent(calling(("record", {"n": 1})), [record], hooks=[hook]).run("x")
+        assert answers(result.transcript)[0].startswith(seen)
+        assert hook.moments[0].data["tool_input"] == {"n": 1}
+    assert record.calls == [{"n": 2}, {"n": 1}]
+
+
+async def test_a_hook_cannot_change_a_call_into_one_that_is_not_allowed():
+    class Small(Asking):
+        async def decide(self, proposal: Proposal) -> Verdict:
+            return Allow() if proposal.arguments["n"] < 5 else Deny("too large")
+
+    record, hook = RecordingTool(), At("pre_tool_use", Change(arguments={"n": 9}))
+    agent = Agent(calling(("record", {"n": 1})), [record], hooks=[hook], policy=Small())
+    assert "not allowed: too large" in answers((await agent.run("x")).transcript)[0]
+    assert record.calls == []
+
+
+async def test_a_hook_after_a_tool_may_change_its_result():
+    hook = At("post_tool_use", Change(text="[redacted]"))
+    result = await Agent(calling(("record", {})), [RecordingTool()], hooks=[hook]).run("x")
+    assert answers(result.transcript) == ["[redacted]"]
+
+
+async def test_a_hook_may_answer_for_the_person():
+    record = RecordingTool()
+    hooks = [At("permission_request", Permit())]
+    await Agent(calling(("record", {})), [record], policy=Asking(), hooks=hooks).run("x")
+    assert len(record.calls) == 1
+
+
+async def test_a_stop_hook_sends_the_model_back_to_work():
+    hook = At("stop", Block("the tests still fail"))
+    result = await Agent(Scripted(["All done!", "Now it is."]), hooks=[hook]).run("x")
+    assert result.text == "Now it is."
+    notices = [item for item in result.transcript if isinstance(item, NoticeItem)]
+    assert [notice.text for notice in notices] == ["the tests still fail"]
+
+
+async def test_a_prompt_hook_may_refuse_a_message_or_add_to_it():
+    hooked = Agent(Scripted(["ok"]), hooks=[At("user_prompt_submit", Add("It is Sunday."))])
+    assert [type(item) for item in (await hooked.run("x")).transcript][:2] == [UserItem, NoticeItem]
+    blocked = Agent(Scripted([]), hooks=[At("user_prompt_submit", Block("no secrets"))])
+    driver = blocked.start(input="my password is …")
+    await driver.next()
+    assert len(driver.transcript) == 0
+
+
+async def test_an_answer_that_its_point_does_not_allow_is_ignored_with_a_warning():
+    witness = Witness()
+    hook = At("stop", Permit())
+    await Agent(Scripted(["ok"]), hooks=[hook], observers=[witness]).run("x")
+    assert any("may not answer Permit at stop" in repr(event) for event in witness.events)
+
+
+# --- background --------------------------------------------------------------------------
+
+
+async def test_a_background_call_is_answered_at_once_and_its_result_comes_as_a_notice():
+    gate, witness = asyncio.Event(), Witness()
+    build = RecordingTool("build", "built", gate=gate, detach_after=0, effect="irreversible")
+    model = Scripted([Say(calls=[("build", {})]), "Building.", "It is built."])
+    driver = Agent(model, [build], observers=[witness]).start(input="Build it")
+    await driver.next()
+    assert answers(driver.transcript)[0].startswith("Running as task t1.")
+    assert isinstance(await driver.next(), Finished)
+    assert [task.state for task in driver.tasks.list()] == ["running"]
+    gate.set()
+    await driver.tasks.wait()
+    driver.submit("And?")
+    await driver.next()
+    notices = [item for item in driver.transcript if isinstance(item, NoticeItem)]
+    assert notices[0].text == "Background task t1 [build] is done.\nbuilt"
+    assert len(witness.of(ToolDetached)) == len(witness.of(TaskFinished)) == 1
+    await driver.aclose()
+
+
+async def test_a_call_detaches_only_if_it_takes_too_long():
+    quick = RecordingTool("quick", "at once", detach_after=5.0)
+    assert answers((await Agent(calling(("quick", {})), [quick]).run("x")).transcript) == [
+        "at once"
+    ]
+    slow = RecordingTool("slow", gate=asyncio.Event(), detach_after=0.01)
+    result = await Agent(calling(("slow", {})), [slow]).run("x")
+    assert answers(result.transcript)[0].startswith("Running as task t1.")
+    assert slow.cancelled == 1  # the run is over, and leaves nothing behind
+
+
+async def test_a_task_can_be_read_and_cancelled():
+    gate = asyncio.Event()
+
+    @tool(detach_after=0)
+    async def watch(context: ToolContext) -> str:
+        context.progress("line 1\n")
+        await gate.wait()
+        return "never"
+
+    driver = Agent(calling(("watch", {})), [watch]).start(input="x")
+    await driver.next()
+    await asyncio.sleep(0)
+    info = driver.tasks.read("t1")
+    assert info is not None
+    assert (info.state, info.output) == ("running", "line 1\n")
+    assert await driver.tasks.cancel("t1") is True
+    assert await driver.tasks.cancel("t1") is False
+    assert driver.tasks.read("t9") is None
+    assert [task.state for task in driver.tasks.list()] == ["cancelled"]
+    await driver.aclose()
+
+
+# --- effects and restarts ----------------------------------------------------------------
+
+
+def crashed_during(effect: str, store: MemoryStore) -> list[Entry]:
+    """The log of a process that died after writing down what it was about to do."""
+    entries = store.entries
+    cut = next(n for n, entry in enumerate(entries) if isinstance(entry, Intent))
+    intent = entries[cut]
+    assert isinstance(intent, Intent)
+    assert intent.effect == effect
+    return entries[: cut + 1]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "executions", "words"),
+    [
+        ("done", 0, "Done before an interruption"),
+        ("not_done", 1, "ok"),
+        ("unknown", 0, "outcome unknown"),
+    ],
+)
+async def test_a_verifiable_call_in_doubt_is_probed(outcome, executions: int, words: str):
+    store = MemoryStore()
+    await Agent(calling(("record", {})), [RecordingTool(effect="verifiable")]).run("x", store=store)
+    view = fold(crashed_during("verifiable", store))
+    record = RecordingTool(effect="verifiable", probe=Probe(outcome, "the hash says so"))
+    driver = Agent(Scripted(["done"]), [record]).start(view=view)
+    await driver.next()
+    assert len(record.calls) == executions
+    assert words in answers(driver.transcript)[0]
+
+
+async def test_an_irreversible_call_in_doubt_is_never_run_again():
+    store = MemoryStore()
+    await Agent(calling(("record", {})), [RecordingTool(effect="irreversible")]).run(
+        "x", store=store
+    )
+    view = fold(crashed_during("irreversible", store))
+    record = RecordingTool(effect="irreversible")
+    driver = Agent(Scripted(["done"]), [record]).start(view=view)
+    await driver.next()
+    assert record.calls == []
+    assert "Interrupted, outcome unknown. Evidence:" in answers(driver.transcript)[0]
+
+
+async def test_the_intent_is_durable_before_the_effect_and_pure_calls_do_not_wait():
+    store = MemoryStore()
+    seen: list[list[str]] = []
+
+    def look(given):
+        seen.append([type(entry).__name__ for entry in store.durable])
+        return "ok"
+
+    pure, act = RecordingTool("pure", look), RecordingTool("act", look, effect="irreversible")
+    await Agent(calling(("pure", {}), ("act", {})), [pure, act]).run("x", store=store)
+    assert "Intent" not in seen[0]
+    assert seen[1][-1] == "Intent"
+
+
+async def test_write_before_query_the_message_is_durable_before_the_model_hears_it():
+    store = MemoryStore()
+    durable: list[object] = []
+
+    def answer(request):
+        durable.extend(store.durable)
+        return "hi"
+
+    await Agent(Scripted(answer)).run("Remember me", store=store)
+    assert ItemAdded(user("Remember me")) in durable
+
+
+async def test_the_same_call_gets_the_same_key_after_a_crash():
+    store = MemoryStore()
+    first, second = RecordingTool(), RecordingTool()
+    await Agent(calling(("record", {})), [first]).run("x", store=store)
+    cut = next(
+        n
+        for n, entry in enumerate(store.entries)
+        if isinstance(entry, ItemAdded) and isinstance(entry.item, AssistantItem)
+    )
+    view = fold(store.entries[: cut + 1])
+    await Agent(Scripted(["done"]), [second]).start(view=view, session_id="session").next()
+    assert first.keys == second.keys == ["session/turn-1/call_1"]
+
+
+# --- functions as tools ------------------------------------------------------------------
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Box(msgspec.Struct):
+    corner: Point
+    colour: Colour = Colour.RED
+
+
+def test_the_schema_comes_from_annotations_and_docstring():
+    @tool
+    def paint(box: Box, names: list[str], note: str | None = None, times: int = 1) -> str:
+        """Paint a box.
+
+        Args:
+            box: what to paint,
+                and where
+            times (int): how often
+        """
+        return ""
+
+    schema = paint.spec.schema
+    assert paint.spec.description == "Paint a box."
+    assert schema["required"] == ["box", "names"]
+    assert schema["properties"]["times"] == {
+        "type": "integer",
+        "default": 1,
+        "description": "how often",
+    }
+    assert schema["properties"]["box"]["description"] == "what to paint, and where"
+    assert schema["additionalProperties"] is False
+    assert set(schema["$defs"]) == {"Box", "Point", "Colour"}
+
+
+async def test_arguments_arrive_as_the_annotated_types():
+    seen: list[object] = []
+
+    @tool(effect="pure")
+    def paint(box: Box, points: list[Point]) -> str:
+        seen.extend([box, points])
+        return "painted"
+
+    given = {"box": {"corner": {"x": 1}, "colour": "blue"}, "points": [{"x": 2, "y": 3}]}
+    await Agent(calling(("paint", given)), [paint]).run("x")
+    assert seen == [Box(Point(1, 0), Colour.BLUE), [Point(2, 3)]]
+
+
+async def test_a_pydantic_model_works_as_a_parameter():
+    pydantic = pytest.importorskip("pydantic")
+    Person = pydantic.create_model("Person", name=(str, ...), age=(int, 0))  # noqa: N806 - a class
+
+    async def greet(person) -> str:
+        return f"Hello, {person.name} ({person.age})"
+
+    greet.__annotations__["person"] = Person
+    model = calling(("greet", {"person": {"name": "Ada"}}), ("greet", {"person": {}}))
+    result = await Agent(model, [tool(greet, effect="pure")]).run("x")
+    assert answers(result.transcript)[0] == "Hello, Ada (0)"
+    assert "invalid arguments" in answers(result.transcript)[1]
+
+
+def test_a_parameter_without_a_schema_is_refused_at_once():
+    with pytest.raises(ConfigError, match=r"\*rest has no schema"):
+        tool(lambda *rest: None)
+
+
+async def test_progress_and_summary_are_told_to_the_person():
+    witness = Witness()
+
+    @tool
+    async def bash(command: str, context: ToolContext) -> ToolOutput:
+        context.progress("total 0")
+        return ToolOutput("for the model", display="for the person")
+
+    await Agent(calling(("bash", {"command": "ls -la"})), [bash], observers=[witness]).run("x")
+    assert [event.summary for event in witness.of(ToolStarted)] == ["[bash: ls -la]"]
+    assert [event.text for event in witness.of(ToolProgress)] == ["total 0"]
+    assert [event.display for event in witness.of(ToolFinished)] == ["for the person"]
+
+
+def test_a_tool_is_still_the_function_it_was():
+    @tool
+    def double(n: int) -> int:
+        return 2 * n
+
+    assert double(4) == 8

@@ -1,0 +1,373 @@
+"""Stories of whole turns: what a caller sees through each door.
+
+The names follow the checklists of the loop: direct text, one call, several steps, an unknown
+tool, the limit on rounds, a history that grows, events, truncation, a provider's error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from treadle import Agent, Transcript, Usage, tool
+from treadle.core.errors import (
+    AccessDenied,
+    ApprovalPending,
+    BadRequest,
+    DriverBusy,
+    EmptyReply,
+    LoopError,
+    ModelError,
+    Overloaded,
+    StreamBroken,
+    TreadleError,
+)
+from treadle.core.events import ModelChanged, ReplyDiscarded, RetryScheduled, TextDelta
+from treadle.core.loop.steps import AfterToolResult, AwaitingInput, Finished
+from treadle.core.transcript import (
+    AssistantItem,
+    Item,
+    NoticeItem,
+    Text,
+    ToolCall,
+    ToolResultItem,
+    UserItem,
+    user,
+)
+from treadle.core.transcript.integrity import violations
+from treadle.models import Pause, Say, Scripted
+from treadle.testing.clock import ManualClock
+from treadle.testing.observers import Witness
+from treadle.testing.tools import RecordingTool
+
+
+@tool(effect="pure")
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def summing() -> Scripted:
+    return Scripted([Say(calls=[("add", {"a": 2, "b": 3})]), "2 + 3 = 5"])
+
+
+async def test_direct_text_response():
+    model = Scripted(["Hello!"])
+    result = await Agent(model).run("Hi")
+    assert (result.text, result.reason) == ("Hello!", "end_turn")
+    assert len(model.requests) == 1
+
+
+async def test_single_tool_call_is_two_provider_calls_one_execution_four_messages():
+    record = RecordingTool("add", "5")
+    model = summing()
+    result = await Agent(model, [record]).run("What is 2 + 3?")
+    assert len(model.requests) == 2
+    assert record.calls == [{"a": 2, "b": 3}]
+    assert [type(item) for item in result.transcript] == [
+        UserItem,
+        AssistantItem,
+        ToolResultItem,
+        AssistantItem,
+    ]
+    assert result.text == "2 + 3 = 5"
+
+
+async def test_multi_step_loop_runs_until_the_model_is_done():
+    model = Scripted([Say(calls=[("add", {"a": n, "b": 1})]) for n in range(3)] + ["Three times."])
+    result = await Agent(model, [add]).run("Count")
+    assert [item.text for item in result.transcript if isinstance(item, ToolResultItem)] == [
+        "1",
+        "2",
+        "3",
+    ]
+    assert result.turn.rounds == 3
+
+
+async def test_unknown_tool_is_an_error_result_and_the_model_recovers():
+    model = Scripted([Say(calls=[("foo", {})]), "Sorry."])
+    result = await Agent(model, [add]).run("Try")
+    answer = result.transcript[2]
+    assert isinstance(answer, ToolResultItem)
+    assert answer.text.startswith("error: unknown tool `foo`")
+    assert answer.is_error
+    assert result.text == "Sorry."
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+async def test_max_turns_allows_exactly_that_many_tool_rounds(most: int):
+    record = RecordingTool("again")
+    model = Scripted(lambda request: Say(calls=[("again", {})]))
+    result = await Agent(model, [record], max_turns=most).run("Go")
+    assert result.reason == "max_turns"
+    assert result.turn.rounds == most
+    assert len(record.calls) == most
+
+
+async def test_a_text_answer_never_counts_as_a_turn():
+    result = await Agent(summing(), [add], max_turns=2).run("x")
+    assert (result.reason, result.turn.rounds) == ("end_turn", 1)
+    driver = Agent(Scripted(["one", "two", "three"]), max_turns=1).start()
+    for _ in range(3):
+        driver.submit("more")
+        step = await driver.next()
+        assert isinstance(step, Finished)
+        assert (step.result.reason, step.result.rounds) == ("end_turn", 0)
+
+
+async def test_max_turns_is_checked_before_the_provider_call():
+    model = Scripted(lambda request: Say(calls=[("add", {"a": 1, "b": 1})]))
+    await Agent(model, [add], max_turns=2).run("Go")
+    assert len(model.requests) == 2
+
+
+async def test_chat_preserves_history_and_the_caller_owns_it():
+    model = Scripted(["Hello, Ada.", "You are Ada."])
+    agent = Agent(model)
+    history: list[Item] = [user("I am Ada.")]
+    await agent.chat(history)
+    history.append(user("Who am I?"))
+    result = await agent.chat(history)
+    assert result.text == "You are Ada."
+    assert [item.text for item in history if isinstance(item, UserItem)] == [
+        "I am Ada.",
+        "Who am I?",
+    ]
+    assert len(history) == 4
+    assert len(model.requests[1].transcript) == 3
+
+
+async def test_run_begins_with_a_fresh_history_each_time():
+    model = Scripted(["one", "two"])
+    agent = Agent(model)
+    await agent.run("First")
+    await agent.run("Second")
+    assert len(model.requests[1].transcript) == 1
+
+
+async def test_provider_error_is_raised_by_run_and_typed():
+    with pytest.raises(AccessDenied, match="no key"):
+        await Agent(Scripted([AccessDenied("no key")])).run("Hi")
+
+
+async def test_provider_error_leaves_the_history_that_was_there():
+    history: list[Item] = [user("Hi")]
+    with pytest.raises(BadRequest):
+        await Agent(Scripted([BadRequest("odd")])).chat(history)
+    assert history == [user("Hi")]
+
+
+def test_run_sync_is_run_for_a_program_without_a_loop():
+    agent = Agent(Scripted(["Hello!", "Again!"]))
+    assert agent.run_sync("Hi").text == "Hello!"
+    assert agent.run_sync("Hi").text == "Again!"
+
+
+async def test_single_turn_by_hand_with_the_driver():
+    driver = Agent(summing(), [add]).start(input="What is 2 + 3?")
+    step = await driver.next()
+    assert isinstance(step, AfterToolResult)
+    assert [result.text for result in step.results] == ["5"]
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert step.result.text == "2 + 3 = 5"
+    assert step.result.turn_id == "turn-1"
+
+
+async def test_nothing_preloaded_awaits_input():
+    driver = Agent(Scripted(["Hello!"])).start()
+    step = await driver.next()
+    assert isinstance(step, AwaitingInput)
+    assert isinstance(await driver.next(), AwaitingInput)  # cooperative: it may be dropped
+    step.submit("Hi")
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert step.result.text == "Hello!"
+
+
+async def test_a_preloaded_transcript_is_passive_once_it_is_finished():
+    prior: list[Item] = [user("Hi"), AssistantItem((Text("Hello!"),))]
+    driver = Agent(Scripted([])).start(transcript=prior)
+    assert isinstance(await driver.next(), AwaitingInput)
+
+
+async def test_a_preloaded_transcript_with_an_opener_goes_on():
+    prior: list[Item] = [user("Hi"), AssistantItem((Text("Hello!"),))]
+    model = Scripted(["Fine."])
+    driver = Agent(model).start(transcript=prior, input="How are you?")
+    assert isinstance(await driver.next(), Finished)
+    assert len(model.requests[0].transcript) == 3
+
+
+async def test_multi_turn_on_one_driver_numbers_its_turns():
+    driver = Agent(Scripted(["one", "two"])).start(input="First")
+    first = await driver.next()
+    driver.submit("Second")
+    second = await driver.next()
+    assert isinstance(first, Finished)
+    assert isinstance(second, Finished)
+    assert [first.result.turn_id, second.result.turn_id] == ["turn-1", "turn-2"]
+    assert [item.text for item in second.result.items if not isinstance(item, ToolResultItem)] == [
+        "Second",
+        "two",
+    ]
+
+
+async def test_one_agent_serves_many_sessions_at_once():
+    agent = Agent(Scripted(lambda request: request.transcript[0].text.upper()))
+    results = await asyncio.gather(*(agent.run(f"hello {n}") for n in range(20)))
+    assert [result.text for result in results] == [f"HELLO {n}" for n in range(20)]
+    assert len({result.session_id for result in results}) == 20
+
+
+async def test_replace_makes_another_agent_that_differs():
+    agent = Agent(Scripted(["one"]), instructions="Be brief.")
+    other = agent.replace(model=Scripted(["two"]))
+    assert (await other.run("x")).text == "two"
+    assert other.equipment.instructions == "Be brief."
+    with pytest.raises(TypeError, match="no setting 'modell'"):
+        agent.replace(modell="x")
+
+
+async def test_the_result_accumulates_usage_over_the_turn():
+    model = Scripted(
+        [
+            Say(calls=[("add", {"a": 1, "b": 1})], usage=Usage(10, 5, requests=1, cost=0.25)),
+            Say("2", usage=Usage(20, 1, requests=1, cost=0.5)),
+        ]
+    )
+    result = await Agent(model, [add]).run("x")
+    assert (result.usage.input, result.usage.output, result.usage.requests) == (30, 6, 2)
+    assert result.cost == 0.75
+
+
+async def test_a_price_that_is_not_known_makes_the_cost_unknown_not_wrong():
+    result = await Agent(Scripted([Say("x", usage=Usage(10, 5, requests=1, cost=None))])).run("x")
+    assert result.cost is None
+
+
+# --- recovery ----------------------------------------------------------------------------
+
+
+async def test_retry_with_backoff_happens_in_the_loop_and_is_announced():
+    clock, witness = ManualClock(chance=0.5), Witness()
+    model = Scripted([Overloaded("busy"), Overloaded("busy"), Overloaded("busy"), "Hello!"])
+    result = await Agent(model, clock=clock, observers=[witness]).run("Hi")
+    assert result.text == "Hello!"
+    assert clock.slept == [1.5, 2.5, 4.5]
+    assert [event.attempt for event in witness.of(RetryScheduled)] == [1, 2, 3]
+    assert len(result.transcript) == 2
+
+
+async def test_a_half_streamed_reply_is_discarded_and_one_answer_is_kept():
+    witness = Witness()
+    model = Scripted([["Hel", StreamBroken("cut")], "Hello!"])
+    result = await Agent(model, clock=ManualClock(), observers=[witness]).run("Hi")
+    assert result.text == "Hello!"
+    assert [event.chars for event in witness.of(ReplyDiscarded)] == [3]
+    assert sum(isinstance(item, AssistantItem) for item in result.transcript) == 1
+
+
+async def test_the_fallback_model_takes_over_and_stays():
+    witness = Witness()
+    spare = Scripted([Say(calls=[("add", {"a": 1, "b": 1})]), "2"], name="spare")
+    model = Scripted(lambda request: Overloaded("busy"), name="first", fallback=spare)
+    result = await Agent(model, [add], clock=ManualClock(), observers=[witness]).run("Hi")
+    assert result.text == "2"
+    assert [(event.old, event.new) for event in witness.of(ModelChanged)] == [("first", "spare")]
+    assert len(spare.requests) == 2
+
+
+async def test_up_to_three_continuations_after_the_output_limit():
+    parts = [Say(f"part {n} ", stop="max_tokens") for n in range(4)]
+    model = Scripted(parts)
+    result = await Agent(model).run("Tell")
+    assert len(model.requests) == 4
+    assert result.turn.metadata == {"truncated": True}
+    driver = Agent(Scripted([*parts[:2], "end"])).start(input="Tell")
+    await driver.next()
+    assert "max_tokens_recovery" in [transition.why for transition in driver.trace]
+
+
+async def test_an_empty_reply_is_nudged_once_and_then_a_typed_error():
+    model = Scripted([Say(), "Here I am."])
+    result = await Agent(model).run("Hi")
+    assert result.text == "Here I am."
+    assert [item.kind for item in result.transcript if isinstance(item, NoticeItem)] == ["nudge"]
+    with pytest.raises(EmptyReply):
+        await Agent(Scripted([Say(), Say()])).run("Hi")
+
+
+async def test_a_refusal_ends_the_turn_with_its_own_reason():
+    result = await Agent(Scripted([Say("I can't.", stop="refusal")])).run("x")
+    assert (result.reason, result.text) == ("refused", "I can't.")
+
+
+async def test_a_paused_reply_is_sent_back_as_it_is():
+    model = Scripted([Say("Searching", stop="pause"), "Found."])
+    assert (await Agent(model).run("x")).text == "Found."
+    endless = Scripted(lambda request: Say("...", stop="pause"))
+    assert (await Agent(endless).run("x")).turn.metadata == {"paused": True}
+
+
+async def test_a_model_that_ends_without_a_reply_is_a_broken_stream():
+    class Mute(Scripted):
+        async def stream(self, request):
+            return
+            yield
+
+    with pytest.raises(ModelError, match="without a reply"):
+        await Agent(Mute([]), clock=ManualClock()).run("x")
+
+
+async def test_repeated_and_empty_call_ids_are_made_unique_and_stay_paired():
+    twice = [
+        ToolCall("same", "add", '{"a": 1, "b": 1}'),
+        ToolCall("same", "add", '{"a": 2, "b": 2}'),
+    ]
+    model = Scripted([Say(calls=twice), Say(calls=[ToolCall("", "add", '{"a": 3, "b": 3}')]), "ok"])
+    result = await Agent(model, [add]).run("x")
+    assert violations(result.transcript) == []
+    answers = [item for item in result.transcript if isinstance(item, ToolResultItem)]
+    assert [answer.text for answer in answers] == ["2", "4", "6"]
+    assert len({answer.call_id for answer in answers}) == 3
+
+
+# --- misuse ------------------------------------------------------------------------------
+
+
+async def test_next_while_next_runs_is_a_typed_error():
+    pause = Pause()
+    driver = Agent(Scripted([[pause, "x"]])).start(input="Hi")
+    running = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    with pytest.raises(DriverBusy):
+        await driver.next()
+    pause.release()
+    await running
+
+
+async def test_chat_without_anything_to_answer_says_so():
+    with pytest.raises(LoopError, match="nothing to do"):
+        await Agent(Scripted([])).chat([])
+
+
+def test_every_error_of_ours_is_a_treadle_error():
+    assert issubclass(ModelError, TreadleError)
+    assert issubclass(ApprovalPending, TreadleError)
+
+
+async def test_a_broken_history_is_made_lawful_before_it_is_used():
+    orphan = AssistantItem((ToolCall("c1", "add", "{}"),), "tool_use")
+    driver = Agent(Scripted(["ok"]), [add]).start(
+        transcript=Transcript([user("a"), orphan, user("b")])
+    )
+    assert violations(driver.transcript) == []
+    await driver.next()
+
+
+async def test_text_arrives_in_pieces_and_adds_up():
+    async with Agent(Scripted([Say("abcdefgh", pieces=4)])).stream("x") as events:
+        pieces = [event.text async for event in events if isinstance(event, TextDelta)]
+    assert pieces == ["ab", "cd", "ef", "gh"]
