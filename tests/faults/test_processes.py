@@ -124,7 +124,7 @@ async def test_fault_61_a_daemon_of_a_background_command_lives_until_the_end(fol
 async def test_fault_62_a_fork_bomb_is_contained(folder: Path, sandbox: bool) -> None:
     mark = marker()
     bomb = f"bomb() {{ sleep {mark} & bomb & bomb; }}; bomb 2>&1"
-    async with opened(folder, sandbox=sandbox, processes=40) as workspace:
+    async with opened(folder, sandbox=sandbox, processes=40, grace=0.2) as workspace:
         running = asyncio.ensure_future(workspace.run(bomb, timeout=1.0))
         ticks = 0
         while not running.done():

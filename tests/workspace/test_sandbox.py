@@ -111,7 +111,7 @@ async def test_git_works_inside(repository: Path) -> None:
     who = "-c user.name=a -c user.email=a@b.c"
     done = await inside(
         repository,
-        f"echo 1 > f && git add f && git {who} commit -qm one && git status -s; git log --format=%s",
+        f"echo 1 > f && git add f && git {who} commit -qm one ; git status -s; git log --format=%s",
     )
     assert done.exit_code == 0
     assert done.output.endswith("one\n")
@@ -401,7 +401,7 @@ def test_the_limit_of_processes_needs_no_rights_it_does_not_have() -> None:
 
 @needs_bubblewrap
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(os.getuid() != 0, reason="not root: this run is that run")
 async def test_all_of_this_holds_for_uid_1000(own_place: Path) -> None:
     python = _python_for_others()
@@ -410,12 +410,9 @@ async def test_all_of_this_holds_for_uid_1000(own_place: Path) -> None:
     own_place.chmod(0o755)
     os.chown(place, 1000, 1000)
     here = Path(__file__)
-    processes = here.parents[1] / "faults/test_processes.py"
-    names = ("fault_57", "fault_59", "fault_61", "fault_68", "cancellation")
-    chosen = " or ".join(["test_sandbox", *names])
     run = await asyncio.create_subprocess_exec(
         *("setpriv", "--reuid", "1000", "--regid", "1000", "--clear-groups", "--no-new-privs"),
-        *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, here, processes),
+        *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", here),
         cwd=here.parents[2],
         env={
             "PATH": os.environ["PATH"],

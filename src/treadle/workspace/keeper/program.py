@@ -63,8 +63,8 @@ def keep(listening: "_socket.socket") -> None:
                 libc.prctl(PR_SET_NAME, b"treadle-call", 0, 0, 0)
                 Supervisor(fds[0], fds[1:]).serve()
             except Exception as error:  # noqa: BLE001 - nobody above could hear it
-                send(fds[0], ("failed", 0, f"watch over the command: {error!r}"))
                 kill_below(os.getpid())
+                send(fds[0], ("failed", 0, f"watch over the command: {error!r}"))
             finally:
                 os._exit(0)
         supervisors.add(pid)

@@ -25,6 +25,7 @@ from .spool import Spool
 from .trees import children_of_all, descendants, kill_below, signal_each
 
 PROGRESS_EVERY = 0.1
+FREE = 200  # descriptors from here on are nobody's: none is passed to a command
 STRAY_GRACE = 0.1  # what a finished command left running gets TERM, then this long, then KILL
 KILL_LIMIT = 5.0  # a process in uninterruptible sleep cannot be waited for longer than this
 
@@ -121,8 +122,8 @@ class Supervisor:
             self.limit()
             step = "pass descriptors"
             given = [(n, self.fds[i]) for n, i in request["pass"]]
-            moved = [(n, fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 500)) for n, fd in given + outputs]
-            failed = fcntl.fcntl(failed, fcntl.F_DUPFD_CLOEXEC, 500)
+            moved = [(n, fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FREE)) for n, fd in given + outputs]
+            failed = fcntl.fcntl(failed, fcntl.F_DUPFD_CLOEXEC, FREE)
             for target, source in moved:
                 os.dup2(source, target)
             if request["landlock"] is not None:

@@ -124,6 +124,7 @@ def _existing(*paths: str) -> list[str]:
     return [path for path in paths if Path(path).is_dir() and not Path(path).is_symlink()]
 
 
+@cache
 def _homes(home: str) -> tuple[Path, ...]:
     """Home by the environment and by the user database; never the root folder."""
     found = {home}
