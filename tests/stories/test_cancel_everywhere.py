@@ -155,8 +155,13 @@ def open_files() -> int:
 
 
 def children() -> list[str]:
-    task = Path(f"/proc/{os.getpid()}/task")
-    return [pid for thread in task.iterdir() for pid in (thread / "children").read_text().split()]
+    found: list[str] = []
+    for thread in Path(f"/proc/{os.getpid()}/task").iterdir():
+        try:
+            found += (thread / "children").read_text().split()
+        except FileNotFoundError:  # the thread ended while we looked
+            continue
+    return found
 
 
 async def cut_at(point: int, how: str) -> None:

@@ -1,0 +1,54 @@
+"""A person decides: the loop stops at each call that the policy asks about.
+
+Approve, deny with a reason, or approve with other arguments; the loop goes on only when every
+call is decided.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from treadle import Agent, ApprovalRequest, Finished, tool
+from treadle.core.contracts.policy import Allow, Ask, Proposal, Verdict
+from treadle.models import Say, Scripted
+
+
+@tool
+async def delete(path: str) -> str:
+    """Delete a file."""
+    return f"deleted {path}"
+
+
+class AskBeforeDeleting:
+    async def decide(self, proposal: Proposal) -> Verdict:
+        return Ask("it cannot be undone") if proposal.tool.name == "delete" else Allow()
+
+    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+        return None
+
+
+async def main() -> None:
+    model = Scripted(
+        [
+            Say(
+                "Tidying up.", calls=[("delete", {"path": "a.txt"}), ("delete", {"path": "b.txt"})]
+            ),
+            "One is gone, one stays.",
+        ]
+    )
+    driver = Agent(model, [delete], policy=AskBeforeDeleting()).start(input="Tidy up")
+    while True:
+        match await driver.next():
+            case ApprovalRequest() as request:
+                first, second = request.pending
+                print("may it?", first.summary, "-", first.reason)
+                request.approve(first.call.id)
+                request.deny(second.call.id, "that one is still needed")
+            case Finished(result=result):
+                print(result.text)
+                break
+    await driver.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
