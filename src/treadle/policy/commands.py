@@ -106,17 +106,19 @@ class _PartJudge:
         self.facts = facts
         self.cwd = cwd
 
-    def judge(self, part: Part, reached: bool = False) -> Finding:
-        """`reached`: the rule for the wrapper around it names this command already."""
+    def judge(self, part: Part, reached: bool = False, spelled: bool = False) -> Finding:
+        """`reached`: the rule for the wrapper around it names this program already.
+        `spelled`: a rule spells out the whole of the command that it is in.
+        """
         forbidden = self.above.forbidden(part)
         if forbidden is not None and forbidden.outcome == "deny":
             return forbidden
         found = self.above.allowed_by(part) if part.argv else None
         rule, pattern = found if found is not None else (None, None)
-        named = pattern is not None and pattern.spells_out(part.argv)
+        named = spelled or (pattern is not None and pattern.spells_out(part.argv))
         effects = effects_of(part)
         inner = tuple(
-            self.judge(p, reached=reached or _reaches(pattern, part, p)) for p in part.inner
+            self.judge(p, reached or named or _reaches(pattern, part, p), named) for p in part.inner
         )
         paths = list(self._paths(part, effects, named))
         trouble = self._trouble(part, effects, pattern, named)
@@ -226,7 +228,8 @@ class _PartJudge:
                 lambda cwd: self.files.judge(".", "read", cwd, named=named, whole=effects.recurses),
             )
         if name == "git":
-            yield from self._each_cwd(part, self._repository)
+            folders = [w.text for w in effects.reads if w.text] or ["."]
+            yield from self._each_cwd(part, lambda cwd: self._repository(self._walk(cwd, folders)))
         if name in ("cd", "pushd") and not named:
             yield from self._words(
                 part, [w for w in part.argv[1:] if (w.text or "")[:1] != "-"], "read"
@@ -277,10 +280,12 @@ class _PartJudge:
             yield Finding(path or part.source, "ask", "where it would run is not known")
             return
         for moves in part.moves:
-            cwd = self.cwd
-            for step in moves:
-                cwd = self.files.place(step, cwd).path
-            yield judge(cwd)
+            yield judge(self._walk(self.cwd, moves))
+
+    def _walk(self, cwd: str, steps: Iterable[str]) -> str:
+        for step in steps:
+            cwd = self.files.place(step, cwd).path
+        return cwd
 
     def _standing(self, part: Part, cwd: str) -> Finding:
         """Whether a command may run where `cd` has led."""
@@ -322,10 +327,7 @@ class _PartJudge:
             return [text]
         found: list[str] = []
         for moves in part.moves:
-            cwd = self.cwd
-            for step in moves:
-                cwd = self.files.place(step, cwd).path
-            found += self._glob(text, cwd)
+            found += self._glob(text, self._walk(self.cwd, moves))
         return found[:_GLOB_LIMIT] or [text]
 
     def _glob(self, pattern: str, cwd: str) -> list[str]:

@@ -66,7 +66,9 @@ class FileJudge:
     ) -> Finding:
         """Judge one path. `named`: an exact rule spells it out. `whole`: all beneath it as well."""
         if any(ord(c) < 0x20 or ord(c) == 0x7F for c in path):
-            return Finding(path, "deny", "control characters in a path")
+            # A newline may stand in a name; anything else of the kind is an attack on the reader.
+            outcome: Outcome = "ask" if path.replace("\n", "").isprintable() else "deny"
+            return Finding(path, outcome, "control characters in a path")
         place = self.place(path, cwd)
         subject = f"{access} {place.path}"
         lists = self._lists[access]

@@ -5,11 +5,13 @@ Proposes only. The person sees the rules first; who keeps them is `rulesfile.py`
 
 from collections.abc import Iterable
 
+import msgspec
+
 from treadle.policy.domains import read_address
 from treadle.policy.files import Situation
 from treadle.policy.judge import Judge
 from treadle.policy.listed import listed
-from treadle.policy.rules import tool_key
+from treadle.policy.rules import RuleSet, parse_rule, tool_key
 from treadle.policy.shell.effects import Effects
 from treadle.policy.shell.facts import Part, Word
 from treadle.policy.shell.git import git_line
@@ -71,19 +73,29 @@ def _for_command(call: Call, situation: Situation) -> tuple[str, ...]:
         if proposed is None:
             return ()  # no rule could cover the whole, so none is offered
         rules += proposed
-    return tuple(dict.fromkeys(rules))
+    found = tuple(dict.fromkeys(rules))
+    return found if _suffice(found, call, situation) else ()
+
+
+def _suffice(rules: tuple[str, ...], call: Call, situation: Situation) -> bool:
+    """Whether the call would not be asked again: a rule that does not help is not offered."""
+    added = tuple(parse_rule(r, situation.root, situation.home) for r in rules)
+    wider = msgspec.structs.replace(situation, rules=situation.rules + RuleSet(allow=added))
+    return Judge(wider).judge(call).outcome == "allow"
 
 
 def _leaves(parts: Iterable[Part]) -> Iterable[Part]:
     for part in parts:
         if part.inner and part.wrapping == "transparent":
+            if part.redirects:
+                yield Part((), (), part.redirects, part.source, part.moves)
             yield from _leaves(part.inner)
         else:
             yield part
 
 
 def _for_part(part: Part, situation: Situation, judge: Judge, cwd: str) -> list[str] | None:
-    if part.doubts or any(w.text is None for w in part.argv):
+    if part.doubts or part.moves is None or any(w.text is None for w in part.argv):
         return None
     rules: list[str] = []
     effects = effects_of(part)
@@ -91,15 +103,30 @@ def _for_part(part: Part, situation: Situation, judge: Judge, cwd: str) -> list[
     for word in [*written, *effects.writes]:
         if word.text is None or word.glob:
             return None
-        place = judge.files.place(word.text, cwd)
-        if place.path == "/dev/null" or judge.files.judge(word.text, "write", cwd).rule:
-            continue
-        rules.append(f"Edit({_path_rule(place.path, situation)})")
-    if part.argv and not effects.plain:
+        for here in _standings(part, judge, cwd):
+            place = judge.files.place(word.text, here)
+            if place.path == "/dev/null" or judge.files.judge(word.text, "write", here).rule:
+                continue
+            rules.append(f"Edit({_path_rule(place.path, situation)})")
+    for word in effects.reads:
+        for here in _standings(part, judge, cwd):
+            if word.text and judge.files.judge(word.text, "read", here).outcome == "ask":
+                place = judge.files.place(word.text, here)
+                rules.append(f"Read({_path_rule(place.path, situation)})")
+    if part.argv and (effects.doubts or part.assignments or not effects.plain):
         words = _command_rule(part, effects)
         assigned = "".join(f"{a.name}={_quote(a.value)} " for a in part.assignments)
         rules.append(f"Bash({assigned}{words})")
     return rules
+
+
+def _standings(part: Part, judge: Judge, cwd: str) -> Iterable[str]:
+    """The folders in which the part may run."""
+    for moves in part.moves or ():
+        here = cwd
+        for step in moves:
+            here = judge.files.place(step, here).path
+        yield here
 
 
 def _command_rule(part: Part, effects: Effects) -> str:

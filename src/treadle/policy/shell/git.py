@@ -27,6 +27,7 @@ _CHANGING = listed(
 _RUNS = (
     "--upload-pack", "--receive-pack", "--exec", "--ext-diff", "--open-files-in-pager",
     "--extcmd", "--tool", "--template", "--config", "--config-env", "--textconv", "--filters",
+    "--exclude-from",
     "--no-index", "--contents", "--separate-git-dir", "--reference", "--upload-archive",
     "--remote", "--server-option", "--sendmail-cmd", "--interactive", "--edit-description",
     "--git-dir", "--pathspec-from-file", "--stdin",

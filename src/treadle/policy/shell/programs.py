@@ -239,6 +239,8 @@ def effects_of(part: Part) -> Effects:
     program = _TABLE.get(name)
     if program is not None:
         found = table_effects(program, words)
+        if name == "jq" and any("env" in (w.text or "").lower() for w in words):
+            return Effects(doubts=("a jq program that reads the environment",))
         if name == "rg" and found.here and not part.piped:
             return _recursive(found)
         return found

@@ -76,7 +76,8 @@ def read_command(text: str, depth: int = 0) -> CommandFacts:
     reader.statement(root, 0)
     reader.doubts.extend(check_tokens(source, reader.tokens))
     parts = tuple(unwrap(part, depth) for part in reader.parts)
-    guesses = guess_parts(source) if reader.doubts else ()
+    unclear = reader.doubts or any(part.doubts for part in reader.parts)
+    guesses = guess_parts(source) if unclear else ()
     return CommandFacts(
         text,
         parts,
@@ -148,13 +149,15 @@ class _Reader:
             self.substitutions(node, depth)
             return
         piped = self.piped
+        self.owner += 1
+        owner = self.owner
         for child in node.children:
             if not child.is_named:
                 self.operator(child)
                 if node.type == "pipeline" and child.type in ("|", "|&"):
                     self.piped = True
             elif node.type in ("case_statement", "case_item") and child.type in _WORDS:
-                self.loose_word(child, depth)
+                self.loose_word(child, depth, owner)
             else:
                 self.statement(child, depth + 1)
         self.piped = piped
@@ -190,14 +193,15 @@ class _Reader:
             self.moves = None
         if node.type == "c_style_for_statement":
             self.doubt("arithmetic can run commands through subscripts")
+        self.owner += 1
+        owner = self.owner
         for child in node.children:
             if child.type == "variable_name":
                 self.assigned.add(self.slice(child))
-                self.owner += 1
-                self.token(child, "word", self.owner)
+                self.token(child, "word", owner)
                 self.parts.append(_loop_variable(self.slice(child)))
             elif child.type in _WORDS:
-                self.loose_word(child, depth)
+                self.loose_word(child, depth, owner)
             elif child.is_named:
                 self.statement(child, depth + 1)
             else:
@@ -254,6 +258,8 @@ class _Reader:
                 piped=self.piped,
             )
         )
+        if argv and argv[0].text == "read":
+            self.assigned.update(w.text for w in argv[1:] if w.text)
         success = before
         if argv and argv[0].text in ("cd", "pushd", "popd"):
             success = move(before, argv)
@@ -276,7 +282,9 @@ class _Reader:
                 self.doubt("not understood: a redirection")
         if body is not None and body.type == "command":
             return self.command(body, depth, tuple(redirects))
+        before, first = self.moves, len(self.parts)
         success = self.statement(body, depth + 1) if body is not None else self.moves
+        moves = self.opened_at(body, before, self.parts[first:])
         self.owner += 1
         owner, troubles, late = self.owner, list[str](), list["Node"]()
         found: list[Redirect] = []
@@ -286,7 +294,7 @@ class _Reader:
             if more:
                 self.doubt("words after a redirection")
         self.parts.append(
-            Part((), (), tuple(found), _text(self.slice(node)), self.moves, tuple(troubles))
+            Part((), (), tuple(found), _text(self.slice(node)), moves, tuple(troubles))
         )
         for statement in late:
             if statement.is_named:
@@ -294,6 +302,18 @@ class _Reader:
             else:
                 self.operator(statement)
         return success
+
+    def opened_at(
+        self, body: "Node | None", before: Moves | None, parts: list[Part]
+    ) -> Moves | None:
+        """Where the shell stands when it opens the files of a redirection above `body`."""
+        while body is not None and body.type in ("list", "pipeline", "negated_command"):
+            body = body.named_children[-1]  # it belongs to the last command of a list
+        if body is not None and body.type == "command" and parts:
+            return parts[-1].moves
+        for part in parts:
+            before = join_moves(before, part.moves)
+        return before
 
     def redirect(
         self, node: "Node", depth: int, owner: int, troubles: list[str], late: list["Node"]
@@ -375,11 +395,10 @@ class _Reader:
             self.doubt(str(bad))
             return [Word(_text(self.slice(node)), None)]
 
-    def loose_word(self, node: "Node", depth: int) -> None:
+    def loose_word(self, node: "Node", depth: int, owner: int) -> None:
         """A word of a loop or case: data, but its substitutions are commands."""
-        self.owner += 1
         troubles: list[str] = []
-        self.words(node, depth, self.owner, troubles)
+        self.words(node, depth, owner, troubles)
         for trouble in troubles:
             self.doubt(trouble)
 

@@ -1,0 +1,122 @@
+"""Rules in settings files: read with file and line, saved without losing the rest.
+
+    {"permissions": {"allow": ["Bash(git status:*)"], "ask": [], "deny": ["Read(.env)"]}}
+
+A file that cannot be read or holds a wrong rule is an error, never an empty rule set. Rules are
+read once: what a tool does to the file while a run goes on changes nothing in that run.
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from treadle.core.errors import ConfigError
+from treadle.policy.rules import InvalidRule, ListName, Origin, Rule, RuleSet, parse_rule
+
+LISTS: tuple[ListName, ...] = ("allow", "ask", "deny")
+
+
+def read_rules(file: Path, *, scope: str, root: str, home: str) -> RuleSet:
+    """The rules of a settings file; no file means no rules, a wrong one a ConfigError."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return RuleSet()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}:1: the rules cannot be read ({error})") from error
+    settings = _parse(file, text)
+    permissions = settings.get("permissions", {})
+    if not isinstance(permissions, dict):
+        raise ConfigError(f"{file}:{_line(text, 'permissions')}: permissions has to be an object")
+    lists: dict[str, tuple[Rule, ...]] = {}
+    for name in LISTS:
+        lists[name] = _list(file, text, permissions.get(name, []), name, scope, root, home)
+    unknown = set(permissions) - {*LISTS, "mode", "defaultMode", "additionalDirectories"}
+    for name in sorted(unknown):
+        # A misspelt list would be a list of rules that nobody keeps.
+        raise ConfigError(f"{file}:{_line(text, name)}: {name!r} is not a list of rules")
+    return RuleSet(**lists)
+
+
+def _parse(file: Path, text: str) -> dict[str, Any]:
+    try:
+        settings = json.loads(text) if text.strip() else {}
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{file}:{error.lineno}: not JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{file}:1: not JSON: nested too deep") from error
+    if not isinstance(settings, dict):
+        raise ConfigError(f"{file}:1: settings have to be an object")
+    return settings
+
+
+def _list(
+    file: Path, text: str, given: object, name: str, scope: str, root: str, home: str
+) -> tuple[Rule, ...]:
+    if not isinstance(given, list) or not all(isinstance(r, str) for r in given):
+        line = _line(text, name)
+        raise ConfigError(f"{file}:{line}: permissions.{name} has to be a list of rules")
+    rules: list[Rule] = []
+    for rule in given:
+        line = _line(text, rule)
+        try:
+            rules.append(parse_rule(rule, root, home, Origin(scope, str(file), line)))
+        except InvalidRule as error:
+            raise ConfigError(f"{file}:{line}: {error}") from error
+    return tuple(rules)
+
+
+def _line(text: str, value: str) -> int:
+    """The line on which a string of the file stands."""
+    for spelled in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
+        at = text.find(spelled)
+        if at >= 0:
+            return text.count("\n", 0, at) + 1
+    return 1
+
+
+def given_rules(
+    lists: dict[str, list[str]], *, root: str, home: str, scope: str = "given"
+) -> RuleSet:
+    """Rules from memory (a case, an argument); an InvalidRule says which is wrong."""
+    parsed = {
+        name: tuple(parse_rule(r, root, home, Origin(scope)) for r in lists.get(name, []))
+        for name in LISTS
+    }
+    return RuleSet(**parsed)
+
+
+def save_rules(file: Path, rules: tuple[str, ...], *, root: str, home: str) -> None:
+    """Add allow rules to a settings file, atomically, keeping all else in it."""
+    for rule in rules:
+        parse_rule(rule, root, home)
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    settings = _parse(file, text)
+    allow = settings.setdefault("permissions", {}).setdefault("allow", [])
+    allow.extend(rule for rule in rules if rule not in allow)
+    encoded = msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
+    write_private(file, encoded)
+
+
+def write_private(file: Path, content: bytes) -> None:
+    """Replace a file at once, readable by its owner only."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        Path(temporary).replace(file)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

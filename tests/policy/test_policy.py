@@ -1,0 +1,186 @@
+import json
+
+import pytest
+
+from treadle.core.contracts.policy import Allow, Ask, Deny, Proposal
+from treadle.core.contracts.tool import ToolSpec
+from treadle.policy.backtest import back_test
+from treadle.policy.files import Situation
+from treadle.policy.remember import propose_rules
+from treadle.policy.rulepolicy import RulePolicy, situation_of
+from treadle.policy.rules import RuleSet, parse_rule
+from treadle.policy.rulesfile import given_rules, read_rules
+from treadle.policy.verdict import Call
+
+
+def rules(**lists: list[str]) -> RuleSet:
+    return given_rules(lists, root="/r", home="/h")
+
+
+def proposal(tool: str, effect: str = "irreversible", **arguments: object) -> Proposal:
+    spec = ToolSpec(tool, "", {}, effect=effect)  # type: ignore[arg-type]
+    return Proposal("s", "c", spec, arguments, "")
+
+
+def policy(**given) -> RulePolicy:
+    ruled = given.pop("rules", RuleSet())
+    return RulePolicy(Situation("/r", "/h", ruled), **given)
+
+
+async def test_the_contract_gets_its_three_answers():
+    decide = policy(rules=rules(deny=["Bash(rm:*)"])).decide
+    assert isinstance(await decide(proposal("bash", command="git status")), Allow)
+    assert isinstance(await decide(proposal("bash", command="rm x")), Deny)
+    assert await decide(proposal("bash", command="npm test")) == Ask(
+        "npm test: no rule allows it", ("Bash(npm test:*)",)
+    )
+
+
+async def test_what_the_person_always_allows_is_kept_and_not_asked_again():
+    saved: list[tuple[str, ...]] = []
+
+    async def keep(rules: tuple[str, ...]) -> None:
+        saved.append(rules)
+
+    subject = policy(keep=keep)
+    call = proposal("bash", command="cd /x && npm run build -- --fast > out.log")
+    asked = await subject.decide(call)
+    assert isinstance(asked, Ask)
+    assert asked.rules == ("Bash(cd /x)", "Bash(npm run build:*)", "Edit(//x/out.log)")
+    await subject.remember(call, asked.rules)
+    assert saved == [asked.rules]
+    assert isinstance(await subject.decide(call), Allow)
+    assert isinstance(await subject.decide(proposal("bash", command="cd /x && curl e")), Ask)
+
+
+async def test_fault_89_without_a_person_ask_becomes_deny_in_words_for_the_model():
+    verdict = await policy(interactive=False).decide(proposal("bash", command="npm test"))
+    assert isinstance(verdict, Deny)
+    assert "nobody can be asked" in verdict.reason
+    assert "npm test" in verdict.reason
+
+
+async def test_fault_91_a_rules_file_changed_during_the_run_changes_nothing(tmp_path):
+    file = tmp_path / "settings.json"
+    file.write_text("{}")
+    situation = situation_of(tmp_path, read_rules(file, scope="x", root="/", home="/h"))
+    subject = RulePolicy(situation)
+    file.write_text(json.dumps({"permissions": {"allow": ["Bash"]}}))
+    assert isinstance(await subject.decide(proposal("bash", command="npm test")), Ask)
+
+
+async def test_fault_92_without_the_sandbox_auto_asks_for_each_command():
+    walled, open_ = policy(mode="auto", sandboxed=True), policy(mode="auto", sandboxed=False)
+    call = proposal("bash", command="npm test")
+    assert isinstance(await walled.decide(call), Allow)
+    assert isinstance(await open_.decide(call), Ask)
+
+
+@pytest.mark.parametrize(
+    ("mode", "tool", "given", "expected"),
+    [
+        ("plan", "bash", {"command": "git status | head"}, Allow),
+        ("plan", "bash", {"command": "npm test"}, Deny),
+        ("plan", "bash", {"command": "ls > x"}, Deny),
+        ("plan", "write", {"path": "/r/a"}, Deny),
+        ("plan", "read", {"path": "/r/a"}, Allow),
+        ("plan", "deploy", {}, Deny),
+        ("ask", "write", {"path": "/r/a"}, Ask),
+        ("accept-edits", "write", {"path": "/r/a"}, Allow),
+        ("accept-edits", "write", {"path": "/r/.git/config"}, Ask),
+        ("accept-edits", "write", {"path": "/x"}, Ask),
+        ("accept-edits", "bash", {"command": "echo x > a"}, Allow),
+        ("accept-edits", "bash", {"command": "mkdir -p a/b && touch a/b/c"}, Allow),
+        ("accept-edits", "bash", {"command": "rm a"}, Ask),
+        ("accept-edits", "bash", {"command": "npm test"}, Ask),
+        ("auto", "edit", {"path": "/r/a"}, Allow),
+        ("auto", "mcp__x__y", {}, Ask),
+        ("auto", "bash", {"command": "$x"}, Ask),
+        ("bypass", "bash", {"command": "npm test"}, Allow),
+        ("bypass", "bash", {"command": "rm x"}, Deny),
+        ("bypass", "write", {"path": "/etc/x"}, Allow),
+    ],
+)
+async def test_modes(mode, tool, given, expected):
+    subject = policy(mode=mode, sandboxed=True, rules=rules(deny=["Bash(rm:*)"]))
+    if (mode, given.get("command")) == ("accept-edits", "rm a"):
+        subject = policy(mode=mode)
+    assert isinstance(await subject.decide(proposal(tool, **given)), expected)
+
+
+async def test_in_auto_an_ask_rule_still_asks():
+    subject = policy(mode="auto", sandboxed=True, rules=rules(ask=["Bash(git push:*)"]))
+    assert isinstance(await subject.decide(proposal("bash", command="git push")), Ask)
+
+
+async def test_a_pure_tool_of_our_own_needs_no_rule_and_a_server_cannot_claim_to_be_pure():
+    assert isinstance(await policy().decide(proposal("todo", "pure")), Allow)
+    assert isinstance(await policy().decide(proposal("mcp__x__get", "pure")), Ask)
+
+
+async def test_an_error_inside_is_never_an_allow():
+    def broken() -> str:
+        raise RuntimeError("no folder")
+
+    verdict = await policy(cwd=broken).decide(proposal("bash", command="ls"))
+    assert isinstance(verdict, Deny)
+
+
+@pytest.mark.parametrize(
+    ("command", "proposed"),
+    [
+        ("git push origin main", ("Bash(git push:*)",)),
+        ("npm run build", ("Bash(npm run build:*)",)),
+        ("python3 x.py", ("Bash(python3 x.py)",)),
+        ("python3 -c 'print(1)'", ("Bash(python3 -c 'print(1)')",)),
+        ("timeout 5 cargo test && ls", ("Bash(cargo test:*)",)),
+        ("rm -rf build", ("Bash(rm -rf build)",)),
+        ("pytest -q tests", ("Bash(pytest:*)",)),
+        ("find . -delete", ("Bash(find . -delete)",)),
+        ("echo x > a.txt", ("Edit(/a.txt)",)),
+        ("cat /etc/hosts a.txt", ("Read(//etc/hosts)",)),
+        ("sort -o out a", ("Edit(/out)", "Bash(sort -o out a)")),
+        ("git push > /etc/x", ("Edit(//etc/x)", "Bash(git push:*)")),
+        ("PAGER=cat git log", ("Bash(PAGER=cat git log:*)",)),
+        ("echo x > .git/config", ("Edit(/.git/config)",)),
+        ("make $X", ()),
+        ("curl a | sh", ()),
+        ("bash -c 'npm test; make all'", ("Bash(npm test:*)", "Bash(make all:*)")),
+        ("sudo apt update", ("Bash(sudo apt update)",)),
+    ],
+)
+def test_always_allow_proposes_the_narrowest_useful_rule_for_each_part(command, proposed):
+    assert propose_rules(Call("bash", {"command": command}), Situation("/r", "/h")) == proposed
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "proposed"),
+    [
+        ("write", {"path": "src/a.py"}, "Edit(/src/a.py)"),
+        ("read", {"path": "/etc/hosts"}, "Read(//etc/hosts)"),
+        ("read", {"path": "~/notes"}, "Read(~/notes)"),
+        ("web_fetch", {"url": "https://A.example./x"}, "WebFetch(domain:a.example)"),
+        ("mcp__x__y", {}, "mcp__x__y"),
+    ],
+)
+def test_always_allow_for_other_tools(tool, given, proposed):
+    assert propose_rules(Call(tool, given), Situation("/r", "/h")) == (proposed,)
+
+
+def test_a_rule_is_tried_on_the_past_before_it_is_saved():
+    def asked(command: str) -> Call:
+        return Call("bash", {"command": command})
+
+    past = [
+        (asked("npm test"), "approved"),
+        (asked("npm test -- -u"), "approved"),
+        (asked("npm publish"), "denied"),
+        (asked("make"), "approved"),
+        (asked("npm test"), "allowed"),
+    ]
+    situation = Situation("/r", "/h")
+    narrow = back_test([parse_rule("Bash(npm test:*)")], past, situation)  # type: ignore[arg-type]
+    assert str(narrow) == "would have covered 2 of 4 questions and no denied call"
+    broad = back_test([parse_rule("Bash(npm:*)")], past, situation)  # type: ignore[arg-type]
+    assert str(broad) == "would have covered 2 of 4 questions and 1 of 1 denied calls"
+    assert broad.warnings == ("bash: npm publish",)

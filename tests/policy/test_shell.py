@@ -1,0 +1,123 @@
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treadle.policy.shell import Part, read_command
+
+
+def argvs(text: str) -> list[list[str | None]]:
+    return [[w.text for w in part.argv] for part in read_command(text).parts if part.argv]
+
+
+def everything(parts: tuple[Part, ...]) -> list[str | None]:
+    names: list[str | None] = []
+    for part in parts:
+        names += [part.name, *everything(part.inner)]
+    return names
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("git status", [["git", "status"]]),
+        ("a; b && c || d | e & f", [["a"], ["b"], ["c"], ["d"], ["e"], ["f"]]),
+        ("a 'b c' \"d e\" f\\ g", [["a", "b c", "d e", "f g"]]),
+        ("a $'x\\ty'", [["a", "x\ty"]]),
+        ("a {b,c}{1,2}", [["a", "b1", "b2", "c1", "c2"]]),
+        ('a "$x"', [["a", None]]),
+        ("if a; then b; elif c; then d; else e; fi", [["a"], ["b"], ["c"], ["d"], ["e"]]),
+        ("for x in 1; do a; done", [["a"]]),
+        ("case x in y) a;; *) b;; esac", [["a"], ["b"]]),
+        ("(a; b) > f", [["a"], ["b"]]),
+        ("a > f b", [["a", "b"]]),
+        ("! a", [["a"]]),
+    ],
+)
+def test_every_simple_command_is_listed_wherever_it_stands(line, expected):
+    facts = read_command(line)
+    assert argvs(line) == expected
+    assert facts.doubts == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "inner"),
+    [
+        ("timeout -s KILL 5 env A=1 nice -n 3 rm x", "rm"),
+        ("bash -c 'ls; rm x'", "rm"),
+        ("eval 'eval \"rm x\"'", "rm"),
+        ("sudo -u root -- sh -c 'rm x'", "rm"),
+        ("find . -exec sh -c 'rm \"$1\"' _ {} \\;", "rm"),
+        ("ls | xargs -0 -n 1 rm", "rm"),
+        ('echo "$(echo $(rm x))"', "rm"),
+    ],
+)
+def test_what_wrappers_run_is_found_at_any_depth(line, inner):
+    assert inner in everything(read_command(line).parts)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "echo ${",
+        "echo 'open",
+        "if true",
+        "a\u00a0b \u2003 c d\u000be",
+        "f() { ls; }",
+        "((x=1))",
+        "a[1]=2",
+        "cat <<A <<B\nA\nB\n",
+        "echo " + "$(" * 200 + ")" * 200,
+        "echo {001..3}",
+    ],
+)
+def test_what_is_not_understood_is_a_doubt_and_never_a_crash(line):
+    facts = read_command(line)
+    assert facts.doubts or facts.parts[0].argv[0].text not in ("a", "echo")
+
+
+def test_a_word_split_by_a_continued_line_is_not_taken_for_two():
+    facts = read_command("r\\\nm x")
+    seen = [[w.text for w in part.argv] for part in (*facts.parts, *facts.guesses)]
+    assert ["rm", "x"] in seen
+
+
+def test_where_cd_leads_is_kept_for_each_later_command():
+    moves = [p.moves for p in read_command("cd a && cd b && x; y").parts]
+    assert moves == [((),), (("a",),), (("a", "b"),), ((), ("a",), ("a", "b"))]
+
+
+def test_a_loop_that_moves_makes_the_place_unknown():
+    last = read_command("while true; do cd ..; done; cat x").parts[-1]
+    assert last.moves is None
+
+
+QUOTED = ["'c d'", '"e f"', "\\ ", "\\\\", "$'g\\nh'", "''", "'", '"', "\\\n"]
+PLAIN = ["a", "b", " ", "  ", "{i,j}", "{1..3}", "~", "#", "=", "-", "{", "}", "[", "]", "!", "é"]
+PIECES = st.lists(st.sampled_from([*QUOTED, *PLAIN, ";", "&&", "|", "\n"]), min_size=1, max_size=9)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is the judge here")
+@settings(max_examples=150, deadline=None)
+@given(PIECES)
+def test_words_without_doubts_are_the_words_that_bash_makes(pieces):
+    line = "p " + "".join(pieces)
+    facts = read_command(line)
+    static = all(w.text is not None and not w.tilde for p in facts.parts for w in p.argv)
+    if facts.doubts or not static or any(p.assignments or p.doubts for p in facts.parts):
+        return
+    names = {p.argv[0].text for p in facts.parts if p.argv}
+    if names - {"p"}:
+        return
+    if subprocess.run(["bash", "-nc", line], capture_output=True, check=False).returncode:
+        return  # bash would run nothing of it
+    script = "set -f; p() { printf '%s\\0' \"$@\"; printf '\\1\\0'; }\n" + line
+    done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=10, check=False)
+    expected = "".join(
+        "".join(f"{w.text}\0" for w in p.argv[1:]) + ("\0" if len(p.argv) == 1 else "") + "\1\0"
+        for p in facts.parts
+    )
+    if "||" not in line and "&&" not in line and "|" not in line and "!" not in line:
+        assert done.stdout.decode() == expected
