@@ -244,6 +244,15 @@ async def test_the_pool_keeps_no_more_than_its_bound_and_nothing_old(no_leaks):
         assert server.connections == 5
 
 
+async def test_a_connection_that_comes_back_after_the_client_was_closed_is_closed_too(client):
+    async with answering(plain(b"ok"), plain(b"ok")) as server:
+        async with client.post(server.url, KEY, b"{}") as response:
+            await client.aclose()
+            assert await response.read() == b"ok"
+        await server.closed.wait()
+        assert await fetch(client, server.url) == b"ok"
+
+
 def test_one_client_serves_event_loops_one_after_the_other(client, no_leaks):
     async def once() -> bytes:
         async with answering(plain(b"ok")) as server:
@@ -418,6 +427,14 @@ async def test_fault_55_a_redirect_that_would_drop_the_body_is_an_error(client):
     async with answering(plain(b"", "302 Found", "location: /v2")) as server:
         with pytest.raises(BadRedirect, match="302"):
             await fetch(client, server.url)
+
+
+@pytest.mark.parametrize("location", ["ftp://x/", "http://me:secret-pw@127.0.0.1/", "http:///"])
+async def test_fault_55_a_redirect_to_what_is_no_url(client, location):
+    async with answering(plain(b"", "307 There", f"location: {location}")) as server:
+        with pytest.raises(BadRedirect) as caught:
+            await fetch(client, server.url)
+        assert "secret" not in str(caught.value)
 
 
 async def test_fault_55_a_circle_of_redirects_ends(client):

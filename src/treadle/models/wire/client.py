@@ -103,7 +103,7 @@ class Exchange:
         "_client",
         "_connection",
         "_decoded",
-        "_fresh_headers",
+        "_given_headers",
         "_headers",
         "_inflate",
         "_limits",
@@ -127,7 +127,7 @@ class Exchange:
     ) -> None:
         self._client = client
         self._method = method
-        self._fresh_headers = headers
+        self._given_headers = headers
         self._body = body
         self._limits = limits
         self._headers: Headers | None = None
@@ -225,7 +225,7 @@ class Exchange:
     def _head(self, size: int) -> bytes:
         route = self._route
         lines = [f"{self._method} {route.target} HTTP/1.1\r\nhost: {route.host_header}\r\n"]
-        lines += [f"{name}: {value}\r\n" for name, value in self._fresh_headers.items()]
+        lines += [f"{name}: {value}\r\n" for name, value in self._given_headers.items()]
         if route.proxy is not None and not route.tls and route.proxy.authorization is not None:
             lines.append(f"proxy-authorization: {route.proxy.authorization}\r\n")
         lines.append("accept-encoding: identity\r\n")
@@ -234,7 +234,7 @@ class Exchange:
         block = "".join(lines)
         ends = len(lines) + 1  # the first holds two
         if block.count("\n") != ends or block.count("\r") != ends or not block.isascii():
-            _name_bad_header(self._fresh_headers)
+            _name_bad_header(self._given_headers)
         return (block + "\r\n").encode("latin-1")
 
     def _redirect(self, hops: int) -> None:
@@ -245,7 +245,14 @@ class Exchange:
             raise BadRedirect(
                 f"{here.where} redirects without end: check the base URL", here.where, here.host
             )
-        target = self._client.route(urljoin(self.url, self.headers.get("location", "")))
+        there = urljoin(self.url, self.headers.get("location", ""))
+        try:
+            target = self._client.route(there)
+        except ValueError:
+            raise BadRedirect(
+                f"{here.where} redirects to nowhere that makes sense: check the base URL",
+                here.where,
+            ) from None
         if target.origin != here.origin:
             raise BadRedirect(
                 f"{here.where} redirects to another host, {target.where}: the request was not "
@@ -260,7 +267,7 @@ class Exchange:
                 here.where,
                 target.host,
             )
-        self.url = urljoin(self.url, self.headers.get("location", ""))
+        self.url = there
         self._route = target
 
     def _undo(self, coding: str) -> None:

@@ -25,6 +25,7 @@ class Pool:
         self._seconds = seconds
         self._idle: dict[Key, list[Connection]] = {}
         self._count = 0
+        self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._buffer = memoryview(bytearray(_RECEIVE))
         self._guard = self._until_shutdown()
@@ -52,9 +53,9 @@ class Pool:
     def put(self, key: Key, connection: Connection) -> None:
         if self._count >= self._max_idle:
             self._sweep()
-            if self._count >= self._max_idle:
-                connection.abort()
-                return
+        if self._count >= self._max_idle or self._closed:
+            connection.abort()
+            return
         connection.idle_since = self._loop.time()
         self._idle.setdefault(key, []).append(connection)
         self._count += 1
@@ -86,6 +87,7 @@ class Pool:
         try:
             yield
         finally:
+            self._closed = True
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
