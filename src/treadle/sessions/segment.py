@@ -1,0 +1,175 @@
+"""The file that a journal is appended to: whole lines, durably, or none of them.
+
+Half a batch is cut off again. A file whose sync failed is never trusted more: the kernel may
+have dropped what it could not write, so the same lines go to a new file, and whoever reads both
+takes each once. Blocking calls; journal.py keeps them off the event loop.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import msgspec
+
+from treadle.core.errors import SessionBusy, StoreError, StoreFull
+from treadle.sessions.files import Files, write_all
+from treadle.sessions.lines import Header, encode_header
+from treadle.sessions.reading import FIRST, Tail
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class Segment:
+    """The last file of a journal, open for appending."""
+
+    def __init__(self, place: Path, header: Header, files: Files, tail: Tail | None) -> None:
+        self._place = place
+        self._header = header
+        self._files = files
+        self._fd = -1
+        self._end = tail.end if tail is not None else 0
+        self._number = tail.segment if tail is not None else 1
+        self._is_new = tail is None
+        self._half = 0  # bytes behind `end` that do not count
+        self.syncs = 0
+        if tail is not None:
+            self._mend(tail)
+
+    @property
+    def path(self) -> Path:
+        return self._place / (FIRST if self._number == 1 else f"journal-{self._number}.jsonl")
+
+    def append(self, lines: bytes) -> None:
+        """Write these lines so that they count, or raise a StoreError and leave nothing."""
+        try:
+            self._write(lines)
+        except OSError as error:
+            raise translated(error, self.path) from error
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            self._files.close(fd)
+
+    def _write(self, lines: bytes) -> None:
+        if self._is_new:
+            self._begin(lines)
+            return
+        if self._fd < 0:
+            self._fd = self._files.open(self.path, os.O_RDWR | os.O_APPEND)
+        self._cut_back()
+        self._see_that_it_is_ours()
+        rest = memoryview(lines)
+        try:
+            while rest:
+                taken = self._files.write(self._fd, rest)
+                self._half += taken
+                rest = rest[taken:]
+        except OSError:
+            self._try_to_cut_back()
+            raise
+        try:
+            self._files.sync(self._fd)
+            self.syncs += 1
+        except OSError:
+            self.close()
+            self._number, self._end, self._half, self._is_new = self._number + 1, 0, 0, True
+            self._begin(lines)
+            return
+        self._end, self._half = self._end + self._half, 0
+        # Whoever replaced us between the look and the write has not seen these lines.
+        self._see_that_it_is_ours()
+
+    def _begin(self, lines: bytes) -> None:
+        """A new file: the header and the first lines, under a name that counts once it is whole."""
+        files, path = self._files, self.path
+        header = msgspec.structs.replace(self._header, segment=self._number)
+        data = encode_header(header) + lines
+        files.make_folder(self._place)
+        draft = path.with_name(f".{path.name}.new")
+        files.unlink(draft)
+        fd = files.open(draft, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
+        try:
+            write_all(files, fd, data)
+            files.sync(fd)
+            files.rename(draft, path)
+            files.sync_folder(self._place)
+            if self._number == 1:
+                files.sync_folder(self._place.parent)
+        except BaseException:
+            files.close(fd)
+            raise
+        self.syncs += 1
+        self._fd, self._end, self._half, self._is_new = fd, len(data), 0, False
+
+    def _see_that_it_is_ours(self) -> None:
+        size = self._files.size(self._fd)
+        if not size.is_named:
+            raise StoreError(
+                f"{self.path} was deleted while the session was open. What was said is still in "
+                "memory: export it before you end this process."
+            )
+        if size.bytes != self._end:
+            raise SessionBusy(
+                f"session {self._place.name} was taken over by another process; this one stops"
+            )
+
+    def _cut_back(self) -> None:
+        """Remove the lines that were begun and not finished, if nobody wrote behind them."""
+        if self._half and self._files.size(self._fd).bytes == self._end + self._half:
+            self._files.truncate(self._fd, self._end)
+        self._half = 0
+
+    def _try_to_cut_back(self) -> None:
+        half = self._half
+        try:
+            self._cut_back()
+        except OSError:
+            self._half = half  # tried again before the next line is written
+
+    def _mend(self, tail: Tail) -> None:
+        """Put aside what stands behind the last whole line."""
+        if tail.end and not tail.torn and not tail.lacks_newline:
+            return
+        try:
+            self._fd = self._files.open(self.path, os.O_RDWR | os.O_APPEND)
+            if tail.torn:
+                self._put_aside(tail)
+                self._files.truncate(self._fd, tail.end)
+            if not tail.end:
+                self.close()
+                self._is_new = True  # not even the header is left
+                return
+            if tail.lacks_newline:
+                write_all(self._files, self._fd, b"\n")
+                self._end += 1
+            self._files.sync(self._fd)
+        except OSError as error:
+            self.close()
+            raise translated(error, self.path) from error
+
+    def _put_aside(self, tail: Tail) -> None:
+        torn = os.pread(self._fd, tail.torn, tail.end)
+        fd = self._files.open(
+            self.path.with_name(self.path.name + ".corrupt"),
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+        )
+        try:
+            write_all(self._files, fd, torn + b"\n")
+            self._files.sync(fd)
+        finally:
+            self._files.close(fd)
+
+
+def translated(error: OSError, path: Path) -> StoreError:
+    """What the system said, as an error of ours that says what to do."""
+    why = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno in _FULL:
+        return StoreFull(
+            f"{path} cannot be written: {why}. Make room; the session goes on where it stopped."
+        )
+    return StoreError(
+        f"{path} cannot be written: {why}. What was said is still in memory and can be exported."
+    )

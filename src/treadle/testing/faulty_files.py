@@ -1,0 +1,188 @@
+"""A file system that fails, shortens or stops at any chosen call.
+
+It has the shape of a journal's file layer and does the real calls, so what is left behind is what
+a disk would hold. Every call is counted and named; a plan says what goes wrong at which. A kill
+stops everything: each later call raises Killed too, as a dead process does nothing more.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """What goes wrong at one call.
+
+    error   the call fails with `errno`, having done nothing
+    part    a write takes half of what it was given; with an errno the next one fails
+    kill    the process ends before the call
+    torn    the process ends when a write has taken half
+    done    the process ends right after the call
+    """
+
+    kind: Literal["error", "part", "kill", "torn", "done"]
+    errno: int = 0
+
+
+Plan = Mapping[int, Fault] | Callable[[int, str], Fault | None]
+
+
+class Killed(BaseException):
+    """The process would have ended here. Nothing may catch it but the test."""
+
+
+class _Size(NamedTuple):
+    bytes: int
+    is_named: bool
+
+
+class FaultyFiles:
+    """The local file system, with faults at the calls that `plan` names (the first is 1).
+
+    `really` ends this very process with SIGKILL instead of raising Killed.
+    """
+
+    def __init__(self, plan: Plan | None = None, *, really: bool = False) -> None:
+        self._plan: Plan = plan or {}
+        self._really = really
+        self._is_dead = False
+        self._next_error = 0
+        self._paths: dict[int, Path] = {}
+        self._synced: dict[Path, int] = {}
+        self.calls: list[str] = []
+
+    # --- the file layer --------------------------------------------------------------------
+
+    def make_folder(self, path: Path) -> None:
+        if path.is_dir():
+            return
+        if path.parent != path:
+            self.make_folder(path.parent)
+        with _Step(self, f"mkdir {path.name}"):
+            path.mkdir(mode=0o700, exist_ok=True)
+
+    def open(self, path: Path, flags: int) -> int:
+        with _Step(self, f"open {path.name}"):
+            fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+            self._paths[fd] = path
+            self._synced.setdefault(path, path.stat().st_size)
+        return fd
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        if self._next_error:
+            number, self._next_error = self._next_error, 0
+            raise OSError(number, os.strerror(number))
+        step = _Step(self, f"write {self._name(fd)}")
+        with step:
+            if step.fault is not None and step.fault.kind in ("part", "torn"):
+                self._next_error = step.fault.errno
+                return os.write(fd, data[: max(1, len(data) // 2)])
+            return os.write(fd, data)
+
+    def sync(self, fd: int) -> None:
+        with _Step(self, f"sync {self._name(fd)}"):
+            os.fdatasync(fd)
+            if fd in self._paths:
+                self._synced[self._paths[fd]] = os.fstat(fd).st_size
+
+    def sync_folder(self, path: Path) -> None:
+        with _Step(self, f"sync {path.name}/"):
+            pass
+
+    def size(self, fd: int) -> _Size:
+        self._see_that_it_lives()
+        status = os.fstat(fd)
+        return _Size(status.st_size, status.st_nlink > 0)
+
+    def truncate(self, fd: int, size: int) -> None:
+        with _Step(self, f"truncate {self._name(fd)}"):
+            os.ftruncate(fd, size)
+
+    def rename(self, old: Path, new: Path) -> None:
+        with _Step(self, f"rename {new.name}"):
+            old.replace(new)
+            self._synced[new] = self._synced.pop(old, 0)
+            for fd, path in self._paths.items():
+                if path == old:
+                    self._paths[fd] = new
+
+    def unlink(self, path: Path) -> None:
+        self._see_that_it_lives()
+        path.unlink(missing_ok=True)
+
+    def close(self, fd: int) -> None:
+        """Never fails and never stops: the kernel closes what a dead process had open."""
+        self._paths.pop(fd, None)
+        os.close(fd)
+
+    # --- for the test ----------------------------------------------------------------------
+
+    def point(self, name: str) -> None:
+        """A place in the test's own code that counts as a call, such as a tool's effect."""
+        with _Step(self, name):
+            pass
+
+    def close_all(self) -> None:
+        """What the kernel does for a process that ended."""
+        for fd in list(self._paths):
+            self.close(fd)
+
+    def lose_power(self, chance: random.Random) -> None:
+        """Forget a part of what was written and not synced; zeros may stand in its place."""
+        self.close_all()
+        for path, synced in self._synced.items():
+            if not path.exists() or (size := path.stat().st_size) <= synced:
+                continue
+            kept = chance.randint(synced, size)
+            with path.open("r+b") as file:
+                file.truncate(kept)
+                if kept < size and chance.random() < 0.3:
+                    file.truncate(size)  # the length was on disk, the data was not
+
+    def _name(self, fd: int) -> str:
+        return self._paths[fd].name if fd in self._paths else str(fd)
+
+    def _see_that_it_lives(self) -> None:
+        if self._is_dead:
+            raise Killed("dead")
+
+    def _fault(self, name: str) -> Fault | None:
+        self._see_that_it_lives()
+        self.calls.append(name)
+        number = len(self.calls)
+        return self._plan(number, name) if callable(self._plan) else self._plan.get(number)
+
+    def _die(self, name: str) -> None:
+        if self._really:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._is_dead = True
+        raise Killed(f"call {len(self.calls)}: {name}")
+
+
+class _Step:
+    """One counted call: what the plan wants before it, and after it."""
+
+    def __init__(self, files: FaultyFiles, name: str) -> None:
+        self._files = files
+        self._name = name
+        self.fault = files._fault(name)
+        if self.fault is None:
+            return
+        if self.fault.kind == "kill":
+            files._die(name)
+        if self.fault.kind == "error":
+            raise OSError(self.fault.errno, os.strerror(self.fault.errno))
+
+    def __enter__(self) -> _Step:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self.fault is not None and self.fault.kind in ("done", "torn"):
+            self._files._die(self._name)
