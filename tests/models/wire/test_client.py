@@ -429,7 +429,7 @@ async def test_fault_55_a_redirect_that_would_drop_the_body_is_an_error(client):
             await fetch(client, server.url)
 
 
-@pytest.mark.parametrize("location", ["ftp://x/", "http://me:secret-pw@127.0.0.1/", "http:///"])
+@pytest.mark.parametrize("location", ["ftp://x/", "http://me:secret-pw@127.0.0.1/", "https://"])
 async def test_fault_55_a_redirect_to_what_is_no_url(client, location):
     async with answering(plain(b"", "307 There", f"location: {location}")) as server:
         with pytest.raises(BadRedirect) as caught:
