@@ -14,6 +14,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
+import msgspec
+
 from treadle.agents.result import Result
 from treadle.agents.stream import Stream
 from treadle.core.contracts.gate import Gate
@@ -26,7 +28,7 @@ from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import Tool
 from treadle.core.contracts.workspace import Workspace
-from treadle.core.errors import ConfigError, LoopError
+from treadle.core.errors import ConfigError, LoopError, OutputMismatch
 from treadle.core.events import TurnResult
 from treadle.core.loop.clock import Clock, RealClock
 from treadle.core.loop.driver import Driver
@@ -139,17 +141,29 @@ class Agent:
             driver.submit(input)
         return driver
 
-    async def run(self, prompt: Said, *, store: Store | None = None) -> Result:
-        """One prompt with a fresh history. A provider's failure is raised as its error."""
+    async def run(
+        self,
+        prompt: Said,
+        *,
+        output: object | None = None,
+        output_retries: int = 2,
+        store: Store | None = None,
+    ) -> Result:
+        """One prompt with a fresh history. A provider's failure is raised as its error.
+
+        With `output`, a type or a JSON schema, the answer is an instance of it: `result.output`.
+        """
+        if output is not None:
+            return await self._run_structured(prompt, output, output_retries, store)
         driver = self.start(input=prompt, store=store)
         try:
             return _result(driver, await self._drive(driver, self._ask_approver))
         finally:
             await driver.aclose()
 
-    def run_sync(self, prompt: Said, *, store: Store | None = None) -> Result:
+    def run_sync(self, prompt: Said, **options: Any) -> Result:
         """`run` for a program without an event loop."""
-        return asyncio.run(self._run_and_close(prompt, store))
+        return asyncio.run(self._run_and_close(prompt, options))
 
     def stream(
         self,
@@ -213,9 +227,50 @@ class Agent:
             else:
                 request.deny(approval.call.id, answer or "The user said no.")
 
-    async def _run_and_close(self, prompt: Said, store: Store | None) -> Result:
+    async def _run_structured(
+        self, prompt: Said, kind: object, retries: int, store: Store | None
+    ) -> Result:
+        from treadle.agents.structured import NOT_GIVEN, FinalAnswer
+        from treadle.models.structured import parse, schema_of
+
+        answer: FinalAnswer | None = None
+        if "schema" in self.equipment.model.card.abilities:
+            options = msgspec.structs.replace(
+                self.equipment.options, output_schema=schema_of(kind, strict=True)
+            )
+            agent = self.replace(options=options)
+        else:
+            answer = FinalAnswer(kind)
+            agent = self.replace(
+                tools=[*self._settings["tools"], answer], gates=[*self._settings["gates"], answer]
+            )
+        driver = agent.start(input=prompt, store=store)
         try:
-            return await self.run(prompt, store=store)
+            for _ in range(retries + 1):
+                result = _result(driver, await agent._drive(driver, agent._ask_approver))
+                if result.reason != "end_turn":
+                    return result
+                text = answer.text if answer is not None else result.text
+                try:
+                    value = parse(kind, text) if text is not None else None
+                except ValueError as error:
+                    driver.submit(f"The answer does not fit: {error}. Give it again, corrected.")
+                else:
+                    if text is not None:
+                        return msgspec.structs.replace(
+                            result, text=text, output=value, usage=driver.usage
+                        )
+                    driver.submit(NOT_GIVEN)
+        finally:
+            await driver.aclose()
+        raise OutputMismatch(
+            f"{self.equipment.model.name} gave no answer that fits in {retries + 1} tries",
+            provider=self.equipment.model.name,
+        )
+
+    async def _run_and_close(self, prompt: Said, options: dict[str, Any]) -> Result:
+        try:
+            return await self.run(prompt, **options)
         finally:
             await self.aclose()
 

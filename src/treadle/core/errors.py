@@ -11,7 +11,8 @@
     │   ├── AccessDenied           401, 403: the key
     │   ├── QuotaExhausted         the account has no money left
     │   ├── UnknownModel           404
-    │   └── EmptyReply             it ended without saying anything, twice
+    │   ├── EmptyReply             it ended without saying anything, twice
+    │   └── OutputMismatch         its answer does not fit the type that was asked for
     ├── LoopError                  the loop was asked for what it cannot do
     │   ├── ApprovalPending        next() before every approval was resolved
     │   ├── DriverBusy             next() while another next() runs
@@ -108,6 +109,10 @@ class UnknownModel(ModelError):
 
 class EmptyReply(ModelError):
     """The model ended without saying anything, also after it was asked again."""
+
+
+class OutputMismatch(ModelError):
+    """The answer does not fit the type that was asked for, also after it was told why."""
 
 
 class LoopError(TreadleError):

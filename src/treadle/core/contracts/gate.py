@@ -36,9 +36,12 @@ class Pass(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """Not this request. `closing` allows one last call without tools, for a summary."""
+    """Not this request: a budget is used up, or (`end_turn`) there is nothing left to ask.
 
-    reason: Literal["max_turns", "budget_exceeded", "goal_not_met", "error"]
+    `closing` allows one last call without tools, for a summary.
+    """
+
+    reason: Literal["end_turn", "max_turns", "budget_exceeded", "goal_not_met", "error"]
     detail: str
     closing: bool = False
 

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from treadle import Agent
+from treadle.core.contracts.model import ModelCard
+from treadle.core.errors import OutputMismatch
+from treadle.core.transcript import ToolResultItem, UserItem
+from treadle.models import Say, Scripted
+
+
+class Weather(msgspec.Struct):
+    city: str
+    degrees: int
+
+
+SCHEMA_ABLE = ModelCard("scripted", abilities=frozenset({"schema"}))
+GOOD = '{"city": "Oslo", "degrees": 4}'
+
+
+async def test_a_model_that_can_is_held_to_the_schema():
+    model = Scripted([GOOD], card=SCHEMA_ABLE)
+    result = await Agent(model).run("Weather?", output=Weather)
+    assert result.output == Weather("Oslo", 4)
+    schema = model.requests[0].options.output_schema
+    assert schema is not None
+    assert set(schema["properties"]) == {"city", "degrees"}
+
+
+async def test_an_answer_that_does_not_fit_is_returned_with_the_reason():
+    model = Scripted(['{"city": "Oslo"}', GOOD], card=SCHEMA_ABLE)
+    result = await Agent(model).run("Weather?", output=Weather)
+    assert result.output == Weather("Oslo", 4)
+    complaint = model.requests[1].transcript[-1]
+    assert isinstance(complaint, UserItem)
+    assert "degrees" in complaint.text
+    assert result.usage.requests == 2
+
+
+async def test_after_a_bounded_number_of_tries_it_is_a_typed_error():
+    model = Scripted(lambda request: "no idea", card=SCHEMA_ABLE)
+    with pytest.raises(OutputMismatch, match="3 tries"):
+        await Agent(model).run("Weather?", output=Weather)
+    assert len(model.requests) == 3
+
+
+async def test_any_other_model_answers_by_a_last_tool():
+    model = Scripted([Say(calls=[("final_answer", {"city": "Oslo", "degrees": 4})])])
+    result = await Agent(model).run("Weather?", output=Weather)
+    assert result.output == Weather("Oslo", 4)
+    assert result.reason == "end_turn"
+    assert len(model.requests) == 1
+
+
+async def test_a_wrong_last_call_is_an_error_result_and_tried_again():
+    model = Scripted(
+        [
+            Say(calls=[("final_answer", {"city": "Oslo", "degrees": "cold"})]),
+            Say(calls=[("final_answer", {"city": "Oslo", "degrees": 4})]),
+        ]
+    )
+    result = await Agent(model).run("Weather?", output=Weather)
+    assert result.output == Weather("Oslo", 4)
+    first = next(item for item in result.transcript if isinstance(item, ToolResultItem))
+    assert first.is_error
+
+
+async def test_a_model_that_only_talks_is_reminded_of_the_tool():
+    model = Scripted(["It is cold.", Say(calls=[("final_answer", {"city": "O", "degrees": 4})])])
+    assert (await Agent(model).run("Weather?", output=Weather)).output == Weather("O", 4)
