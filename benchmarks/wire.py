@@ -4,7 +4,8 @@
 
 A canned server runs in a process of its own. The floor is aiohttp with a hand-written line loop
 (skipped, and said so, where aiohttp is not installed). Both decode every event's JSON with the
-standard library, so that only the wire differs. "events" is our client without any JSON.
+standard library, so that only the wire differs. "events" is our client without any JSON. On
+a busy machine look at the columns that count CPU.
 """
 
 import argparse
@@ -126,12 +127,13 @@ async def measure(run: Run, base: str, args: argparse.Namespace) -> dict[str, fl
         await run(small, body)
     cpu = (time.process_time() - cpu) / args.requests
     await run(f"{base}/{args.deltas}", body)
-    best = 0.0
+    best = best_cpu = 0.0
     for _ in range(5):
-        started = time.perf_counter()
+        started, busy = time.perf_counter(), time.process_time()
         seen = await run(f"{base}/{args.deltas}", body)
         assert seen >= args.deltas, seen
         best = max(best, seen / (time.perf_counter() - started))
+        best_cpu = max(best_cpu, seen / (time.process_time() - busy))
 
     async def agent() -> None:
         for _ in range(20):
@@ -144,6 +146,7 @@ async def measure(run: Run, base: str, args: argparse.Namespace) -> dict[str, fl
     return {
         "cpu_us": cpu * 1e6,
         "deltas": best,
+        "deltas_cpu": best_cpu,
         "turns": args.streams * 20 / (time.perf_counter() - started),
         "turn_cpu_us": (time.process_time() - busy) / (args.streams * 20) * 1e6,
     }
@@ -194,12 +197,11 @@ def main() -> None:
     finally:
         server.kill()
         server.wait()
-    print(f"{'':16} {'CPU µs/request':>15} {'deltas/s':>10} {'turns/s':>9} {'CPU µs/turn':>12}")
+    titles = ("CPU µs/request", "deltas/s", "deltas/CPU s", "turns/s", "CPU µs/turn")
+    print(" " * 16, *(f"{title:>15}" for title in titles))
     for name, row in rows.items():
-        print(
-            f"{name:16} {row['cpu_us']:15.0f} {row['deltas']:10,.0f} {row['turns']:9,.0f}"
-            f" {row['turn_cpu_us']:12.0f}"
-        )
+        keys = ("cpu_us", "deltas", "deltas_cpu", "turns", "turn_cpu_us")
+        print(f"{name:16}", *(f"{row[key]:15,.0f}" for key in keys))
 
 
 if __name__ == "__main__":
