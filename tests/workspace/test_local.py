@@ -13,6 +13,7 @@ from tests.workspace.helpers import BOTH, alive, marker, opened, seen
 from treadle.core.contracts.workspace import Running, Workspace
 from treadle.core.errors import WorkspaceError
 from treadle.workspace.local import LocalWorkspace, Options
+from treadle.workspace.private import PrivateFolder
 
 
 @pytest.mark.parametrize("sandbox", BOTH)
@@ -77,7 +78,7 @@ async def test_closing_ends_what_still_runs(folder: Path) -> None:
         await workspace.start(f"setsid sleep {mark}")
         while len(alive(mark)) < 2:
             await asyncio.sleep(0.005)
-        private = workspace.outputs.parent
+        private = workspace.temp.parent
     assert not alive(mark)
     assert not private.exists()
 
@@ -112,6 +113,29 @@ async def test_a_server_is_spoken_to_over_descriptors_and_dies_with_us(folder: P
         assert (await server.wait()).signal == "SIGTERM"
         await workspace.spawn(["sleep", mark], {})
     assert not alive(mark)
+
+
+async def test_long_outputs_are_kept_where_the_host_wants_them(
+    folder: Path, own_place: Path
+) -> None:
+    kept = own_place / "kept/outputs"
+    for _ in range(2):
+        async with opened(folder, outputs=kept) as workspace:
+            done = await workspace.run("seq 100000")
+            assert (await workspace.read(done.full_output, limit=4)).data == b"1\n2\n"
+            await workspace.run("echo short")
+    assert len(list(kept.iterdir())) == 2
+
+
+async def test_the_private_folder_of_a_killed_agent_is_removed_and_a_living_ones_is_not(
+    folder: Path,
+) -> None:
+    dead = PrivateFolder()
+    assert dead._lock is not None
+    os.close(dead._lock)  # as the kernel does when the agent is killed
+    async with opened(folder) as first, opened(folder):
+        assert not dead.path.exists()
+        assert first.temp.is_dir()
 
 
 async def test_many_commands_at_once(folder: Path) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,6 +23,7 @@ from treadle.core.contracts.workspace import Completed, FileContent
 from treadle.core.errors import WorkspaceError
 from treadle.workspace import environment, files
 from treadle.workspace.output import harmless, joined
+from treadle.workspace.private import PrivateFolder
 from treadle.workspace.processes import LAST_WORDS, Command, Ended, Keeper, Process
 from treadle.workspace.sandbox import limits
 from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
@@ -45,6 +46,7 @@ class Options(msgspec.Struct, frozen=True):
     protected  what stays read-only in the root besides the built-in list
     passed     further variables of ours that commands see
     state      the agent's own folder for what must outlive a crash
+    outputs    where the whole of a long output is kept; without it, until closing
     processes  how many a command may have at once
     grace      seconds between TERM and KILL for a command that ran out of time
     """
@@ -56,6 +58,7 @@ class Options(msgspec.Struct, frozen=True):
     protected: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()
     state: Path | None = None
+    outputs: Path | None = None
     processes: int = limits.PROCESSES
     grace: float = 2.0
 
@@ -113,16 +116,15 @@ class LocalWorkspace:
         self._root = root.resolve()
         self._options = options
         self._roots = (self._root, *(folder.resolve() for folder in options.added))
-        self._private = Path(tempfile.mkdtemp(prefix="treadle-")).resolve()
-        self.temp = self._private / "tmp"
-        self.outputs = self._private / "outputs"
-        self.temp.mkdir()
-        self.outputs.mkdir()
+        self._private = PrivateFolder()
+        self.temp = self._private.temp
+        self.outputs = (options.outputs or self._private.outputs).resolve()
+        self.outputs.mkdir(parents=True, exist_ok=True)
         self._readable = (*self._roots, *(p.resolve() for p in options.readable), self.outputs)
         self._keeper = Keeper(self.environment(confined=False))
         self._temps = Temps((options.state or state_folder()) / "temps")
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
-        self._numbers = itertools.count(1)
+        self._names = (f"{secrets.token_hex(4)}-{n}.txt" for n in itertools.count(1))
         self._shell = shutil.which("bash") or "/bin/sh"
         self._cgroup = limits.pids_cgroup()
         self._nproc = 0 if self._cgroup else limits.processes_of_user(os.getuid())
@@ -151,6 +153,7 @@ class LocalWorkspace:
 
     async def _prepare(self) -> None:
         self._temps.sweep()
+        PrivateFolder.sweep()
         self._keeper.warm()
         if self._options.sandbox == "off":
             self.sandbox_problem = "it is switched off"
@@ -285,7 +288,7 @@ class LocalWorkspace:
         """End what runs and remove what is private; the workspace itself stays as it is."""
         await self._keeper.aclose()
         self._temps.close()
-        await asyncio.to_thread(shutil.rmtree, self._private, ignore_errors=True)
+        await asyncio.to_thread(self._private.remove)
 
     def _inside(self, confined: bool | None) -> bool:
         if confined is None:
@@ -325,7 +328,7 @@ class LocalWorkspace:
             grace=self._options.grace,
             head=HEAD,
             tail=TAIL,
-            side=str(self.outputs / f"{next(self._numbers)}.txt"),
+            side=str(self.outputs / next(self._names)),
             cgroup=self._cgroup,
             pids=self._options.processes,
             nproc=self._nproc + self._options.processes if self._nproc else 0,

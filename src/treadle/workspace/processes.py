@@ -266,7 +266,10 @@ class Keeper:
 
     async def aclose(self) -> None:
         """End every command that still runs, then the keeper."""
-        for process in tuple(self._processes):
+        running = tuple(self._processes)
+        for process in running:
+            process.kill()
+        for process in running:
             await process.end()
         program = self._program
         self._drop()
