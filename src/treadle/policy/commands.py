@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from treadle.policy.files import Access, FileJudge, Situation
 from treadle.policy.listed import listed
 from treadle.policy.paths import inside
-from treadle.policy.rules import CommandPattern, Rule
+from treadle.policy.rules import CommandPattern, Forms, Rule, forms_of
 from treadle.policy.shell.effects import Effects
 from treadle.policy.shell.facts import Assignment, CommandFacts, Part, Word
 from treadle.policy.shell.programs import effects_of
@@ -31,8 +31,12 @@ _HARMLESS_VALUES = listed(
 _OWN_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
 _PLAIN_WRITERS = frozenset({"mkdir", "touch", "cp", "mv", "tee", "sed"})
 _GLOB_LIMIT = 500
+# Carriage returns are bad enough to ask, not to refuse: files from elsewhere have them.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+# Blanks that bash does not split at, and marks that are not seen or turn the text around.
 _HIDDEN = re.compile(
-    "[\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202f\u205f-\u206f\ufeff\u3000\u00a0\u1680\u2000-\u200a\ufff9-\ufffb\U000e0000-\U000e0fff]"
+    r"[\u00a0\u00ad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff"
+    r"\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 
 
@@ -69,30 +73,30 @@ class CommandJudge:
             findings.append(Finding(text, "allow", "does nothing", plain=True))
         return tuple(findings), facts
 
-    def forbidden(self, part: Part) -> Finding | None:
+    def forbidden(self, part: Part, forms: Forms) -> Finding | None:
         """What the deny and ask lists say of a part by its words."""
         if not part.argv:
             return None
         for rule, pattern in self._deny:
-            if pattern.forbids(part.argv):
+            if pattern.forbids(forms):
                 return Finding(part.source, "deny", f"rule {rule.text}", rule.text)
         for rule, pattern in self._ask:
-            if pattern.forbids(part.argv):
+            if pattern.forbids(forms):
                 return Finding(part.source, "ask", f"rule {rule.text}", rule.text)
         return None
 
     def _forbidden_anywhere(self, part: Part) -> Finding | None:
-        found = self.forbidden(part)
+        found = self.forbidden(part, forms_of(part.argv))
         for inner in part.inner:
             found = found if found is not None else self._forbidden_anywhere(inner)
         return found
 
-    def allowed_by(self, part: Part) -> tuple[Rule, CommandPattern] | None:
+    def allowed_by(self, part: Part, forms: Forms) -> tuple[Rule, CommandPattern] | None:
         """The most specific allow rule that covers the part's words."""
         found = [
             (rule, pattern)
             for rule, pattern in self._allow
-            if pattern.allows(part.argv) and _assigned(pattern, part.assignments)
+            if (pattern.blanket or pattern.allows(forms)) and _assigned(pattern, part.assignments)
         ]
         return max(found, key=lambda f: (f[1].spells_out(part.argv), len(f[1].words)), default=None)
 
@@ -110,15 +114,17 @@ class _PartJudge:
         """`reached`: the rule for the wrapper around it names this program already.
         `spelled`: a rule spells out the whole of the command that it is in.
         """
-        forbidden = self.above.forbidden(part)
+        forms = forms_of(part.argv)
+        forbidden = self.above.forbidden(part, forms)
         if forbidden is not None and forbidden.outcome == "deny":
             return forbidden
-        found = self.above.allowed_by(part) if part.argv else None
+        found = self.above.allowed_by(part, forms) if part.argv else None
         rule, pattern = found if found is not None else (None, None)
         named = spelled or (pattern is not None and pattern.spells_out(part.argv))
         effects = effects_of(part)
         inner = tuple(
-            self.judge(p, reached or named or _reaches(pattern, part, p), named) for p in part.inner
+            self.judge(p, reached or named or _reaches(pattern, part, forms, p), named)
+            for p in part.inner
         )
         paths = list(self._paths(part, effects, named))
         trouble = self._trouble(part, effects, pattern, named)
@@ -356,13 +362,13 @@ def _assigned(pattern: CommandPattern, assignments: Sequence[Assignment]) -> boo
     return set(pattern.assignments) <= given
 
 
-def _reaches(pattern: CommandPattern | None, outer: Part, inner: Part) -> bool:
+def _reaches(pattern: CommandPattern | None, outer: Part, forms: Forms, inner: Part) -> bool:
     """Whether the rule for a wrapper names the program inside it as well."""
     if pattern is None or pattern.wild or not inner.argv:
         return False
     for at, word in enumerate(outer.argv):
         if word is inner.argv[0]:
-            return pattern.reaches(outer.argv, at)
+            return len(pattern.words) > at and pattern.allows(forms)
     return False
 
 
@@ -381,13 +387,6 @@ def _reserved(text: str | None) -> bool:
 
 
 def _malformed(text: str) -> str:
-    for c in text:
-        if c == "\0":
-            return "a NUL in the command"
-        if (
-            (ord(c) < 0x20 and c not in "\t\n\r")
-            or 0x7F <= ord(c) < 0xA0
-            or 0xD800 <= ord(c) < 0xE000
-        ):
-            return "control characters in the command"
-    return ""
+    if "\0" in text:
+        return "a NUL in the command"
+    return "control characters in the command" if _CONTROL.search(text) else ""

@@ -7,6 +7,7 @@ are read from settings in `rulesfile.py`, and weighed in `judge.py`. An invalid 
 import fnmatch
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -23,6 +24,7 @@ ListName = Literal["allow", "ask", "deny"]
 READING = frozenset({"read", "glob", "grep", "ls"})
 WRITING = frozenset({"write", "edit", "multiedit", "applypatch", "notebookedit"})
 _JOINT = "\x1f"
+Texts = tuple[str | None, ...]
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -46,49 +48,81 @@ class CommandPattern(msgspec.Struct, frozen=True):
 
     @property
     def blanket(self) -> bool:
+        """Whether it covers every command."""
         return not self.words
 
-    def allows(self, argv: Sequence[Word]) -> bool:
+    def allows(self, forms: "Forms") -> bool:
         """Whether these words are covered, each in its place."""
-        return any(self._covers(form) for form in _forms(argv))
+        return any(self._covers(form) for form in forms.strict)
 
     def spells_out(self, argv: Sequence[Word]) -> bool:
         """Whether the rule names this very command, to the last word."""
-        texts = [w.text for w in argv]
-        return not self.wild and not self.blanket and list(self.words) == texts
+        if self.wild or len(self.words) != len(argv) or self.blanket:
+            return False
+        return all(word.text == mine for word, mine in zip(argv, self.words, strict=True))
 
-    def reaches(self, argv: Sequence[Word], at: int) -> bool:
-        """Whether the rule's words go at least as far as the word at `at`."""
-        return len(self.words) > at and self.allows(argv)
-
-    def _covers(self, texts: tuple[str | None, ...]) -> bool:
-        if self.blanket:
-            return True
+    def _covers(self, texts: Texts) -> bool:
         if self.wild:
             known = _JOINT.join(t if t is not None else "\0" for t in texts)
             return re.fullmatch(self.wild, known, re.DOTALL) is not None
         head = texts[: len(self.words)]
         return head == self.words and (self.prefix or len(texts) == len(head))
 
-    def forbids(self, argv: Sequence[Word]) -> bool:
+    def forbids(self, forms: "Forms") -> bool:
         """Whether a deny or ask rule means these words: by any path, in any order of options."""
-        if self.blanket:
+        if self.blanket or any(self._covers(form) for form in forms.wide):
             return True
-        for form in _wide_forms(argv):
-            if self._covers(form) or (not self.wild and self._covers_loosely(form)):
+        if self.wild:
+            return False
+        mine, flags = _loosened(self.words)
+        for words, their_flags in forms.loose:
+            head = words[: len(mine)]
+            if head == mine and flags <= their_flags and (self.prefix or len(head) == len(words)):
                 return True
         return False
 
-    def _covers_loosely(self, texts: tuple[str | None, ...]) -> bool:
-        mine, my_flags = _parts(self.words)
-        theirs, their_flags = _parts(texts)
-        if not my_flags <= their_flags:
-            return False
-        head = theirs[: len(mine)]
-        return head == mine and (self.prefix or len(head) == len(theirs))
+
+class Forms(msgspec.Struct, frozen=True):
+    """The ways in which a command may be written and still be the same.
+
+    `strict` are the ways that an allow rule may be meant for; `wide` those that a deny rule is, by
+    any path to the program; `loose` is each of these with its options as a set.
+    """
+
+    strict: tuple[Texts, ...]
+    wide: tuple[Texts, ...]
+    loose: tuple[tuple[Texts, frozenset[str]], ...]
 
 
-def _parts(texts: Sequence[str | None]) -> tuple[list[str | None], set[str]]:
+_NO_FORMS = Forms((), (), ())
+
+
+def forms_of(argv: Sequence[Word]) -> Forms:
+    """All forms of a command."""
+    if not argv:
+        return _NO_FORMS
+    texts = tuple(w.text for w in argv)
+    strict = [texts]
+    name = program_name(argv[0])
+    if name is not None and name != texts[0]:
+        strict.append((name, *texts[1:]))
+    wide = list(strict)
+    base = (texts[0] or "").rstrip("/").rpartition("/")[2]
+    if base == "git" and len(texts) > 1 and (texts[1] or "").startswith("-"):
+        line = git_line(argv[1:])
+        if line.subcommand is not None:
+            plain = ("git", line.subcommand.text, *(w.text for w in line.rest))
+            wide.append(plain)
+            if not line.doubts and name == "git":
+                strict.append(plain)
+    if base:
+        for spelled in {base, base.lower()} - {form[0] for form in wide}:
+            wide += [(spelled, *form[1:]) for form in tuple(wide)]
+    return Forms(tuple(strict), tuple(wide), tuple(_loosened(form) for form in wide))
+
+
+@lru_cache(maxsize=1024)
+def _loosened(texts: Texts) -> tuple[Texts, frozenset[str]]:
     """Plain words in order, and options as a set (`-rf` is -r and -f)."""
     words: list[str | None] = []
     flags: set[str] = set()
@@ -99,35 +133,7 @@ def _parts(texts: Sequence[str | None]) -> tuple[list[str | None], set[str]]:
             flags.update("-" + c for c in text[1:])
         else:
             words.append(text)
-    return words, flags
-
-
-def _forms(argv: Sequence[Word]) -> list[tuple[str | None, ...]]:
-    """The ways in which a command may be written and still be the same."""
-    texts = tuple(w.text for w in argv)
-    forms = [texts]
-    name = program_name(argv[0]) if argv else None
-    if name is not None and name != texts[0]:
-        forms.append((name, *texts[1:]))
-    if name == "git" and len(argv) > 1 and (texts[1] or "").startswith("-"):
-        line = git_line(argv[1:])
-        if line.subcommand is not None and not line.doubts:
-            forms.append(("git", line.subcommand.text, *(w.text for w in line.rest)))
-    return forms
-
-
-def _wide_forms(argv: Sequence[Word]) -> list[tuple[str | None, ...]]:
-    forms = _forms(argv)
-    first = argv[0].text if argv else None
-    if first:
-        base = first.rstrip("/").rpartition("/")[2]
-        forms += [(base, *form[1:]) for form in forms if form[0] != base]
-        forms += [(base.lower(), *form[1:]) for form in forms if base.lower() != base]
-        if base == "git" and len(argv) > 1:
-            line = git_line(argv[1:])
-            if line.subcommand is not None:
-                forms.append(("git", line.subcommand.text, *(w.text for w in line.rest)))
-    return forms
+    return tuple(words), frozenset(flags)
 
 
 class DomainPattern(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ given as spans, since their contents are commands that the tree lists itself.
 """
 
 import itertools
+import re
 from collections.abc import Mapping
 
 from treadle.policy.shell.facts import Word
@@ -15,6 +16,7 @@ _ANSI = {
 }  # fmt: skip
 _META = frozenset(" \t\n;&|<>()")
 _SPECIAL = frozenset("?#$!")  # always a number
+_PLAIN = re.compile(r"[A-Za-z0-9_./:=,+@%^-]+")  # means itself, whatever stands around it
 _BRACE_LIMIT = 256
 
 UNCLEAR = "\0"  # an expansion whose value may run something or hide anything
@@ -133,6 +135,8 @@ class _Scan:
 
 def read_word(text: str, spans: Spans, base: int = 0) -> list[Word]:
     """The words that one source word becomes (several, when braces expand)."""
+    if _PLAIN.fullmatch(text):
+        return [Word(text, text)]
     scan = _Scan(text, spans, base)
     scan.run()
     if scan.dynamic:
