@@ -170,6 +170,10 @@ async def test_no_key_of_ours_reaches_a_command(
     assert done.output.endswith("this\n")
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(
+    os.getloadavg()[0] > (os.cpu_count() or 1), reason="busy: the clock would measure others' work"
+)
 @pytest.mark.parametrize("sandbox", BOTH)
 async def test_a_trivial_command_returns_almost_in_its_own_time(
     folder: Path, sandbox: bool
@@ -186,10 +190,5 @@ async def test_a_trivial_command_returns_almost_in_its_own_time(
             await workspace.run("true")
             return time.perf_counter() - begin
 
-        # The best of several: what the machine does besides is not ours to measure.
-        budget, overhead = 0.040 if sandbox else 0.020, 1.0
-        for _ in range(10):
-            overhead = min([await ours() for _ in range(20)]) - min(alone() for _ in range(20))
-            if overhead < budget:
-                break
-    assert overhead < budget
+        overhead = min([await ours() for _ in range(20)]) - min(alone() for _ in range(20))
+    assert overhead < (0.040 if sandbox else 0.020)
