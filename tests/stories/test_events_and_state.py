@@ -487,11 +487,13 @@ async def test_a_gate_may_stop_the_turn_with_a_typed_reason():
 
 
 async def test_a_gate_may_leave_room_for_one_closing_reply_without_tools():
-    purse = Purse([Pass(), Stop("budget_exceeded", "nearly spent", closing=True)])
+    purse = Purse([Pass(), Stop("budget_exceeded", "nearly spent", closing=500)])
     model = Scripted([Say(calls=[("add", {"a": 1, "b": 1})]), "Half of it is done."])
     result = await Agent(model, [add], gates=[purse]).run("go")
     assert (result.reason, result.text) == ("budget_exceeded", "Half of it is done.")
     assert model.requests[1].tools == ()
+    assert model.requests[1].options.max_tokens == 500
+    assert [used.requests for used in purse.settled] == [1, 1]
 
 
 async def test_a_gate_may_tell_the_model_what_is_left():

@@ -1,12 +1,28 @@
-"""Budgets: gates before each model call.
+"""Budgets: gates before each model call. Nothing is spent unseen.
 
-Rounds is the first of them; a text answer never counts, only a finished tool round does.
+    Rounds       tool rounds of a turn            Calls    tool calls of a turn
+    Tokens       tokens of a session              Elapsed  seconds of a turn
+    Money        USD of a session and all its children, reserved before they are spent
+    Repetition   the same calls with the same answers, again and again
+
+A gate sees the worst case of the next request, so that the one which would break the budget is
+never sent; and room is kept for one short closing reply without tools.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from time import monotonic
+
 from treadle.core.contracts.gate import Account, Pass, Stop
+from treadle.core.contracts.model import ModelCard
+from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
 from treadle.core.transcript.usage import Usage
+
+# Text has at least so many characters a token; fewer make the estimate larger, never smaller.
+CHARS_PER_TOKEN = 2.5
+CLOSING_TOKENS = 1_000
+TELL_AT = (0.5, 0.8, 0.95)
 
 
 class Rounds:
@@ -22,3 +38,202 @@ class Rounds:
 
     def settle(self, account: Account, used: Usage) -> None:
         return None
+
+
+class Calls:
+    """At most so many tool calls a turn."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def admit(self, account: Account) -> Pass | Stop:
+        if account.calls < self.most:
+            return Pass()
+        detail = f"{account.calls} tool calls are made; the limit is {self.most}"
+        return Stop("budget_exceeded", detail, closing=CLOSING_TOKENS)
+
+    def settle(self, account: Account, used: Usage) -> None:
+        return None
+
+
+class Elapsed:
+    """At most so many seconds a turn, looked at before each model call."""
+
+    def __init__(self, seconds: float, now: Callable[[], float] = monotonic) -> None:
+        self.seconds = seconds
+        self._now = now
+        self._began: dict[tuple[str, str], float] = {}
+
+    def admit(self, account: Account) -> Pass | Stop:
+        turn = (account.session_id, account.turn_id)
+        if turn not in self._began:
+            self._began = {turn: self._now()}
+        if self._now() - self._began[turn] < self.seconds:
+            return Pass()
+        return Stop("budget_exceeded", f"{self.seconds:g} s have passed, which is the limit")
+
+    def settle(self, account: Account, used: Usage) -> None:
+        return None
+
+
+class Tokens:
+    """At most so many tokens a session, counted as the provider counts them."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._told = _Thresholds()
+
+    def admit(self, account: Account) -> Pass | Stop:
+        used = account.session_usage.total
+        worst = worst_tokens(account)
+        left = self.most - used
+        closing = worst[0] + CLOSING_TOKENS
+        if sum(worst) + closing > left:
+            detail = f"{used:,} of {self.most:,} tokens are used"
+            return Stop("budget_exceeded", detail, closing=CLOSING_TOKENS * (closing <= left))
+        return Pass(self._told.line(used / self.most, f"{left:,} of {self.most:,} tokens"))
+
+    def settle(self, account: Account, used: Usage) -> None:
+        return None
+
+
+class Purse:
+    """Money for a whole tree of agents: what is reserved cannot be spent by another."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.spent = 0.0
+        self.reserved = 0.0
+
+    @property
+    def left(self) -> float:
+        return self.limit - self.spent - self.reserved
+
+    def reserve(self, amount: float) -> bool:
+        """Whether it could be set aside; float dust does not count."""
+        if amount > self.left + 1e-9:
+            return False
+        self.reserved += amount
+        return True
+
+    def settle(self, reserved: float, spent: float) -> None:
+        self.reserved = max(0.0, self.reserved - reserved)
+        self.spent += spent
+
+
+class Money:
+    """A share of a purse. Every request is reserved at its worst case before it is sent.
+
+    A model whose price is not known cannot be held to a budget in money: then `assumed` prices
+    (input and output, USD a million tokens) are used, or without them the request is not sent.
+    """
+
+    def __init__(self, purse: Purse, assumed: tuple[float, float] | None = None) -> None:
+        self.purse = purse
+        self._assumed = assumed
+        self._reserved: dict[str, float] = {}
+        self._told = _Thresholds()
+
+    def admit(self, account: Account) -> Pass | Stop:
+        prices = _prices(account.card) or self._assumed
+        if prices is None:
+            return Stop(
+                "budget_exceeded",
+                f"the price of {account.card.name} is not known, so a budget in money cannot be "
+                "kept; set its price in the configuration, or a limit in tokens instead",
+            )
+        asked, answered = worst_tokens(account)
+        closing = _cost(prices, asked, CLOSING_TOKENS)
+        if not self._reserve(account, _cost(prices, asked, answered) + closing):
+            spent = f"{self.purse.spent:.4f} of {self.purse.limit:g} USD are spent"
+            has_room = self._reserve(account, closing)
+            return Stop("budget_exceeded", spent, closing=CLOSING_TOKENS * has_room)
+        used = 1 - max(0.0, self.purse.limit - self.purse.spent) / (self.purse.limit or 1.0)
+        left = self.purse.limit - self.purse.spent
+        return Pass(self._told.line(used, f"{left:.2f} of {self.purse.limit:g} USD"))
+
+    def settle(self, account: Account, used: Usage) -> None:
+        spent = used.cost
+        if spent is None:
+            prices = _prices(account.card) or self._assumed or (0.0, 0.0)
+            spent = _cost(prices, used.total_input, used.output)
+        self._release(account, spent)
+
+    def _reserve(self, account: Account, amount: float) -> bool:
+        if not self.purse.reserve(amount):
+            return False
+        self._reserved[account.session_id] = amount
+        return True
+
+    def _release(self, account: Account, spent: float) -> None:
+        self.purse.settle(self._reserved.pop(account.session_id, 0.0), spent)
+
+
+class Repetition:
+    """Notices a model that goes in circles: tells it first, then stops the turn."""
+
+    def __init__(self, tell_after: int = 3, stop_after: int = 6) -> None:
+        self.tell_after = tell_after
+        self.stop_after = stop_after
+        self._last: dict[str, tuple[int, object]] = {}
+
+    def admit(self, account: Account) -> Pass | Stop:
+        seen = _last_round(account.transcript)
+        times, before = self._last.get(account.session_id, (0, None))
+        if seen is None or account.rounds == 0:
+            self._last.pop(account.session_id, None)
+            return Pass()
+        times = times + 1 if seen == before else 1
+        self._last[account.session_id] = (times, seen)
+        if times >= self.stop_after:
+            return Stop("budget_exceeded", f"the same call gave the same answer {times} times")
+        if times >= self.tell_after:
+            return Pass(f"The same call has now given the same answer {times} times. Try another.")
+        return Pass()
+
+    def settle(self, account: Account, used: Usage) -> None:
+        return None
+
+
+class _Thresholds:
+    """Says what is left when a threshold is passed, once for each."""
+
+    def __init__(self) -> None:
+        self._passed = 0
+
+    def line(self, used: float, left: str) -> str:
+        passed = sum(used >= threshold for threshold in TELL_AT)
+        if passed <= self._passed:
+            return ""
+        self._passed = passed
+        return f"Budget: {left} are left. Plan the rest of the work accordingly."
+
+
+def worst_tokens(account: Account) -> tuple[int, int]:
+    """The most that the next request could use: tokens in, and out."""
+    asked = int(account.request_chars / CHARS_PER_TOKEN) + 1
+    return min(asked, account.card.window), account.max_output
+
+
+def _prices(card: ModelCard) -> tuple[float, float] | None:
+    if card.input_price is None or card.output_price is None:
+        return None
+    dearest = max(card.input_price, card.cache_write_price or 0.0)
+    return dearest, card.output_price
+
+
+def _cost(prices: tuple[float, float], asked: int, answered: int) -> float:
+    return (asked * prices[0] + answered * prices[1]) / 1e6
+
+
+def _last_round(transcript: Sequence[Item]) -> object | None:
+    """The calls of the newest reply with their answers, or None if it called for nothing."""
+    answers: list[tuple[str, str]] = []
+    for position in range(len(transcript) - 1, -1, -1):
+        item = transcript[position]
+        if isinstance(item, ToolResultItem):
+            answers.append((item.name, item.text))
+        elif isinstance(item, AssistantItem):
+            calls = [(call.name, call.raw) for call in item.calls]
+            return (tuple(calls), tuple(answers)) if calls else None
+    return None

@@ -21,6 +21,7 @@ class Account(msgspec.Struct, frozen=True):
     session_id: str
     turn_id: str
     rounds: int  # tool rounds finished in this turn
+    calls: int  # tool calls answered in this turn
     usage: Usage  # of this turn
     session_usage: Usage
     transcript: Transcript
@@ -38,20 +39,20 @@ class Pass(msgspec.Struct, frozen=True):
 class Stop(msgspec.Struct, frozen=True):
     """Not this request: a budget is used up, or (`end_turn`) there is nothing left to ask.
 
-    `closing` allows one last call without tools, for a summary.
+    `closing` allows one last reply without tools, for a summary, of so many tokens.
     """
 
     reason: Literal["end_turn", "max_turns", "budget_exceeded", "goal_not_met", "error"]
     detail: str
-    closing: bool = False
+    closing: int = 0
 
 
 class Gate(Protocol):
     """Who may stop the spending.
 
     Promises: `admit` is asked before every model call and reserves what it admits; `settle`
-    is called exactly once for each admitted call, with what it used, or with an empty usage
-    if it failed.
+    is called exactly once for each admitted call, and for a closing reply, with what it used,
+    or with an empty usage if it failed.
     It must not wait.
     """
 

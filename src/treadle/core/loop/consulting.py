@@ -123,7 +123,10 @@ class Gates:
         for gate in self._gates:
             answer = gate.admit(account)
             if isinstance(answer, Stop):
-                self.settle(Usage())
+                if answer.closing:
+                    self._admitted.append((gate, account))  # it hears what the last reply used
+                else:
+                    self.settle(Usage())
                 return answer, []
             self._admitted.append((gate, account))
             if answer.tell:

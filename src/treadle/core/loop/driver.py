@@ -160,7 +160,7 @@ class Driver:
 
         await self._calling.run(prepared, state.intents, answer, ledger.settle)
         await self._calling.drop_early()
-        ledger.close_round()
+        ledger.close_round(len(calls))
         await self._mutate("after_tool_result")
         await asyncio.sleep(0)  # others get a turn even if no tool or model ever waits
         return AfterToolResult(tuple(results), self.submit)
@@ -377,11 +377,14 @@ class Driver:
     def _request(self, system: str) -> ModelRequest:
         state, turn = self._ledger.state, self._ledger.turn
         cache, self._next_cache = self._next_cache or self._equipment.cache, None
+        options = self._equipment.options
+        if turn.closing:
+            options = msgspec.structs.replace(options, max_tokens=turn.closing.closing)
         return ModelRequest(
             state.transcript,
             system,
             () if turn.closing else self._toolbox.specs,
-            self._equipment.options,
+            options,
             cache,
             state.quarantine,
             self.session_id,
@@ -397,6 +400,7 @@ class Driver:
             self.session_id,
             turn.id,
             turn.rounds,
+            turn.calls,
             turn.usage,
             state.usage,
             state.transcript,

@@ -165,10 +165,13 @@ class Ledger:
             self.state, settled={**self.state.settled, result.call_id: result}
         )
 
-    def close_round(self) -> None:
+    def close_round(self, calls: int) -> None:
         """Every call is answered: rulings and intents have done their work."""
         turn = self.turn
-        self.go_on("tool_use", msgspec.structs.replace(turn, rounds=turn.rounds + 1))
+        self.go_on(
+            "tool_use",
+            msgspec.structs.replace(turn, rounds=turn.rounds + 1, calls=turn.calls + calls),
+        )
         state = self.state
         if state.rulings or state.intents or state.settled:
             self.state = msgspec.structs.replace(state, rulings={}, intents={}, settled={})

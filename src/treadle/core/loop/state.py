@@ -21,6 +21,7 @@ class Turn(msgspec.Struct, frozen=True):
     id: str
     start: int  # where in the transcript it began
     rounds: int = 0
+    calls: int = 0
     usage: Usage = Usage()
     continuations: int = 0
     pauses: int = 0
