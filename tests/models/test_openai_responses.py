@@ -189,6 +189,17 @@ def test_a_reply_that_used_up_its_limit_was_cut_whatever_it_claims():
     assert read(done, ended(), limit=6)[1].stop == "end_turn"
 
 
+def test_a_cut_call_is_left_out_even_if_the_server_calls_it_complete():
+    cut = event("output_item.done", output_index=0, item=function('{"a'))
+    out, reply = read(cut, ended(), limit=5)
+    assert (reply.calls, reply.stop) == ((), "max_tokens")
+    assert not any(isinstance(piece, CallReady) for piece in out)
+
+    out, reply = read(cut, ended(), limit=50)  # the model's own mistake: it has to be told
+    assert CallReady(reply.calls[0]) in out
+    assert reply.calls[0].problem
+
+
 def test_fault_40_a_stream_without_its_last_event_is_broken():
     with pytest.raises(StreamBroken, match="before the reply was complete"):
         read(event("output_item.done", output_index=0, item=message("Yes.")))

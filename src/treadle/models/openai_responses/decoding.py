@@ -154,6 +154,7 @@ class ResponsesDecoder:
         self._origin = origin
         self._limit = limit
         self._slots: dict[int | str, _Slot] = {}
+        self._doubtful: list[tuple[_Slot, ToolCall]] = []
         self._ids: set[str] = set()
         self._cut = False
         self._refused = False
@@ -273,8 +274,12 @@ class ResponsesDecoder:
         slot.item, slot.raw = item, raw
         if item.type == "function_call" and item.status != "incomplete" and slot.call is None:
             arguments = item.arguments if item.arguments is not None else "".join(slot.pieces)
-            slot.call = ToolCall(slot.call_id, item.name or "", arguments)
-            out.append(CallReady(slot.call))
+            call = ToolCall(slot.call_id, item.name or "", arguments)
+            if call.problem is None:
+                slot.call = call
+                out.append(CallReady(call))
+            else:
+                self._doubtful.append((slot, call))
 
     # ------------------------------------------------------------------ the end
 
@@ -293,7 +298,22 @@ class ResponsesDecoder:
         if response.usage is not None:
             self._usage = response.usage
             out.append(UsageSeen(self._priced()))
+        self._settle_doubts(out)
         self.done = True
+
+    def _settle_doubts(self, out: list[ModelEvent]) -> None:
+        """A call that cannot be read was cut by the limit, or the model wrote it so.
+
+        llama.cpp calls a reply and its calls complete although its limit has cut them.
+        """
+        used = self._usage.output_tokens if self._usage is not None else None
+        spent = self._limit is not None and used is not None and used >= self._limit
+        if spent and (self._doubtful or not any(slot.call for slot in self._slots.values())):
+            self._cut = True
+        for slot, call in self._doubtful:
+            if not self._cut:
+                slot.call = call
+                out.append(CallReady(call))
 
     def _fail(self, response: _Response) -> None:
         why = response.error or _Why(message="it gave no reason")
@@ -341,9 +361,6 @@ class ResponsesDecoder:
             return "max_tokens"
         if any(type(part) is ToolCall for part in content):
             return "tool_use"
-        used = self._usage.output_tokens if self._usage is not None else None
-        if self._limit is not None and used is not None and used >= self._limit:
-            return "max_tokens"  # llama.cpp calls a reply complete that its limit has cut
         return "end_turn"
 
     def _priced(self) -> Usage:

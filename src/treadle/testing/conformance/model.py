@@ -1,0 +1,266 @@
+"""What every Model has to keep, as checks that any implementation can be put through.
+
+Each promise of core/contracts/model.py is one async function that asks the model something and
+asserts what came back. `PROMISES` holds them all; a test is parametrised over them:
+
+    @pytest.mark.parametrize("promise", PROMISES, ids=name_of)
+    async def test_my_model(promise):
+        await promise(MyModel(...), Questions())
+
+What is asked can be changed for a model that needs other words to talk, call or overflow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import cast
+
+import msgspec
+
+from treadle.core.contracts.model import (
+    CallBegun,
+    CallPiece,
+    CallReady,
+    Model,
+    ModelEvent,
+    ModelOptions,
+    ModelRequest,
+    Reply,
+    TextPiece,
+    ThinkingPiece,
+)
+from treadle.core.contracts.tool import ToolSpec
+from treadle.core.errors import ModelError
+from treadle.core.transcript.content import RedactedThinking, Text, Thinking, ToolCall
+from treadle.core.transcript.items import (
+    AssistantItem,
+    Item,
+    NoticeItem,
+    SummaryItem,
+    ToolResultItem,
+    user,
+)
+from treadle.core.transcript.transcript import Transcript
+
+ADD = ToolSpec(
+    "add",
+    "Add two numbers.",
+    {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+    },
+    effect="pure",
+)
+
+
+class Questions(msgspec.Struct, frozen=True):
+    """What the suite asks. None leaves out what this model cannot be brought to do.
+
+    talk        answered with text
+    call        answered with at least one call of the tool `add`
+    cut         the limit of tokens that cuts a talk
+    cut_call    the limit of tokens that cuts a call in the middle
+    impossible  a request that has to fail
+    """
+
+    talk: ModelRequest = ModelRequest(Transcript([user("Say hello.")]))
+    call: ModelRequest | None = ModelRequest(
+        Transcript([user("add 2 and 3")]), tools=(ADD,), options=ModelOptions(tool_choice="any")
+    )
+    cut: int | None = 4
+    cut_call: int | None = None
+    impossible: ModelRequest | None = None
+    at_once: int = 4
+
+
+Promise = Callable[[Model, Questions], Awaitable[None]]
+
+
+async def has_a_name_and_a_card(model: Model, asked: Questions) -> None:
+    provider, slash, rest = model.name.partition("/")
+    assert provider
+    assert not slash or rest
+    assert model.card.name == model.name
+    assert model.card.window > 0
+    assert model.card.max_output > 0
+
+
+async def ends_with_exactly_one_reply(model: Model, asked: Questions) -> None:
+    events = await _events(model, asked.talk)
+    assert [type(event) for event in events].count(Reply) == 1
+    assert isinstance(events[-1], Reply)
+    assert events[-1].item.content, "a reply has content"
+    assert events[-1].item.model == model.name
+
+
+async def pieces_add_up_to_the_reply(model: Model, asked: Questions) -> None:
+    for request in (asked.talk, asked.call):
+        if request is None:
+            continue
+        events = await _events(model, request)
+        reply = _reply(events)
+        thoughts = [part.text for part in reply.content if isinstance(part, Thinking)]
+        assert "".join(e.text for e in events if isinstance(e, TextPiece)) == reply.text
+        shown = "".join(e.text for e in events if isinstance(e, ThinkingPiece))
+        assert shown == "".join(thoughts)
+        for call in reply.calls:
+            crumbs = [e.text for e in events if isinstance(e, CallPiece) and e.id == call.id]
+            assert "".join(crumbs) == call.raw, "the pieces of a call are its arguments"
+
+
+async def announces_every_call_once(model: Model, asked: Questions) -> None:
+    if asked.call is None:
+        return
+    events = await _events(model, asked.call)
+    reply = _reply(events)
+    assert reply.calls, "the model was to call a tool"
+    assert reply.stop == "tool_use"
+    ready = [event.call for event in events if isinstance(event, CallReady)]
+    begun = [(event.id, event.name) for event in events if isinstance(event, CallBegun)]
+    assert ready == list(reply.calls)
+    assert begun == [(call.id, call.name) for call in reply.calls]
+    assert len({call.id for call in reply.calls}) == len(reply.calls)
+    assert all(call.id and call.name for call in reply.calls)
+
+
+async def goes_on_after_a_round_of_tools(model: Model, asked: Questions) -> None:
+    if asked.call is None:
+        return
+    reply = _reply(await _events(model, asked.call))
+    answers = [ToolResultItem(call.id, call.name, (Text("5"),)) for call in reply.calls]
+    longer = asked.call.transcript.extend([reply, *answers])
+    options = msgspec.structs.replace(asked.call.options, tool_choice="auto")
+    request = msgspec.structs.replace(asked.call, transcript=longer, options=options)
+    after = _reply(await _events(model, _limited(request, asked.cut or 4)))
+    assert not {call.id for call in reply.calls} & {call.id for call in after.calls}
+
+
+async def says_when_the_limit_cut_it(model: Model, asked: Questions) -> None:
+    if asked.cut is not None:
+        reply = _reply(await _events(model, _limited(asked.talk, asked.cut)))
+        assert reply.stop == "max_tokens"
+    if asked.cut_call is not None and asked.call is not None:
+        events = await _events(model, _limited(asked.call, asked.cut_call))
+        reply = _reply(events)
+        assert reply.stop == "max_tokens"
+        assert all(call.problem is None for call in reply.calls), "no cut call is in the reply"
+        assert [e.call for e in events if isinstance(e, CallReady)] == list(reply.calls)
+
+
+async def takes_any_lawful_history(model: Model, asked: Questions) -> None:
+    """Other models' thoughts, calls with odd ids, failed calls, notices, summaries."""
+    foreign = (
+        Thinking("Somebody else's thought.", signature="not yours", origin="nobody"),
+        RedactedThinking("sealed by somebody else", origin="nobody"),
+        Text("I add."),
+        ToolCall("an id: of /another/ kind", "add", '{"a": 1, "b": 2}'),
+        ToolCall("", "add", '{"a": 1, "b"'),
+    )
+    history: list[Item] = [
+        SummaryItem("They greeted each other.", replaces=4),
+        user("add 1 and 2"),
+        AssistantItem(foreign, stop="tool_use", model="nobody/else"),
+        ToolResultItem("an id: of /another/ kind", "add", (Text("3"),)),
+        ToolResultItem("", "add", (Text("the arguments were cut off"),), is_error=True),
+        NoticeItem("The clock strikes.", kind="time"),
+        AssistantItem((Thinking("Only a thought.", origin="nobody"),)),
+        user("Say hello. \ud800 \x00"),
+    ]
+    request = msgspec.structs.replace(asked.talk, transcript=Transcript(history), tools=(ADD,))
+    _reply(await _events(model, _limited(request, asked.cut or 4)))
+
+
+async def leaves_the_transcript_alone(model: Model, asked: Questions) -> None:
+    before = list(asked.talk.transcript)
+    await _events(model, _limited(asked.talk, asked.cut or 4))
+    assert len(asked.talk.transcript) == len(before)
+    assert all(one is two for one, two in zip(before, asked.talk.transcript, strict=True))
+
+
+async def counts_what_it_used(model: Model, asked: Questions) -> None:
+    usage = _reply(await _events(model, _limited(asked.talk, asked.cut or 4))).usage
+    assert usage.requests == 1
+    assert min(usage.input, usage.output, usage.cache_read, usage.cache_write) >= 0
+    assert usage.cost is None or usage.cost >= 0
+
+
+async def serves_many_streams_at_once(model: Model, asked: Questions) -> None:
+    request = _limited(asked.talk, asked.cut or 4)
+    replies = await asyncio.gather(*(_events(model, request) for _ in range(asked.at_once)))
+    for events in replies:
+        assert "".join(e.text for e in events if isinstance(e, TextPiece)) == _reply(events).text
+
+
+async def can_be_left_and_cancelled(model: Model, asked: Questions) -> None:
+    """At the first piece: the consumer leaves, then is cancelled; the model serves the next."""
+    before = asyncio.all_tasks()
+    stream = cast(AsyncGenerator[ModelEvent, None], model.stream(asked.talk))
+    async with aclosing(stream):
+        await anext(stream)
+    begun = asyncio.Event()
+
+    async def listen() -> None:
+        stream = cast(AsyncGenerator[ModelEvent, None], model.stream(asked.talk))
+        async with aclosing(stream):
+            async for _ in stream:
+                begun.set()
+                await asyncio.Event().wait()
+
+    listener = asyncio.create_task(listen())
+    await begun.wait()
+    listener.cancel()
+    try:
+        await listener
+    except asyncio.CancelledError:
+        pass
+    assert asyncio.all_tasks() == before, "nothing is left running"
+    _reply(await _events(model, _limited(asked.talk, asked.cut or 4)))
+
+
+async def fails_with_a_model_error(model: Model, asked: Questions) -> None:
+    if asked.impossible is None:
+        return
+    try:
+        await _events(model, asked.impossible)
+    except ModelError:
+        return
+    raise AssertionError("a request that cannot be answered raises a ModelError")
+
+
+PROMISES: tuple[Promise, ...] = (
+    has_a_name_and_a_card,
+    ends_with_exactly_one_reply,
+    pieces_add_up_to_the_reply,
+    announces_every_call_once,
+    goes_on_after_a_round_of_tools,
+    says_when_the_limit_cut_it,
+    takes_any_lawful_history,
+    leaves_the_transcript_alone,
+    counts_what_it_used,
+    serves_many_streams_at_once,
+    can_be_left_and_cancelled,
+    fails_with_a_model_error,
+)
+
+
+def name_of(promise: Promise) -> str:
+    return getattr(promise, "__name__", repr(promise))
+
+
+async def _events(model: Model, request: ModelRequest) -> list[ModelEvent]:
+    return [event async for event in model.stream(request)]
+
+
+def _reply(events: list[ModelEvent]) -> AssistantItem:
+    assert events, "a stream that does not raise ends with a Reply"
+    last = events[-1]
+    assert isinstance(last, Reply), "a stream that does not raise ends with a Reply"
+    return last.item
+
+
+def _limited(request: ModelRequest, tokens: int) -> ModelRequest:
+    options = msgspec.structs.replace(request.options, max_tokens=tokens)
+    return msgspec.structs.replace(request, options=options)
