@@ -222,6 +222,14 @@ async def test_fault_43_an_error_inside_the_stream(kind: str, error: type[ModelE
     assert type(asked.error) is error
 
 
+@pytest.mark.parametrize("chunk", [0, 1])
+async def test_fault_43_what_came_before_the_error_is_told_however_the_bytes_are_cut(chunk: int):
+    faults = [Fault("error_event", count=4), *([Fault("split_bytes")] if chunk else [])]
+    asked = await ask(*faults)
+    assert isinstance(asked.error, Overloaded)
+    assert asked.text == REPLY.text[:24]
+
+
 @pytest.mark.parametrize("form", sorted(BAD_ARGUMENTS))
 async def test_fault_44_bad_arguments_arrive_as_written_and_say_what_is_wrong(form: str):
     asked = await ask(Fault("bad_arguments", value=form))

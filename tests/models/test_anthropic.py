@@ -444,6 +444,14 @@ def test_a_round_begun_by_another_model_goes_on_without_thinking():
     assert "thinking" in body(asked(foreign.append(user("next")), options=options))
 
 
+def test_a_history_with_calls_is_sent_with_a_tool_even_when_none_may_be_used():
+    call = AssistantItem((ToolCall("c", "add", "{}"),))
+    transcript = Transcript([user("go"), call, ToolResultItem("c", "add", (Text("1"),))])
+    sent = body(asked(transcript))
+    assert (len(sent["tools"]), sent["tool_choice"]) == (1, {"type": "none"})
+    assert "tools" not in body(asked("go"))
+
+
 async def test_tokens_are_counted_without_an_answer():
     async with ProviderServer([]) as server:
         count = await model(server).count_tokens(

@@ -32,7 +32,7 @@ from treadle.models.anthropic import Anthropic
 from treadle.models.healing import Healing
 from treadle.models.scripted import Say, Scripted
 from treadle.testing import provider
-from treadle.testing.provider import Problem, ProviderServer
+from treadle.testing.provider import Fault, Problem, ProviderServer
 
 
 def picture(mark: str) -> Image:
@@ -187,6 +187,15 @@ async def test_a_request_that_is_too_long_is_left_to_compaction():
     with pytest.raises(ContextTooLong):
         await heal(picky, with_pictures(20, 3))
     assert len(picky.bodies) == 1
+
+
+async def test_a_refusal_in_the_middle_of_an_answer_is_not_hidden():
+    fault = Fault("error_event", value="invalid_request_error", count=4)
+    async with ProviderServer([provider.Reply("words " * 20)], faults=[fault]) as server:
+        who = Healing(Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k"))
+        with pytest.raises(BadRequest):
+            [event async for event in who.stream(ModelRequest(with_pictures(3, 1)))]
+    assert len(server.requests) == 1
 
 
 async def test_notices_can_be_left_out_too():

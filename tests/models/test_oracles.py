@@ -16,9 +16,11 @@ from treadle.core.contracts.model import (
     ModelCard,
     ModelEvent,
     ModelRequest,
+    Reply,
     TextPiece,
     ThinkingPiece,
 )
+from treadle.core.contracts.tool import ToolSpec
 from treadle.core.transcript import (
     AssistantItem,
     Opaque,
@@ -29,11 +31,14 @@ from treadle.core.transcript import (
     Transcript,
     user,
 )
+from treadle.models.anthropic import Anthropic
 from treadle.models.anthropic.blocks import ATTACHED, AnthropicDialect
 from treadle.models.anthropic.reading import AnthropicDecoder
 from treadle.models.encoding import encoded
 from treadle.models.failures import Provider
 from treadle.models.wire.sse import EventReader
+from treadle.testing.provider import Call, ProviderServer
+from treadle.testing.provider import Reply as Played
 
 USAGE = {
     "input_tokens": 12,
@@ -275,3 +280,23 @@ def test_the_message_does_not_depend_on_where_the_bytes_are_cut(shape: str):
     whole = ours([data])
     for pieces in splits(data):
         assert ours(pieces) == whole
+
+
+async def test_the_official_client_can_carry_our_requests():
+    import anthropic
+
+    script = [Played(thinking="hm", text="Hello", calls=(Call("add", {"a": 1}),))]
+    async with ProviderServer(script) as server:
+        client = anthropic.AsyncAnthropic(api_key="their-key", base_url=server.url)
+        who = Anthropic("claude-sonnet-4-5", client=client)
+        spec = ToolSpec("add", "Adds.", {"type": "object"})
+        request = ModelRequest(Transcript([user("q")]), tools=(spec,))
+        events = [event async for event in who.stream(request)]
+        assert await who.count_tokens(request) > 0
+        await client.close()
+    assert server.violations == []
+    assert isinstance(events[-1], Reply)
+    assert events[-1].item.text == "Hello"
+    headers = server.requests[0].headers
+    assert headers["authorization"] == "Bearer their-key"
+    assert "x-api-key" not in headers

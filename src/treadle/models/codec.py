@@ -31,11 +31,24 @@ class Prepared(msgspec.Struct, frozen=True):
     body: Sequence[bytes]
 
 
+class Failed(Exception):
+    """A batch that ends with an error: what came before it in the same batch is still told.
+
+    Without this, what is told would depend on how the bytes were cut.
+    """
+
+    def __init__(self, error: ModelError, events: list[ModelEvent]) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.events = events
+
+
 class Decoder(Protocol):
     """Reads one answer. It is fed batches, so that a delta costs no call of its own.
 
-    `feed` raises a ModelError when the provider reports one inside the stream, or when an event
-    is not what the protocol says. `finish` gives the whole reply, or raises StreamBroken when
+    `feed` raises Failed when the provider reports an error inside the stream, or when an event
+    is not what the protocol says; a bare ModelError will do where nothing came before it.
+    `finish` gives the whole reply, or raises StreamBroken when
     the event that ends every good answer never came.
     """
 

@@ -45,7 +45,7 @@ Block = tuple[int, bytes]  # the number of the part in its item, and one JSON va
 
 REFUSED = "the provider refused it"
 UNAVAILABLE = "The beginning of this conversation is not available."
-PAGE_BYTES = 1 << 16
+PAGE = 64  # items that are joined at once
 
 
 class Dialect(Protocol):
@@ -86,7 +86,7 @@ class History:
 
     __slots__ = (
         "_answers", "_base", "_begun", "_calls", "_dialect", "_last_input", "_loose", "_map",
-        "_omitted", "_open_role", "_paged", "_pages", "_previous_input", "_taken", "_weights",
+        "_omitted", "_open_role", "_pages", "_previous_input", "_taken", "_weights",
         "length", "quarantine", "size",
     )  # fmt: skip
 
@@ -106,7 +106,6 @@ class History:
         self._pages: list[bytes] = []  # closed stretches, joined
         self._loose: list[bytes] = []  # one an item, from position `_base` on
         self._base = 0
-        self._paged = 0  # bytes in pages
         self._begun = False
         self._open_role: Role = "user"
         self._calls: dict[str, list[tuple[str, str]]] = {}  # open: id -> (id on the wire, name)
@@ -120,6 +119,10 @@ class History:
     def limited(self) -> dict[tuple[int, int], str]:
         return {at: why for at, why in self._omitted.items() if at not in self.quarantine}
 
+    @property
+    def has_calls(self) -> bool:
+        return bool(self._taken)
+
     # -------------------------------------------------------------- growing
 
     def advance(self, transcript: Transcript) -> None:
@@ -128,15 +131,14 @@ class History:
             self._loose.append(data)
             self.size += len(data)
         self.length = len(transcript)
-        count = self._previous_input - self._base
-        if count > 512 or (count > 64 and self.size - self._paged > PAGE_BYTES):
-            self._turn_page(count)
+        if self._previous_input - self._base >= PAGE:
+            self._turn_page(self._previous_input - self._base)
 
     def _turn_page(self, count: int) -> None:
         """Join what no mark will touch again. Few large pieces cost less to send than many."""
-        page = b"".join(self._loose[:count])
-        self._pages.append(page)
-        self._paged += len(page)
+        if len(self._pages) >= PAGE:
+            self._pages = [b"".join(self._pages)]
+        self._pages.append(b"".join(self._loose[:count]))
         del self._loose[:count]
         self._base += count
 

@@ -73,17 +73,20 @@ class Healing:
         search = _Search(self._model, request)
         current = request
         while True:
+            has_spoken = False
             try:
-                # A provider refuses before it says anything, so nothing is told twice.
                 async with aclosing(_stream(self._model, current)) as events:
                     async for event in events:
                         if type(event) is Reply:
                             event = search.with_usage(event)
+                        has_spoken = has_spoken or type(event) is not UsageSeen
                         yield event
                 return
             except ContextTooLong:
                 raise
             except BadRequest as refusal:
+                if has_spoken:  # what was told cannot be taken back here
+                    raise
                 current = await search.next(current, refusal)
                 for place in search.newly_found():
                     yield PartQuarantined(*place, search.reason)

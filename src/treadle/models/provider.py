@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
 from treadle.core.errors import BadRequest, StreamBroken
-from treadle.models.codec import Codec, Prepared
+from treadle.models.codec import Codec, Failed, Prepared
 from treadle.models.failures import Provider, from_wire
 from treadle.models.wire.limits import DEFAULT_LIMITS, Limits
 from treadle.models.wire.sse import EventReader
@@ -66,14 +66,20 @@ class ProviderModel:
             async with transport.post(url, headers, prepared.body, self._limits) as response:
                 await self._check(response)
                 async for piece in response:
-                    progress = decoder.progress
-                    events = decoder.feed(reader.feed(piece))
+                    progress, failure = decoder.progress, None
+                    try:
+                        events = decoder.feed(reader.feed(piece))
+                    except Failed as failed:
+                        events, failure = failed.events, failed.error
                     if decoder.progress != progress:
                         response.content_seen()
                     for event in events:
                         yield event
+                    if failure is not None:
+                        raise failure
                     if decoder.done:
-                        await _drain(response)
+                        if not getattr(response, "ended", False):
+                            await _drain(response)
                         break
         except BadRequest as error:
             if error.position is None:

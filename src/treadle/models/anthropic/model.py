@@ -85,14 +85,14 @@ class AnthropicCodec:
 
     def prepare(self, request: ModelRequest) -> Prepared:
         history = encoded(self._dialect, request.transcript, request.quarantine)
-        head = self._head(request)
+        head = self._head(request, history.has_calls)
         body = [head.data, *history.messages(head.mark), b"]}"]
         return Prepared("/v1/messages", self._all_headers(head), body)
 
     def prepare_count(self, request: ModelRequest) -> Prepared:
         """The same request, to be counted instead of answered."""
         history = encoded(self._dialect, request.transcript, request.quarantine)
-        head = self._head(request)
+        head = self._head(request, history.has_calls)
         fields: dict[str, msgspec.Raw] = msgspec.json.decode(
             head.data + b"]}", type=dict[str, msgspec.Raw]
         )
@@ -118,13 +118,13 @@ class AnthropicCodec:
             return place[0], inner
         return place
 
-    def _head(self, request: ModelRequest) -> Head:
+    def _head(self, request: ModelRequest, has_calls: bool) -> Head:
         scratch = request.transcript.scratch
         key = ("anthropic", "head", self._model)
         thinks = request.options.thinking is not None and can_think(request.transcript)
         known: Head | None = scratch.get(key)
-        if known is None or not known.still_holds(request, thinks):
-            known = scratch[key] = head_for(self._model, self._card, request, thinks)
+        if known is None or not known.still_holds(request, thinks, has_calls):
+            known = scratch[key] = head_for(self._model, self._card, request, thinks, has_calls)
         return known
 
     def _all_headers(self, head: Head) -> dict[str, str]:

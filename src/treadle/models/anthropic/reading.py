@@ -25,7 +25,7 @@ from treadle.core.contracts.model import (
     ThinkingPiece,
     UsageSeen,
 )
-from treadle.core.errors import StreamBroken
+from treadle.core.errors import ModelError, StreamBroken
 from treadle.core.transcript.content import (
     AssistantContent,
     Opaque,
@@ -37,7 +37,7 @@ from treadle.core.transcript.content import (
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
 from treadle.models.anthropic.blocks import ATTACHED, ORIGIN
-from treadle.models.codec import fresh_call_id, priced
+from treadle.models.codec import Failed, fresh_call_id, priced
 from treadle.models.failures import Complaint, Provider, from_complaint
 
 _STOPS: dict[str, StopReason] = {
@@ -176,11 +176,14 @@ class AnthropicDecoder:
                     block.signature = delta.signature
                 else:
                     _merge(block.start, _decode_raw(data).delta)
+            except ModelError as error:
+                raise Failed(error, out) from error
             except (msgspec.DecodeError, UnicodeDecodeError, KeyError) as error:
-                raise StreamBroken(
+                broken = StreamBroken(
                     f"{self._who.name} sent an event that does not fit the protocol ({error}).",
                     provider=self._who.name,
-                ) from error
+                )
+                raise Failed(broken, out) from error
         return out
 
     def _on_event(self, event: _Event, out: list[ModelEvent]) -> None:

@@ -25,6 +25,11 @@ DEFAULT_OUTPUT = 32_000
 # The newer version refuses every temperature; the older one is asked for when one is wanted.
 API_VERSION = "2026-10-21"
 SAMPLING_VERSION = "2023-06-01"
+NO_TOOL = {
+    "name": "none",
+    "description": "No tool can be used now.",
+    "input_schema": {"type": "object"},
+}
 _BUDGETS = {"minimal": 1024, "low": 4096, "medium": 12_000, "high": 24_000}
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
@@ -37,14 +42,16 @@ class Head(msgspec.Struct, frozen=True):
     options: ModelOptions
     cache: CacheRequest
     thinks: bool
+    has_calls: bool
     data: bytes
     mark: bytes
     betas: tuple[str, ...]
     version: str
 
-    def still_holds(self, request: ModelRequest, thinks: bool) -> bool:
+    def still_holds(self, request: ModelRequest, thinks: bool, has_calls: bool) -> bool:
         return (
             self.thinks is thinks
+            and (self.has_calls is has_calls or bool(request.tools))
             and self.system == request.system
             and self.tools == request.tools
             and self.options == request.options
@@ -52,7 +59,9 @@ class Head(msgspec.Struct, frozen=True):
         )
 
 
-def head_for(model: str, card: ModelCard, request: ModelRequest, thinks: bool) -> Head:
+def head_for(
+    model: str, card: ModelCard, request: ModelRequest, thinks: bool, has_calls: bool
+) -> Head:
     options = request.options
     mark = cache_mark(request.cache)
     fields: dict[str, Any] = {"model": model, "stream": True}
@@ -65,6 +74,10 @@ def head_for(model: str, card: ModelCard, request: ModelRequest, thinks: bool) -
         choice = tool_choice(options.tool_choice, is_thinking)
         if choice is not None:
             fields["tool_choice"] = choice
+    elif has_calls:
+        # A history with calls is refused without any tool.
+        fields["tools"] = [NO_TOOL]
+        fields["tool_choice"] = {"type": "none"}
     if request.system.strip():
         text = json_text(request.system)
         fields["system"] = msgspec.Raw(b'[{"type":"text","text":%b%b}]' % (text, mark))
@@ -85,7 +98,16 @@ def head_for(model: str, card: ModelCard, request: ModelRequest, thinks: bool) -
     )
     data = msgspec.json.encode(fields)[:-1] + b',"messages":['
     return Head(
-        request.system, request.tools, options, request.cache, thinks, data, mark, betas, version
+        request.system,
+        request.tools,
+        options,
+        request.cache,
+        thinks,
+        has_calls,
+        data,
+        mark,
+        betas,
+        version,
     )
 
 
