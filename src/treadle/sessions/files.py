@@ -10,15 +10,6 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
-
-class Size(msgspec.Struct, frozen=True, gc=False):
-    """How long an open file is, and whether it still has a name."""
-
-    bytes: int
-    is_named: bool
-
 
 class Files(Protocol):
     """What a journal needs of a file system.
@@ -36,7 +27,8 @@ class Files(Protocol):
 
     def sync_folder(self, path: Path) -> None: ...
 
-    def size(self, fd: int) -> Size: ...
+    def size(self, fd: int) -> tuple[int, bool]:
+        """How long an open file is, and whether it still has a name."""
 
     def truncate(self, fd: int, size: int) -> None: ...
 
@@ -79,9 +71,9 @@ class LocalFiles:
         finally:
             os.close(fd)
 
-    def size(self, fd: int) -> Size:
+    def size(self, fd: int) -> tuple[int, bool]:
         status = os.fstat(fd)
-        return Size(status.st_size, status.st_nlink > 0)
+        return status.st_size, status.st_nlink > 0
 
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)

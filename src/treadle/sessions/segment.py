@@ -105,20 +105,20 @@ class Segment:
         self._fd, self._end, self._half, self._is_new = fd, len(data), 0, False
 
     def _see_that_it_is_ours(self) -> None:
-        size = self._files.size(self._fd)
-        if not size.is_named:
+        size, is_named = self._files.size(self._fd)
+        if not is_named:
             raise StoreError(
                 f"{self.path} was deleted while the session was open. What was said is still in "
                 "memory: export it before you end this process."
             )
-        if size.bytes != self._end:
+        if size != self._end:
             raise SessionBusy(
                 f"session {self._place.name} was taken over by another process; this one stops"
             )
 
     def _cut_back(self) -> None:
         """Remove the lines that were begun and not finished, if nobody wrote behind them."""
-        if self._half and self._files.size(self._fd).bytes == self._end + self._half:
+        if self._half and self._files.size(self._fd)[0] == self._end + self._half:
             self._files.truncate(self._fd, self._end)
         self._half = 0
 

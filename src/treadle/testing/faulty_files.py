@@ -12,7 +12,7 @@ import random
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -36,11 +36,6 @@ Plan = Mapping[int, Fault] | Callable[[int, str], Fault | None]
 
 class Killed(BaseException):
     """The process would have ended here. Nothing may catch it but the test."""
-
-
-class _Size(NamedTuple):
-    bytes: int
-    is_named: bool
 
 
 class FaultyFiles:
@@ -96,10 +91,10 @@ class FaultyFiles:
         with _Step(self, f"sync {path.name}/"):
             pass
 
-    def size(self, fd: int) -> _Size:
+    def size(self, fd: int) -> tuple[int, bool]:
         self._see_that_it_lives()
         status = os.fstat(fd)
-        return _Size(status.st_size, status.st_nlink > 0)
+        return status.st_size, status.st_nlink > 0
 
     def truncate(self, fd: int, size: int) -> None:
         with _Step(self, f"truncate {self._name(fd)}"):

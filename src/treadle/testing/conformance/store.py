@@ -109,7 +109,7 @@ class StoreConformance:
             store.append(said(f"{number} b"))
             await store.aclose()
         store = await self.open("again")
-        texts = [e.item.text for e in await store.load() if isinstance(e, ItemAdded)]  # type: ignore[union-attr]
+        texts = [e.item.text for e in await store.load() if isinstance(e, ItemAdded)]
         assert texts == [f"{number} {part}" for number in range(5) for part in "ab"]
         await store.aclose()
 
