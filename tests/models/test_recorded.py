@@ -30,11 +30,15 @@ from treadle.core.transcript import (
 )
 from treadle.models import Fallback, Recorded, Say, Scripted
 from treadle.models.recorded import Mode
-from treadle.models.redaction import redacted
+from treadle.models.redaction import Redaction
 from treadle.models.scripted import Element
 
 ADD = ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 SECRET = "sk-ant-api03-" + "Ab3_" * 8
+
+
+def redacted(text: str) -> str:
+    return Redaction({}).text(text)
 
 
 def asking(*texts: str, system: str = "Be brief.", key: str = "") -> ModelRequest:
@@ -210,7 +214,7 @@ async def test_no_secret_reaches_the_file_even_in_pieces(tmp_path, monkeypatch):
     ],
 )
 def test_well_known_tokens_are_recognised(secret):
-    assert redacted(f"before {secret} after", {}) == "before [redacted] after"
+    assert redacted(f"before {secret} after") == "before [redacted] after"
 
 
 @pytest.mark.parametrize(
@@ -218,12 +222,12 @@ def test_well_known_tokens_are_recognised(secret):
     ["sk-learn is a library", "a task-oriented-design-for-everyone", "ask-me-anything-later-on"],
 )
 def test_ordinary_words_are_left_alone(text):
-    assert redacted(text, {}) == text
+    assert redacted(text) == text
 
 
 def test_bearer_tokens_and_passwords_in_addresses_are_recognised():
-    assert redacted("Authorization: Bearer abcdef1234567890", {}).endswith("Bearer [redacted]")
-    assert redacted("https://me:hunter22@example.org/x", {}) == "https://[redacted]@example.org/x"
+    assert redacted("Authorization: Bearer abcdef1234567890").endswith("Bearer [redacted]")
+    assert redacted("https://me:hunter22@example.org/x") == "https://[redacted]@example.org/x"
 
 
 async def test_the_file_says_what_it_is_and_wrong_files_are_refused_by_name(tmp_path):
@@ -232,6 +236,8 @@ async def test_the_file_says_what_it_is_and_wrong_files_are_refused_by_name(tmp_
     head = json.loads(path.read_text().splitlines()[0])
     assert (head["kind"], head["version"]) == ("recording", 1)
     for content, problem in (
+        (json.dumps(head) + '\n{"kind": "exchange"}', "line 2: not of a recording"),
+        (json.dumps(head) + '\n{"kind": "exch', "line 2: not JSON"),
         ("", "is not a recording"),
         ('{"kind": "other"}', "is not a recording"),
         ('{"kind": "recording", "version": 99}', "version 99"),

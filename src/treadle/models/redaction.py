@@ -39,23 +39,37 @@ _SECRET_NAME = re.compile(r"(?:API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS
 _SHORTEST_SECRET = 8  # a shorter value would also be found where it is none
 
 
-def redacted(text: str, environ: Mapping[str, str] | None = None) -> str:
-    """The text without secrets."""
-    for value in secrets_of(os.environ if environ is None else environ):
-        if value in text:
-            text = text.replace(value, REDACTED)
-    return _SHAPES.sub(REDACTED, text)
+# No token of these shapes is without one of these: most texts need no closer look.
+_MARKS = (
+    *("-----BEGIN", "sk-", "pk-", "rk-", "sk_", "rk_", "gsk_", "xai-", "hf_", "AIza", "ghp_"),
+    *("gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AKIA", "ASIA", "eyJ"),
+    *("earer ", "://"),
+)
 
 
-def without_secrets(value: Any) -> Any:
-    """A JSON value with every string in it redacted; keys stay as they are."""
-    if isinstance(value, str):
-        return redacted(value)
-    if isinstance(value, dict):
-        return {key: without_secrets(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without_secrets(inner) for inner in value]
-    return value
+class Redaction:
+    """What is secret in this process, as found once; `text` and `value` take it out."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        self._secrets = secrets_of(os.environ if environ is None else environ)
+
+    def text(self, text: str) -> str:
+        for secret in self._secrets:
+            if secret in text:
+                text = text.replace(secret, REDACTED)
+        if any(mark in text for mark in _MARKS):
+            text = _SHAPES.sub(REDACTED, text)
+        return text
+
+    def value(self, value: Any) -> Any:
+        """A JSON value with every string in it redacted; keys stay as they are."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {key: self.value(inner) for key, inner in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.value(inner) for inner in value]
+        return value
 
 
 def secrets_of(environ: Mapping[str, str]) -> list[str]:

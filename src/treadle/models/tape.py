@@ -38,7 +38,8 @@ from treadle.core.contracts.model import (
     UsageSeen,
 )
 from treadle.core.errors import ConfigError, ModelError
-from treadle.models.redaction import redacted, without_secrets
+from treadle.core.transcript.transcript import Transcript
+from treadle.models.redaction import Redaction
 
 VERSION = 1
 
@@ -73,11 +74,23 @@ class Exchange(NamedTuple):
     error: ModelError | None = None
 
 
-class _Kept(NamedTuple):
+class _Head(msgspec.Struct):
+    models: tuple[Voice, ...]
+
+
+class _Line(msgspec.Struct, tag="exchange", tag_field="kind"):
     model: str
     fingerprint: str
-    shown: Json
-    line: Json
+    shown: dict[str, Json]
+    same: int
+    items: list[Json]
+    events: list[dict[str, Json]]
+    error: dict[str, Json] | None
+
+
+class _Kept(NamedTuple):
+    shown: Json  # with all items
+    line: _Line
 
 
 class Tape:
@@ -86,6 +99,7 @@ class Tape:
     def __init__(self, path: Path, voices: tuple[Voice, ...]) -> None:
         self.path = path
         self.voices = voices
+        self._redaction = Redaction()
         self._before: list[Json] = []  # the items of the last exchange written
         self._kept: deque[_Kept] = deque()  # what was read and not yet played
 
@@ -103,13 +117,7 @@ class Tape:
             lines = path.read_bytes().splitlines()
         except OSError as error:
             raise ConfigError(f"cannot read the recording {path}: {error.strerror}") from error
-        decoded: list[Json] = []
-        for number, line in enumerate(lines, 1):
-            try:
-                decoded.append(msgspec.json.decode(line))
-            except msgspec.DecodeError as error:
-                raise ConfigError(f"{path}, line {number}: not JSON ({error})") from error
-        head = decoded[0] if decoded else None
+        head = _decoded(path, 1, lines[0] if lines else b"null")
         if not isinstance(head, dict) or head.get("kind") != "recording":
             raise ConfigError(f"{path} is not a recording: its first line does not say so")
         if head.get("version") != VERSION:
@@ -117,16 +125,16 @@ class Tape:
                 f"{path} is a recording of version {head.get('version')}; this program reads "
                 f"version {VERSION}: record it again"
             )
-        tape = cls(path, msgspec.convert(head["models"], tuple[Voice, ...]))
+        tape = cls(path, _decoded(path, 1, lines[0], _Head).models)
         items: list[Json] = []
-        for line in decoded[1:]:
-            items = [*items[: line["same"]], *line["items"]]
-            shown = {**line["shown"], "items": items}
-            tape._kept.append(_Kept(line["model"], line["fingerprint"], shown, line))
+        for number, data in enumerate(lines[1:], 2):
+            line: _Line = _decoded(path, number, data, _Line)
+            items = [*items[: line.same], *line.items]
+            tape._kept.append(_Kept({**line.shown, "items": items}, line))
         return tape
 
     def append(self, model: str, request: ModelRequest, exchange: Exchange) -> None:
-        shown = shown_to(request)
+        shown = self._shown(request)
         fingerprint = _fingerprint(shown)
         items = shown.pop("items")
         same = 0
@@ -135,31 +143,50 @@ class Tape:
                 break
             same += 1
         self._before = items
-        self._put(
-            {
-                "kind": "exchange",
-                "model": model,
-                "fingerprint": fingerprint,
-                "shown": shown,
-                "same": same,
-                "items": items[same:],
-                "events": without_secrets([_event_out(event) for event in joined(exchange.events)]),
-                "error": without_secrets(_error_out(exchange.error)),
-            }
+        events = [_event_out(event) for event in joined(exchange.events, self._redaction)]
+        line = _Line(
+            model=model,
+            fingerprint=fingerprint,
+            shown=shown,
+            same=same,
+            items=items[same:],
+            events=self._redaction.value(events),
+            error=self._redaction.value(_error_out(exchange.error)),
         )
+        self._put(line)
 
     def find(self, model: str, request: ModelRequest) -> Exchange:
         """The answer to this request; each recorded one is given once, in order."""
-        shown = shown_to(request)
+        shown = self._shown(request)
         fingerprint = _fingerprint(shown)
         for kept in self._kept:
-            if kept.fingerprint == fingerprint and kept.model == model:
+            line = kept.line
+            if line.fingerprint == fingerprint and line.model == model:
                 self._kept.remove(kept)
-                return Exchange(
-                    [_event_in(event) for event in kept.line["events"]],
-                    _error_in(kept.line["error"]),
-                )
+                return Exchange([_event_in(event) for event in line.events], _error_in(line.error))
         raise ModelError(self._why_not(model, shown), provider=model)
+
+    def _shown(self, request: ModelRequest) -> Json:
+        """What the model sees of a request, as plain values without secrets."""
+        shown = {
+            "system": request.system,
+            "tools": [
+                {"name": tool.name, "description": tool.description, "schema": tool.schema}
+                for tool in request.tools
+            ],
+            "options": request.options,
+            "quarantine": sorted(request.quarantine),
+        }
+        clean: Json = self._redaction.value(msgspec.to_builtins(shown))
+        clean["items"] = self._items(request.transcript)
+        return clean
+
+    def _items(self, transcript: Transcript) -> list[Json]:
+        """Each item is cleaned once, however often it is shown."""
+        done: list[Json] = transcript.scratch.setdefault(self, [])
+        fresh = transcript[len(done) :]
+        done += [self._redaction.value(msgspec.to_builtins(item)) for item in fresh]
+        return done[: len(transcript)]
 
     def _put(self, line: Json) -> None:
         with self.path.open("ab") as file:
@@ -169,8 +196,8 @@ class Tape:
         if not self._kept:
             return f"the recording {self.path} has no answer left for this request"
         kept = self._kept[0]
-        if kept.model != model:
-            found = f"recorded of {kept.model}, asked of {model}"
+        if kept.line.model != model:
+            found = f"recorded of {kept.line.model}, asked of {model}"
         else:
             found = first_difference(kept.shown, shown) or "it was played already"
         return (
@@ -179,19 +206,12 @@ class Tape:
         )
 
 
-def shown_to(request: ModelRequest) -> Json:
-    """What the model sees of a request, as plain values without secrets."""
-    shown = {
-        "system": request.system,
-        "tools": [
-            {"name": tool.name, "description": tool.description, "schema": tool.schema}
-            for tool in request.tools
-        ],
-        "options": request.options,
-        "quarantine": sorted(request.quarantine),
-        "items": list(request.transcript),
-    }
-    return without_secrets(msgspec.to_builtins(shown))
+def _decoded(path: Path, number: int, line: bytes, kind: Any = Any) -> Any:
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except msgspec.DecodeError as error:
+        what = "not of a recording" if isinstance(error, msgspec.ValidationError) else "not JSON"
+        raise ConfigError(f"{path}, line {number}: {what} ({error})") from error
 
 
 def _fingerprint(shown: Json) -> str:
@@ -239,7 +259,7 @@ def _short(value: object) -> str:
 # ------------------------------------------------------------------ events and errors
 
 
-def joined(events: list[ModelEvent]) -> list[ModelEvent]:
+def joined(events: list[ModelEvent], redaction: Redaction) -> list[ModelEvent]:
     """The same events, where no secret is spread over several pieces.
 
     A token that arrives in pieces would not be recognised in any of them; such pieces are
@@ -253,7 +273,7 @@ def joined(events: list[ModelEvent]) -> list[ModelEvent]:
     whole: dict[int, ModelEvent | None] = {}
     for positions in pieces.values():
         text = "".join([_text(events[position]) for position in positions])
-        if redacted(text) != text:
+        if redaction.text(text) != text:
             whole.update(dict.fromkeys(positions))
             whole[positions[0]] = msgspec.structs.replace(events[positions[0]], text=text)
     kept = [whole.get(position, event) for position, event in enumerate(events)]
