@@ -36,6 +36,7 @@ from treadle.models.wire.transport import (
 )
 
 MAX_QUOTED = 400
+MIN_SECRET = 8  # what is shorter is a placeholder, and may be part of any word
 
 
 class Complaint(msgspec.Struct, frozen=True):
@@ -242,7 +243,7 @@ def _web_page(who: Provider, status: int, said: Complaint, wait: float | None) -
 
 def quoted(text: str, secret: str = "") -> str:
     """A provider's words on one line, shortened, without the key."""
-    if secret:
+    if len(secret) >= MIN_SECRET:
         text = text.replace(secret, "[key]")
     text = " ".join(text.split()).rstrip(".")
     return (text if len(text) <= MAX_QUOTED else text[:MAX_QUOTED] + "...") or "no reason given"
