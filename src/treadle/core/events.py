@@ -14,7 +14,7 @@
         └ again, while the model calls for tools
       TurnFinished | RunFailed                          exactly one, always last
 
-    Warning, Notified, ToolsChanged and LoopContinued may stand anywhere in between.
+    Warning, Notified, ToolsChanged, ChildEvent and LoopContinued may stand anywhere in between.
 
 Each carries the session's and the turn's id and a number that only grows. Values only:
 who receives them is the observers' contract.
@@ -188,6 +188,13 @@ class TaskFinished(Event, frozen=True, tag="task_finished", gc=False):
     name: str
     result: str
     is_error: bool = False
+
+
+class ChildEvent(Event, frozen=True, tag="child_event"):
+    """What a child agent tells, shown by the call that started it."""
+
+    call_id: str
+    child: Event
 
 
 class ToolsChanged(Event, frozen=True, tag="tools_changed"):

@@ -47,6 +47,7 @@ class RecordingTool:
             effect=effect,
             concurrent=effect == "pure" if concurrent is None else concurrent,
             timeout=timeout,
+            detachable=detach_after is not None,
             detach_after=detach_after,
             max_result_chars=max_result_chars,
         )

@@ -48,6 +48,7 @@ class FunctionTool:
         concurrent: bool | None = None,
         timeout: float | None = None,
         max_result_chars: int = DEFAULT_RESULT_CHARS,
+        detachable: bool | None = None,
         detach_after: float | None = None,
         resources: Touch | None = None,
         check: Callable[[Arguments], str | None] | None = None,
@@ -71,6 +72,7 @@ class FunctionTool:
             concurrent=effect == "pure" if concurrent is None else concurrent,
             timeout=timeout,
             max_result_chars=max_result_chars,
+            detachable=detach_after is not None if detachable is None else detachable,
             detach_after=detach_after,
         )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
+from treadle.core.events import Event
 from treadle.core.transcript.content import Arguments, ResultContent
 from treadle.core.transcript.entries import EffectClass
 
@@ -28,7 +29,8 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
                 irreversible: at most once
     concurrent  may run beside others, by resource; otherwise it runs alone and in order
     timeout     seconds; None means no limit of its own
-    detach_after  seconds after which the call goes on in the background; 0 means at once
+    detachable  the call may go on in the background: when it says so by `context.detach()`,
+                or after `detach_after` seconds
     """
 
     name: str
@@ -38,6 +40,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     concurrent: bool = False
     timeout: float | None = None
     max_result_chars: int = DEFAULT_RESULT_CHARS
+    detachable: bool = False
     detach_after: float | None = None
     strict: bool = False
 
@@ -73,6 +76,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     call_id: str
     key: str
     progress: Callable[[str], None]
+    detach: Callable[[], None]  # go on in the background; for detachable tools
+    relay: Callable[[Event], None]  # show an event of a child agent to this one's observers
     workspace: Workspace | None = None
     spawn: Callable[..., Awaitable[Any]] | None = None  # starts a child agent
     tasks: Any = None  # the loop's detached calls: list, read, cancel

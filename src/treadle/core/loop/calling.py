@@ -18,7 +18,15 @@ from treadle.core.contracts.hook import Add, Block, Change, Permit
 from treadle.core.contracts.policy import Allow, Ask, Deny, Proposal, Verdict
 from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
 from treadle.core.errors import ToolError
-from treadle.core.events import ToolDetached, ToolFinished, ToolProgress, ToolStarted, preview
+from treadle.core.events import (
+    ChildEvent,
+    Event,
+    ToolDetached,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    preview,
+)
 from treadle.core.loop.capping import capped
 from treadle.core.loop.consulting import Hooks
 from treadle.core.loop.equipment import Equipment
@@ -85,7 +93,7 @@ class Calling:
         start, and its calls then cost no task.
         """
         tool = self._toolbox.find(call.name)
-        if tool is None or tool.spec.effect != "pure" or tool.spec.detach_after is not None:
+        if tool is None or tool.spec.effect != "pure" or tool.spec.detachable:
             self._may_start_early = False
         if self._may_start_early and not self._early.get((call.name, call.raw)):
             self._offered.append(call)
@@ -111,7 +119,7 @@ class Calling:
         if prepared.refusal is not None or not isinstance(await self._decide(prepared), Allow):
             return None
         async with self._early_limit:
-            return await self._execute(prepared)
+            return await self._execute(prepared, _stay)
 
     def _take_early(self, call: ToolCall) -> asyncio.Task[ToolResultItem | None] | None:
         started = self._early.get((call.name, call.raw))
@@ -242,9 +250,9 @@ class Calling:
             if ready.refusal is not None:
                 return self._finish(ready, ToolOutput(ready.refusal, is_error=True))
         assert ready.tool is not None, "a call without a tool is refused before"
-        if ready.tool.spec.detach_after is not None:
+        if ready.tool.spec.detachable:
             return await self._detachable(ready, ready.tool.spec.detach_after)
-        return await self._execute(ready)
+        return await self._execute(ready, _stay)
 
     async def _ask_hooks(self, ready: Prepared) -> Prepared:
         """A hook may deny, add, or change the arguments; changed ones are judged again."""
@@ -266,16 +274,23 @@ class Calling:
                 return msgspec.structs.replace(ready, refusal=f"error: {problem}")
         return ready
 
-    async def _detachable(self, ready: Prepared, after: float) -> ToolResultItem:
+    async def _detachable(self, ready: Prepared, after: float | None) -> ToolResultItem:
         self._tasks.listen(ready.call)
-        work = spawn(self._execute(ready))
+        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def detach() -> None:
+            if not asked.done():
+                asked.set_result(None)
+
+        work = spawn(self._execute(ready, detach))
         try:
-            done, _ = await asyncio.wait([work], timeout=after)
+            either: list[asyncio.Future[Any]] = [work, asked]
+            await asyncio.wait(either, timeout=after, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             self._tasks.let_go(ready.call)
             await end_all([work])
             raise
-        if done:
+        if work.done():
             self._tasks.let_go(ready.call)
             return work.result()
         task_id = self._tasks.adopt(ready.call, ready.summary, work)
@@ -283,11 +298,11 @@ class Calling:
         text = f"Running as task {task_id}. Its result will be told when it ends."
         return ToolResultItem(ready.call.id, ready.call.name, (Text(text),), display=text)
 
-    async def _execute(self, ready: Prepared) -> ToolResultItem:
+    async def _execute(self, ready: Prepared, detach: Callable[[], None]) -> ToolResultItem:
         """Write down the intent, run, contain."""
         tool, call = ready.tool, ready.call
         assert tool is not None, "only calls of known tools are run"
-        context = self._context(call)
+        context = self._context(call, detach)
         if tool.spec.effect != "pure":
             refused = await self._write_intent(ready, tool, context)
             if refused is not None:
@@ -317,7 +332,7 @@ class Calling:
         """An earlier process meant to do this and may have: find out, or say so."""
         evidence = f"{intent.tool} was about to run (key {intent.key})"
         if intent.effect == "verifiable" and ready.tool is not None:
-            context = self._context(ready.call)
+            context = self._context(ready.call, _stay)
             try:
                 probe = await ready.tool.probe(ready.arguments, intent.evidence, context)
             except Exception as error:  # noqa: BLE001 - becomes the call's answer
@@ -343,12 +358,15 @@ class Calling:
                     self._on_notice(NoticeItem(text, kind="hook"))
         return output
 
-    def _context(self, call: ToolCall) -> ToolContext:
+    def _context(self, call: ToolCall, detach: Callable[[], None]) -> ToolContext:
         equipment, teller, tasks = self._equipment, self._teller, self._tasks
 
         def progress(text: str) -> None:
             teller.tell(ToolProgress, call.id, text)
             tasks.note_output(call.id, text)
+
+        def relay(event: Event) -> None:
+            teller.tell(ChildEvent, call.id, event)
 
         return ToolContext(
             teller.session_id,
@@ -356,6 +374,8 @@ class Calling:
             call.id,
             f"{teller.session_id}/{teller.turn_id}/{call.id}",
             progress,
+            detach,
+            relay,
             equipment.workspace,
             equipment.spawn,
             tasks,
@@ -406,6 +426,10 @@ async def contained(
         kind = type(output).__name__
         return ToolOutput(f"error: the tool returned {kind}, not an output", is_error=True)
     return output
+
+
+def _stay() -> None:
+    """For calls that cannot go on in the background."""
 
 
 def _words(error: BaseException) -> str:
