@@ -474,6 +474,13 @@ async def test_a_missing_key_is_noticed_at_the_first_call_and_names_the_variable
         await ask(who, asked())
 
 
+@pytest.mark.parametrize("key", ["sk-a\nsk-b", "sk-ä", "sk- a"])
+async def test_a_key_that_cannot_be_one_is_never_sent_nor_shown(key: str):
+    with pytest.raises(AccessDenied, match="copy it again into ANTHROPIC_API_KEY") as caught:
+        await ask(Anthropic("m", api_key=key), asked())
+    assert key not in str(caught.value)
+
+
 async def test_key_token_and_endpoint_come_from_the_environment(monkeypatch: pytest.MonkeyPatch):
     async with ProviderServer([provider.Reply("a"), provider.Reply("b")]) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url + "/v1/")

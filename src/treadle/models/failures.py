@@ -6,7 +6,6 @@ out, and all known layouts are read here. Whether to try again is the loop's dec
 
 from __future__ import annotations
 
-import email.utils
 import math
 import re
 import time
@@ -117,6 +116,8 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     seconds = _number(value)
     if seconds is not None:
         return max(0.0, seconds)
+    import email.utils  # slow to import, and dates are rare
+
     try:
         moment = email.utils.parsedate_to_datetime(value).timestamp()
     except (ValueError, TypeError, IndexError, OverflowError):
@@ -222,6 +223,18 @@ def _passes(kind: str, status: int | None) -> bool:
 def access_denied(who: Provider, text: str) -> str:
     key = f"set {who.key_variable} to a valid key" if who.key_variable else "check the key"
     return f"{who.name} did not accept the key ({text}). To go on, {key}."
+
+
+def checked_key(who: Provider, key: str) -> str:
+    """The key without the line break that came with it; raises if it cannot be one."""
+    key = key.strip()
+    if key.isascii() and key.isprintable() and " " not in key:
+        return key
+    raise AccessDenied(
+        f"the key for {who.name} holds characters that no key has: copy it again"
+        f"{f' into {who.key_variable}' if who.key_variable else ''}.",
+        provider=who.name,
+    )
 
 
 def _web_page(who: Provider, status: int, said: Complaint, wait: float | None) -> ModelError:

@@ -78,6 +78,7 @@ class ProviderModel:
                     if failure is not None:
                         raise failure
                     if decoder.done:
+                        # A response may know that nothing follows; waiting has its price.
                         if not getattr(response, "ended", False):
                             await _drain(response)
                         break

@@ -20,7 +20,7 @@ from treadle.models.anthropic.requests import Head, can_think, head_for
 from treadle.models.catalog import card_for
 from treadle.models.codec import Prepared
 from treadle.models.encoding import encoded, place_of
-from treadle.models.failures import Provider, from_status
+from treadle.models.failures import Provider, checked_key, from_status
 from treadle.models.provider import ProviderModel
 from treadle.models.wire.limits import Limits
 
@@ -67,8 +67,8 @@ class AnthropicCodec:
         return base.removesuffix("/v1")
 
     def authorization(self) -> dict[str, str]:
-        key = (self._api_key or os.environ.get(KEY) or "").strip()
-        token = "" if key else os.environ.get(TOKEN, "").strip()
+        key = checked_key(self.who, self._api_key or os.environ.get(KEY) or "")
+        token = "" if key else checked_key(self.who, os.environ.get(TOKEN) or "")
         if self.who.secret != (key or token):
             self.who = msgspec.structs.replace(self.who, secret=key or token)
         if key:
