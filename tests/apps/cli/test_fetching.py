@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import io
 
-from treadle.apps.cli.fetching import Progress
+from treadle.apps.cli.fetching import Bar
+from treadle.models.embedded.fetch import Progress
 
 
 class Screen(io.StringIO):
@@ -19,44 +20,55 @@ class Clock:
 
 def test_on_a_terminal_the_bar_redraws_itself_with_pace_and_time_left():
     screen, clock = Screen(), Clock()
-    progress = Progress(screen, clock)
-    progress.show(0, 1_000_000_000)
+    bar = Bar(screen, clock)
+    bar.show(Progress("downloading", 0, 1_000_000_000))
     clock.now = 10.0
-    progress.show(250_000_000, 1_000_000_000)
-    progress.end()
+    bar.show(Progress("downloading", 250_000_000, 1_000_000_000))
+    bar.end()
     text = screen.getvalue()
     assert text.count("\n") == 1
     last = text.rstrip("\n").rsplit("\r", 1)[1]
-    assert last.startswith("[########......................]  25%  250 MB of 1.00 GB")
+    assert last.startswith("downloading [########......................]  25%  250 MB of 1.00 GB")
     assert last.rstrip().endswith("25 MB/s, 30 s left")
 
 
 def test_a_shorter_line_leaves_nothing_of_a_longer_one():
     screen, clock = Screen(), Clock()
-    progress = Progress(screen, clock)
+    bar = Bar(screen, clock)
     for done in (0, 999_000_000, 1_000_000_000):
         clock.now += 100
-        progress.show(done, 1_000_000_000)
+        bar.show(Progress("downloading", done, 1_000_000_000))
     lines = screen.getvalue().split("\r")
     assert len(lines[-1]) >= len(lines[-2].rstrip())
 
 
 def test_a_resumed_fetch_counts_only_what_is_new_for_its_pace():
     screen, clock = Screen(), Clock()
-    progress = Progress(screen, clock)
-    progress.show(500_000_000, 1_000_000_000)
+    bar = Bar(screen, clock)
+    bar.show(Progress("downloading", 500_000_000, 1_000_000_000))
     clock.now = 5.0
-    progress.show(600_000_000, 1_000_000_000)
+    bar.show(Progress("downloading", 600_000_000, 1_000_000_000))
     assert "20 MB/s, 20 s left" in screen.getvalue()
 
 
 def test_elsewhere_there_is_a_line_for_each_tenth():
     out = io.StringIO()
-    progress = Progress(out, Clock())
+    bar = Bar(out, Clock())
     for done in range(1001):
-        progress.show(done, 1000)
-    progress.end()
+        bar.show(Progress("downloading", done, 1000))
+    bar.end()
     lines = out.getvalue().splitlines()
     assert len(lines) == 11
     assert "100%" in lines[-1]
     assert "\r" not in out.getvalue()
+
+
+def test_checking_begins_a_bar_of_its_own():
+    screen, clock = Screen(), Clock()
+    bar = Bar(screen, clock)
+    bar.show(Progress("downloading", 1000, 1000))
+    clock.now = 100.0
+    bar.show(Progress("checking", 0, 1000))
+    bar.show(Progress("done", 1000, 1000))
+    assert screen.getvalue().rsplit("\r", 1)[1].startswith("checking [....")
+    assert "/s" not in screen.getvalue()

@@ -9,9 +9,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from treadle.apps.cli import exits
+
+if TYPE_CHECKING:
+    from treadle.models.embedded.fetch import Progress
 
 BAR_WIDTH = 30
 
@@ -24,39 +27,43 @@ async def get(name: str) -> int:
     if here is not None:
         print(f"{weights.title} is here already: {here}")
         return exits.DONE
-    from treadle.models.embedded import fetch
+    from treadle.models.embedded.fetch import fetch
 
     print(f"Fetching {weights.title}, {_size(weights.bytes)}, {weights.license}.")
-    progress = Progress(sys.stderr)
+    bar = Bar(sys.stderr)
     try:
-        path = await fetch(weights, progress.show)
+        path = await fetch(weights.name, bar.show)
     finally:
-        progress.end()
+        bar.end()
     print(f"{weights.title} is here: {path}")
     print(f"From now on it is what `embedded` means. {weights.note}")
     return exits.DONE
 
 
-class Progress:
+class Bar:
     """A bar that redraws itself on a terminal, and a line for each tenth elsewhere."""
 
     def __init__(self, out: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._out = out
         self._clock = clock
         self._live = out.isatty()
-        self._start: tuple[float, int] | None = None
+        self._stage = ("", "")
+        self._start = (0.0, 0)  # when this stage began, and with how much
         self._drawn = ""
         self._tenth = -1
 
-    def show(self, done: int, total: int) -> None:
-        """`done` of `total` bytes are here; a resumed fetch begins above zero."""
-        if self._start is None:
-            self._start = (self._clock(), done)
+    def show(self, now: Progress) -> None:
+        """A resumed fetch begins above zero; checking, or another source, begins anew."""
+        if now.phase == "done":
+            return
+        if (now.phase, now.source) != self._stage:
+            self._stage = (now.phase, now.source)
+            self._start, self._tenth = (self._clock(), now.done), -1
         if self._live:
-            self._redraw(self._line(done, total))
-        elif total and (tenth := done * 10 // total) > self._tenth:
+            self._redraw(self._line(now))
+        elif now.total and (tenth := now.done * 10 // now.total) > self._tenth:
             self._tenth = tenth
-            print(self._line(done, total), file=self._out, flush=True)
+            print(self._line(now), file=self._out, flush=True)
 
     def end(self) -> None:
         if self._live and self._drawn:
@@ -69,14 +76,14 @@ class Progress:
             self._out.flush()
             self._drawn = line
 
-    def _line(self, done: int, total: int) -> str:
-        share = min(1.0, done / total) if total else 0.0
+    def _line(self, now: Progress) -> str:
+        share = min(1.0, now.done / now.total) if now.total else 0.0
         filled = round(share * BAR_WIDTH)
         bar = "#" * filled + "." * (BAR_WIDTH - filled)
-        return f"[{bar}] {share:4.0%}  {_size(done)} of {_size(total)}{self._pace(done, total)}"
+        size = f"{_size(now.done)} of {_size(now.total)}"
+        return f"{now.phase} [{bar}] {share:4.0%}  {size}{self._pace(now.done, now.total)}"
 
     def _pace(self, done: int, total: int) -> str:
-        assert self._start is not None
         began, had = self._start
         seconds = self._clock() - began
         if seconds < 1 or done <= had:
