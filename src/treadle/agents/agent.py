@@ -16,8 +16,10 @@ from typing import Any, cast
 
 import msgspec
 
+from treadle.agents.definitions import Definition
 from treadle.agents.result import Result
 from treadle.agents.stream import Stream
+from treadle.agents.subagents import Nursery, OpenStore, TaskTool, child_settings
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
@@ -59,7 +61,8 @@ class Agent:
     """A model, tools and rules, ready to work.
 
     `approve` is asked about every call that the policy wants a person for; without it such a
-    call is denied with a reason that the model can read.
+    call is denied with a reason that the model can read. With `subagents`, a list of definitions
+    that may be empty, the model gets the `task` tool and can start children.
     """
 
     def __init__(
@@ -85,14 +88,22 @@ class Agent:
         tool_timeout: float | None = 600.0,
         keep_output: Callable[[str, str], str] | None = None,
         clock: Clock | None = None,
+        subagents: Sequence[Definition] | None = None,
+        open_store: OpenStore | None = None,
+        depth: int = 0,
     ) -> None:
         self._settings = {key: value for key, value in locals().items() if key != "self"}
         if max_turns < 0:
             raise ConfigError(f"max_turns is {max_turns}; it must be 0 or more")
         self._approve = approve
+        self._own_tools = source = Federation(_sources(tools), collision)
+        if subagents is not None:
+            nursery = Nursery(self._child, depth=depth, open_store=open_store)
+            task = Registry([TaskTool(nursery, subagents)], "subagents")
+            source = Federation([self._own_tools, task], collision)
         self.equipment = Equipment(
             model=_model(model),
-            source=Federation(_sources(tools), collision),
+            source=source,
             instructions=instructions,
             options=options or ModelOptions(),
             cache=cache or CacheRequest(),
@@ -199,6 +210,16 @@ class Agent:
         """Close the model's connections and the tools' servers."""
         await self.equipment.source.aclose()
         await self.equipment.model.aclose()
+
+    async def finish(self, driver: Driver) -> TurnResult:
+        """Drive a turn to its end; approvals go to the approver."""
+        return await self._drive(driver, self._ask_approver)
+
+    def _child(self, definition: Definition, depth: int) -> Agent:
+        settings = child_settings(
+            self._settings, definition, self._own_tools, self.equipment.policy
+        )
+        return Agent(**{**settings, "depth": depth})
 
     # --- what they share -----------------------------------------------------------------
 

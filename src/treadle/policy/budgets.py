@@ -62,13 +62,14 @@ class Elapsed:
     def __init__(self, seconds: float, now: Callable[[], float] = monotonic) -> None:
         self.seconds = seconds
         self._now = now
-        self._began: dict[tuple[str, str], float] = {}
+        self._began: dict[str, tuple[str, float]] = {}  # by session: its turn, and since when
 
     def admit(self, account: Account) -> Pass | Stop:
-        turn = (account.session_id, account.turn_id)
-        if turn not in self._began:
-            self._began = {turn: self._now()}
-        if self._now() - self._began[turn] < self.seconds:
+        turn, began = self._began.get(account.session_id, ("", 0.0))
+        if turn != account.turn_id:
+            began = self._now()
+            self._began[account.session_id] = (account.turn_id, began)
+        if self._now() - began < self.seconds:
             return Pass()
         return Stop("budget_exceeded", f"{self.seconds:g} s have passed, which is the limit")
 
@@ -76,29 +77,8 @@ class Elapsed:
         return None
 
 
-class Tokens:
-    """At most so many tokens a session, counted as the provider counts them."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._told = _Thresholds()
-
-    def admit(self, account: Account) -> Pass | Stop:
-        used = account.session_usage.total
-        worst = worst_tokens(account)
-        left = self.most - used
-        closing = worst[0] + CLOSING_TOKENS
-        if sum(worst) + closing > left:
-            detail = f"{used:,} of {self.most:,} tokens are used"
-            return Stop("budget_exceeded", detail, closing=CLOSING_TOKENS * (closing <= left))
-        return Pass(self._told.line(used / self.most, f"{left:,} of {self.most:,} tokens"))
-
-    def settle(self, account: Account, used: Usage) -> None:
-        return None
-
-
 class Purse:
-    """Money for a whole tree of agents: what is reserved cannot be spent by another."""
+    """What a whole tree of agents may spend: what one has reserved, no other can."""
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
@@ -119,6 +99,36 @@ class Purse:
     def settle(self, reserved: float, spent: float) -> None:
         self.reserved = max(0.0, self.reserved - reserved)
         self.spent += spent
+
+
+class Tokens:
+    """At most so many tokens for an agent and its children, counted as the provider counts."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._purse = Purse(most)
+        self._reserved: dict[str, float] = {}
+        self._told = _Thresholds()
+
+    def admit(self, account: Account) -> Pass | Stop:
+        asked, answered = worst_tokens(account)
+        closing = asked + CLOSING_TOKENS
+        if not self._reserve(account, asked + answered + closing):
+            detail = f"{self._purse.spent:,.0f} of {self.most:,} tokens are used"
+            has_room = self._reserve(account, closing)
+            return Stop("budget_exceeded", detail, closing=CLOSING_TOKENS * has_room)
+        left = self.most - self._purse.spent
+        used = 1 - left / self.most
+        return Pass(self._told.line(used, f"{left:,.0f} of {self.most:,} tokens"))
+
+    def settle(self, account: Account, used: Usage) -> None:
+        self._purse.settle(self._reserved.pop(account.session_id, 0.0), used.total)
+
+    def _reserve(self, account: Account, amount: float) -> bool:
+        if not self._purse.reserve(amount):
+            return False
+        self._reserved[account.session_id] = amount
+        return True
 
 
 class Money:

@@ -1,0 +1,240 @@
+"""Child agents: the `task` tool, and what starts a child behind it.
+
+A child has a history and a session of its own, at most its parent's permissions, and its share of
+one purse. Its last answer, bounded, is the call's result; one that dies is an error result.
+Everything it tells is relayed to the parent's observers; interrupting the parent stops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from treadle.agents.definitions import GENERAL, Definition
+from treadle.core.contracts.policy import Deny, Policy, Proposal, Verdict
+from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.store import Store
+from treadle.core.contracts.tool import Probe, Resources, Tool, ToolContext, ToolOutput, ToolSpec
+from treadle.core.errors import ToolError, TreadleError
+from treadle.core.events import Event, TurnResult
+from treadle.core.loop.driver import Driver
+from treadle.core.transcript.content import Arguments
+from treadle.core.transcript.items import Item
+from treadle.tools.function import summary_line
+
+ANSWER_CHARS = 20_000
+MOST_DEPTH = 2
+MOST_CHILDREN = 8
+
+DESCRIPTION = """Give a self-contained piece of work to another agent and get its report.
+
+Use it for work that would fill this conversation with detail (searching a large code base, \
+reading many files) or that can be done in parallel: several calls in one reply run side by side. \
+The agent sees nothing of this conversation, so put all it needs into the prompt. \
+With run_in_background the report comes later.
+
+Kinds of agents:
+{kinds}"""
+
+
+class ParentAgent(Protocol):
+    """What is needed of an agent to make its children."""
+
+    def start(self, *, input: str, store: Store | None = None) -> Driver: ...
+
+    async def finish(self, driver: Driver) -> TurnResult: ...
+
+
+MakeChild = Callable[[Definition, int], ParentAgent]
+OpenStore = Callable[[str, str], Awaitable[Store | None]]  # (parent session, call id)
+
+
+class Relay:
+    """Hands a child's events to the parent's observers."""
+
+    def __init__(self, relay: Callable[[Event], None]) -> None:
+        self._relay = relay
+
+    def on_event(self, event: Event) -> None:
+        self._relay(event)
+
+    def on_item(self, position: int, item: Item) -> None:
+        return None
+
+
+class Nursery:
+    """Starts children: how deep, how many at once, and where their sessions are kept."""
+
+    def __init__(
+        self,
+        make: MakeChild,
+        *,
+        depth: int = 0,
+        most_depth: int = MOST_DEPTH,
+        most_children: int = MOST_CHILDREN,
+        open_store: OpenStore | None = None,
+    ) -> None:
+        self._make = make
+        self.depth = depth
+        self._most_depth = most_depth
+        self._most_children = most_children
+        self._open_store = open_store
+        self._running = 0
+
+    async def __call__(self, definition: Definition, prompt: str, context: ToolContext) -> str:
+        """Run a child to its end; its last words."""
+        if self.depth >= self._most_depth:
+            raise ToolError(f"agents may be nested {self._most_depth} deep; do this one yourself")
+        if self._running >= self._most_children:
+            raise ToolError(f"{self._running} agents are running already; wait for one to end")
+        store = None
+        if self._open_store is not None:
+            store = await self._open_store(context.session_id, context.call_id)
+        self._running += 1
+        try:
+            return await self._run(self._make(definition, self.depth + 1), prompt, store, context)
+        finally:
+            self._running -= 1
+
+    async def _run(
+        self, child: ParentAgent, prompt: str, store: Store | None, context: ToolContext
+    ) -> str:
+        driver = child.start(input=prompt, store=store)
+        driver.watch(Relay(context.relay))
+        try:
+            turn = await child.finish(driver)
+        except TreadleError as error:
+            raise ToolError(f"the agent failed: {error}") from error
+        finally:
+            await driver.aclose()
+        if turn.error is not None:
+            raise ToolError(f"the agent failed: {turn.error} (session {driver.session_id})")
+        text = turn.text.strip() or "(it ended without a word)"
+        if turn.reason != "end_turn":
+            detail = turn.metadata.get("detail", "")
+            text = f"[ended early: {turn.reason} {detail}]\n{text}"
+        if len(text) > ANSWER_CHARS:
+            text = text[:ANSWER_CHARS] + f"... [cut, {len(text)} chars; {driver.session_id}]"
+        return text
+
+
+class TaskTool:
+    """The tool with which a model starts children."""
+
+    def __init__(self, nursery: Nursery, definitions: Sequence[Definition] = ()) -> None:
+        self._nursery = nursery
+        self._definitions = {one.name: one for one in (*definitions, GENERAL)}
+        kinds = "\n".join(f"- {one.name}: {one.description}" for one in self._definitions.values())
+        self._spec = ToolSpec(
+            "task",
+            DESCRIPTION.format(kinds=kinds),
+            {
+                "type": "object",
+                "properties": {
+                    "description": {"type": "string", "description": "three to five words"},
+                    "prompt": {"type": "string", "description": "the whole task"},
+                    "subagent_type": {"type": "string", "enum": list(self._definitions)},
+                    "run_in_background": {"type": "boolean"},
+                },
+                "required": ["description", "prompt"],
+                "additionalProperties": False,
+            },
+            effect="irreversible",
+            concurrent=True,
+            timeout=24 * 3600.0,
+            detachable=True,
+        )
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def check(self, arguments: Arguments) -> str | None:
+        if not isinstance(arguments.get("prompt"), str) or not arguments["prompt"].strip():
+            return "prompt must be a text that says the whole task"
+        kind = arguments.get("subagent_type", GENERAL.name)
+        if kind not in self._definitions:
+            return f"there is no agent {kind!r}; there are {', '.join(self._definitions)}"
+        return None
+
+    def summary(self, arguments: Arguments) -> str:
+        kind = arguments.get("subagent_type", GENERAL.name)
+        return summary_line("task", {"command": f"{kind}: {arguments.get('description', '')}"})
+
+    def resources(self, arguments: Arguments) -> Resources:
+        return Resources()
+
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        if arguments.get("run_in_background"):
+            context.detach()
+        definition = self._definitions[arguments.get("subagent_type", GENERAL.name)]
+        return ToolOutput(await self._nursery(definition, arguments["prompt"], context))
+
+    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        return {}
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> Probe:
+        return Probe("unknown", "the agent's own session tells how far it came")
+
+
+class Chosen:
+    """A source that offers only some tools of another."""
+
+    def __init__(self, source: ToolSource, names: Sequence[str]) -> None:
+        self._source = source
+        self._names = {name.lower() for name in names}
+        self._seen: Sequence[Tool] | None = None
+        self._kept: tuple[Tool, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    def tools(self) -> Sequence[Tool]:
+        offered = self._source.tools()
+        if offered is not self._seen:
+            self._seen = offered
+            self._kept = tuple(tool for tool in offered if tool.spec.name.lower() in self._names)
+        return self._kept
+
+    def instructions(self) -> str:
+        return self._source.instructions()
+
+    async def open(self) -> None:
+        await self._source.open()
+
+    async def aclose(self) -> None:
+        return None  # the parent's to close
+
+
+class ReadOnly:
+    """The parent's policy, narrowed to what provably changes nothing: a child in plan mode."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    async def decide(self, proposal: Proposal) -> Verdict:
+        if proposal.tool.effect != "pure":
+            return Deny("this agent may only look")
+        return await self._policy.decide(proposal)
+
+    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+        return None
+
+
+def child_settings(
+    settings: dict[str, Any], definition: Definition, source: ToolSource, policy: Policy
+) -> dict[str, Any]:
+    """The settings of a child: its own words, at most its parent's tools and permissions."""
+    tools: list[object] = [source if definition.tools is None else Chosen(source, definition.tools)]
+    return {
+        **settings,
+        "tools": tools,
+        "instructions": definition.prompt,
+        "max_turns": definition.max_turns,
+        "policy": ReadOnly(policy) if definition.mode == "plan" else policy,
+        "observers": (),
+        **({"model": definition.model} if definition.model else {}),
+    }

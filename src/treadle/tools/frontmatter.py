@@ -1,0 +1,84 @@
+"""The head of a Markdown file: a few lines of `key: value` between two lines of dashes.
+
+    ---
+    name: reviewer
+    description: Reads a change and says what is wrong with it.
+    tools: read, grep, glob
+    ---
+    The body.
+
+The small part of YAML that such heads use (plain and quoted strings, lists in brackets or with
+dashes, folded blocks) and no more: nothing here can run code or make objects.
+"""
+
+from __future__ import annotations
+
+import re
+
+Head = dict[str, str | list[str]]
+
+_KEY = re.compile(r"^([A-Za-z][\w-]*)\s*:\s*(.*)$")
+
+
+class BrokenHead(ValueError):
+    """What is wrong with the head of a file, and on which line."""
+
+
+def split(text: str) -> tuple[Head, str]:
+    """The head and the body; a file without a head is all body."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    if not text.startswith("---\n"):
+        return {}, text
+    lines = text.split("\n")
+    try:
+        end = next(n for n, line in enumerate(lines[1:], 1) if line.rstrip() == "---")
+    except StopIteration:
+        raise BrokenHead("line 1: the head that begins with --- has no end") from None
+    return _read(lines[1:end]), "\n".join(lines[end + 1 :]).lstrip("\n")
+
+
+def _read(lines: list[str]) -> Head:
+    head: Head = {}
+    number = 0
+    while number < len(lines):
+        line = lines[number]
+        number += 1
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        found = _KEY.match(line)
+        if found is None:
+            raise BrokenHead(f"line {number + 1}: {line.strip()!r} is not `key: value`")
+        key, value = found.group(1), found.group(2).strip()
+        block: list[str] = []
+        while number < len(lines) and (
+            not lines[number].strip() or lines[number].startswith((" ", "\t", "- "))
+        ):
+            block.append(lines[number])
+            number += 1
+        head[key] = _value(value, block)
+    return head
+
+
+def _value(value: str, block: list[str]) -> str | list[str]:
+    inside = [line.strip() for line in block if line.strip()]
+    if value in ("|", "|-", ">", ">-"):
+        return ("\n" if value[0] == "|" else " ").join(inside)
+    if not value and inside and all(line.startswith("- ") for line in inside):
+        return [_plain(line[2:]) for line in inside]
+    if value.startswith("[") and value.endswith("]"):
+        return [_plain(part) for part in value[1:-1].split(",") if part.strip()]
+    return _plain(" ".join([value, *inside]).strip())
+
+
+def _plain(value: str) -> str:
+    value = value.strip()
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+        return value[1:-1]
+    return value
+
+
+def words(value: str | list[str] | None) -> list[str] | None:
+    """A list that may also be written with commas."""
+    if value is None or isinstance(value, list):
+        return value
+    return [word.strip() for word in value.split(",") if word.strip()]

@@ -1,0 +1,230 @@
+"""Stories of child agents."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from treadle import Agent, Usage
+from treadle.agents.definitions import Definition, read_definition, read_definitions
+from treadle.core.contracts.model import ModelCard
+from treadle.core.errors import AccessDenied, ConfigError
+from treadle.core.events import ChildEvent, TextDelta, ToolDetached, TurnFinished
+from treadle.core.loop.steps import Finished
+from treadle.core.transcript import NoticeItem, ToolResultItem, Transcript, UserItem
+from treadle.core.transcript.entries import ItemAdded
+from treadle.models import Pause, Say, Scripted
+from treadle.policy.budgets import Money, Purse
+from treadle.testing.observers import Witness
+from treadle.testing.stores import MemoryStore
+from treadle.testing.tools import RecordingTool
+from treadle.tools.frontmatter import BrokenHead, split, words
+
+
+def task(prompt: str, **more: object) -> tuple[str, dict[str, object]]:
+    return "task", {"description": "a piece of work", "prompt": prompt, **more}
+
+
+def answers(transcript: Transcript) -> list[str]:
+    return [item.text for item in transcript if isinstance(item, ToolResultItem)]
+
+
+def by_prompt(**replies: object):
+    """A model that serves parent and children: it answers by what was said first."""
+    left = {
+        key: list(value) if isinstance(value, list) else [value] for key, value in replies.items()
+    }
+
+    def answer(request):
+        first = request.transcript[0]
+        assert isinstance(first, UserItem)
+        return left[first.text.split()[0]].pop(0)
+
+    return Scripted(answer)
+
+
+async def test_a_child_works_on_its_own_and_its_last_words_are_the_result():
+    model = by_prompt(
+        parent=[Say(calls=[task("child: count the files")]), "There are three."],
+        **{"child:": [Say(calls=[("record", {})]), "I found three files."]},
+    )
+    record = RecordingTool()
+    result = await Agent(model, [record], subagents=[]).run("parent")
+    assert answers(result.transcript) == ["I found three files."]
+    assert len(record.calls) == 1
+    assert len(model.requests[1].transcript) == 1  # nothing of the parent's history
+
+
+async def test_several_children_run_side_by_side():
+    pauses = [Pause(), Pause()]
+    model = by_prompt(
+        parent=[Say(calls=[task("one"), task("two")]), "Both done."],
+        one=[[pauses[0], "first"]],
+        two=[[pauses[1], "second"]],
+    )
+    running = asyncio.create_task(Agent(model, subagents=[]).run("parent"))
+    await asyncio.gather(*(pause.reached.wait() for pause in pauses))
+    for pause in reversed(pauses):
+        pause.release()
+    assert answers((await running).transcript) == ["first", "second"]
+
+
+async def test_a_childs_events_are_seen_through_the_parent():
+    witness = Witness()
+    model = by_prompt(parent=[Say(calls=[task("child")]), "ok"], child=["hello"])
+    await Agent(model, subagents=[], observers=[witness]).run("parent")
+    children = witness.of(ChildEvent)
+    assert any(isinstance(event.child, TextDelta) for event in children)
+    assert sum(isinstance(event.child, TurnFinished) for event in children) == 1
+    assert {event.call_id for event in children} == {"call_1"}
+    assert len(witness.of(TurnFinished)) == 1
+
+
+async def test_fault_77_a_child_that_dies_is_an_error_result_and_its_session_is_kept():
+    stores: list[MemoryStore] = []
+
+    async def open_store(parent: str, call_id: str) -> MemoryStore:
+        stores.append(MemoryStore(f"{parent}/{call_id}"))
+        return stores[-1]
+
+    model = by_prompt(parent=[Say(calls=[task("child")]), "Pity."], child=[AccessDenied("no key")])
+    result = await Agent(model, subagents=[], open_store=open_store).run("parent")
+    assert answers(result.transcript)[0].startswith("error: the agent failed: no key")
+    assert result.text == "Pity."
+    assert any(isinstance(entry, ItemAdded) for entry in stores[0].durable)
+    assert stores[0].is_closed
+
+
+async def test_interrupting_the_parent_stops_the_child():
+    pause = Pause()
+    model = by_prompt(parent=[Say(calls=[task("child")])], child=[[pause, "never"]])
+    driver = Agent(model, subagents=[]).start(input="parent")
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    driver.interrupt()
+    finished = await step
+    assert isinstance(finished, Finished)
+    assert finished.result.reason == "aborted"
+    assert model.running == 0
+    await driver.aclose()
+
+
+async def test_a_child_in_the_background_reports_later():
+    pause, witness = Pause(), Witness()
+    model = by_prompt(
+        parent=[Say(calls=[task("child", run_in_background=True)]), "Started.", "It is done."],
+        child=[[pause, "the report"]],
+    )
+    driver = Agent(model, subagents=[], observers=[witness]).start(input="parent")
+    await driver.next()
+    assert len(witness.of(ToolDetached)) == 1
+    await driver.next()
+    pause.release()
+    await driver.tasks.wait()
+    driver.submit("And?")
+    await driver.next()
+    notices = [item.text for item in driver.transcript if isinstance(item, NoticeItem)]
+    assert "the report" in notices[0]
+    await driver.aclose()
+
+
+async def test_children_are_bounded_in_depth():
+    answered: list[str] = []
+
+    def answer(request):
+        results = [i for i in request.transcript if isinstance(i, ToolResultItem)]
+        answered.extend(item.text for item in results)
+        return "up" if results else Say(calls=[task("deeper")])
+
+    await Agent(Scripted(answer), subagents=[]).run("parent")
+    assert any("nested 2 deep" in text for text in answered)
+
+
+async def test_a_childs_tools_and_permissions_are_at_most_its_parents():
+    look, act = RecordingTool("look"), RecordingTool("act", effect="irreversible")
+    kinds = [
+        Definition("reader", "reads", "Read.", tools=("look",)),
+        Definition("planner", "plans", "Plan.", mode="plan"),
+    ]
+    model = by_prompt(
+        parent=[
+            Say(calls=[task("one", subagent_type="reader"), task("two", subagent_type="planner")]),
+            "ok",
+        ],
+        one=[Say(calls=[("act", {})]), "read"],
+        two=[Say(calls=[("act", {})]), "planned"],
+    )
+    await Agent(model, [look, act], subagents=kinds, instructions="Parent.").run("parent")
+    assert act.calls == []
+    reader = next(r for r in model.requests if r.system == "Read.")
+    assert [spec.name for spec in reader.tools] == ["look", "task"]
+
+
+async def test_money_is_kept_over_the_whole_tree():
+    card = ModelCard("priced", max_output=100, input_price=0.0, output_price=1_000.0)
+    used = Usage(0, 100, requests=1, cost=0.1)
+    purse = Purse(1.6)
+
+    def answer(request):
+        first = request.transcript[0].text
+        results = sum(isinstance(i, ToolResultItem) for i in request.transcript)
+        if first == "parent" and not results:
+            return Say(calls=[task(f"child {n}") for n in range(4)], usage=used)
+        if not request.tools:
+            return Say("closing", usage=used)
+        return Say(calls=[("record", {})], usage=used)
+
+    model = Scripted(answer, card=card)
+    agent = Agent(model, [RecordingTool()], subagents=[], gates=[Money(purse)])
+    result = await agent.run("parent")
+    assert result.reason == "budget_exceeded"
+    assert purse.spent <= 1.6
+    assert purse.reserved == pytest.approx(0.0)
+
+
+def test_definitions_are_read_from_files(tmp_path: Path):
+    folder = tmp_path / ".claude" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "reviewer.md").write_text(
+        "---\nname: reviewer\ndescription: >-\n  Reads a change\n  and judges it.\n"
+        "tools: Read, Grep\nmodel: inherit\n---\n\nYou review.\n"
+    )
+    (folder / "broken.md").write_text("---\nname: broken\nno colon here\n---\nBody\n")
+    (folder / "silent.md").write_text("Just a body.\n")
+    found, problems = read_definitions([tmp_path])
+    assert found == [
+        Definition(
+            "reviewer",
+            "Reads a change and judges it.",
+            "You review.",
+            ("Read", "Grep"),
+            origin=str(folder / "reviewer.md"),
+        )
+    ]
+    assert len(problems) == 2
+    assert "line 3" in problems[0]
+    with pytest.raises(ConfigError, match="no description"):
+        read_definition(folder / "silent.md")
+
+
+@pytest.mark.parametrize(
+    ("text", "head", "body"),
+    [
+        ("no head", {}, "no head"),
+        ("---\na: 1\n---\nx", {"a": "1"}, "x"),
+        ("---\r\na: 'q: r'\r\n---\r\nx", {"a": "q: r"}, "x"),
+        ("---\na: [x, 'y']\nb:\n  - c\n  - d\n---\n", {"a": ["x", "y"], "b": ["c", "d"]}, ""),
+        ("---\na: |\n  one\n  two\n# remark\nb: c\n---\nz", {"a": "one\ntwo", "b": "c"}, "z"),
+    ],
+)
+def test_the_head_of_a_file(text: str, head: object, body: str):
+    assert split(text) == (head, body)
+
+
+def test_a_broken_head_says_where():
+    with pytest.raises(BrokenHead, match="no end"):
+        split("---\na: 1\n")
+    assert words("a, b,") == ["a", "b"]
+    assert words(None) is None
