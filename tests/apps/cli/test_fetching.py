@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 
 from treadle.apps.cli.fetching import Bar
-from treadle.models.embedded.fetch import Progress
+from treadle.models.embedded import Progress
 
 
 class Screen(io.StringIO):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 from treadle.apps.cli import exits
 
 if TYPE_CHECKING:
-    from treadle.models.embedded.fetch import Progress
+    from treadle.models.embedded import Progress
 
 BAR_WIDTH = 30
 
@@ -27,7 +27,7 @@ async def get(name: str) -> int:
     if here is not None:
         print(f"{weights.title} is here already: {here}")
         return exits.DONE
-    from treadle.models.embedded.fetch import fetch
+    from treadle.models.embedded import fetch
 
     print(f"Fetching {weights.title}, {_size(weights.bytes)}, {weights.license}.")
     bar = Bar(sys.stderr)
