@@ -351,6 +351,8 @@ def compare(port: int, args: argparse.Namespace) -> bool:
     shown = {name: f"{row['rate']:,.0f}/s" for name, row in rows.items()}
     ratio = rows["treadle"]["rate"] / rows["floor"]["rate"]
     line(f"{args.agents} agents, turns", shown, f"{ratio:.2f} of the floor (0.80)", ratio >= 0.8)
+    shown = {name: f"{row['cpu_ms']:.3f} ms" for name, row in rows.items()}
+    line(f"CPU of a turn, {args.agents} agents", shown, "", True)
     shown = {name: f"{row['mb']:.3f} MB" for name, row in rows.items()}
     line("memory an agent", shown, "under 0.2 MB", rows["treadle"]["mb"] < 0.2)
     rows = taken("parallel", 16)
