@@ -20,15 +20,13 @@ BAR_WIDTH = 30
 
 
 async def get(name: str) -> int:
-    from treadle.models.embedded import known, located
+    from treadle.models.embedded import fetch, known, located
 
     weights = known(name)
     here = located(weights)
     if here is not None:
         print(f"{weights.title} is here already: {here}")
         return exits.DONE
-    from treadle.models.embedded import fetch
-
     print(f"Fetching {weights.title}, {_size(weights.bytes)}, {weights.license}.")
     bar = Bar(sys.stderr)
     try:
