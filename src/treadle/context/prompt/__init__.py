@@ -1,0 +1,100 @@
+"""The system prompt: sections in a stable order, byte for byte the same from turn to turn.
+
+    identity · how to work · what the tools say of themselves · facts of the environment ·
+    the project's memory · skills · what the user added
+
+Each section of ours is a Markdown file beside this one. What changes during a session is not
+written here: it is appended to the conversation as a notice, so that the cached beginning of the
+request stays valid.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+HERE = Path(__file__).parent
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A named part of the prompt."""
+
+    name: str
+    text: str
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """The sections, in order; those without text are left out."""
+
+    sections: tuple[Section, ...]
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(section.text.strip() for section in self.sections if section.text)
+
+    def table(self) -> str:
+        """The size of each section, for a person."""
+        rows = [(section.name, len(section.text)) for section in self.sections if section.text]
+        rows.append(("all", len(self.text)))
+        width = max(len(name) for name, _ in rows)
+        lines = [
+            f"{name:{width}}  {chars:>7,} chars  ~{chars // 4:>6,} tokens" for name, chars in rows
+        ]
+        return "\n".join(lines)
+
+
+def own(name: str) -> str:
+    """A section of ours."""
+    return (HERE / f"{name}.md").read_text(encoding="utf-8")
+
+
+def build(
+    *,
+    environment: str = "",
+    tools: str = "",
+    memory: str = "",
+    skills: str = "",
+    added: str = "",
+    is_small: bool = False,
+) -> Prompt:
+    """The prompt of a session. `is_small` is for models that can follow only a few sentences."""
+    if is_small:
+        return Prompt((Section("identity", own("small")), Section("added", added)))
+    return Prompt(
+        (
+            Section("identity", own("identity")),
+            Section("working", own("working")),
+            Section("tools", tools),
+            Section("environment", environment),
+            Section("memory", memory),
+            Section("skills", skills),
+            Section("added", added),
+        )
+    )
+
+
+def facts(
+    folder: Path, *, added: Sequence[Path] = (), today: datetime | None = None, git: str = ""
+) -> str:
+    """What the model should know of where it works; fixed when the session begins."""
+    day = (today or datetime.now(UTC)).strftime("%Y-%m-%d")
+    lines = [
+        "# Environment",
+        f"- Working folder: {folder}",
+        f"- Platform: {platform.system()} {platform.machine()}, shell {_shell()}",
+        f"- Date: {day}",
+    ]
+    if added:
+        lines.insert(2, f"- Also open to you: {', '.join(map(str, added))}")
+    if git:
+        lines.append(f"- Git: {git}")
+    return "\n".join(lines)
+
+
+def _shell() -> str:
+    return Path(os.environ.get("SHELL") or "/bin/sh").name

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from treadle.context.memory import changed, memory_between, read_memory, remember
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = (tmp_path / "repo").resolve()
+    root.mkdir()
+    return root
+
+
+def write(file: Path, text: str | bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def test_files_are_read_from_home_down_to_the_folder(root: Path, tmp_path: Path):
+    write(tmp_path / "home/.treadle/AGENTS.md", "I like tabs.")
+    write(root / "AGENTS.md", "Use uv.")
+    write(root / "src/CLAUDE.md", "No prints.")
+    memory = read_memory(root, root / "src", tmp_path / "home")
+    assert [file.text for file in memory.files] == ["I like tabs.", "Use uv.", "No prints."]
+    assert memory.problems == ()
+    assert "Use uv." in memory.text
+
+
+def test_a_link_from_one_name_to_the_other_is_read_once(root: Path):
+    write(root / "AGENTS.md", "Use uv.")
+    (root / "CLAUDE.md").symlink_to("AGENTS.md")
+    assert len(read_memory(root).files) == 1
+
+
+def test_imports_are_followed_inside_the_workspace(root: Path):
+    write(root / "AGENTS.md", "Before\n@docs/style.md\nAfter, and mail@example.org stays")
+    write(root / "docs/style.md", "Be plain.")
+    assert read_memory(root).files[0].text == (
+        "Before\nBe plain.\nAfter, and mail@example.org stays"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("@AGENTS.md", "imports itself"),
+        ("@../secret.md", "outside the workspace"),
+        ("@/etc/passwd", "outside the workspace"),
+        ("@nowhere.md", "is not there"),
+        ("@out.md", "outside the workspace"),
+    ],
+)
+def test_an_import_that_cannot_be_is_left_out_with_a_sentence(root: Path, line: str, words: str):
+    write(root.parent / "secret.md", "the password")
+    (root / "out.md").symlink_to(root.parent / "secret.md")
+    write(root / "AGENTS.md", f"Hello\n{line}\n")
+    memory = read_memory(root)
+    assert words in memory.problems[0]
+    assert "password" not in memory.text
+    assert "root:" not in memory.text
+
+
+def test_two_files_that_import_each_other_end(root: Path):
+    write(root / "AGENTS.md", "@b.md")
+    write(root / "b.md", "@AGENTS.md")
+    assert "imports itself" in read_memory(root).problems[0]
+
+
+def test_a_link_out_of_the_workspace_is_not_read(root: Path):
+    write(root.parent / "secret.md", "the password")
+    (root / "AGENTS.md").symlink_to(root.parent / "secret.md")
+    memory = read_memory(root)
+    assert memory.files == ()
+    assert "link out of the workspace" in memory.problems[0]
+
+
+def test_a_huge_file_is_cut_and_a_binary_one_left_out(root: Path):
+    write(root / "AGENTS.md", "x" * 1_000_000)
+    write(root / "CLAUDE.md", b"\x7fELF\0\0")
+    memory = read_memory(root)
+    assert len(memory.files) == 1
+    assert len(memory.text) < 50_000
+    assert len(memory.problems) == 2
+
+
+def test_what_changed_is_told_and_the_rest_is_not(root: Path):
+    write(root / "AGENTS.md", "Use uv.\n@more.md")
+    write(root / "more.md", "And ruff.")
+    memory = read_memory(root)
+    assert changed(memory).files == ()
+    write(root / "AGENTS.md", "Use pip.")
+    assert [file.text for file in changed(memory).files] == ["Use pip."]
+
+
+def test_a_deeper_folder_brings_its_own_files_once(root: Path):
+    write(root / "AGENTS.md", "Use uv.")
+    write(root / "src/AGENTS.md", "No prints.")
+    memory = read_memory(root)
+    found = memory_between(root, root / "src", [file.path for file in memory.files])
+    assert [file.text for file in found.files] == ["No prints."]
+
+
+def test_remembering_appends_one_line(root: Path):
+    remember(root / "AGENTS.md", "Use uv,\nnot pip.")
+    remember(root / "AGENTS.md", "Be brief.")
+    assert (root / "AGENTS.md").read_text() == "- Use uv, not pip.\n- Be brief.\n"
