@@ -130,7 +130,7 @@ class History:
             data = b"".join(self._added_by(position, transcript[position]))
             self._loose.append(data)
             self.size += len(data)
-        self.length = len(transcript)
+            self.length = position + 1
         if self._previous_input - self._base >= PAGE:
             self._turn_page(self._previous_input - self._base)
 
