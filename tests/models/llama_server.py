@@ -13,7 +13,8 @@ TEMPLATE = """
 {%- if tools %}
 {%- for a, b in [(1, 7), (6, 5)] %}
 {{- '<|im_start|>user\nadd ' ~ a ~ ' and ' ~ b ~ '<|im_end|>\n<|im_start|>assistant\n' }}
-{{- '<tool_call>\n{"name": "add", "arguments": {"a": ' ~ a ~ ', "b": ' ~ b ~ '}}\n</tool_call><|im_end|>\n' }}
+{{- '<tool_call>\n{"name": "add", "arguments": {"a": ' ~ a ~ ', "b": ' ~ b ~ '}}\n' }}
+{{- '</tool_call><|im_end|>\n' }}
 {%- endfor %}
 {%- for tool in tools %}{{- '<!-- ' + tool.function.name + ' -->' }}{%- endfor %}
 {%- endif %}
@@ -36,8 +37,8 @@ def main(weights: str, port: int) -> None:
     params = xllamacpp.CommonParams()
     params.model.path = weights
     params.port = port
-    params.n_ctx = 2048
-    params.n_parallel = 2
+    params.n_ctx = 4096
+    params.n_parallel = 4  # each keeps the prompt that it read last
     params.warmup = False
     params.verbosity = -1
     params.cpuparams.n_threads = 1  # two wait for each other on a machine that is busy

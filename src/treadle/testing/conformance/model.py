@@ -97,18 +97,7 @@ async def ends_with_exactly_one_reply(model: Model, asked: Questions) -> None:
 
 
 async def pieces_add_up_to_the_reply(model: Model, asked: Questions) -> None:
-    for request in (asked.talk, asked.call):
-        if request is None:
-            continue
-        events = await _events(model, request)
-        reply = _reply(events)
-        thoughts = [part.text for part in reply.content if isinstance(part, Thinking)]
-        assert "".join(e.text for e in events if isinstance(e, TextPiece)) == reply.text
-        shown = "".join(e.text for e in events if isinstance(e, ThinkingPiece))
-        assert shown == "".join(thoughts)
-        for call in reply.calls:
-            crumbs = [e.text for e in events if isinstance(e, CallPiece) and e.id == call.id]
-            assert "".join(crumbs) == call.raw, "the pieces of a call are its arguments"
+    _adds_up(await _events(model, asked.talk))
 
 
 async def announces_every_call_once(model: Model, asked: Questions) -> None:
@@ -124,6 +113,7 @@ async def announces_every_call_once(model: Model, asked: Questions) -> None:
     assert begun == [(call.id, call.name) for call in reply.calls]
     assert len({call.id for call in reply.calls}) == len(reply.calls)
     assert all(call.id and call.name for call in reply.calls)
+    _adds_up(events)
 
 
 async def goes_on_after_a_round_of_tools(model: Model, asked: Questions) -> None:
@@ -246,6 +236,12 @@ PROMISES: tuple[Promise, ...] = (
 )
 
 
+async def check_model(model: Model, asked: Questions | None = None) -> None:
+    """The whole suite; the first promise that is broken raises AssertionError."""
+    for promise in PROMISES:
+        await promise(model, asked or Questions())
+
+
 def name_of(promise: Promise) -> str:
     return getattr(promise, "__name__", repr(promise))
 
@@ -259,6 +255,16 @@ def _reply(events: list[ModelEvent]) -> AssistantItem:
     last = events[-1]
     assert isinstance(last, Reply), "a stream that does not raise ends with a Reply"
     return last.item
+
+
+def _adds_up(events: list[ModelEvent]) -> None:
+    reply = _reply(events)
+    assert "".join(e.text for e in events if isinstance(e, TextPiece)) == reply.text
+    thoughts = [part.text for part in reply.content if isinstance(part, Thinking)]
+    assert "".join(e.text for e in events if isinstance(e, ThinkingPiece)) == "".join(thoughts)
+    for call in reply.calls:
+        pieces = [e.text for e in events if isinstance(e, CallPiece) and e.id == call.id]
+        assert "".join(pieces) == call.raw, "the pieces of a call are its arguments"
 
 
 def _limited(request: ModelRequest, tokens: int) -> ModelRequest:
