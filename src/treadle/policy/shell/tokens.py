@@ -4,10 +4,14 @@ tree-sitter is lenient where bash is not: it takes more characters for blanks, a
 inside a command. Each such spot becomes a doubt here. Knows positions and text, no meaning.
 """
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+
+_DESCRIPTOR = re.compile(r"[0-9]+|\{\w+\}")
 
 
 class Token(NamedTuple):
@@ -42,7 +46,7 @@ def check_tokens(
 
 
 def _seam(source: str, a: Token, b: Token, gap: str) -> str:
-    if b.kind == "comment" and not gap and source[b.start - 1] not in " \t\n;&|()":
+    if b.kind == "comment" and not gap and a.kind != "operator":
         return "a # inside a word"
     if a.kind == "comment" and "\n" not in gap and source[a.end - 1] != "\n":
         return "text after a comment"
@@ -50,6 +54,9 @@ def _seam(source: str, a: Token, b: Token, gap: str) -> str:
         return "" if not gap else "a blank after a descriptor"
     if b.kind == "descriptor" and a.kind in ("word", "keyword") and not gap:
         return "a number joined to a word"
+    touching = a.kind == "word" and b.kind == "redirect" and not gap
+    if touching and _DESCRIPTOR.fullmatch(source[a.start : a.end]):
+        return "a descriptor taken for a word"
     wordlike = ("word", "keyword")
     if a.kind in wordlike and b.kind in wordlike:
         if not gap:

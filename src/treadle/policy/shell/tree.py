@@ -515,6 +515,7 @@ class _Reader:
         owner, troubles = self.owner, list[str]()
         argv: list[Word] = []
         stack = [node]
+        single = not self.source.startswith("[[", node.start_byte)
         while stack:
             current = stack.pop()
             if current.type in _WORDS or not current.child_count:
@@ -522,6 +523,8 @@ class _Reader:
                     argv += self.words(current, depth, owner, troubles)
                 else:
                     self.token(current, "operator")
+                    if single and any(c in self.slice(current) for c in "<>&|;()"):
+                        self.doubt("an operator of the shell inside [ ]")
                     argv.append(Word(self.slice(current), self.slice(current)))
             else:
                 stack.extend(reversed(current.children))

@@ -141,7 +141,8 @@ def read_word(text: str, spans: Spans, base: int = 0) -> list[Word]:
     scan.run()
     if scan.dynamic:
         return [Word(_utf8(text), None, data=scan.data, names=tuple(scan.names))]
-    return [_finish(text, chars) for chars in _braces(scan.chars)]
+    # A word that braces leave empty vanishes; a quoted empty one holds a mark and stays.
+    return [_finish(text, chars) for chars in _braces(scan.chars) if chars]
 
 
 def _finish(source: str, chars: list[Char]) -> Word:

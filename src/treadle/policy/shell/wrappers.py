@@ -4,6 +4,7 @@ A transparent wrapper (`timeout`, `env`, `bash -c`) changes nothing that a rule 
 allowed when what it runs is. An opaque one (`sudo`, `ssh`) needs a rule of its own as well.
 """
 
+import re
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -143,9 +144,17 @@ def _wrapped(part: Part, name: str, wrapper: _Wrapper, depth: int) -> Part:
     words = words[skip:] if skip and not words else words
     if not words:
         return _with(part, (), "", *doubts) if name != "xargs" else part
+    assigned: list[Assignment] = []
+    while name == "time" and words and re.match(r"[A-Za-z_]\w*\+?=", words[0].source):
+        # A word of the shell's own: assignments may follow it.
+        variable, _, value = (words[0].text or words[0].source).partition("=")
+        known = words.pop(0).text is not None
+        assigned.append(Assignment(variable, Word(value, value if known else None)))
+    if not words:
+        return _with(part, (), "", *doubts, "assignments without a command")
     if name in ("xargs", "parallel", "entr"):
         words.append(UNKNOWN_WORDS)
-    inner = [_inner(part, words, depth)]
+    inner = [_inner(part, words, depth, *assigned)]
     if name in ("watch", "entr", "parallel", "flock"):
         inner += _script(" ".join(w.text or "$x" for w in words), part, depth)
     if name == "coproc" and len(words) > 1:
