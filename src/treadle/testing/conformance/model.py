@@ -13,9 +13,9 @@ What is asked can be changed for a model that needs other words to talk, call or
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
-from typing import cast
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Any, cast
 
 import msgspec
 
@@ -186,11 +186,12 @@ async def serves_many_streams_at_once(model: Model, asked: Questions) -> None:
 
 async def can_be_left_and_cancelled(model: Model, asked: Questions) -> None:
     """At the first piece: the consumer leaves, then is cancelled; the model serves the next."""
-    before = asyncio.all_tasks()
-    stream = cast(AsyncGenerator[ModelEvent, None], model.stream(asked.talk))
-    async with aclosing(stream):
-        await anext(stream)
     begun = asyncio.Event()
+
+    async def leave() -> None:
+        stream = cast(AsyncGenerator[ModelEvent, None], model.stream(asked.talk))
+        async with aclosing(stream):
+            await anext(stream)
 
     async def listen() -> None:
         stream = cast(AsyncGenerator[ModelEvent, None], model.stream(asked.talk))
@@ -199,15 +200,39 @@ async def can_be_left_and_cancelled(model: Model, asked: Questions) -> None:
                 begun.set()
                 await asyncio.Event().wait()
 
-    listener = asyncio.create_task(listen())
-    await begun.wait()
-    listener.cancel()
-    try:
-        await listener
-    except asyncio.CancelledError:
-        pass
-    assert asyncio.all_tasks() == before, "nothing is left running"
+    with _tasks_begun() as tasks:
+        await leave()
+        listener = asyncio.create_task(listen())
+        await begun.wait()
+        listener.cancel()
+        await asyncio.wait([listener])
+    assert listener.cancelled()
+    assert [task for task in tasks if not task.done()] == [], "nothing is left running"
     _reply(await _events(model, _limited(asked.talk, asked.cut or 4)))
+
+
+@contextmanager
+def _tasks_begun() -> Iterator[list[asyncio.Task[Any]]]:
+    """The tasks that this one begins, and those that they begin in turn."""
+    loop = asyncio.get_running_loop()
+    begun: list[asyncio.Task[Any]] = []
+    family = {asyncio.current_task()}
+    before = loop.get_task_factory()
+
+    def make(
+        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **more: Any
+    ) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **more)
+        if asyncio.current_task() in family:
+            family.add(task)
+            begun.append(task)
+        return task
+
+    loop.set_task_factory(make)  # type: ignore[arg-type]
+    try:
+        yield begun
+    finally:
+        loop.set_task_factory(before)
 
 
 async def fails_with_a_model_error(model: Model, asked: Questions) -> None:
