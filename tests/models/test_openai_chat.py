@@ -48,7 +48,7 @@ from treadle.core.transcript import (
 from treadle.models.failures import Provider
 from treadle.models.openai_chat import ChatCodec, OpenAIChat
 from treadle.models.openai_chat.decoding import CALL_EXTRA, ChatDecoder
-from treadle.models.openai_wire import account
+from treadle.models.openai_wire import Account
 from treadle.models.quirks import SERVERS
 from treadle.testing.provider import Call, Fault, ProviderServer
 from treadle.testing.provider import Reply as Answer
@@ -68,7 +68,7 @@ PRICED = ModelCard(
 
 
 def codec(server: str, card: ModelCard = PRICED) -> ChatCodec:
-    return ChatCodec("m", card, account(server, None, "k", {}))
+    return ChatCodec("m", card, Account(server, None, "k", environ={}))
 
 
 def sent(server: str, *items: Item, **more: Any) -> dict[str, Any]:

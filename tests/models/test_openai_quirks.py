@@ -4,7 +4,7 @@ import pytest
 
 from treadle.core.errors import AccessDenied
 from treadle.models.openai_chat import OpenAIChat
-from treadle.models.openai_wire import account, path_for
+from treadle.models.openai_wire import Account, path_for
 from treadle.models.quirks import SERVERS, chosen, server_at
 
 
@@ -51,7 +51,7 @@ def test_without_a_word_it_is_openai():
 
 def test_the_environment_may_point_elsewhere():
     env = {"OPENAI_BASE_URL": "https://gateway.example.org/v1/", "OPENAI_API_KEY": "k"}
-    held = account(None, None, None, env)
+    held = Account(None, None, None, environ=env)
 
     assert held.url == "https://gateway.example.org/v1"
     assert held.authorization() == {"authorization": "Bearer k"}
@@ -59,31 +59,31 @@ def test_the_environment_may_point_elsewhere():
 
 def test_every_server_finds_its_own_key():
     for row in SERVERS.values():
-        held = account(row, row.base_url or None, None, dict.fromkeys(row.keys, "k"))
-        assert held.key == "k"
+        held = Account(row, row.base_url or None, None, environ=dict.fromkeys(row.keys, "k"))
+        assert held.key() == "k"
 
 
 def test_a_key_does_not_go_to_an_address_from_code_or_settings():
     env = {"OPENAI_API_KEY": "k", "OPENROUTER_API_KEY": "r"}
 
-    assert account(None, "https://llm.example.org/v1", None, env).key == ""
-    assert account("openai", "https://llm.example.org/v1", None, env).key == ""
-    assert account("openai", "https://openrouter.ai/api/v1", None, env).key == ""
-    assert account(None, "https://openrouter.ai/api/v1", None, env).key == "r"
-    assert account(None, "http://127.0.0.1:8080/v1", None, env).key == "k"
-    assert account(None, "https://llm.example.org/v1", "given", env).key == "given"
+    assert Account(None, "https://llm.example.org/v1", None, environ=env).key() == ""
+    assert Account("openai", "https://llm.example.org/v1", None, environ=env).key() == ""
+    assert Account("openai", "https://openrouter.ai/api/v1", None, environ=env).key() == ""
+    assert Account(None, "https://openrouter.ai/api/v1", None, environ=env).key() == "r"
+    assert Account(None, "http://127.0.0.1:8080/v1", None, environ=env).key() == "k"
+    assert Account(None, "https://llm.example.org/v1", "given", environ=env).key() == "given"
 
 
 def test_a_missing_key_names_its_variable_and_a_local_server_needs_none():
     with pytest.raises(AccessDenied, match="OPENROUTER_API_KEY"):
-        account("openrouter", None, None, {}).authorization()
+        Account("openrouter", None, None, environ={}).authorization()
     with pytest.raises(AccessDenied, match="AZURE_OPENAI_ENDPOINT"):
-        account("azure", None, "k", {}).authorization()
-    assert account("ollama", None, None, {}).authorization() == {}
+        Account("azure", None, "k", environ={}).authorization()
+    assert Account("ollama", None, None, environ={}).authorization() == {}
 
 
 def test_azure_has_its_own_header_and_paths():
-    held = account(None, "https://mine.openai.azure.com", "k", {})
+    held = Account(None, "https://mine.openai.azure.com", "k", environ={})
 
     assert held.url == "https://mine.openai.azure.com/openai/v1"
     assert held.authorization() == {"api-key": "k"}
@@ -95,12 +95,12 @@ def test_azure_has_its_own_header_and_paths():
 def test_an_organisation_is_told_to_openai_only():
     env = {"OPENAI_API_KEY": "k", "OPENAI_ORG_ID": "org", "OPENAI_PROJECT_ID": "proj"}
 
-    assert account(None, None, None, env).authorization() == {
+    assert Account(None, None, None, environ=env).authorization() == {
         "authorization": "Bearer k",
         "openai-organization": "org",
         "openai-project": "proj",
     }
-    assert "openai-organization" not in account("groq", None, "k", env).authorization()
+    assert "openai-organization" not in Account("groq", None, "k", environ=env).authorization()
 
 
 def test_a_model_is_named_after_its_server():

@@ -43,7 +43,7 @@ from treadle.core.transcript import (
 from treadle.models.failures import Provider
 from treadle.models.openai_responses import OpenAIResponses, ResponsesCodec
 from treadle.models.openai_responses.decoding import MESSAGE_EXTRA, ResponsesDecoder
-from treadle.models.openai_wire import account
+from treadle.models.openai_wire import Account
 from treadle.testing.provider import Call, Fault, ProviderServer
 from treadle.testing.provider import Reply as Answer
 
@@ -59,7 +59,7 @@ WHO = Provider("openai", "m")
 def sent(*items: Item, **more: Any) -> dict[str, Any]:
     """The body that this history becomes."""
     card = more.pop("card", THINKS)
-    codec = ResponsesCodec("m", card, account("openai", None, "k", {}))
+    codec = ResponsesCodec("m", card, Account("openai", None, "k", environ={}))
     prepared = codec.prepare(ModelRequest(Transcript(items), **more))
     body: dict[str, Any] = json.loads(b"".join(prepared.body))
     return body

@@ -1,6 +1,6 @@
 """What both OpenAI dialects share: the address, the key, and the bytes of pictures and tools.
 
-Pure functions and one small value. The dialects themselves are in openai_chat and
+Pure functions, and one object for the account. The dialects themselves are in openai_chat and
 openai_responses; which server wants what is in quirks.
 """
 
@@ -20,56 +20,65 @@ from treadle.core.errors import AccessDenied
 from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import Item, ToolResultItem, UserItem
 from treadle.models.encoding import json_text
+from treadle.models.failures import Provider, checked_key
 from treadle.models.quirks import COMPATIBLE, Quirks, chosen, key_from
 from treadle.models.wire.limits import Limits
 
 
-class Account(msgspec.Struct, frozen=True):
-    """Where requests go and what proves that they may; read from the environment at first use."""
+class Account:
+    """Where requests go, and what proves that they may.
 
-    quirks: Quirks
-    url: str
-    key: str
-    headers: dict[str, str]
+    The key is read at every call: one that was set or changed meanwhile counts at once.
+    """
+
+    def __init__(
+        self,
+        quirks: Quirks | str | None,
+        base_url: str | None,
+        api_key: str | None,
+        *,
+        model: str = "",
+        environ: Mapping[str, str] | None = None,
+        unknown: Quirks = COMPATIBLE,
+    ) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._base_url = base_url
+        self._given = api_key
+        self.quirks, self.url = chosen(quirks, base_url, self._environ, unknown)
+        self.who = Provider(self.quirks.name, model, next(iter(self.quirks.keys), ""))
+
+    def key(self) -> str:
+        if self._given is not None:
+            return checked_key(self.who, self._given)
+        return checked_key(self.who, key_from(self.quirks, self._base_url, self._environ))
 
     def authorization(self) -> dict[str, str]:
-        row = self.quirks
+        row, key = self.quirks, self.key()
+        if self.who.secret != key:
+            self.who = msgspec.structs.replace(self.who, secret=key)
         if not self.url:
             raise AccessDenied(
                 f"no address is known for {row.name}: set {row.urls[0]}, or give base_url.",
                 provider=row.name,
             )
-        if not self.key:
-            if row.key_needed:
-                raise AccessDenied(
-                    f"{row.name} needs a key and there is none: set {row.keys[0]}, "
-                    "or give api_key.",
-                    provider=row.name,
-                )
-            return dict(self.headers)
-        value = f"Bearer {self.key}" if row.key_header == "authorization" else self.key
-        return {row.key_header: value, **self.headers}
+        if not key and row.key_needed:
+            raise AccessDenied(
+                f"{row.name} needs a key: set {row.keys[0]}, or choose another model; "
+                "`treadle models` lists what can be used here.",
+                provider=row.name,
+            )
+        headers: dict[str, str] = {}
+        if key:
+            bearer = row.key_header == "authorization"
+            headers[row.key_header] = f"Bearer {key}" if bearer else key
+        if row.name == "openai":
+            for variable, header in _MEMBERSHIP:
+                if self._environ.get(variable):
+                    headers[header] = self._environ[variable].strip()
+        return headers
 
 
-def account(
-    quirks: Quirks | str | None,
-    base_url: str | None,
-    api_key: str | None,
-    environ: Mapping[str, str] | None = None,
-    unknown: Quirks = COMPATIBLE,
-) -> Account:
-    env = os.environ if environ is None else environ
-    row, url = chosen(quirks, base_url, env, unknown)
-    key = api_key if api_key is not None else key_from(row, base_url, env)
-    headers: dict[str, str] = {}
-    if row.name == "openai":
-        for variable, header in (
-            ("OPENAI_ORG_ID", "openai-organization"),
-            ("OPENAI_PROJECT_ID", "openai-project"),
-        ):
-            if env.get(variable):
-                headers[header] = env[variable]
-    return Account(row, url, key.strip(), headers)
+_MEMBERSHIP = (("OPENAI_ORG_ID", "openai-organization"), ("OPENAI_PROJECT_ID", "openai-project"))
 
 
 def path_for(url: str, resource: str, environ: Mapping[str, str] | None = None) -> str:

@@ -19,7 +19,6 @@ from treadle.models.openai_chat.decoding import ChatDecoder
 from treadle.models.openai_chat.encoding import ChatDialect, body
 from treadle.models.openai_wire import (
     Account,
-    account,
     part_number,
     path_for,
     patience,
@@ -40,9 +39,10 @@ class ChatCodec:
         self._card = card
         self._held = held
         self._dialect = ChatDialect(held.quirks)
-        self.who = Provider(
-            held.quirks.name, model, next(iter(held.quirks.keys), ""), secret=held.key
-        )
+
+    @property
+    def who(self) -> Provider:
+        return self._held.who
 
     @property
     def origin(self) -> str:
@@ -105,7 +105,7 @@ class OpenAIChat(ProviderModel):
         card: ModelCard | None = None,
         limits: Limits | None = None,
     ) -> None:
-        held = account(quirks, base_url, api_key)
+        held = Account(quirks, base_url, api_key, model=model)
         card = card or card_for(f"{held.quirks.name}/{model}")
         codec = ChatCodec(model, card, held)
         super().__init__(

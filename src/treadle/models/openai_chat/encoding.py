@@ -6,7 +6,6 @@ request to request is the small head and tail around them, made here too.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Hashable, Sequence
 
@@ -173,6 +172,8 @@ class ChatDialect:
     def _id(self, call_id: str) -> str:
         if not self._quirks.short_ids or _NINE.fullmatch(call_id):
             return call_id
+        import hashlib  # for one server only
+
         return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
 
 

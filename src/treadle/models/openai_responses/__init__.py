@@ -26,7 +26,6 @@ from treadle.models.openai_responses.decoding import ResponsesDecoder
 from treadle.models.openai_responses.encoding import ResponsesDialect, wrapped
 from treadle.models.openai_wire import (
     Account,
-    account,
     part_number,
     path_for,
     patience,
@@ -61,9 +60,10 @@ class ResponsesCodec:
         self._chain = chain
         self._dialect = ResponsesDialect(held.quirks)
         self._link_key = ("openai_responses link", held.url, model)
-        self.who = Provider(
-            held.quirks.name, model, next(iter(held.quirks.keys), ""), secret=held.key
-        )
+
+    @property
+    def who(self) -> Provider:
+        return self._held.who
 
     @property
     def origin(self) -> str:
@@ -164,7 +164,7 @@ class OpenAIResponses(ProviderModel):
         chain: bool = False,
         limits: Limits | None = None,
     ) -> None:
-        held = account(quirks, base_url, api_key, unknown=_GATEWAY)
+        held = Account(quirks, base_url, api_key, model=model, unknown=_GATEWAY)
         card = card or card_for(f"{held.quirks.name}/{model}")
         self._chain = chain
         self._responses = ResponsesCodec(model, card, held, chain)
