@@ -172,7 +172,7 @@ async def test_money_is_kept_over_the_whole_tree():
         results = sum(isinstance(i, ToolResultItem) for i in request.transcript)
         if first == "parent" and not results:
             return Say(calls=[task(f"child {n}") for n in range(4)], usage=used)
-        if not request.tools:
+        if request.options.tool_choice == "none":
             return Say("closing", usage=used)
         return Say(calls=[("record", {})], usage=used)
 

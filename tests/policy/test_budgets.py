@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from treadle import Agent, Usage
-from treadle.core.contracts.model import ModelCard
+from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.transcript import AssistantItem, NoticeItem
 from treadle.models import Say, Scripted
 from treadle.policy.budgets import Calls, Elapsed, Money, Purse, Repetition, Tokens
@@ -17,8 +17,16 @@ CARD = ModelCard("priced", window=100_000, max_output=1_000, input_price=10.0, o
 
 
 def working(rounds: int, usage: Usage, card: ModelCard = CARD) -> Scripted:
-    steps = [Say(calls=[("record", {"n": n})], usage=usage) for n in range(rounds)]
-    return Scripted([*steps, Say("done", usage=usage), Say("closing", usage=usage)], card=card)
+    """A model that works for so many rounds, and sums up when it is told to."""
+    numbers = iter(range(rounds))
+
+    def answer(request: ModelRequest) -> Say:
+        number = None if request.options.tool_choice == "none" else next(numbers, None)
+        if number is None:
+            return Say("done", usage=usage)
+        return Say(calls=[("record", {"n": number})], usage=usage)
+
+    return Scripted(answer, card=card)
 
 
 async def test_the_request_that_would_break_the_budget_is_never_sent():
@@ -36,7 +44,7 @@ async def test_a_reserve_pays_for_one_closing_summary_without_tools():
     model = working(9, Usage(100, 1_000, requests=1, cost=0.1))
     result = await Agent(model, [RecordingTool()], gates=[Money(Purse(0.52))]).run("go")
     last = model.requests[-1]
-    assert (last.tools, last.options.max_tokens) == ((), 1_000)
+    assert (last.options.tool_choice, last.options.max_tokens) == ("none", 1_000)
     assert isinstance(result.transcript[-1], AssistantItem)
 
 

@@ -491,7 +491,7 @@ async def test_a_gate_may_leave_room_for_one_closing_reply_without_tools():
     model = Scripted([Say(calls=[("add", {"a": 1, "b": 1})]), "Half of it is done."])
     result = await Agent(model, [add], gates=[purse]).run("go")
     assert (result.reason, result.text) == ("budget_exceeded", "Half of it is done.")
-    assert model.requests[1].tools == ()
+    assert model.requests[1].options.tool_choice == "none"
     assert model.requests[1].options.max_tokens == 500
     assert [used.requests for used in purse.settled] == [1, 1]
 

@@ -295,6 +295,7 @@ def _plain(model: str) -> str:
     return plain[at:].replace(".", "-") if at >= 0 else plain
 
 
+@lru_cache(maxsize=256)
 def _long_of(name: str) -> Long | None:
     row, exact = _row_of(split(name)[1])
     return row.long if row is not None and exact else None

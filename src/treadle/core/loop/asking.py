@@ -69,15 +69,19 @@ class Asking:
         self._is_stopped = is_stopped
         self._said: list[str] = []  # the text of the running attempt
         self._spent = Usage()  # what a broken attempt is known to have used
+        self._refused: frozenset[tuple[int, int]] = frozenset()
 
     async def ask(self, request: ModelRequest) -> AssistantItem:
         """The whole reply, its call ids unique in this transcript; or a ModelError."""
         failures: Counter[type[ModelError]] = Counter()
         attempt = 0
-        self._spent = Usage()
+        self._spent, self._refused = Usage(), request.quarantine
         while True:
             attempt += 1
             self._teller.tell(RequestStarted, self.model.name, attempt)
+            if self._refused != request.quarantine:
+                # What an earlier attempt found out need not be found out again.
+                request = msgspec.structs.replace(request, quarantine=self._refused)
             try:
                 return await self._attempt(request)
             except ModelError as error:
@@ -150,6 +154,7 @@ class Asking:
                 tell(ToolCallRequested, call)
                 self._on_call(call)
             case PartQuarantined():
+                self._refused |= {(event.position, event.part)}
                 self._on_quarantine(event)
             case Announced(text=text):
                 tell(Notified, text)

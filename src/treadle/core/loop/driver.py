@@ -379,11 +379,14 @@ class Driver:
         cache, self._next_cache = self._next_cache or self._equipment.cache, None
         options = self._equipment.options
         if turn.closing:
-            options = msgspec.structs.replace(options, max_tokens=turn.closing.closing)
+            # The tools are still named, so that the cached beginning of the request holds.
+            options = msgspec.structs.replace(
+                options, max_tokens=turn.closing.closing, tool_choice="none"
+            )
         return ModelRequest(
             state.transcript,
             system,
-            () if turn.closing else self._toolbox.specs,
+            self._toolbox.specs,
             options,
             cache,
             state.quarantine,

@@ -19,6 +19,7 @@ from treadle.core.contracts.gate import Stop
 from treadle.core.errors import ContextTooLong, EmptyReply
 from treadle.core.events import TerminalReason
 from treadle.core.loop.ledger import Ledger
+from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import AssistantItem, NoticeItem
 
 CONTINUE = "Your reply was cut off at the output limit. Go on exactly where it stopped."
@@ -38,6 +39,8 @@ class Ending(msgspec.Struct, frozen=True):
 
 def take(reply: AssistantItem, ledger: Ledger, max_continuations: int) -> Ending | None:
     turn = ledger.turn
+    if turn.closing is not None:
+        reply = _without_calls(reply)
     if reply.content:
         ledger.append(reply)
     if reply.stop == "refusal":
@@ -64,6 +67,12 @@ def take_stop(stop: Stop, ledger: Ledger) -> Ending | None:
     ledger.append(NoticeItem(CLOSING.format(detail=stop.detail), kind="budget", then="ask"))
     ledger.go_on("closing_summary", msgspec.structs.replace(ledger.turn, closing=stop))
     return None
+
+
+def _without_calls(reply: AssistantItem) -> AssistantItem:
+    """A model that calls for tools though it was told not to: nothing will answer them."""
+    kept = tuple(part for part in reply.content if not isinstance(part, ToolCall))
+    return msgspec.structs.replace(reply, content=kept)
 
 
 def _ask_for_the_rest(reply: AssistantItem, ledger: Ledger, most: int) -> Ending | None:
