@@ -14,14 +14,19 @@ import msgspec
 
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import ToolResultItem
-from treadle.models.embedded import prompt
+from treadle.models.embedded import evidence, prompt
 from treadle.models.embedded.toolkit import Offer
 
 MOST_NAMES = 24
 FOUND_CHARS = 900
 SHOWN_LINES = 12
+TITLE_CHARS = 48
+GIST_CHARS = 240
 
 _NOISE = re.compile(r"^\W*(total \d+|exit(ed)?\b.*\bcode\b.*|\.{1,2}/?|\.git/?)\W*$", re.IGNORECASE)
+
+_PROSE = re.compile(r"(?i)(^|/)(readme[^/]*|[^/]*\.(md|txt|rst))$")
+_ORNAMENT = re.compile(r"^(!?\[.*\]\(.*\)|<.*>|```.*)$")  # badges, pictures, markup
 
 
 class Opening(msgspec.Struct, frozen=True):
@@ -73,7 +78,9 @@ def _found(word: str, given: dict[str, str], text: str) -> tuple[str, str, bool]
                 return "Files: none", f"There are no files {where}.", False
             return f"Files: {names}", f"The files {where} are {names}.", word == "ls"
         case "read":
-            return f"{path}:\n{prompt.clipped(text.strip(), FOUND_CHARS)}", "", True
+            shown = f"{path}:\n{prompt.clipped(text.strip(), FOUND_CHARS)}"
+            quoted = _gist(text) if _PROSE.search(path) else ""
+            return shown, f"{path} says: “{quoted}”" if quoted else "", True
         case "edit" | "write":
             return "", f"I changed {path}.", False
         case _:
@@ -90,6 +97,22 @@ def _invitation(calls: Sequence[ToolCall], offers: Sequence[Offer]) -> str:
         return "This folder is"
     path = words[-1][1].get("path", "It")
     return f"{path} is"
+
+
+def _gist(text: str) -> str:
+    """The title and the first sentence of a README."""
+    title = ""
+    for paragraph in re.split(r"\n\s*\n|\n(?=[=-]{3,}\s*$)", evidence.without_numbers(text)):
+        lines = [line.strip().strip("#=-*").strip() for line in paragraph.splitlines()]
+        said = " ".join(line for line in lines if line and not _ORNAMENT.match(line))
+        if not said:
+            continue
+        if not title and len(said) <= TITLE_CHARS:
+            title = said.rstrip(".:")
+            continue
+        first = re.split(r"(?<=[.!?])\s", said, maxsplit=1)[0]
+        return f"{title}: {first}"[:GIST_CHARS] if title else first[:GIST_CHARS]
+    return title
 
 
 def _names(text: str) -> str:

@@ -100,7 +100,12 @@ FIRST = 8  # these stand in every prompt
 
 _FILE = re.compile(r"[\w./-]*\w\.\w{1,5}\b")
 _CODE = re.compile(r"\w+_\w+|\w+\(\)|[a-z]+[A-Z]\w*")
-_STOP = frozenset("the a an of to in is it that this and me my i please can you for with".split())
+_STOP = frozenset(
+    re.split(
+        r"\s+",
+        "the a an of to in is it that this and me my i please can you for with",
+    )
+)
 
 
 @cache

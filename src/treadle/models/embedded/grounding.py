@@ -23,7 +23,8 @@ _PLACE = re.compile(r"[\w.-]+(?:/[\w.-]*)+")
 _FOLDER = re.compile(r"\b(?:folder|directory)\s+(?:called\s+|named\s+)?([\w.-]+)", re.IGNORECASE)
 _OF_FOLDER = re.compile(r"\b([\w.-]+)\s+(?:folder|directory)\b", re.IGNORECASE)
 _PROGRAM = re.compile(
-    r"\b((?:python3?|pytest|git|make|npm|npx|node|pip|uv|cargo|go|docker|sh|bash|ls|cat)\s+.+)$"
+    r"\b((?:python3?|pytest|make|npm|npx|node|pip|uv|cargo|go|docker|sh|bash|ls|cat|"
+    r"git (?:status|log|diff|show|add|commit|push|pull|branch|checkout|fetch|clone|init))\b.*)$"
 )
 _EXCHANGE = re.compile(
     r"\b(?:replace|change|rename|swap|turn)\s+(?:every\s+|the word\s+)?(.+?)\s+"
@@ -35,9 +36,12 @@ _CONTENT = re.compile(
     re.IGNORECASE,
 )
 _PLAIN = frozenset(
-    "the a an of to in is it that this these and me my i please can you for with by where which "
-    "what who how does do all every word file files folder directory its their code source "
-    "current whole entire same your our".split()
+    re.split(
+        r"\s+",
+        "the a an of to in is it that this these and me my i please can you for with by where "
+        "which what who how does do all every word file files folder directory its their code "
+        "source current whole entire same your our",
+    )
 )
 
 

@@ -35,7 +35,7 @@ _README = re.compile(r"(?im)^(?:\S*[\s/])?(README(?:\.\w+)?)\s*$")
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The calls that come into question. A `due` call is made without asking the model."""
+    """The calls that come into question. A `due` call is the only one: nobody need be asked."""
 
     offers: tuple[Offer, ...]
     may_answer: bool = True
@@ -90,7 +90,15 @@ def _voted(said: str, offers: tuple[Offer, ...]) -> Choice:
     best = max(votes.values())
     chosen = {word for word, vote in votes.items() if vote >= CLOSE * best}
     kept = tuple(grounded(offer, said) for offer in offers if offer.word in chosen)
-    return Choice(kept, may_answer="" in chosen or not kept)
+    may_answer = "" in chosen or not kept
+    return Choice(kept, may_answer, due=None if may_answer else _only_one(kept))
+
+
+def _only_one(offers: Sequence[Offer]) -> tuple[Offer, dict[str, str]] | None:
+    """The call, if there is nothing left to choose."""
+    if len(offers) != 1 or any(len(field.choices) != 1 for field in offers[0].fields):
+        return None
+    return offers[0], {field.short: field.choices[0] for field in offers[0].fields}
 
 
 def _readme(now: Situation, offers: Sequence[Offer]) -> tuple[Offer, dict[str, str]] | None:

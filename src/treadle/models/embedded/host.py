@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 
 def main(settings: dict[str, str | int]) -> int:
@@ -34,10 +35,11 @@ def main(settings: dict[str, str | int]) -> int:
     for cpu in (params.cpuparams, params.cpuparams_batch):
         cpu.n_threads = settings["threads"]
         cpu.poll = 0  # spinning threads starve each other on a busy machine
-    server = xllamacpp.Server(params)
+    server = xllamacpp.Server(params)  # serves for as long as this name holds it
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    print(server.listening_address, flush=True)
+    sys.stdout.write(f"{server.listening_address}\n")
+    sys.stdout.flush()
     sys.stdin.buffer.read()
     return 0
 
@@ -46,14 +48,14 @@ if __name__ == "__main__":
     given = json.loads(sys.argv[1])
     try:
         code = main(given)
-    except Exception as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    except Exception as error:  # noqa: BLE001 - the parent reads it, whatever it is
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
         code = 1
-    folder = os.path.dirname(given["socket"])
-    for remove, place in ((os.unlink, given["socket"]), (os.rmdir, folder)):
-        try:
-            remove(place)
-        except OSError:
-            pass
+    socket = Path(given["socket"])
+    try:
+        socket.unlink(missing_ok=True)
+        socket.parent.rmdir()
+    except OSError:
+        pass  # the parent has tidied up already
     sys.stderr.flush()
     os._exit(code)  # the library's own shutdown waits for work that nobody wants any more

@@ -162,13 +162,16 @@ class Embedded:
         if start.goes_on:
             asked = prompt.turn("user", start.asked) + prompt.begin(start.begun)
             pieces = self._server.complete(
-                asked, n_predict=SENTENCE_TOKENS, temperature=0.0, stop=["\n"], **UNREPEATING
+                asked, n_predict=SENTENCE_TOKENS, temperature=0.0, stop=["\n", ". "], **UNREPEATING
             )
             async with contextlib.aclosing(pieces):
                 async for last in pieces:
                     if last.text:
                         said.append(last.text)
                         yield TextPiece(last.text)
+            if not last.is_cut and not said[-1].endswith((".", "!", "?")):
+                said.append(".")
+                yield TextPiece(".")
         yield self._reply([Text("".join(said))], "end_turn", _usage(last))
 
     async def _one(

@@ -5,10 +5,10 @@
     otherwise                            Try N: undo the last try, change one line, check again
     the check passed                     say so
 
-A try asks the model for one thing: "Wrong: <a line of the file> / Right: <that line, right>".
-The grammar holds the lines not yet named, so the model ranks them; a favoured line is asked for
-again with some chance in it. Where this stands is read off the transcript at every request (the
-tries say their number and lines), so it goes on after a crash. Every change is a real edit call.
+A try asks the model for one line (candidates.py). The grammar holds the lines not named yet, so
+the model ranks them; a favoured one is asked for again with some chance in it, or its whole
+function. Where this stands is read off the transcript at every request (the tries say their
+number and lines), so it goes on after a crash. Every change is a real edit call.
 """
 
 from __future__ import annotations
@@ -22,65 +22,29 @@ import msgspec
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import AssistantItem, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
-from treadle.models.embedded import evidence, prompt
-from treadle.models.embedded.grammar import literal
+from treadle.models.embedded import candidates, evidence, prompt
+from treadle.models.embedded.candidates import Change, Line
 from treadle.models.embedded.server import Piece, Server
 from treadle.models.embedded.toolkit import Offer
 
 PASSED = "[check passed]"
-LINE_TOKENS = 64
-SOURCE_CHARS = 2_400
+MOST_READ = 3  # files at once
+MOST_SOURCES = 6
 
-# greedy: the likeliest line not named yet · 0, 1, ...: that favourite again, with some chance
-PLAN: tuple[str, ...] = (
-    *("greedy", "greedy", "0", "0", "greedy", "1", "0", "greedy", "2", "1"),
-    *("greedy", "0", "greedy", "1", "greedy", "greedy", "2", "0", "greedy", "greedy"),
-)
-
-INSTRUCTION = (
-    prompt.turn(
-        "system",
-        "You repair programs. One line of the code is wrong. "
-        "Copy the wrong line, then write it correctly.",
-    )
-    + prompt.turn(
-        "user",
-        "Code:\ndef last(items):\n    return items[len(items)]\n"
-        "Check:\nFAIL: test_last\nIndexError: list index out of range",
-    )
-    + prompt.turn(
-        "assistant", "Wrong: return items[len(items)]\nRight: return items[len(items) - 1]"
-    )
-    + prompt.turn(
-        "user",
-        'Code:\ndef greet(name):\n    return "Hello " + name\n'
-        'Check:\nFAIL: test_greet\nself.assertEqual(greet("Ann"), "Hello, Ann!")\n'
-        "AssertionError: 'Hello Ann' != 'Hello, Ann!'",
-    )
-    + prompt.turn(
-        "assistant",
-        'Wrong: return "Hello " + name\nRight: return "Hello, " + name + "!"',
-    )
+# line: the likeliest one not named yet · line N: favourite N again, with some chance ·
+# function N: the function around favourite N, the second time with some chance
+PLAN: tuple[tuple[str, int], ...] = (
+    *(("line", -1), ("line", -1), ("line", 0), ("line", 0), ("function", 0), ("line", -1)),
+    *(("line", 1), ("line", 0), ("line", -1), ("line", 2), ("line", 1), ("function", 1)),
+    *(("line", -1), ("line", 0), ("line", -1), ("function", 0), ("line", 1), ("line", -1)),
+    *(("line", 2), ("line", -1), ("line", 0), ("line", -1), ("line", -1), ("line", -1)),
 )
 
 _TRY = re.compile(
-    r"^Try (\d+): line (\d+) of (\S+?)\.(?: Lines that look right: ([^.]*)\.)?$", re.M
+    r"^Try (\d+): (line|function at line) (\d+) of (\S+?)\."
+    r"(?: Lines that look right: ([^\n]*)\.)?$",
+    re.MULTILINE,
 )
-
-
-class Line(msgspec.Struct, frozen=True):
-    """One line of a suspected file."""
-
-    path: str
-    number: int  # from 1
-    text: str
-
-    @property
-    def bare(self) -> str:
-        return self.text.strip()
-
-    def __str__(self) -> str:
-        return f"{self.number} of {self.path}"
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -152,12 +116,13 @@ class _Turn:
             self.has_passed = self.awaits_check = False
 
     def _read_try(self, text: str) -> None:
-        for number, line, path, right in _TRY.findall(text):
+        for number, kind, line, path, right in _TRY.findall(text):
             self.steps_done = int(number)
-            named = [tuple(one.rsplit(" of ", 1)) for one in right.split(", ") if " of " in one]
-            for where, which in [*((p, int(n)) for n, p in named), (path, int(line))]:
-                if (where, which) not in self.favourites:
-                    self.favourites.append((where, which))
+            places = [one.split(" of ", 1) for one in right.split(", ") if " of " in one]
+            named = [(where, int(which)) for which, where in places]
+            if kind == "line":
+                named.append((path, int(line)))
+            self.favourites += [place for place in named if place not in self.favourites]
 
     def _take(self, call: ToolCall, result: ToolResultItem) -> None:
         for word in ("read", "edit", "bash"):
@@ -180,7 +145,8 @@ class _Turn:
         if text is None or old not in text:
             return
         changed = text.replace(old, new, 1)
-        self.tried.add((path, changed))
+        if changed != self.sources[path]:
+            self.tried.add((path, changed))
         if not result.is_error:
             self.present[path] = changed
             self.awaits_check = changed != self.sources[path]
@@ -240,14 +206,18 @@ def _unread(task: Task) -> list[str]:
     wanted = evidence.named_files(task.output) + evidence.command_files(task.check)
     for path, source in task.sources.items():
         wanted += evidence.imported_files(path, source)
-    seen = {_known_as(path) for path in (*task.sources, *task.unreadable)}
-    fresh = [path for path in dict.fromkeys(wanted) if _known_as(path) not in seen]
-    return fresh[:3] if len(task.sources) < 6 else []
+    known = [*task.sources, *task.unreadable]
+    fresh: list[str] = []
+    for path in wanted:
+        if not any(_is_same(path, other) for other in (*known, *fresh)):
+            fresh.append(path)
+    return fresh[:MOST_READ] if len(task.sources) < MOST_SOURCES else []
 
 
-def _known_as(path: str) -> str:
-    """Absolute in a traceback, relative in an import: one file by its last name."""
-    return path.rpartition("/")[2]
+def _is_same(one: str, other: str) -> bool:
+    """Absolute in a traceback, relative in an import: the shorter one is the other's end."""
+    short, long = sorted((one.removeprefix("./"), other.removeprefix("./")), key=len)
+    return short == long or long.endswith(f"/{short}")
 
 
 def _checked(task: Task) -> tuple[Offer, dict[str, Any]]:
@@ -267,95 +237,123 @@ def _told(task: Task) -> str:
 
 
 async def _next_try(task: Task, server: Server) -> AsyncGenerator[Piece | Step, None]:
-    lines = _suspects(task)
-    by_place = {(line.path, line.number): line for line in lines}
-    favourites = [by_place[place] for place in task.favourites if place in by_place]
-    asked = INSTRUCTION + _question(task, lines) + prompt.begin()
-    right: list[Line] = []
-    await server.bake(INSTRUCTION)
-    for number in range(task.steps_done, len(PLAN)):
-        among = _among(PLAN[number], lines, favourites)
-        if not among:
-            continue
-        chance = 0.0 if PLAN[number] == "greedy" else 0.9
-        piece = await server.text(asked, **_one_line(among, chance, number))
-        yield piece
-        wrong, written = _read(piece.text)
-        same = [line for line in among if line.bare == wrong]
-        favourites += [line for line in same if line not in favourites]
-        fresh = [line for line in same if _is_new(task, line, written)]
-        if fresh:
-            yield _try(task, number + 1, fresh[0], written, right)
+    """Asks for changes until one is new, and tries that."""
+    search = _Search(task)
+    for change, place in search.siblings(task.tried):
+        if (change.path, change.source) not in task.tried:
+            yield _try(task, task.steps_done, place, change, ())
             return
-        right += same
+    await server.bake(candidates.INSTRUCTION)
+    for number in range(task.steps_done, len(PLAN)):
+        asked = search.ask(number)
+        if asked is None:
+            continue
+        piece = await server.text(asked.prompt, **asked.options)
+        yield piece
+        for change, place in search.heard(asked, piece.text):
+            if (change.path, change.source) not in task.tried:
+                yield _try(task, number + 1, place, change, search.right)
+                return
     yield Step(f"I tried {len(task.tried)} changes and none makes the check pass.", _undo(task))
 
 
-def _suspects(task: Task) -> list[Line]:
-    """Every line that may be the wrong one."""
-    found: list[Line] = []
-    for path, source in task.sources.items():
-        if evidence.is_test(path):
-            continue
-        for number, text in enumerate(source.splitlines(), 1):
-            if _may_be_wrong(text.strip()):
-                found.append(Line(path, number, text))
-    return found
+class _Asked(msgspec.Struct, frozen=True):
+    """A question to the model: for one of these lines, or for the function around the first."""
+
+    kind: str
+    prompt: str
+    options: dict[str, Any]
+    among: tuple[Line, ...]
 
 
-def _may_be_wrong(bare: str) -> bool:
-    plain = ("#", "//", '"""', "'''", "import ", "from ", "class ", "@", "fi", "done", "esac")
-    return len(bare) > 3 and not bare.startswith(plain) and bare not in ("else:", "try:", "else")
+class _Search:
+    """The questions of a plan, and what to make of the answers."""
+
+    def __init__(self, task: Task) -> None:
+        self.sources = task.sources
+        failing = evidence.excerpt(task.output)
+        self.lines = candidates.suspects(task.sources)
+        self.likely = candidates.likely(self.lines, failing)
+        self.begun = candidates.question(task.sources, failing)
+        by_place = {(line.path, line.number): line for line in self.lines}
+        self.favourites = [by_place[place] for place in task.favourites if place in by_place]
+        self.right: list[Line] = []  # named, but left as they were
+
+    def ask(self, number: int) -> _Asked | None:
+        kind, which = PLAN[number]
+        among = self._favourite(which) if which >= 0 else self._unnamed()
+        if not among:
+            return None
+        if kind == "line":
+            chance = candidates.CHANCE if which >= 0 else 0.0
+            options = candidates.line_options(among, chance=chance, seed=number)
+            return _Asked(kind, self.begun + prompt.begin(), options, tuple(among))
+        place = candidates.function_around(self.sources[among[0].path], among[0])
+        if place is None:
+            return None
+        chance = candidates.CHANCE if (kind, which) in PLAN[:number] else 0.0
+        start = candidates.function_start(self.sources[among[0].path], place[0])
+        options = candidates.function_options(chance=chance, seed=number)
+        return _Asked(kind, self.begun + prompt.begin(start), options, tuple(among))
+
+    def heard(self, asked: _Asked, text: str) -> list[tuple[Change, str]]:
+        """The changes that an answer amounts to, each with the words for its place."""
+        if asked.kind == "function":
+            return self._functions(asked.among[0], text)
+        wrong, written = candidates.read_line(text)
+        same = [line for line in asked.among if line.bare == wrong]
+        self.favourites += [line for line in same if line not in self.favourites]
+        if not written or written == wrong:
+            self.right += same
+            return []
+        return [
+            (candidates.with_line(self.sources[line.path], line, written), f"line {line}")
+            for line in same
+        ]
+
+    def _functions(self, line: Line, body: str) -> list[tuple[Change, str]]:
+        source = self.sources[line.path]
+        place = candidates.function_around(source, line)
+        assert place is not None
+        change = candidates.with_function(source, line.path, *place, body)
+        if change is None or change.source == source:
+            return []
+        return [(change, f"function at line {place[0]} of {line.path}")]
+
+    def _unnamed(self) -> list[Line]:
+        named = {line.bare for line in self.favourites}
+        for lines in (self.likely, self.lines):
+            if left := [line for line in lines if line.bare not in named]:
+                return left
+        return []
+
+    def _favourite(self, which: int) -> list[Line]:
+        texts = list(dict.fromkeys(line.bare for line in self.favourites))
+        wanted = texts[which] if which < len(texts) else None
+        return [line for line in self.lines if line.bare == wanted]
+
+    def siblings(self, tried: frozenset[tuple[str, str]]) -> list[tuple[Change, str]]:
+        """What was tried on one line, for the other lines that read the same."""
+        found: list[tuple[Change, str]] = []
+        for path, text in sorted(tried):
+            pairs = zip(self.sources[path].splitlines(), text.splitlines(), strict=False)
+            changed = [(old.strip(), new.strip()) for old, new in pairs if old != new]
+            if len(changed) != 1:
+                continue
+            for line in self.lines:
+                if line.bare == changed[0][0]:
+                    change = candidates.with_line(self.sources[line.path], line, changed[0][1])
+                    found.append((change, f"line {line}"))
+        return found
 
 
-def _question(task: Task, lines: Sequence[Line]) -> str:
-    paths = dict.fromkeys(line.path for line in lines)
-    code = "\n".join(task.sources[path].strip("\n") for path in paths)
-    said = f"Code:\n{prompt.clipped(code, SOURCE_CHARS)}\nCheck:\n{evidence.excerpt(task.output)}"
-    return prompt.turn("user", said)
-
-
-def _among(step: str, lines: Sequence[Line], favourites: Sequence[Line]) -> list[Line]:
-    if step == "greedy":
-        named = {line.bare for line in favourites}
-        return [line for line in lines if line.bare not in named]
-    texts = list(dict.fromkeys(line.bare for line in favourites))
-    wanted = texts[int(step)] if int(step) < len(texts) else None
-    return [line for line in lines if line.bare == wanted]
-
-
-def _one_line(among: Sequence[Line], chance: float, seed: int) -> dict[str, Any]:
-    ways = " | ".join(literal(text) for text in dict.fromkeys(line.bare for line in among))
-    rule = f'root ::= "Wrong: " ({ways}) "\\nRight: " [^\\n]+ "\\n"'
-    return {"grammar": rule, "temperature": chance, "seed": seed, "n_predict": LINE_TOKENS}
-
-
-def _read(text: str) -> tuple[str, str]:
-    wrong, _, written = text.partition("\nRight: ")
-    return wrong.removeprefix("Wrong: "), written.strip()
-
-
-def _is_new(task: Task, line: Line, written: str) -> bool:
-    if not written or written == line.bare:
-        return False
-    return (line.path, _with(task.sources[line.path], line, written)) not in task.tried
-
-
-def _with(source: str, line: Line, written: str) -> str:
-    lines = source.splitlines(keepends=True)
-    indent = line.text[: len(line.text) - len(line.text.lstrip())]
-    lines[line.number - 1] = f"{indent}{written}\n"
-    return "".join(lines)
-
-
-def _try(task: Task, number: int, line: Line, written: str, right: Sequence[Line]) -> Step:
-    said = f"Try {number}: line {line}."
+def _try(task: Task, number: int, place: str, change: Change, right: Sequence[Line]) -> Step:
+    said = f"Try {number}: {place}."
     if right:
-        said += f" Lines that look right: {', '.join(str(one) for one in right)}."
-    source = task.sources[line.path]
-    change = _edit(task, line.path, source, _with(source, line, written))
+        said += f" Lines that look right: {', '.join(str(line) for line in right)}."
+    edit = _edit(task, change.path, task.sources[change.path], change.source)
     check = (_checked(task),) if task.check and "bash" in task.offers else ()
-    return Step(said, (*_undo(task), change, *check))
+    return Step(said, (*_undo(task), edit, *check))
 
 
 def _undo(task: Task) -> tuple[tuple[Offer, dict[str, Any]], ...]:

@@ -27,7 +27,13 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.errors import BadRequest, ContextTooLong, Overloaded, StreamBroken
+from treadle.core.errors import (
+    BadRequest,
+    ContextTooLong,
+    Overloaded,
+    StreamBroken,
+    UnknownModel,
+)
 
 KEPT_PREFIXES = 8
 
@@ -77,13 +83,12 @@ class Server:
             if self._host is not None and self._host.poll() is None and self._socket:
                 return
             self._socket = self._baked = ""
-            folder = tempfile.mkdtemp(prefix="treadle-")
-            socket = os.path.join(folder, "model.sock")
+            socket = Path(tempfile.mkdtemp(prefix="treadle-")) / "model.sock"
             slots = prefix_folder()
             slots.mkdir(parents=True, exist_ok=True)
             settings = {
                 "model": str(self.model),
-                "socket": socket,
+                "socket": str(socket),
                 "window": self.window,
                 "slots": f"{slots}{os.sep}",
                 "batch": self._batch,
@@ -102,14 +107,14 @@ class Server:
             assert host.stdout is not None
             ready = host.stdout.readline()
             if not ready:
-                raise Overloaded(_failure(host, self.model), provider="embedded")
+                raise UnknownModel(_failure(host, self.model), provider="embedded")
             self._digest = _digest(self.model)
-            self._socket = socket
+            self._socket = str(socket)
 
     async def aclose(self) -> None:
         host, socket, self._host, self._socket = self._host, self._socket, None, ""
         if host is not None:
-            await asyncio.to_thread(_end, host, socket)
+            await asyncio.to_thread(_end, host, Path(socket))
 
     async def complete(self, prompt: str, **options: Any) -> AsyncGenerator[Piece, None]:
         """Generate from here on. Closing the iterator closes the connection, and that stops it."""
@@ -199,8 +204,8 @@ def idle_cores() -> int:
 
 
 def prefix_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "treadle" / "prefixes"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "treadle" / "prefixes"
 
 
 def _import_path() -> str:
@@ -232,7 +237,7 @@ def _failure(host: subprocess.Popen[bytes], model: Path) -> str:
     return f"The embedded model {model.name} could not be loaded: {detail}"
 
 
-def _end(host: subprocess.Popen[bytes], socket: str) -> None:
+def _end(host: subprocess.Popen[bytes], socket: Path) -> None:
     if host.poll() is None:
         host.kill()
     host.wait()
@@ -241,9 +246,8 @@ def _end(host: subprocess.Popen[bytes], socket: str) -> None:
             with contextlib.suppress(OSError):
                 pipe.close()
     with contextlib.suppress(OSError):
-        os.unlink(socket)
-    with contextlib.suppress(OSError):
-        os.rmdir(os.path.dirname(socket))
+        socket.unlink(missing_ok=True)
+        socket.parent.rmdir()
 
 
 async def _body(reader: asyncio.StreamReader) -> AsyncGenerator[bytes, None]:

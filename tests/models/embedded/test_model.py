@@ -1,0 +1,210 @@
+"""The embedded model at work: SmolLM2 in a process of its own, behind the Model contract."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.models.embedded.specs import ADD
+
+from treadle.agents.agent import Agent
+from treadle.core.contracts.model import (
+    CallBegun,
+    CallReady,
+    ModelEvent,
+    ModelOptions,
+    ModelRequest,
+    Reply,
+    TextPiece,
+)
+from treadle.core.contracts.tool import ToolSpec
+from treadle.core.errors import ContextTooLong, UnknownModel
+from treadle.core.transcript import AssistantItem, Transcript, user
+from treadle.models.embedded import Embedded
+from treadle.models.embedded import server as serving
+from treadle.models.embedded.server import Server
+from treadle.tools.function import FunctionTool
+
+
+def request(said: str, *tools: ToolSpec, **options: object) -> ModelRequest:
+    asked = ModelOptions(**options)  # type: ignore[arg-type]
+    return ModelRequest(Transcript([user(said)]), tools=tools, options=asked)
+
+
+async def heard(model: Embedded, asked: ModelRequest) -> tuple[list[ModelEvent], AssistantItem]:
+    events = [event async for event in model.stream(asked)]
+    last = events[-1]
+    assert isinstance(last, Reply)
+    return events, last.item
+
+
+async def test_an_answer_comes_in_pieces_and_costs_nothing(tiny: Embedded) -> None:
+    events, reply = await heard(tiny, request("Say hello.", max_tokens=12))
+    pieces = [event.text for event in events if isinstance(event, TextPiece)]
+    assert len(pieces) > 1
+    assert "".join(pieces) == reply.text
+    assert reply.usage.output > 0
+    assert reply.usage.total_input > 0
+    assert reply.usage.cost == 0.0
+
+
+async def test_a_call_is_well_formed_whatever_the_model_thinks(tiny: Embedded) -> None:
+    events, reply = await heard(tiny, request("What is 2 plus 3?", ADD, tool_choice="any"))
+    (call,) = reply.calls
+    assert call.name == "add"
+    assert call.arguments is not None
+    assert {type(value) for value in call.arguments.values()} == {int}
+    assert [type(event) for event in events] == [CallBegun, CallReady, Reply]
+    assert reply.stop == "tool_use"
+
+
+async def test_a_reply_that_is_too_long_is_cut_and_says_so(tiny: Embedded) -> None:
+    _, reply = await heard(tiny, request("Tell me a long story.", max_tokens=5))
+    assert reply.stop == "max_tokens"
+    assert reply.usage.output == 5
+
+
+async def test_output_follows_a_callers_schema(tiny: Embedded) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"yes": {"type": "boolean"}},
+        "required": ["yes"],
+        "additionalProperties": False,
+    }
+    _, reply = await heard(tiny, request("Is water wet?", output_schema=schema))
+    assert set(json.loads(reply.text)) == {"yes"}
+
+
+async def test_many_streams_are_served_at_the_same_time(tiny: Embedded) -> None:
+    asked = [request(f"Say {word}.", max_tokens=4) for word in ("one", "two", "three")]
+    replies = await asyncio.gather(*(heard(tiny, one) for one in asked))
+    assert all(reply.text for _, reply in replies)
+
+
+async def test_cancelling_stops_the_generation_and_the_next_request_is_served(
+    tiny: Embedded,
+) -> None:
+    begun = asyncio.Event()
+
+    async def consume() -> None:
+        async for event in tiny.stream(request("Count to a thousand.")):
+            if isinstance(event, TextPiece):
+                begun.set()
+
+    task = asyncio.create_task(consume())
+    await begun.wait()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    _, reply = await heard(tiny, request("Hi.", max_tokens=2))
+    assert reply.usage.output <= 2
+
+
+async def test_input_that_cannot_fit_is_refused_with_advice(tiny: Embedded) -> None:
+    with pytest.raises(ContextTooLong, match="name a file"):
+        await heard(tiny, request("word " * 6_000))
+
+
+async def test_a_folder_is_described_from_what_is_in_it(tiny: Embedded) -> None:
+    Path("README.md").write_text("# Tidemark\n\nA web service that predicts tides.\n")
+    Path("app.py").write_text("print('hello')\n")
+
+    def bash(command: str) -> str:
+        """Run a command."""
+        return subprocess.run(command, shell=True, capture_output=True, text=True).stdout
+
+    def read(path: str) -> str:
+        """Read a file."""
+        return Path(path).read_text()
+
+    agent = Agent(tiny, [FunctionTool(bash), FunctionTool(read)])
+    result = await agent.run("List the files here and say what this folder is")
+    calls = [
+        call.name for item in result.transcript if isinstance(item, AssistantItem)
+        for call in item.calls
+    ]
+    assert calls == ["bash", "read"]
+    assert "The files here are README.md, app.py." in result.text
+    assert "tides" in result.text
+
+
+async def test_closing_leaves_no_process_and_no_socket(weights: Path, no_leaks: object) -> None:
+    server = Server(weights, window=256, threads=1)
+    await server.open()
+    host, socket = server._host, Path(server._socket)
+    assert host is not None
+    assert socket.exists()
+    await server.aclose()
+    assert host.returncode is not None
+    assert not socket.parent.exists()
+
+
+async def test_a_baked_prefix_is_read_from_disk_in_a_new_process(weights: Path) -> None:
+    prefix = "The quick brown fox jumps over the lazy dog and runs into the deep dark wood. " * 2
+    for expected in ("computed", "restored"):
+        server = Server(weights, window=256, threads=1)
+        assert bool(list(serving.prefix_folder().glob("*.slot"))) == (expected == "restored")
+        await server.bake(prefix)
+        piece = await server.text(prefix + "Then", n_predict=1)
+        await server.aclose()
+        assert piece.cached_tokens > 20
+        assert piece.prompt_tokens < 5
+
+
+def test_the_host_ends_when_its_parent_is_killed(weights: Path) -> None:
+    program = (
+        "import asyncio, pathlib, sys, signal, os\n"
+        "from treadle.models.embedded.server import Server\n"
+        "async def main():\n"
+        "    server = Server(pathlib.Path(sys.argv[1]), window=256, threads=1)\n"
+        "    await server.open()\n"
+        "    print(server._host.pid, server._socket, flush=True)\n"
+        "    sys.stdin.read()\n"
+        "asyncio.run(main())\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(weights)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": serving._import_path()},
+        text=True,
+    ) as parent:
+        assert parent.stdout is not None
+        pid, socket = parent.stdout.readline().split()
+        watch = os.pidfd_open(int(pid))
+        parent.send_signal(signal.SIGKILL)
+        ended, _, _ = select.select([watch], [], [], 30)
+        os.close(watch)
+    assert ended
+    assert not Path(socket).parent.exists()
+
+
+async def test_weights_that_are_none_are_named_in_the_error(weights: Path) -> None:
+    Path("broken.gguf").write_bytes(b"GGUF" + bytes(100))
+    model = Embedded(path="broken.gguf")
+    with pytest.raises(UnknownModel, match=r"broken\.gguf could not be loaded"):
+        await heard(model, request("Hi."))
+    await model.aclose()
+
+
+def test_a_model_that_is_not_here_says_how_to_get_it() -> None:
+    with pytest.raises(UnknownModel, match=r"treadle models get qwen2\.5-coder-1\.5b"):
+        Embedded("qwen2.5-coder-1.5b")
+    with pytest.raises(UnknownModel, match="there are: "):
+        Embedded("gpt-9")
+
+
+def test_the_card_says_in_one_line_what_to_expect(weights: Path) -> None:
+    card = Embedded("embedded").card
+    assert card.name == "embedded/smollm2-135m"
+    assert "\n" not in card.note
+    assert "SmolLM2" in card.note
+    assert card.input_price == 0.0
