@@ -1,5 +1,8 @@
 """Which server is behind an address, where its key comes from, and where the key may not go."""
 
+import subprocess
+import sys
+
 import pytest
 
 from treadle.core.errors import AccessDenied
@@ -111,3 +114,10 @@ def test_a_model_is_named_after_its_server():
 def test_an_unknown_server_is_refused_by_name():
     with pytest.raises(ValueError, match="openrouter"):
         OpenAIChat("m", quirks="nobody")
+
+
+def test_no_sdk_is_imported_by_the_wires():
+    wires = "treadle.models.openai_chat, treadle.models.openai_responses"
+    check = f"import sys, {wires}; sys.exit('openai' in sys.modules or 'httpx' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

@@ -234,7 +234,9 @@ class ResponsesDecoder:
             case b"error":
                 raise from_complaint(self._who, complaint(data), None)
             case _:
-                # Server-side tools report their steps: signs of life, nothing to keep.
+                # Server-side tools report their steps: signs of life, nothing to keep. But what
+                # is not JSON is a sign of a broken stream, whatever its name.
+                _read_type(data)
                 if name.startswith(b"response."):
                     self.progress += 1
 

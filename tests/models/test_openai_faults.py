@@ -1,0 +1,127 @@
+"""What a provider can do wrong, done to both OpenAI wires over a real socket."""
+
+from collections.abc import Callable
+
+import pytest
+
+from treadle.core.contracts.model import CallReady, Model, ModelEvent, ModelRequest, Reply
+from treadle.core.contracts.tool import ToolSpec
+from treadle.core.errors import ModelError, Overloaded, StreamBroken, Unreachable
+from treadle.core.transcript import AssistantItem, Transcript, user
+from treadle.models.openai_chat import OpenAIChat
+from treadle.models.openai_responses import OpenAIResponses
+from treadle.models.wire.limits import Limits
+from treadle.testing.provider import BAD_ARGUMENTS, Call, Fault, ProviderServer
+from treadle.testing.provider import Reply as Answer
+
+TOOLS = (ToolSpec("add", "Add.", {"type": "object", "properties": {}}),)
+SCRIPT = [
+    Answer(
+        "A text that is long enough to be cut.",
+        thinking="Hm, let me think about it for a while.",
+        calls=(Call("add", {"a": 1, "b": "ä" * 40}), Call("add", {"a": 2})),
+    )
+]
+WIRES: dict[str, Callable[..., Model]] = {
+    "chat": lambda url, **more: OpenAIChat("m", base_url=url, **more),
+    "responses": lambda url, **more: OpenAIResponses("m", base_url=url, **more),
+}
+IMPATIENT = Limits(first_byte=0.2, first_content=0.2, idle=0.2, total=5.0, max_bytes=64 << 20)
+
+
+async def ask(wire: str, *faults: Fault | str) -> tuple[list[ModelEvent], AssistantItem]:
+    async with ProviderServer(SCRIPT, faults=faults) as server:
+        model = WIRES[wire](server.url + "/v1", limits=IMPATIENT)
+        request = ModelRequest(Transcript([user("x")]), tools=TOOLS)
+        events = [event async for event in model.stream(request)]
+        assert server.violations == []
+    assert isinstance(events[-1], Reply)
+    return events, events[-1].item
+
+
+@pytest.fixture(params=WIRES)
+def wire(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("no_answer", StreamBroken),
+        ("reset", StreamBroken),
+        ("stall_headers", StreamBroken),
+        ("disconnect_after_headers", StreamBroken),
+        ("disconnect_in_text", StreamBroken),
+        ("disconnect_in_thinking", StreamBroken),
+        ("disconnect_in_arguments", StreamBroken),
+        ("no_final_event", StreamBroken),
+        ("stall_in_text", StreamBroken),
+        ("not_json", StreamBroken),
+        ("truncated_json", StreamBroken),
+        ("pings_only", StreamBroken),
+        ("html", Unreachable),
+        ("redirect", Unreachable),
+        (Fault("error_event", value="overloaded_error"), Overloaded),
+        (Fault("server_error", status=503), Overloaded),
+    ],
+)
+async def test_what_spoils_an_answer_is_a_typed_error(wire, fault, kind):
+    with pytest.raises(ModelError) as caught:
+        await ask(wire, fault)
+
+    assert isinstance(caught.value, kind)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "crlf",
+        "cr",
+        "bom",
+        "comments",
+        "no_space",
+        "more_fields",
+        "multi_line",
+        "split_bytes",
+        "gzip",
+    ],
+)
+async def test_fault_41_the_same_events_in_any_form_are_the_same_reply(wire, fault):
+    assert await ask(wire, fault) == await ask(wire)
+
+
+@pytest.mark.parametrize("spoiled", BAD_ARGUMENTS)
+async def test_fault_44_arguments_are_handed_on_as_they_were_written(wire, spoiled):
+    events, reply = await ask(wire, Fault("bad_arguments", value=spoiled))
+
+    ready = [event.call for event in events if isinstance(event, CallReady)]
+    assert len(reply.calls) == 2
+    assert sorted(call.id for call in ready) == sorted(call.id for call in reply.calls)
+    assert all(call in reply.calls for call in ready)
+
+
+async def test_fault_45_calls_with_the_same_id_get_their_own(wire):
+    for shared in ("twin", ""):
+        _, reply = await ask(wire, Fault("same_ids", value=shared))
+        assert len({call.id for call in reply.calls}) == 2
+
+
+async def test_fault_48_the_limit_inside_a_call(wire):
+    _, reply = await ask(wire, "max_tokens_in_call")
+
+    assert reply.stop == "max_tokens"
+    assert all(call.problem is None for call in reply.calls)
+
+
+async def test_fault_49_a_hundred_calls_come_in_order(wire):
+    _, reply = await ask(wire, "many_calls")
+
+    assert len({call.id for call in reply.calls}) >= 100
+
+
+@pytest.mark.parametrize("fault", ["no_usage", "zero_usage", "negative_usage"])
+async def test_fault_54_usage_that_says_nothing(wire, fault):
+    _, reply = await ask(wire, fault)
+
+    assert reply.usage.input >= 0
+    assert fault == "zero_usage" or reply.usage.cost is None
