@@ -7,6 +7,7 @@ something; the new view is not taken over if one is broken.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
 import msgspec
@@ -16,11 +17,18 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
 # before_model: at the top of each iteration. context_too_long: the provider said so, once a turn.
-MutationPoint = Literal["before_model", "after_tool_result", "after_turn_ended", "context_too_long"]
+# on_request: a person asked for it.
+MutationPoint = Literal[
+    "before_model", "after_tool_result", "after_turn_ended", "context_too_long", "on_request"
+]
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """What a mutator sees. `last_usage` is what the provider measured at the last call."""
+    """What a mutator sees. `last_usage` is what the provider measured at the last call.
+
+    tell     one line for the person
+    consult  asks the pre_compact hooks: None forbids it, a text is added to the focus
+    """
 
     point: MutationPoint
     transcript: Transcript
@@ -29,6 +37,9 @@ class Scene(msgspec.Struct, frozen=True):
     card: ModelCard
     last_usage: Usage
     overhead_chars: int  # system prompt and tool definitions
+    tell: Callable[[str], None]
+    consult: Callable[[], Awaitable[str | None]]
+    focus: str = ""  # what the person wants to be kept above all
 
 
 class Mutator(Protocol):

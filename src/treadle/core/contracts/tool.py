@@ -15,6 +15,7 @@ import msgspec
 from treadle.core.events import Event
 from treadle.core.transcript.content import Arguments, ResultContent
 from treadle.core.transcript.entries import EffectClass
+from treadle.core.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from treadle.core.contracts.workspace import Workspace
@@ -82,6 +83,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     spawn: Callable[..., Awaitable[Any]] | None = None  # starts a child agent
     tasks: Any = None  # the loop's detached calls: list, read, cancel
     services: dict[str, Any] = {}  # what the host put in for its own tools
+    history: Callable[[], Transcript] = Transcript  # all that was said, in view or not
 
 
 class Tool(Protocol):

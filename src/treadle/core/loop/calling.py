@@ -40,6 +40,7 @@ from treadle.core.transcript.content import Arguments, Text, ToolCall, parse_arg
 from treadle.core.transcript.entries import Intent, Ruling
 from treadle.core.transcript.integrity import interrupted
 from treadle.core.transcript.items import NoticeItem, ToolResultItem
+from treadle.core.transcript.transcript import Transcript
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -65,7 +66,9 @@ class Calling:
         tasks: Tasks,
         journal: Journaling,
         on_notice: Callable[[NoticeItem], None],
+        history: Callable[[], Transcript],
     ) -> None:
+        self._history = history
         self._equipment = equipment
         self._teller = teller
         self._toolbox = toolbox
@@ -380,6 +383,7 @@ class Calling:
             equipment.spawn,
             tasks,
             equipment.services,
+            self._history,
         )
 
     def _finish(self, ready: Prepared, output: ToolOutput) -> ToolResultItem:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from treadle.core.contracts.gate import Account, Gate, Stop
 from treadle.core.contracts.hook import Add, Answer, Block, Change, Hook, HookPoint, Moment, Permit
 from treadle.core.contracts.mutator import Mutator, Scene
@@ -98,15 +100,7 @@ async def mutated(
         if broken:
             raise LawBroken(mutator.name, broken[0].law, broken[0].problem)
         changes.append((mutator.name, new))
-        scene = Scene(
-            scene.point,
-            new,
-            scene.session_id,
-            scene.turn_id,
-            scene.card,
-            scene.last_usage,
-            scene.overhead_chars,
-        )
+        scene = msgspec.structs.replace(scene, transcript=new)
     return changes
 
 

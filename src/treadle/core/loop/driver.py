@@ -22,7 +22,7 @@ from treadle.core.contracts.mutator import MutationPoint, Scene
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ApprovalPending, DriverBusy, ModelError
-from treadle.core.events import RunStarted, TurnResult
+from treadle.core.events import Notified, RunStarted, TurnResult
 from treadle.core.loop.approving import Approvals
 from treadle.core.loop.asking import Asking
 from treadle.core.loop.calling import Calling
@@ -257,6 +257,18 @@ class Driver:
         """For the next model call only."""
         self._next_cache = cache
 
+    async def compact(self, focus: str = "") -> bool:
+        """Make the view smaller now; whether somebody did. Between turns only."""
+        self._enter()
+        try:
+            return await self._mutate("on_request", focus)
+        finally:
+            self._leave()
+
+    def uncompact(self) -> bool:
+        """Bring the whole history back into view; False if all of it is there."""
+        return self._ledger.uncompact()
+
     def watch(self, observer: Observer) -> None:
         self._teller.add(observer)
 
@@ -269,6 +281,11 @@ class Driver:
     @property
     def transcript(self) -> Transcript:
         return self._ledger.state.transcript
+
+    @property
+    def history(self) -> Transcript:
+        """Everything that was ever said, whatever was taken out of view."""
+        return self._ledger.history
 
     @property
     def usage(self) -> Usage:
@@ -328,6 +345,7 @@ class Driver:
             self.tasks,
             self._journal,
             self._inbox.put,
+            lambda: self._ledger.history,
         )
         self._asking = Asking(
             equipment.model,
@@ -416,7 +434,7 @@ class Driver:
             self._ledger.append(NoticeItem(text, kind="budget"))
         return stop
 
-    async def _mutate(self, point: MutationPoint) -> bool:
+    async def _mutate(self, point: MutationPoint, focus: str = "") -> bool:
         """Let the mutators look; whether one changed the view."""
         if not self._equipment.mutators:
             return False
@@ -429,8 +447,18 @@ class Driver:
             self._asking.model.card,
             state.last_usage,
             len(self._equipment.system()) + self._toolbox.chars,
+            lambda text: self._teller.tell(Notified, text),
+            self._may_compact,
+            focus,
         )
         changes = await mutated(self._equipment.mutators, scene, self._teller)
         for name, new in changes:
             self._ledger.rewrite(name, new)
         return bool(changes)
+
+    async def _may_compact(self) -> str | None:
+        """What the hooks say: None forbids a compaction, a text is something to keep."""
+        answers = await self._hooks.ask("pre_compact", {})
+        if any(isinstance(answer, Block) for answer in answers):
+            return None
+        return "\n".join(answer.text for answer in answers if isinstance(answer, Add))

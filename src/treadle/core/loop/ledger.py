@@ -32,6 +32,7 @@ from treadle.core.transcript.entries import (
     Spent,
     TurnBegan,
     TurnEnded,
+    Uncompacted,
     View,
     difference,
     rewrite,
@@ -63,6 +64,7 @@ class Ledger:
         )
         self.trace: deque[Transition] = deque(maxlen=TRACE_LENGTH)
         self._open_turn = view.open_turn
+        self._history = view.history
         self._added: list[Item] = []
         self._teller = teller
         self._journal = journal
@@ -85,6 +87,8 @@ class Ledger:
             transcript=state.transcript.append(item),
             chars=state.chars + chars_of(item),
         )
+        if self._history is not None:
+            self._history = self._history.append(item)
         self._added.append(item)
         self._teller.tell_item(len(state.transcript), item)
 
@@ -182,10 +186,27 @@ class Ledger:
 
     # --- changes of the view -------------------------------------------------------------
 
+    @property
+    def history(self) -> Transcript:
+        """Everything that was ever said, whatever was taken out of view."""
+        return self._history if self._history is not None else self.state.transcript
+
     def rewrite(self, mutator: str, new: Transcript) -> None:
         change = difference(mutator, self.state.transcript, new)
         self._journal.write(change)
-        transcript = rewrite(self.state.transcript, change)
+        self._history = self.history
+        self._show(rewrite(self.state.transcript, change))
+
+    def uncompact(self) -> bool:
+        """Bring the whole history back into view; False if all of it is there."""
+        if self._history is None:
+            return False
+        self._journal.write(Uncompacted())
+        whole, self._history = self._history, None
+        self._show(whole)
+        return True
+
+    def _show(self, transcript: Transcript) -> None:
         self.state = msgspec.structs.replace(
             self.state,
             transcript=transcript,

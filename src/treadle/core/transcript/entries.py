@@ -76,6 +76,10 @@ class Rewritten(msgspec.Struct, frozen=True, tag="compaction", tag_field="kind")
     items: tuple[Item, ...]
 
 
+class Uncompacted(msgspec.Struct, frozen=True, tag="uncompact", tag_field="kind"):
+    """The view went back to the whole history, as if nothing had been replaced."""
+
+
 class Rewound(msgspec.Struct, frozen=True, tag="rewind", tag_field="kind"):
     """The view went back to what it was before this turn began."""
 
@@ -141,6 +145,7 @@ Entry = (
     | Settled
     | Ruling
     | Rewritten
+    | Uncompacted
     | Rewound
     | Quarantined
     | Told
@@ -152,7 +157,10 @@ Entry = (
 
 
 class View(msgspec.Struct, frozen=True):
-    """What the log amounts to: all that a driver needs to go on from here."""
+    """What the log amounts to: all that a driver needs to go on from here.
+
+    `history` is the transcript without any replacement; None while there was none.
+    """
 
     transcript: Transcript = msgspec.field(default_factory=Transcript)
     rulings: dict[str, Ruling] = {}
@@ -164,6 +172,7 @@ class View(msgspec.Struct, frozen=True):
     open_turn: str | None = None
     queued: tuple[UserItem | NoticeItem, ...] = ()
     parked: Parked | None = None
+    history: Transcript | None = None
 
 
 def fold(entries: Iterable[Entry], view: View | None = None) -> View:
@@ -173,12 +182,13 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
     rulings, intents, settled = dict(start.rulings), dict(start.intents), dict(start.settled)
     quarantine, usage = set(start.quarantine), start.usage
     turns, open_turn, queued = start.turns, start.open_turn, list(start.queued)
-    parked = start.parked
-    before_turn: dict[str, tuple[Transcript, frozenset[tuple[int, int]], int]] = {}
+    parked, history = start.parked, start.history
+    before_turn: dict[str, tuple[Transcript, frozenset[tuple[int, int]], Transcript | None]] = {}
     for entry in entries:
         match entry:
             case ItemAdded(item=item):
                 transcript, parked = transcript.append(item), None
+                history = history.append(item) if history is not None else None
                 if queued and queued[0] == item:
                     queued.pop(0)
                 if isinstance(item, ToolResultItem):
@@ -190,7 +200,7 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
             case Unqueued():
                 del queued[:1]
             case TurnBegan(turn_id=turn_id):
-                before_turn[turn_id] = (transcript, frozenset(quarantine), turns)
+                before_turn[turn_id] = (transcript, frozenset(quarantine), history)
                 turns, open_turn, parked = turns + 1, turn_id, None
             case Intent():
                 intents[entry.call_id] = entry
@@ -199,10 +209,14 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
             case Ruling():
                 rulings[entry.call_id] = entry
             case Rewritten():
+                history = history if history is not None else transcript
                 transcript = rewrite(transcript, entry)
                 quarantine.clear()
+            case Uncompacted():
+                transcript, history = history if history is not None else transcript, None
+                quarantine.clear()
             case Rewound(turn_id=turn_id) if turn_id in before_turn:
-                transcript, kept, _ = before_turn[turn_id]
+                transcript, kept, history = before_turn[turn_id]
                 quarantine, open_turn, parked = set(kept), None, None
                 rulings.clear()
                 intents.clear()
@@ -228,6 +242,7 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
         open_turn,
         tuple(queued),
         parked,
+        history,
     )
 
 
