@@ -3,14 +3,17 @@
     journal     the log of one session: a file of lines, appended and never rewritten
     reading     lines back to entries, whatever happened to the file
     folding     lines to the view that a driver goes on from, without holding the whole log
-    travel      fork and rewind        parking   a turn that waits, on disk
-    replay      a session run again    comparing where two sessions part
+    library     all sessions of this machine: found, listed, removed; searching for their text
+    travel      fork and rewind        parking    a turn that waits, on disk
+    replay      a session run again    comparing  where two sessions part
+    export      a session for people: Markdown, a page, JSON
 
 Below stands the Store contract of the core; above, the agents and the hosts. What a session did
 to the files is workspace/checkpoints.
 """
 
 from treadle.sessions.journal import Journal, Resumed, resume
+from treadle.sessions.library import Library, SessionElsewhere
 from treadle.sessions.reading import Damage
 
-__all__ = ["Damage", "Journal", "Resumed", "resume"]
+__all__ = ["Damage", "Journal", "Library", "Resumed", "SessionElsewhere", "resume"]

@@ -61,7 +61,7 @@ class Opened(msgspec.Struct, frozen=True, tag="opened", tag_field="kind"):
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
-    """What a line says of itself. `raw` holds all of it, without the line's end."""
+    """What a line says of itself. `raw` holds all of it."""
 
     seq: int
     epoch: int
@@ -86,11 +86,12 @@ def sealed(inside: bytes) -> bytes:
 
 
 def is_whole(raw: bytes) -> bool:
-    """Whether a line, its end cut off, is what was written."""
+    """Whether a line, with or without its end, is what was written."""
     if raw[:6] != b'{"c":"' or raw[14:16] != b'",':
         return False
+    end = -1 if raw[-1:] == b"\n" else None
     try:
-        return int(raw[6:14], 16) == zlib.crc32(memoryview(raw)[_CHECKED_FROM:])
+        return int(raw[6:14], 16) == zlib.crc32(memoryview(raw)[_CHECKED_FROM:end])
     except ValueError:
         return False
 

@@ -102,11 +102,7 @@ class Reading:
                 number += 1
                 size = len(raw)
                 start += size
-                if raw[-1:] == b"\n":
-                    raw = raw[:-1]
-                    lacks_newline = False
-                else:
-                    lacks_newline = True
+                lacks_newline = raw[-1:] != b"\n"
                 line = parse(raw)
                 if line is None and decode_header(raw) is not None:
                     has_header, end = True, start

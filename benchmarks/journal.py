@@ -1,0 +1,158 @@
+"""What the journal costs: microseconds and syncs a tool round, and the resume of a long session.
+
+    python benchmarks/journal.py              a round with pure, and with irreversible calls
+    python benchmarks/journal.py --long       100,000 entries, 1 GiB: time and memory of a resume
+
+Run on the disk that matters: `--folder` says where the sessions are written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from treadle.agents.agent import Agent
+from treadle.core.contracts.model import ModelRequest
+from treadle.core.contracts.store import Store
+from treadle.core.transcript.content import Text, ToolCall
+from treadle.core.transcript.entries import EffectClass, Entry, ItemAdded, Rewritten, TurnBegan
+from treadle.core.transcript.items import AssistantItem, SummaryItem, ToolResultItem, user
+from treadle.models.scripted import Say, Scripted
+from treadle.sessions import Journal, resume
+from treadle.sessions.lines import FORMAT, Header, encode, encode_header
+from treadle.testing.tools import RecordingTool
+
+ROUNDS = 500
+MIB = 1 << 20
+
+
+class Counting:
+    """A store that counts how often the loop waits for it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.waits = 0
+
+    @property
+    def session_id(self) -> str:
+        return self._journal.session_id
+
+    def append(self, entry: Entry) -> None:
+        self._journal.append(entry)
+
+    async def flush(self) -> None:
+        self.waits += 1
+        await self._journal.flush()
+
+    async def load(self) -> Sequence[Entry]:
+        return await self._journal.load()
+
+    async def aclose(self) -> None:
+        await self._journal.aclose()
+
+
+async def rounds(effect: EffectClass, store: Store | None) -> float:
+    """Microseconds a round of one model call and one tool call."""
+
+    def reply(request: ModelRequest) -> Say:
+        done = len(request.transcript) // 2
+        return Say("done") if done >= ROUNDS else Say(calls=[("work", {"n": done})])
+
+    agent = Agent(
+        Scripted(reply), [RecordingTool("work", "x" * 2000, effect=effect)], max_turns=10**6
+    )
+    began = time.perf_counter()
+    await agent.run("go", store=store)
+    return (time.perf_counter() - began) / ROUNDS * 1e6
+
+
+async def short(folder: Path) -> None:
+    for effect in ("pure", "irreversible"):
+        bare = await rounds(effect, None)
+        journal = Journal.create(folder / effect)
+        store = Counting(journal)
+        kept = await rounds(effect, store)
+        print(
+            f"{effect:13} {kept:8.0f} us a round with a journal, {bare:6.0f} without; "
+            f"waited {store.waits / ROUNDS:.2f} times a round, "
+            f"{journal.syncs / ROUNDS:.2f} syncs a round"
+        )
+
+
+def write_long(place: Path, entries: int, size: int, compacts: bool) -> None:
+    """Turns of six entries, mostly results; the text makes up the size."""
+    place.mkdir(parents=True)
+    # Two of seven entries are results.
+    text = ("All work and no play makes a long session. " * 4000)[: size * 7 // (entries * 2)]
+    seq = 0
+    with (place / "journal.jsonl").open("wb", buffering=MIB) as file:
+        file.write(encode_header(Header(FORMAT, place.name, 0.0)))
+
+        def put(entry: Entry) -> None:
+            nonlocal seq
+            seq += 1
+            file.write(encode(entry, seq, 1, float(seq)))
+
+        items = turn = 0
+        while seq < entries:
+            turn += 1
+            put(TurnBegan(f"turn-{turn}"))
+            put(ItemAdded(user(f"Do number {turn}")))
+            for part in range(2):
+                call = ToolCall(f"c{turn}-{part}", "bash", '{"command": "make"}')
+                put(ItemAdded(AssistantItem((call,), "tool_use")))
+                put(ItemAdded(ToolResultItem(call.id, "bash", (Text(text + f" {seq}"),))))
+            put(ItemAdded(AssistantItem((Text("Done."),))))
+            items += 6
+            if compacts and items > 1000:
+                put(Rewritten("compact", 0, items, (SummaryItem("What was", items),)))
+                items = 1
+
+
+def measure(place: Path) -> None:
+    """In a process of its own: how long, and how much memory."""
+    began = time.perf_counter()
+    resumed = resume(place)
+    seconds = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{seconds:6.2f} s ({time.process_time():.2f} s of CPU)  {peak:6.0f} MiB  {len(resumed.view.transcript)} items in the view")
+    asyncio.run(resumed.journal.aclose())
+
+
+def long(folder: Path, entries: int, size: int) -> None:
+    for compacts in (True, False):
+        place = folder / ("compacted" if compacts else "whole")
+        write_long(place, entries, size, compacts)
+        real = (place / "journal.jsonl").stat().st_size / MIB
+        print(f"{entries} entries, {real:.0f} MiB, {place.name}:", end=" ", flush=True)
+        subprocess.run([sys.executable, __file__, "--measure", str(place)], check=True)
+        (place / "journal.jsonl").unlink()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--entries", type=int, default=100_000)
+    parser.add_argument("--size", type=int, default=1024, help="MiB")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        measure(options.measure)
+        return
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        if options.long:
+            long(Path(name), options.entries, options.size * MIB)
+        else:
+            asyncio.run(short(Path(name)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""All sessions of this machine: made, found, listed, searched, removed.
+
+    ~/.local/share/treadle/sessions/          (XDG_DATA_HOME)
+      index.jsonl                             a memory of summaries; may be deleted
+      project-1a2b3c4d/                       one folder a project: its name, a hash of its path
+        261115-3fa9c1/                        one folder a session: see journal.py
+
+Everything is found from the folders themselves, so a session that is there is listed, whatever
+became of the index.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from treadle.core.errors import SessionUnknown, StoreError
+from treadle.sessions.files import LocalFiles
+from treadle.sessions.holding import hold, is_held
+from treadle.sessions.journal import Journal, Resumed, resume
+from treadle.sessions.lines import Parent
+from treadle.sessions.reading import FIRST
+from treadle.sessions.summary import Index, Summary
+
+PRUNE_DAYS = 90
+PRUNE_BYTES = 10 << 30
+_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,80}")
+
+
+class SessionElsewhere(StoreError):
+    """The session belongs to another folder."""
+
+    def __init__(self, session_id: str, folder: str) -> None:
+        super().__init__(
+            f"session {session_id} belongs to {folder}. Go there, or fork it here with "
+            f"`treadle sessions fork {session_id}`."
+        )
+        self.folder = folder
+
+
+class Pruned(msgspec.Struct, frozen=True):
+    """What was removed to make room, and what it freed."""
+
+    removed: tuple[Summary, ...]
+    freed: int
+    kept: int
+
+
+class Library:
+    """The sessions under one root."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or default_root()
+
+    # --- one session -----------------------------------------------------------------------
+
+    def create(self, folder: Path, *, parent: Parent | None = None) -> Journal:
+        """A new session of this project."""
+        project = self.root / project_name(folder)
+        while True:
+            session_id = f"{time.strftime('%y%m%d')}-{secrets.token_hex(3)}"
+            if not (project / session_id).exists():
+                return Journal.create(
+                    project / session_id, folder=str(folder.resolve()), parent=parent
+                )
+
+    def find(self, name: str, *, folder: Path | None = None) -> Path:
+        """Where the session of this id is; the beginning of an id will do if it is the only one.
+
+        With a folder the session has to be that folder's: SessionElsewhere says whose it is.
+        """
+        if _ID.fullmatch(name) is None:
+            raise SessionUnknown(f"{name!r} is not the id of a session; `treadle sessions` lists")
+        found = [place for place in self.places() if place.name == name]
+        found = found or [place for place in self.places() if place.name.startswith(name)]
+        if not found:
+            raise SessionUnknown(
+                f"there is no session {name!r} under {self.root}; `treadle sessions` lists them"
+            )
+        if len(found) > 1:
+            some = ", ".join(sorted(place.name for place in found)[:5])
+            raise SessionUnknown(f"{name!r} is the beginning of {len(found)} sessions: {some}")
+        if folder is not None and found[0].parent.name != project_name(folder):
+            raise SessionElsewhere(found[0].name, self.summary(found[0]).folder)
+        return found[0]
+
+    def latest(self, folder: Path) -> Path | None:
+        """The session of this folder that was written to last."""
+        project = self.root / project_name(folder)
+        found = [(status.st_mtime_ns, place) for place, status in _journals(project)]
+        return max(found)[1] if found else None
+
+    def resume(self, name: str, *, folder: Path | None = None, take_over: bool = False) -> Resumed:
+        """Open a session by its id, where it stopped."""
+        return resume(self.find(name, folder=folder), take_over=take_over)
+
+    def summary(self, place: Path) -> Summary:
+        return Index(self.root).look(place)
+
+    # --- all of them -----------------------------------------------------------------------
+
+    def places(self) -> Iterator[Path]:
+        for project in _folders(self.root):
+            for place, _ in _journals(project):
+                yield place
+
+    def summaries(self, *, folder: Path | None = None, limit: int | None = None) -> list[Summary]:
+        """The sessions written to last come first."""
+        projects = [self.root / project_name(folder)] if folder else list(_folders(self.root))
+        found = [pair for project in projects for pair in _journals(project)]
+        found.sort(key=lambda pair: pair[1].st_mtime_ns, reverse=True)
+        index = Index(self.root)
+        shown = [index.fresh(place, status) or index.look(place) for place, status in found[:limit]]
+        index.remember(shown)
+        return shown
+
+    def state(self, summary: Summary) -> str:
+        """What a person wants to know: running, parked, interrupted, done, or how it ended."""
+        if is_held(self.root / summary.key):
+            return "running"
+        if summary.parked is not None:
+            return f"parked ({summary.parked.reason})"
+        return "interrupted" if summary.state == "open" else summary.state
+
+    def forks(self, session_id: str) -> list[Summary]:
+        """The sessions that read this one's entries."""
+        return [
+            summary
+            for summary in self.summaries()
+            if summary.parent is not None and summary.parent.session == session_id
+        ]
+
+    # --- making room -----------------------------------------------------------------------
+
+    def remove(self, place: Path, *, with_forks: bool = False) -> int:
+        """Delete a session; how many bytes that frees. One that others read from is kept."""
+        forks = self.forks(place.name)
+        if forks and not with_forks:
+            names = ", ".join(fork.id for fork in forks[:5])
+            raise StoreError(
+                f"session {place.name} is the beginning of {len(forks)} fork(s): {names}. "
+                "Remove them too (--forks), or keep it."
+            )
+        freed = 0
+        for fork in forks:
+            freed += self.remove(self.root / fork.key, with_forks=True)
+        lock = hold(place, LocalFiles())  # nobody has it open, and nobody opens it now
+        try:
+            freed += folder_bytes(place)
+            shutil.rmtree(place)
+        finally:
+            os.close(lock)
+        return freed
+
+    def prune(
+        self,
+        *,
+        days: float = PRUNE_DAYS,
+        most_bytes: int = PRUNE_BYTES,
+        dry: bool = False,
+        now: float | None = None,
+    ) -> Pruned:
+        """Remove what is older than `days`, then the oldest until all fit into `most_bytes`.
+
+        A session that is open, parked, or the beginning of one that stays, stays too.
+        """
+        oldest_kept = (time.time() if now is None else now) - days * 86_400
+        summaries = self.summaries()
+        sizes = {summary.key: folder_bytes(self.root / summary.key) for summary in summaries}
+        total, freed, removed = sum(sizes.values()), 0, []
+        needed = {summary.parent.session for summary in summaries if summary.parent is not None}
+        for summary in reversed(summaries):
+            if summary.updated >= oldest_kept and total - freed <= most_bytes:
+                continue
+            place = self.root / summary.key
+            if summary.parked is not None or summary.id in needed or is_held(place):
+                continue
+            if not dry:
+                self.remove(place)
+            freed += sizes[summary.key]
+            removed.append(summary)
+        return Pruned(tuple(removed), freed, total - freed)
+
+
+def default_root() -> Path:
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data) / "treadle" / "sessions"
+
+
+def project_name(folder: Path) -> str:
+    """A name for a project that people recognise and that no other has."""
+    real = str(folder.resolve())
+    digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:8]
+    readable = re.sub(r"[^0-9A-Za-z._-]+", "-", folder.resolve().name).strip("-.")[:40]
+    return f"{readable or 'root'}-{digest}"
+
+
+def folder_bytes(folder: Path) -> int:
+    """What a folder takes on the disk."""
+    total = 0
+    for base, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(f"{base}/{name}").st_size
+            except OSError:
+                continue
+    return total
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    try:
+        with os.scandir(root) as entries:
+            found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return
+    for name in found:
+        yield root / name
+
+
+def _journals(project: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    for place in _folders(project):
+        try:
+            yield place, (place / FIRST).stat()
+        except OSError:
+            continue

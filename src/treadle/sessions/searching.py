@@ -1,0 +1,89 @@
+"""Text in thousands of sessions, found by ripgrep where it is there.
+
+What is looked for is looked for as it stands in the files, that is, as JSON writes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+AROUND = 60  # characters shown on each side
+MOST_A_FILE = 3
+_SPECIAL = re.compile(r"([][\\.^$*+?{}()|&~#-])")
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A place where the text stands."""
+
+    session: str
+    project: str
+    text: str
+
+
+async def search(root: Path, text: str, *, limit: int = 100) -> list[Hit]:
+    """Where this text stands, whatever its case; at most three places a session's file."""
+    wanted = json.dumps(text, ensure_ascii=False)[1:-1]
+    if not wanted.strip():
+        return []
+    program = ripgrep()
+    lines = _by_hand(root, wanted) if program is None else await _by_ripgrep(program, root, wanted)
+    hits: list[Hit] = []
+    for path, found in lines:
+        parts = Path(path).relative_to(root).parts
+        if len(parts) > 2:
+            hits.append(Hit(parts[1], parts[0], _readable(found)))
+        if len(hits) >= limit:
+            break
+    return hits
+
+
+def ripgrep() -> str | None:
+    """The program, from our own environment or from the system."""
+    beside = Path(sys.executable).parent / "rg"
+    return str(beside) if beside.exists() else shutil.which("rg")
+
+
+async def _by_ripgrep(program: str, root: Path, wanted: str) -> list[tuple[str, str]]:
+    exactly = _SPECIAL.sub(r"\\\1", wanted)
+    around = f".{{0,{AROUND}}}{exactly}.{{0,{AROUND}}}"
+    process = await asyncio.create_subprocess_exec(
+        program,
+        *("--no-config", "--no-ignore", "--hidden", "--ignore-case", "--only-matching", "--null"),
+        *("--no-line-number", "--with-filename", "--max-count", str(MOST_A_FILE), "--text"),
+        *("--glob", "journal*.jsonl", "--glob", "**/blobs/**", "--sortr", "modified"),
+        *("--regexp", around, "--", str(root)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    out, _ = await process.communicate()
+    pairs = [line.partition("\0") for line in out.decode(errors="replace").split("\n") if line]
+    return [(path, found) for path, _, found in pairs]
+
+
+def _by_hand(root: Path, wanted: str) -> Iterator[tuple[str, str]]:
+    pattern = re.compile(f".{{0,{AROUND}}}{re.escape(wanted)}.{{0,{AROUND}}}", re.IGNORECASE)
+    for path in sorted(root.glob("*/*/journal*.jsonl")):
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+            found = 0
+            for line in file:
+                for match in pattern.finditer(line):
+                    yield str(path), match[0]
+                    found += 1
+                    break
+                if found >= MOST_A_FILE:
+                    break
+
+
+def _readable(found: str) -> str:
+    """A piece of a JSON line, as a person would write it."""
+    text = re.sub(r"\\[nrt]", " ", found).replace('\\"', '"').replace("\\\\", "\\")
+    return " ".join(text.split())

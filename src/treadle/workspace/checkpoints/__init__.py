@@ -1,0 +1,18 @@
+"""Checkpoints of the files in a folder: taken, compared, gone back to.
+
+    ignoring    which files the project itself does not want kept (.gitignore)
+    objects     contents by their hash; the same content is kept once
+    scanning    a folder as it is now, to a tree; what did not change is not read again
+    restoring   from one tree to another, touching only what differs
+    keeping     a checkpoint before and after each turn, as a hook and a mutator
+
+It does not need git, and never touches a repository's own files (.git). What a shell command
+changed is seen like any other change. Above: the hosts; the log knows trees only by their names.
+"""
+
+from treadle.workspace.checkpoints.checkpoints import Checkpoints, Snapshot
+from treadle.workspace.checkpoints.keeping import Keeping
+from treadle.workspace.checkpoints.restoring import Restored
+from treadle.workspace.checkpoints.scanning import Skipped
+
+__all__ = ["Checkpoints", "Keeping", "Restored", "Skipped", "Snapshot"]

@@ -1,0 +1,100 @@
+"""Contents by their hash, in files: each content once, whoever asks for it.
+
+Folders are objects too (the list of what is in them), so a tree is named by one hash, and two
+trees share what they have in common. Private to the user; written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+# left: it was there and was not kept, so nobody knows what was in it.
+Kind = Literal["file", "link", "folder", "left"]
+
+
+class Node(msgspec.Struct, frozen=True, array_like=True):
+    """One name in a folder: what it is, its permissions, and the hash of what is in it."""
+
+    name: str
+    kind: Kind
+    mode: int
+    hash: str
+
+
+class Objects:
+    """A store of contents under one folder."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._seen: set[str] = set()
+
+    def put(self, data: bytes) -> str:
+        name = hashlib.sha256(data).hexdigest()[:40]
+        if name in self._seen:
+            return name
+        path = self._path(name)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            draft = path.with_name(f".{name}.{secrets.token_hex(4)}")
+            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                with os.fdopen(fd, "wb") as file:
+                    file.write(zlib.compress(data, 1))
+                draft.replace(path)
+            except BaseException:
+                draft.unlink(missing_ok=True)
+                raise
+        self._seen.add(name)
+        return name
+
+    def get(self, name: str) -> bytes:
+        """The content; OSError if it is gone, ValueError if it is not what its name says."""
+        try:
+            data = zlib.decompress(self._path(name).read_bytes())
+        except zlib.error as error:
+            raise ValueError(f"object {name} is damaged: {error}") from error
+        if hashlib.sha256(data).hexdigest()[:40] != name:
+            raise ValueError(f"object {name} is damaged: its content has changed")
+        return data
+
+    def put_folder(self, nodes: Iterable[Node]) -> str:
+        # Names that are not text survive as escapes, which only Python's writer knows.
+        return self.put(json.dumps([msgspec.to_builtins(node) for node in nodes]).encode())
+
+    def get_folder(self, name: str) -> list[Node]:
+        return msgspec.convert(json.loads(self.get(name)), list[Node])
+
+    def sweep(self, trees: Iterable[str]) -> int:
+        """Remove what none of these trees needs; how many bytes that frees."""
+        needed: set[str] = set()
+        left = list(trees)
+        while left:
+            name = left.pop()
+            if name in needed:
+                continue
+            needed.add(name)
+            try:
+                nodes = self.get_folder(name)
+            except (OSError, ValueError):
+                continue
+            needed.update(node.hash for node in nodes if node.kind != "folder")
+            left += [node.hash for node in nodes if node.kind == "folder"]
+        freed = 0
+        for path in self._place.glob("??/*"):
+            if path.name not in needed:
+                freed += path.stat().st_size
+                path.unlink(missing_ok=True)
+        self._seen.clear()
+        return freed
+
+    def _path(self, name: str) -> Path:
+        return self._place / name[:2] / name

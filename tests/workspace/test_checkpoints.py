@@ -1,0 +1,289 @@
+"""Going back to a turn gives exactly the files of that turn, and touches nothing else."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from treadle.agents.agent import Agent
+from treadle.core.errors import WorkspaceError
+from treadle.core.transcript.entries import Checkpoint, Entry
+from treadle.models.scripted import Say, Scripted
+from treadle.testing.tools import RecordingTool
+from treadle.workspace.checkpoints import Checkpoints, Keeping
+from treadle.workspace.checkpoints.ignoring import Rules
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "project").mkdir()
+    return tmp_path / "project"
+
+
+@pytest.fixture
+def kept(root: Path, tmp_path: Path) -> Checkpoints:
+    return Checkpoints(root, tmp_path / "store", most_file_bytes=1 << 20)
+
+
+def picture(root: Path) -> dict[str, object]:
+    """Everything in a folder: contents, permissions, links, empty folders."""
+    found: dict[str, object] = {}
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if path.is_symlink():
+            found[name] = ("link", str(path.readlink()))
+        elif path.is_dir():
+            found[name] = "folder"
+        else:
+            found[name] = (path.read_bytes(), path.stat().st_mode & 0o777)
+    return found
+
+
+def some_file(root: Path, chance: random.Random) -> Path | None:
+    files = [path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink()]
+    return chance.choice(files) if files else None
+
+
+def random_turn(root: Path, chance: random.Random) -> None:
+    """What an agent may do to a folder in a turn, by its tools or by a shell."""
+    for _ in range(chance.randint(1, 4)):
+        name = chance.choice("abcdefgh") + chance.choice(["", "/x", "/y/z", ".txt", " ä\udcff"])
+        path, old = root / name, some_file(root, chance)
+        what = chance.choice(
+            ["write", "edit", "shell", "delete", "rename", "chmod", "link", "mkdir", "swap"]
+        )
+        try:
+            if what == "write":
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(chance.randbytes(chance.randint(0, 200)))
+            elif what == "edit" and old is not None:
+                # The same length, at once: neither size nor, perhaps, the time tells.
+                data = bytearray(old.read_bytes())
+                if data:
+                    data[chance.randrange(len(data))] ^= 1
+                old.write_bytes(data)
+            elif what == "shell":
+                command = 'mkdir -p d && echo "$1" >> d/log && rm -f a.txt && cp -r d "e$1"'
+                subprocess.run(["sh", "-c", command, "sh", str(chance.random())], cwd=root)
+            elif what == "delete" and old is not None:
+                old.unlink()
+            elif what == "rename" and old is not None:
+                old.rename(path)
+            elif what == "chmod" and old is not None:
+                old.chmod(chance.choice([0o644, 0o755, 0o600]))
+            elif what == "link":
+                path.symlink_to(chance.choice(["a", "nowhere", "../outside"]))
+            elif what == "mkdir":
+                path.mkdir(parents=True)
+            elif what == "swap" and path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+                path.write_text("was a folder")
+        except OSError:
+            continue
+
+
+async def back_to_any_turn(root: Path, kept: Checkpoints, seed: int, turns: int) -> None:
+    chance = random.Random(seed)
+    history = []
+    for _ in range(turns):
+        random_turn(root, chance)
+        history.append(((await kept.take()).tree, picture(root)))
+    order = list(range(turns))
+    chance.shuffle(order)
+    for turn in order:
+        tree, expected = history[turn]
+        restored = await kept.restore(tree)
+        assert picture(root) == expected, f"seed {seed}, turn {turn}"
+        assert restored.skipped == ()
+        assert (await kept.take()).tree == tree
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_any_of_twelve_random_turns_comes_back_exactly(
+    seed: int, root: Path, kept: Checkpoints
+) -> None:
+    await back_to_any_turn(root, kept, seed, 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 110))
+async def test_any_of_fifty_random_turns_comes_back_exactly(
+    seed: int, root: Path, kept: Checkpoints
+) -> None:
+    await back_to_any_turn(root, kept, seed, 50)
+
+
+async def test_an_unchanged_folder_is_not_read_again(root: Path, kept: Checkpoints) -> None:
+    for number in range(50):
+        path = root / f"{number}.txt"
+        path.write_text(str(number))
+        os.utime(path, (1000, 1000))
+    first = await kept.take()
+    assert (first.files, first.read) == (50, 50)
+    # The kernel's clock may stand still for some milliseconds: then everything is read again.
+    while (again := await kept.take()).read:
+        assert again.tree == first.tree
+    (root / "7.txt").write_text("seven")
+    assert (await kept.take()).read == 1
+
+
+async def test_what_git_ignores_is_neither_kept_nor_removed(root: Path, kept: Checkpoints) -> None:
+    (root / ".gitignore").write_text("build/\n*.log\n")
+    (root / "build").mkdir()
+    (root / "build/out").write_text("made")
+    (root / "a.log").write_text("old")
+    (root / "src.py").write_text("one")
+    before = await kept.take()
+    assert before.files == 2
+    (root / ".gitignore").unlink()
+    (root / "a.log").write_text("new")
+    (root / "src.py").write_text("two")
+    await kept.restore(before.tree)
+    assert (root / "src.py").read_text() == "one"
+    assert (root / "build/out").read_text() == "made"
+    assert (root / "a.log").read_text() == "new"
+
+
+async def test_git_is_never_touched(root: Path, kept: Checkpoints) -> None:
+    run = lambda *words: subprocess.run(["git", *words], cwd=root, check=True, capture_output=True)  # noqa: E731
+    run("init", "-q")
+    (root / "a").write_text("one")
+    run("add", "a")
+    before = picture(root / ".git")
+    tree = (await kept.take()).tree
+    (root / "a").write_text("two")
+    await kept.take()
+    await kept.restore(tree)
+    assert picture(root / ".git") == before
+    assert (root / "a").read_text() == "one"
+
+
+async def test_a_huge_file_is_left_alone_with_a_word(root: Path, kept: Checkpoints) -> None:
+    (root / "huge").write_bytes(b"x" * (1 << 21))
+    (root / "small").write_text("one")
+    first = await kept.take()
+    assert [(skipped.path, skipped.reason) for skipped in first.skipped] == [
+        ("huge", "larger than 1 MiB")
+    ]
+    (root / "huge").write_text("it shrank")
+    (root / "small").write_bytes(b"y" * (1 << 21))
+    restored = await kept.restore(first.tree)
+    assert (root / "huge").read_text() == "it shrank"
+    assert (root / "small").stat().st_size == 1 << 21
+    assert [skipped.path for skipped in restored.skipped] == ["small"]
+
+
+async def test_undo_and_redo_carry_only_the_turns_changes(root: Path, kept: Checkpoints) -> None:
+    for name in "abc":
+        (root / name).write_text("old")
+    before = (await kept.take()).tree
+    (root / "a").write_text("new")
+    (root / "b").unlink()
+    (root / "d/e").mkdir(parents=True)
+    (root / "d/e/f").write_text("made")
+    after = (await kept.take()).tree
+    (root / "c").write_text("mine")  # the person's own, after the turn
+    undone = await kept.apply(after, before)
+    assert undone.skipped == ()
+    assert sorted(picture(root)) == ["a", "b", "c"]
+    assert [(root / name).read_text() for name in "abc"] == ["old", "old", "mine"]
+    await kept.apply(before, after)
+    assert (root / "a").read_text() == "new"
+    assert not (root / "b").exists()
+    assert (root / "d/e/f").read_text() == "made"
+    assert (root / "c").read_text() == "mine"
+
+
+async def test_undo_leaves_alone_what_was_changed_since(root: Path, kept: Checkpoints) -> None:
+    (root / "a").write_text("old")
+    before = (await kept.take()).tree
+    (root / "a").write_text("new")
+    after = (await kept.take()).tree
+    (root / "a").write_text("mine")
+    undone = await kept.apply(after, before)
+    assert (root / "a").read_text() == "mine"
+    assert [skipped.path for skipped in undone.skipped] == ["a"]
+
+
+async def test_the_changes_of_a_turn_are_named(root: Path, kept: Checkpoints) -> None:
+    (root / "a").write_text("1")
+    (root / "b").write_text("1")
+    old = (await kept.take()).tree
+    (root / "a").write_text("2")
+    (root / "b").unlink()
+    (root / "c").write_text("1")
+    new = (await kept.take()).tree
+    found = [(change.path, change.kind) for change in await kept.changes(old, new)]
+    assert found == [("a", "changed"), ("b", "removed"), ("c", "added")]
+
+
+async def test_a_sweep_keeps_what_a_tree_needs(root: Path, kept: Checkpoints) -> None:
+    (root / "a").write_text("one" * 100)
+    first = (await kept.take()).tree
+    (root / "a").write_text("two" * 100)
+    second = (await kept.take()).tree
+    assert await kept.sweep([first]) > 0
+    with pytest.raises(WorkspaceError, match="not there any more"):
+        await kept.restore(second)
+    await kept.restore(first)
+    assert (root / "a").read_text() == "one" * 100
+
+
+async def test_a_folder_of_too_many_files_says_so(root: Path, tmp_path: Path) -> None:
+    few = Checkpoints(root, tmp_path / "store", most_files=3)
+    for number in range(5):
+        (root / str(number)).touch()
+    with pytest.raises(WorkspaceError, match="more than 3 files"):
+        await few.take()
+
+
+async def test_a_turn_is_kept_before_and_after_it(root: Path, kept: Checkpoints) -> None:
+    entries: list[Entry] = []
+
+    def work(arguments: object) -> str:
+        (root / "made").write_text("by the turn")
+        return "ok"
+
+    keeping = Keeping(kept, entries.append)
+    agent = Agent(
+        Scripted([Say(calls=[("record", {})]), "done"]),
+        [RecordingTool(answer=work)],
+        hooks=[keeping.hook],
+        mutators=[keeping.mutator],
+    )
+    await agent.run("go")
+    before, after = [entry for entry in entries if isinstance(entry, Checkpoint)]
+    assert before.turn_id == after.turn_id == "turn-1"
+    await kept.apply(after.tree, before.tree)
+    assert not (root / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "ignored"),
+    [
+        ("*.o", "a/b.o", True),
+        ("*.o", "a/b.c", False),
+        ("/*.o", "a/b.o", False),
+        ("build/", "build", False),  # a file of that name
+        ("a/b", "a/b", True),
+        ("a/b", "x/a/b", False),
+        ("**/b", "x/a/b", True),
+        ("a/**/b", "a/b", True),
+        ("a/**/b", "a/x/y/b", True),
+        ("a/**", "a/x/y", True),
+        ("[ab].c", "a.c", True),
+        ("[!ab].c", "a.c", False),
+        ("\\#x", "#x", True),
+        ("# x", "# x", False),
+        ("*.o\n!keep.o", "keep.o", False),
+        ("trailing   ", "trailing", True),
+        ("a?c", "a/c", False),
+    ],
+)
+def test_patterns_mean_what_they_mean_to_git(pattern: str, path: str, ignored: bool) -> None:
+    assert Rules().within("", pattern).ignore(path, False) is ignored
