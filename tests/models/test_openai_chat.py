@@ -157,6 +157,17 @@ def test_two_calls_under_one_index_are_two_calls():
     assert calls_of(reply) == [("x", "add", '{"a":1}'), ("y", "add", '{"a":2}')]
 
 
+def test_two_whole_calls_under_one_id_are_two_calls():
+    _, reply = read(
+        delta(tool_calls=[piece('{"a":1}', id="x", name="add")]),
+        delta(tool_calls=[piece('{"a":2}', id="x", name="add")]),
+        delta("stop"),
+    )
+
+    assert [call.raw for call in reply.calls] == ['{"a":1}', '{"a":2}']
+    assert len({call.id for call in reply.calls}) == 2
+
+
 def test_a_new_id_in_every_piece_is_still_one_call():
     _, reply = read(
         delta(tool_calls=[piece("", index=0, id="x1", name="add")]),

@@ -299,8 +299,8 @@ class ChatDecoder:
     def _slot_for(self, piece: _CallDelta, out: list[ModelEvent]) -> _Slot:
         """The call that a piece belongs to.
 
-        By its index where there is one; a new id together with a new name begins another call
-        even under an old index, and without an index the last call goes on until then.
+        By its index where there is one, else by its id, else the last. A named piece begins
+        another call even so, if it brings a new id, or arguments to a call that has them all.
         """
         slots = self._slots
         if piece.index is not None:
@@ -312,8 +312,9 @@ class ChatDecoder:
             found = slots[-1] if slots else None
         if found is not None and found.name and piece.function and piece.function.name:
             other_id = bool(piece.id) and piece.id != found.given_id
-            nameless_again = not piece.id and piece.index is None
-            if other_id or nameless_again:
+            no_mark = not piece.id and piece.index is None
+            more = piece.function.arguments and _is_whole("".join(found.arguments))
+            if other_id or no_mark or more:
                 found = None
         if found is None:
             if slots and _is_whole("".join(slots[-1].arguments)):
