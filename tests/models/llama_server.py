@@ -32,7 +32,7 @@ TEMPLATE = """
 
 
 def main(weights: str, port: int) -> None:
-    import xllamacpp
+    import xllamacpp  # type: ignore[import-untyped]
 
     params = xllamacpp.CommonParams()
     params.model.path = weights
