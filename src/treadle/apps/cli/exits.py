@@ -12,6 +12,7 @@ from treadle.core.errors import (
     Overloaded,
     QuotaExhausted,
     RateLimited,
+    SessionUnknown,
     StoreError,
     StreamBroken,
     TreadleError,
@@ -32,12 +33,23 @@ DISK = 74
 PARKED = 75
 NO_ACCESS = 77
 ABORTED = 130
+NO_READER = 141  # of standard output: as if SIGPIPE had ended us
 TERMINATED = 143
+
+OF_REASON = {
+    "end_turn": DONE,
+    "max_turns": MAX_TURNS,
+    "budget_exceeded": BUDGET_EXCEEDED,
+    "goal_not_met": GOAL_NOT_MET,
+    "refused": REFUSED,
+    "aborted": ABORTED,
+    "error": ERROR,
+}
 
 _CODES: tuple[tuple[tuple[type[TreadleError], ...], int], ...] = (
     ((AccessDenied, QuotaExhausted), NO_ACCESS),
     ((RateLimited, Overloaded, Unreachable, StreamBroken), UNAVAILABLE),
-    ((UnknownModel, ConfigError), USAGE),
+    ((UnknownModel, ConfigError, SessionUnknown), USAGE),
     ((StoreError,), DISK),
 )
 

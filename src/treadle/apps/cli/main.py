@@ -13,27 +13,60 @@ import sys
 from treadle._version import __version__
 
 USAGE_ERROR = 2
+ABORTED = 130
 
 # name -> (module, summary). The module has `run(arguments: list[str]) -> int`, the exit code.
 COMMANDS: dict[str, tuple[str, str]] = {
     "models": ("treadle.apps.cli.models", "list the models that can be used here; test or get one"),
+    "permissions": ("treadle.apps.cli.permissions", "list the rules; explain one verdict"),
+    "config": ("treadle.apps.cli.config", "show every setting and where it comes from"),
+    "doctor": ("treadle.apps.cli.doctor", "check what is needed here, and say what to do"),
+    "completions": ("treadle.apps.cli.completions", "print completions: bash, zsh or fish"),
 }
+AGENT = "treadle.apps.cli.headless"
+
+# It has to fit a screen of 24 lines.
+HELP = """\
+usage: treadle -p PROMPT [OPTIONS]      do one task, print the answer
+       treadle COMMAND [ARGUMENTS]
+
+{commands}
+
+options of -p (all of them: treadle help options; also in ~/.treadle/config.toml)
+  --model NAME               --permission-mode plan|ask|accept-edits|auto|bypass
+  --continue, --resume ID    --allow RULE, --deny RULE, --sandbox auto|required|off
+  --until COMMAND            --max-turns N, --max-cost USD, --max-time 10m
+  --file PATH, or @PATH      --output-format text|json|stream-json, --output-schema PATH"""
 
 
 def run(arguments: list[str], commands: dict[str, tuple[str, str]] = COMMANDS) -> int:
+    try:
+        return _run(arguments, commands)
+    except KeyboardInterrupt:
+        return ABORTED
+    except BrokenPipeError:
+        _let_go()
+        return 141
+
+
+def _run(arguments: list[str], commands: dict[str, tuple[str, str]]) -> int:
     match arguments:
         case ["--version" | "-V", *_]:
             print(f"treadle {__version__}")
+        case ["help", "options"]:
+            return call("treadle.apps.cli.completions", ["options"])
         case ["--help" | "-h" | "help", *_]:
             print(usage(commands))
         case [name, *rest] if name in commands:
             return call(commands[name][0], rest)
+        case [] | [""]:
+            return call(AGENT, [])
+        case [first, *_] if first.startswith("-") or " " in first:
+            return call(AGENT, arguments)
         case [unknown, *_]:
             print(f"treadle: no command {unknown!r}; treadle --help lists them", file=sys.stderr)
             return USAGE_ERROR
-        case _:
-            print(usage(commands), file=sys.stderr)
-            return USAGE_ERROR
+    sys.stdout.flush()
     return 0
 
 
@@ -44,12 +77,15 @@ def call(module: str, arguments: list[str]) -> int:
     return exit_code
 
 
+def _let_go() -> None:
+    """Nobody reads standard output: the interpreter must not try to flush it at the end."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def usage(commands: dict[str, tuple[str, str]]) -> str:
     width = max(map(len, [*commands, "--version"]))
     rows = [(name, summary) for name, (_, summary) in commands.items()]
-    rows += [
-        ("--version", "say which version this is"),
-        ("--help", "say this; treadle COMMAND --help says more of a command"),
-    ]
-    lines = [f"  {name:{width}}  {summary}" for name, summary in rows]
-    return "\n".join(["usage: treadle COMMAND [ARGUMENTS]", "", *lines])
+    rows.append(("--version", "say which version this is"))
+    return HELP.format(commands="\n".join(f"  {name:{width}}  {text}" for name, text in rows))

@@ -1,0 +1,46 @@
+"""An answer that fits a schema: `--output-schema`.
+
+The wiring holds the model to the schema, by its own means or by a last tool; here the answer is
+read, and one that does not fit is sent back with the reason, a few times.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from treadle.agents.structured import NOT_GIVEN
+from treadle.apps.wiring import Wired
+from treadle.core.errors import OutputMismatch
+from treadle.core.events import TurnResult
+from treadle.core.loop.driver import Driver
+from treadle.core.transcript.content import Text
+from treadle.core.transcript.items import AssistantItem
+from treadle.models.structured import parse
+
+TRIES = 3
+
+
+async def answer(
+    wired: Wired, driver: Driver, schema: dict[str, object]
+) -> tuple[TurnResult, object]:
+    """The turn that gave the answer, with the answer as its text, and the value in it."""
+    usage = None
+    for _ in range(TRIES):
+        turn = await wired.agent.finish(driver)
+        usage = turn.usage if usage is None else usage + turn.usage
+        turn = msgspec.structs.replace(turn, usage=usage)
+        if turn.reason != "end_turn":
+            return turn, None
+        text = wired.answer.text if wired.answer is not None else turn.text
+        if text is None:
+            driver.submit(NOT_GIVEN)
+            continue
+        try:
+            value = parse(schema, text)
+        except ValueError as error:
+            driver.submit(f"The answer does not fit: {error}. Give it again, corrected.")
+            continue
+        said = AssistantItem((Text(text),))
+        return msgspec.structs.replace(turn, items=(*turn.items, said)), value
+    name = wired.model.name
+    raise OutputMismatch(f"{name} gave no answer that fits in {TRIES} tries", provider=name)

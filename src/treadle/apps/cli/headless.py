@@ -1,0 +1,346 @@
+"""`treadle -p`: one prompt, one answer, one exit code. For scripts, pipes and servers.
+
+Reads the command line, has the agent wired, drives its loop to the end of a turn and prints what
+came of it; prompting.py reads what was asked, output.py prints, signals.py listens to the world.
+Nobody is asked anything: what needs a person is denied with a reason, and the exit code says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from treadle.apps.cli import exits
+from treadle.apps.cli.options import CommandLine, UsageError, read
+from treadle.apps.cli.output import (
+    VERSION,
+    Began,
+    Lines,
+    Progress,
+    Report,
+    Stdout,
+    detail_of,
+    line_of,
+    tell,
+    used,
+)
+from treadle.apps.cli.prompting import is_piped, read_prompt
+from treadle.apps.cli.signals import Signals, guard_streams, harden
+from treadle.apps.settings import Settings, load
+from treadle.apps.wiring import Opening, Wired, wire
+from treadle.apps.wiring.rules import is_trusted
+from treadle.core.contracts.observer import Observer
+from treadle.core.errors import TreadleError
+from treadle.core.events import TurnResult
+from treadle.core.loop.driver import Driver
+from treadle.core.loop.steps import PendingApproval
+from treadle.core.transcript.content import Text, UserContent
+from treadle.core.transcript.usage import Usage
+
+NOT_YET = """\
+treadle: the interactive screen is not part of this version. What works now:
+  treadle -p PROMPT      one task, its answer on standard output
+  treadle --help         everything else"""
+
+NOBODY = (
+    "This needs a person's approval, and nobody can be asked in this run ({reason}). "
+    "Do it in another way, or say in your answer what was left undone."
+)
+OUT_OF_TIME = "max_time"
+
+
+def run(arguments: list[str]) -> int:
+    has_output = guard_streams()
+    try:
+        line = read(arguments)
+        if not line.has("print") and (line.prompt is not None or not is_piped()):
+            print(NOT_YET, file=sys.stderr)
+            return exits.USAGE
+        folder = _folder()
+        settings = load(folder, line.settings(), trusted=lambda: is_trusted(folder))
+        said = read_prompt(line.prompt, line.texts("file"), folder)
+        if not said and not (line.has("continue") or line.has("resume")):
+            raise UsageError("there is no prompt: write it after -p, or into standard input")
+        schema = _schema(line.text("output_schema"))
+        return asyncio.run(Headless(line, settings, folder, said, schema, has_output).work())
+    except UsageError as error:
+        tell(f"treadle: {error}")
+        return exits.USAGE
+    except TreadleError as error:
+        tell(f"treadle: {error}")
+        return exits.code_for(error)
+    except KeyboardInterrupt:
+        return exits.ABORTED
+
+
+def _folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError(
+            "the current folder does not exist any more; go to one that does"
+        ) from error
+
+
+def _schema(file: str) -> dict[str, object] | None:
+    if not file:
+        return None
+    import json
+
+    try:
+        schema = json.loads(Path(file).read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--output-schema {file}: {error}") from error
+    if not isinstance(schema, dict):
+        raise UsageError(f"--output-schema {file}: a schema is a JSON object")
+    return schema
+
+
+class Headless:
+    """One run, from the wiring to the last line."""
+
+    def __init__(
+        self,
+        line: CommandLine,
+        settings: Settings,
+        folder: Path,
+        said: tuple[UserContent, ...],
+        schema: dict[str, object] | None,
+        has_output: bool,
+    ) -> None:
+        self._line = line
+        self._settings = settings
+        self._folder = folder
+        self._said = said
+        self._schema = schema
+        self._has_output = has_output
+        self._format = line.text("output_format") or "text"
+        self._denied: list[str] = []
+        self._driver: Driver | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._is_out_of_time = False
+        self._began = time.monotonic()
+        loud = line.has("verbose") or (sys.stderr.isatty() and not line.has("quiet"))
+        self._progress = Progress(verbose=line.has("verbose")) if loud else None
+
+    async def work(self) -> int:
+        """Do it; the exit code."""
+        self._task = asyncio.current_task()
+        self._out = Stdout(self._lose_reader)
+        self._signals = Signals(self._stop)
+        self._signals.listen()
+        harden()
+        try:
+            report = await self._report()
+            if self._format != "text":
+                self._out.write(line_of(report))
+            elif report.text:
+                self._out.write(report.text.encode() + b"\n")
+            await self._out.drain()
+        except asyncio.CancelledError:
+            if self._signals.code is None:
+                raise
+            return self._signals.code
+        if self._out.gone is None or self._signals.code is not None:
+            self._say_why(report)
+        return self._delivered(report.exit_code)
+
+    async def _report(self) -> Report:
+        try:
+            wired = await self._wired()
+        except TreadleError as error:
+            return self._failed(error, "", "")
+        name, session = wired.model.name, wired.store.session_id
+        try:
+            driver = self._driver = wired.start(self._said or None)
+            try:
+                turn, output = await self._drive(wired, driver)
+            finally:
+                await driver.aclose()
+        except TreadleError as error:
+            return self._failed(error, name, session)
+        finally:
+            self._driver = None
+            await wired.aclose()
+        return self._finished(turn, output, name, session)
+
+    async def _wired(self) -> Wired:
+        line, observers = self._line, list[Observer]()
+        lines = Lines(self._out) if self._format == "stream-json" else None
+        if lines is not None:
+            observers.append(lines)
+        if self._progress is not None:
+            observers.append(self._progress)
+        resume = line.text("resume") if line.has("resume") else None
+        opening = Opening(
+            resume="" if line.has("continue") else resume,
+            allow=line.texts("allow"),
+            deny=line.texts("deny"),
+            until=line.text("until"),
+            schema=self._schema,
+            chars=sum(len(part.text) for part in self._said if isinstance(part, Text)),
+        )
+        wired = await wire(
+            self._settings,
+            self._folder,
+            opening,
+            approve=self._deny,
+            observers=observers,
+            tell=self._note,
+        )
+        if lines is not None:
+            lines.session_id = wired.store.session_id
+            self._out.write(line_of(self._first_line(wired)))
+        for note in wired.notes:
+            self._note(note)
+        return wired
+
+    async def _drive(self, wired: Wired, driver: Driver) -> tuple[TurnResult, object]:
+        """One turn, or with a schema as many as it takes to an answer that fits."""
+        limit = self._settings.max_time
+        timer = None
+        if limit is not None:
+            timer = asyncio.get_running_loop().call_later(limit, self._run_out_of_time)
+        try:
+            if self._schema is None:
+                return await wired.agent.finish(driver), None
+            from treadle.apps.cli.answering import answer
+
+            return await answer(wired, driver, self._schema)
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    # --- what happens meanwhile ------------------------------------------------------------
+
+    def _deny(self, approval: PendingApproval) -> str:
+        self._denied.append(approval.summary)
+        return NOBODY.format(reason=approval.reason)
+
+    def _note(self, text: str) -> None:
+        if self._progress is not None:
+            self._progress.say(text)
+
+    def _stop(self, reason: str) -> None:
+        if self._driver is not None:
+            self._driver.interrupt(reason)
+        elif self._task is not None:
+            self._task.cancel()
+
+    def _run_out_of_time(self) -> None:
+        self._is_out_of_time = True
+        self._stop(OUT_OF_TIME)
+
+    def _lose_reader(self, error: OSError) -> None:
+        # In the other formats nothing is written before the work is done.
+        if self._format == "stream-json" and self._driver is not None:
+            self._driver.interrupt("nobody reads standard output")
+
+    # --- what came of it -------------------------------------------------------------------
+
+    def _finished(self, turn: TurnResult, output: object, model: str, session: str) -> Report:
+        reason, detail = str(turn.reason), detail_of(turn)
+        if turn.reason == "aborted" and self._is_out_of_time:
+            reason = "budget_exceeded"
+            detail = f"{self._settings.max_time:g} s have passed, which is the limit"
+        code = exits.OF_REASON[reason]
+        if turn.error is not None:
+            code = exits.code_for(turn.error)
+        elif reason == "end_turn" and self._denied:
+            code = exits.APPROVAL_NEEDED
+        elif reason == "end_turn" and not turn.text.strip() and not turn.rounds:
+            code, detail = exits.ERROR, "the model said and did nothing"
+        if self._signals.code is not None and reason == "aborted":
+            code = self._signals.code
+        error = str(turn.error) if turn.error is not None else ""
+        return self._reported(
+            reason, code, model, session, turn.text, output, error, detail, turn.rounds, turn.usage
+        )
+
+    def _failed(self, error: TreadleError, model: str, session: str) -> Report:
+        return self._reported("error", exits.code_for(error), model, session, error=str(error))
+
+    def _reported(
+        self,
+        reason: str,
+        code: int,
+        model: str,
+        session: str,
+        text: str = "",
+        output: object = None,
+        error: str = "",
+        detail: str = "",
+        rounds: int = 0,
+        usage: Usage | None = None,
+    ) -> Report:
+        return Report(
+            version=VERSION,
+            session_id=session,
+            model=model,
+            reason=reason,
+            exit_code=code,
+            text=text,
+            output=output,
+            error=error,
+            detail=detail,
+            rounds=rounds,
+            seconds=round(time.monotonic() - self._began, 3),
+            usage=usage or Usage(),
+            denied=tuple(self._denied),
+        )
+
+    def _first_line(self, wired: Wired) -> Began:
+        tools = tuple(tool.spec.name for tool in wired.agent.equipment.source.tools())
+        return Began(
+            version=VERSION,
+            session_id=wired.store.session_id,
+            model=wired.model.name,
+            folder=str(self._folder),
+            permission_mode=self._settings.permission_mode,
+            tools=tools,
+            notes=wired.notes,
+        )
+
+    def _say_why(self, report: Report) -> None:
+        """One sentence for everything but success; on success, what it took, if somebody looks."""
+        for sentence in _sentences(report):
+            tell(f"treadle: {sentence}")
+        if self._progress is not None:
+            self._progress.say(
+                f"{used(report.usage)}, {report.seconds:.1f} s, session {report.session_id}"
+            )
+
+    def _delivered(self, code: int) -> int:
+        gone = self._out.gone
+        if gone is None and self._has_output:
+            return code
+        if self._signals.code is not None:
+            return self._signals.code
+        if gone is not None and gone.errno == errno.EPIPE:
+            return exits.NO_READER
+        why = os.strerror(gone.errno or 0) if gone is not None else "it was closed"
+        tell(f"treadle: the answer could not be written to standard output: {why}")
+        return exits.DISK
+
+
+def _sentences(report: Report) -> Sequence[str]:
+    again = f"treadle -p --resume {report.session_id} goes on with it" if report.session_id else ""
+    match report.exit_code:
+        case exits.DONE:
+            return ()
+        case exits.APPROVAL_NEEDED:
+            calls = ", ".join(dict.fromkeys(report.denied))
+            return (f"not done, for want of somebody's approval: {calls}. --allow RULE allows it",)
+        case exits.REFUSED:
+            return ("the model refused",)
+        case exits.MAX_TURNS | exits.BUDGET_EXCEEDED | exits.GOAL_NOT_MET:
+            return (f"{report.reason}: {report.detail}; {again}",)
+        case exits.ABORTED | exits.TERMINATED:
+            return (f"stopped; {again}",)
+        case _:
+            return (report.error or report.detail,)

@@ -1,0 +1,131 @@
+"""What was asked: the prompt from the command line or standard input, with files attached.
+
+`@PATH` in the prompt and `--file PATH` attach: pictures and PDF files as such, text as text. All
+input has to be UTF-8; anything else is said with its place and never guessed at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import stat
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from treadle.apps.cli.options import UsageError
+from treadle.core.transcript.content import Document, Image, Text, UserContent
+
+SILENCE = 0.5  # seconds that a pipe beside a prompt may take to say something
+MOST_TEXT = 200_000  # characters of a text file that are attached; a longer one is only named
+MOST_BYTES = 32 << 20
+MOST_INPUT = 64 << 20
+
+_MARK = re.compile(r"(?<![\w@])@(\"[^\"]+\"|[^\s\"]+)")
+_PICTURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+)
+
+
+def read_prompt(typed: str | None, files: Iterable[str], folder: Path) -> tuple[UserContent, ...]:
+    """The parts of the message; none if nobody said anything."""
+    files = list(files)
+    if typed is not None:
+        _check_typed(typed)
+    from_input = typed in (None, "-") or "-" in files
+    words = "" if typed in (None, "-") else typed or ""
+    piped = read_input(patient=from_input)
+    if piped.strip():
+        words = f"{words}\n\n<stdin>\n{piped}\n</stdin>" if words else piped
+    parts: list[UserContent] = [Text(words)] if words.strip() else []
+    for name in files:
+        if name != "-":
+            parts.append(attached(folder / name, name, must=True))
+    for name in mentioned(typed or ""):
+        path = folder / name
+        if path.is_file():
+            parts.append(attached(path, name, must=False))
+    return tuple(parts)
+
+
+def read_input(*, patient: bool) -> str:
+    """Standard input, if somebody writes to it. One who only left it open is not waited for."""
+    kind = os.fstat(0).st_mode
+    if stat.S_ISCHR(kind):  # a terminal, or nothing
+        return ""
+    if not patient and not stat.S_ISREG(kind):
+        poll = select.poll()
+        poll.register(0, select.POLLIN)
+        if not poll.poll(SILENCE * 1_000):
+            return ""
+    data = bytearray()
+    while piece := os.read(0, 1 << 20):
+        data += piece
+        if len(data) > MOST_INPUT:
+            raise UsageError(
+                f"standard input has more than {MOST_INPUT >> 20} MB; give it as files"
+            )
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"standard input is not UTF-8: byte 0x{data[error.start]:02x} at {error.start:,}. "
+            "Convert it (iconv), or attach it as a file"
+        ) from error
+
+
+def _check_typed(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UsageError(f"the prompt is not UTF-8 at character {error.start:,}") from error
+
+
+def mentioned(text: str) -> list[str]:
+    """The paths that a prompt names with @, each once."""
+    names = (match.group(1).strip('"') for match in _MARK.finditer(text))
+    return list(dict.fromkeys(name.rstrip(".,;:!?)") or name for name in names))
+
+
+def attached(path: Path, name: str, *, must: bool) -> UserContent:
+    """A file as a part of a message."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UsageError(f"{name} has more than {MOST_BYTES >> 20} MB; name it in the prompt")
+        data = path.read_bytes()
+    except OSError as error:
+        if must:
+            raise UsageError(f"{name} cannot be attached: {error.strerror}") from error
+        return Text(f"[{name} could not be read: {error.strerror}]")
+    media_type = media_type_of(data)
+    if media_type == "application/pdf":
+        return Document(media_type, data, title=path.name)
+    if media_type:
+        return Image(media_type, data)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if must:
+            raise UsageError(f"{name} is neither UTF-8 text nor a picture nor a PDF") from error
+        return Text(f"[{name} is not text; its content is not attached]")
+    if len(text) > MOST_TEXT:
+        return Text(f"[{name} has {len(text):,} characters: read what you need of it]")
+    return Text(f'<file path="{name}">\n{text}\n</file>')
+
+
+def media_type_of(data: bytes) -> str:
+    """By its first bytes, not by its name; nothing for anything else."""
+    for sign, media_type in _PICTURES:
+        if data.startswith(sign):
+            return media_type
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return "application/pdf" if data.startswith(b"%PDF-") else ""
+
+
+def is_piped() -> bool:
+    """Whether standard input may hold a prompt."""
+    return sys.stdin is not None and not stat.S_ISCHR(os.fstat(0).st_mode)

@@ -1,0 +1,83 @@
+"""What the outside world may do to a run: signals, a parent that dies, streams that are closed.
+
+    SIGINT            stop, keep what was done, 130; a second one leaves at once
+    SIGTERM, SIGHUP   the same with 143, and never later than two seconds
+    the parent dies   as SIGTERM, unless the run was detached on purpose (nohup, setsid)
+
+Under it stands nothing of ours but the driver that it interrupts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+from treadle.apps.cli import exits
+
+PATIENCE = 1.5  # seconds after SIGTERM until the process leaves whatever still runs
+
+_CODES = {
+    signal.SIGINT: exits.ABORTED,
+    signal.SIGTERM: exits.TERMINATED,
+    signal.SIGHUP: exits.TERMINATED,
+}
+
+
+class Signals:
+    """Listens while a run goes on. `code` is the exit code that a signal asked for, or None."""
+
+    def __init__(self, stop: Callable[[str], None]) -> None:
+        self._stop = stop
+        self.code: int | None = None
+
+    def listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in _CODES:
+            # One who ignores SIGHUP (nohup) or SIGINT (a shell's background job) means it.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._hear, number)
+
+    def _hear(self, number: signal.Signals) -> None:
+        code = _CODES[number]
+        if self.code is not None and number == signal.SIGINT:
+            os._exit(self.code)  # the journal is only ever appended to: it is whole as it is
+        if self.code is None:
+            self.code = code
+        if number != signal.SIGINT:
+            asyncio.get_running_loop().call_later(PATIENCE, os._exit, code)
+        self._stop(number.name)
+
+
+def guard_streams() -> bool:
+    """Open what was closed, so that no file of ours gets its number; whether stdout was open."""
+    was_open = True
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            was_open = was_open and number != 1
+            os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
+    return was_open
+
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+
+
+def harden() -> None:
+    """Die with the parent; let no other process of the user read our memory, where keys are."""
+    parent = os.getppid()
+    try:
+        import ctypes
+
+        prctl = ctypes.CDLL(None, use_errno=True).prctl
+    except (ImportError, OSError, AttributeError):
+        return  # not Linux
+    prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    is_detached = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN or os.getsid(0) == os.getpid()
+    if not is_detached and parent != 1:
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+        if os.getppid() != parent:  # it died just before
+            os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,112 @@
+"""The permission rules in force in a folder: settings files, flags, and what trust makes of them.
+
+Files are read once, at the start; a wrong one is a ConfigError then and not at the first call.
+A folder without such files costs a look at three names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.apps.settings import home
+from treadle.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from treadle.policy.rules import RuleSet
+
+
+def trust_file() -> Path:
+    return home() / "trust.json"
+
+
+def is_trusted(folder: Path) -> bool:
+    """Whether the user trusts this folder."""
+    if not trust_file().exists():
+        return False
+    from treadle.policy.trust import TrustStore
+
+    return TrustStore(trust_file()).trusts(folder)
+
+
+def rules_files(folder: Path) -> list[tuple[str, Path]]:
+    """Where rules are kept, with what the user calls the place."""
+    return [
+        ("everywhere", home() / "settings.json"),
+        ("this project", folder / ".treadle" / "settings.json"),
+        ("this project, only you", folder / ".treadle" / "settings.local.json"),
+    ]
+
+
+def load_rules(
+    folder: Path, allow: Sequence[str] = (), deny: Sequence[str] = ()
+) -> tuple[Callable[[], RuleSet], list[str]]:
+    """The rules, once somebody asks for them, and a note on each set that is not in force."""
+    files = [(scope, file) for scope, file in rules_files(folder) if file.exists()]
+    if not files and not allow and not deny:
+        return _no_rules, []
+    rules, notes = _read(folder, files)
+    rules = rules + _given(folder, allow, deny)
+    return (lambda: rules), notes
+
+
+def _no_rules() -> RuleSet:
+    from treadle.policy.rules import RuleSet
+
+    return RuleSet()
+
+
+def _read(folder: Path, files: Sequence[tuple[str, Path]]) -> tuple[RuleSet, list[str]]:
+    from treadle.policy.rules import RuleSet
+    from treadle.policy.rulesfile import read_rules
+    from treadle.policy.trust import TrustStore, rules_of_folder
+
+    root, notes, rules = os.path.realpath(folder), list[str](), RuleSet()
+    trust = TrustStore(trust_file())
+    for scope, file in files:
+        found = read_rules(file, scope=scope, root=root, home=str(Path.home()))
+        if scope != "everywhere":
+            accepted = trust.accepts_rules(folder, found)
+            if found.allow and not accepted:
+                notes.append(f"{len(found.allow)} allow rules of {file} wait until you accept them")
+            found = rules_of_folder(found, accepted=accepted)
+        rules = rules + found
+    return rules, notes
+
+
+def _given(folder: Path, allow: Sequence[str], deny: Sequence[str]) -> RuleSet:
+    from treadle.policy.rules import InvalidRule, RuleSet
+    from treadle.policy.rulesfile import given_rules
+
+    rules = RuleSet()
+    for flag, texts in (("allow", allow), ("deny", deny)):
+        try:
+            rules = rules + given_rules(
+                {flag: list(texts)},
+                root=os.path.realpath(folder),
+                home=str(Path.home()),
+                scope=f"--{flag}",
+            )
+        except InvalidRule as error:
+            raise ConfigError(f"--{flag}: {error}") from error
+    return rules
+
+
+def keep_rules(folder: Path) -> Callable[[tuple[str, ...]], None]:
+    """Saves what the person always allows in this project, for this person."""
+
+    def keep(rules: tuple[str, ...]) -> None:
+        from treadle.policy.rulesfile import read_rules, save_rules
+        from treadle.policy.trust import TrustStore
+
+        file = folder / ".treadle" / "settings.local.json"
+        root, own = os.path.realpath(folder), str(Path.home())
+        save_rules(file, rules, root=root, home=own)
+        trust = TrustStore(trust_file())
+        if trust.trusts(folder):
+            found = read_rules(file, scope="this project, only you", root=root, home=own)
+            trust.accept_rules(folder, found)
+
+    return keep
