@@ -5,7 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from treadle.policy.files import Situation
+from treadle.policy.judge import Judge
+from treadle.policy.rulesfile import given_rules
 from treadle.policy.shell import Part, read_command
+from treadle.policy.verdict import Call
 
 
 def argvs(text: str) -> list[list[str | None]]:
@@ -121,3 +125,37 @@ def test_words_without_doubts_are_the_words_that_bash_makes(pieces):
     )
     if "||" not in line and "&&" not in line and "|" not in line and "!" not in line:
         assert done.stdout.decode() == expected
+
+
+NAMES = [
+    "bash",
+    "env",
+    "git",
+    "sed",
+    "awk",
+    "find",
+    "tar",
+    "timeout",
+    "xargs",
+    "eval",
+    "time",
+    "coproc",
+    "-c",
+    "-S",
+    "-i",
+    "-exec",
+    "+",
+    "{}",
+]
+MARKS = ["''", "$(", "'", '"', "`", "<<E", "\n", ";", "(", ")", "[[", ">&", "{", "}", "!"]
+FRAGMENTS = st.lists(
+    st.one_of(st.sampled_from(NAMES), st.sampled_from(MARKS), st.text(max_size=3)), max_size=8
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(FRAGMENTS)
+def test_no_line_crashes_the_judge(fragments):
+    call = Call("bash", {"command": " ".join(fragments)})
+    rules = given_rules({"allow": ["Bash"], "deny": ["Bash(rm:*)"]}, root="/r", home="/h")
+    assert Judge(Situation("/r", "/h", rules)).judge(call).outcome in ("allow", "ask", "deny")

@@ -50,6 +50,9 @@ class CommandJudge:
         self._allow = _patterns(rules.allow)
         self._ask = _patterns(rules.ask)
         self._deny = _patterns(rules.deny)
+        self.forbidden_names = frozenset(
+            pattern.words[0] for _, pattern in (*self._deny, *self._ask) if pattern.words
+        )
 
     def judge(self, text: str, cwd: str) -> tuple[tuple[Finding, ...], CommandFacts | None]:
         """The findings on a command line, one for each part and one for each doubt."""
@@ -178,8 +181,6 @@ class _PartJudge:
             return "the name of the command is not static"
         if part.argv and part.argv[0].glob and part.argv[0].text not in ("[", "[["):
             return "the name of the command is a pattern"
-        if part.argv and _reserved(part.argv[0].text):
-            return "a word of the shell where a command is expected"
         assigned = pattern.assignments if pattern is not None else ()
         for assignment in part.assignments:
             if not self._assignable(part, assignment, assigned):
@@ -191,8 +192,20 @@ class _PartJudge:
             return ""
         if effects.doubts:
             return effects.doubts[0]
-        if effects.inline and (pattern is None or pattern.blanket):
+        if pattern is None or not pattern.blanket:
+            return "code given on the line" if effects.inline and pattern is None else ""
+        if effects.inline:
             return "code given on the line"
+        return self._may_run_forbidden(part, effects)
+
+    def _may_run_forbidden(self, part: Part, effects: Effects) -> str:
+        """A program that nothing is known of may run what is named among its arguments."""
+        if effects != Effects():
+            return ""
+        for word in part.argv[1:]:
+            base = (word.text or "").rpartition("/")[2]
+            if base in self.above.forbidden_names:
+                return f"it may run {base}, which a rule is about"
         return ""
 
     def _assignable(self, part: Part, assignment: Assignment, named: Sequence[str]) -> bool:
@@ -377,13 +390,6 @@ def _from(part: Part, finding: Finding, inner: tuple[Finding, ...]) -> Finding:
     if finding.subject != part.source:
         reason = f"{finding.subject}: {reason}"
     return Finding(part.source, finding.outcome, reason, finding.rule, inner=inner)
-
-
-def _reserved(text: str | None) -> bool:
-    return text in {
-        "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case", "esac",
-        "select", "function", "in", "{", "}", "!", "]]", "",
-    }  # fmt: skip
 
 
 def _malformed(text: str) -> str:

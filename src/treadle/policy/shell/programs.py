@@ -156,7 +156,7 @@ _TABLE: dict[str, Program] = {
     "rsync": Program("text", Grammar("ef", listed("--rsh --rsync-path"),
                      runs=listed("-e --rsh --rsync-path --daemon --remove-source-files")),
                      plain=False),
-    "ssh": Program("text", Grammar("oFiJlpEDLRWbcemQSwBI",
+    "ssh": Program("none", Grammar("oFiJlpEDLRWbcemQSwBI",
                    runs=listed("-o -F -J -E -D -L -R -w -S")), plain=False),
     "scp": Program("text", Grammar("oFSiJlPc", runs=listed("-o -F -S -J -D")), plain=False),
     "sftp": Program("text", Grammar("oFSbDi", runs=listed("-o -F -S -b -D")), plain=False),
@@ -194,6 +194,8 @@ _INLINE: dict[str, frozenset[str]] = {
     "sqlite3": frozenset(), "psql": listed("-c"), "mysql": listed("-e"), "socat": frozenset(),
     "nc": listed("-e -c"), "ncat": listed("-e -c"), "m4": frozenset(), "bc": frozenset(),
 }  # fmt: skip
+_PLUS = listed("less more most vi vim nvim view gvim emacs nano")
+_LATER = listed("at batch crontab systemd-run launchctl schtasks atd")
 _MULTICALL = frozenset({"busybox", "toybox"})
 
 _SPECIAL: dict[str, Callable[[Sequence[Word]], Effects]] = {
@@ -236,9 +238,15 @@ def effects_of(part: Part) -> Effects:
         return _input_output(words, "fsw")
     if name == "xxd":
         return _input_output(words, "bcglnosR")
+    if name in _LATER:
+        return Effects(doubts=("runs something later, or elsewhere",))
+    if name in _PLUS and any((w.text or "").startswith("+") for w in words):
+        return Effects(inline=True, doubts=("+ gives it a command",))
     program = _TABLE.get(name)
     if program is not None:
         found = table_effects(program, words)
+        if name == "make" and any(w.text in ("-", "-f-", "--file=-") for w in words):
+            return Effects(inline=True)
         if name == "jq" and any("env" in (w.text or "").lower() for w in words):
             return Effects(doubts=("a jq program that reads the environment",))
         if name == "rg" and found.here and not part.piped:

@@ -3,8 +3,10 @@
 Above: `tree.py`, which knows how commands are put together. Below: `reading.py`, which reads words.
 """
 
+import re
 from typing import TYPE_CHECKING
 
+from treadle.policy.listed import listed
 from treadle.policy.shell.facts import (
     Assignment,
     Moves,
@@ -15,16 +17,22 @@ from treadle.policy.shell.facts import (
 )
 from treadle.policy.shell.moves import join_moves, move
 from treadle.policy.shell.reading import WORDS, WordReader, text_of
-from treadle.policy.shell.tokens import check_heredoc, heredoc_data
-from treadle.policy.shell.words import BadWord, read_word
+from treadle.policy.shell.tokens import check_heredoc, heredoc_data, heredoc_quoted
+from treadle.policy.shell.words import BadWord, check_body, read_word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+RESERVED = listed(
+    "if then elif else fi for while until do done case esac select function in { } ! ]]"
+)
 _REDIRECTS: dict[str, RedirectEffect] = {
     "<": "read", ">": "write", ">>": "write", ">|": "write", "&>": "write", "&>>": "write",
     "<>": "both", "<&": "copy", ">&": "copy", "<&-": "copy", ">&-": "copy",
 }  # fmt: skip
+
+
+_PLAIN_COPY = re.compile(r"[0-9]+-?|-|[A-Za-z0-9_./][A-Za-z0-9_./-]*")
 
 
 class CommandReader(WordReader):
@@ -71,6 +79,8 @@ class CommandReader(WordReader):
                 piped=self.piped,
             )
         )
+        if argv and argv[0].text in RESERVED:
+            self.doubt("a word of the shell where a command is expected")
         if argv and argv[0].text == "read":
             self.assigned.update(w.text for w in argv[1:] if w.text)
         success = before
@@ -94,6 +104,8 @@ class CommandReader(WordReader):
         for child in node.children:
             if child.type == "file_descriptor":
                 self.token(child, "descriptor")
+                if not self.slice(child).isdigit():
+                    self.doubt(f"not understood: the descriptor {self.slice(child)}")
             elif not child.is_named:
                 operator += self.slice(child)
                 self.token(child, "redirect")
@@ -103,10 +115,15 @@ class CommandReader(WordReader):
         if node.type == "herestring_redirect":
             text = target.text if target else None
             return Redirect("<<<", "data", target, text), words[1:]
+        if operator.endswith("-"):
+            return Redirect(operator, "copy"), words  # closes; what follows are arguments
         effect = _REDIRECTS.get(operator)
         if effect is None:
             self.doubt(f"not understood: {operator}")
             effect = "both"
+        if effect == "copy" and target and not _PLAIN_COPY.fullmatch(target.source):
+            # bash reads such a target twice, and takes a first `-` for all of it.
+            self.doubt(f"not understood: {operator}{target.source}")
         if effect == "copy" and target and not (target.text or "").rstrip("-").isdigit():
             # `>& file` opens the file; only a number copies a descriptor.
             effect = "copy" if target.text == "-" else "both"
@@ -119,6 +136,7 @@ class CommandReader(WordReader):
     ) -> tuple[Redirect, list[Word]]:
         words: list[Word] = []
         start = body = end = None
+        body_spans: dict[int, tuple[int, str]] = {}
         for child in node.children:
             if child.type == "heredoc_start":
                 start = child
@@ -126,7 +144,7 @@ class CommandReader(WordReader):
             elif child.type == "heredoc_body":
                 body = child
                 self.token(child, "heredoc")
-                self.expansions(child, depth, troubles)
+                body_spans = self.expansions(child, depth, troubles)
             elif child.type == "heredoc_end":
                 end = child
                 self.token(child, "heredoc")
@@ -151,6 +169,11 @@ class CommandReader(WordReader):
         trouble = check_heredoc(self.source, start, body, end, self.heredoc_lines)
         if trouble:
             self.doubt(trouble)
+        if body is not None and not heredoc_quoted(self.source, start):
+            try:
+                check_body(self.slice(body), body_spans, body.start_byte)
+            except BadWord as bad:
+                self.doubt(str(bad))
         return Redirect("<<", "data", None, heredoc_data(self.source, start, body)), words
 
     def assignment(self, node: "Node", depth: int, owner: int, troubles: list[str]) -> Assignment:

@@ -103,10 +103,14 @@ def heredoc_data(source: str, start: "Node", body: "Node | None") -> str | None:
     if body is None:
         return ""
     text = source[body.start_byte : body.end_byte]
-    quoted = any(c in "'\"\\" for c in source[start.start_byte : start.end_byte])
-    if not quoted and any(c in "$`\\" for c in text):
+    if not heredoc_quoted(source, start) and any(c in "$`\\" for c in text):
         return None
     return text.encode("latin-1").decode("utf-8", "replace")
+
+
+def heredoc_quoted(source: str, start: "Node") -> bool:
+    """Whether the delimiter is quoted, so that the body is plain text."""
+    return any(c in "'\"\\" for c in source[start.start_byte : start.end_byte])
 
 
 def _delimiter(word: str) -> str | None:

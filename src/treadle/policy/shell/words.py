@@ -145,6 +145,21 @@ def read_word(text: str, spans: Spans, base: int = 0) -> list[Word]:
     return [_finish(text, chars) for chars in _braces(scan.chars) if chars]
 
 
+def check_body(text: str, spans: Spans, base: int) -> None:
+    """BadWord if a here-document's body expands anything that `spans` does not show."""
+    at = 0
+    while at < len(text):
+        if text[at] == "\\":
+            at += 2
+        elif text[at] == "`" or (text[at] == "$" and _expands(text, at + 1, quoted=True)):
+            span = spans.get(base + at)
+            if span is None:
+                raise BadWord("an expansion that was not recognised")
+            at = span[0] - base
+        else:
+            at += 1
+
+
 def _finish(source: str, chars: list[Char]) -> Word:
     glob = any(c in "*?[" and not quoted for c, quoted in chars if c)
     tilde = bool(chars) and chars[0] == ("~", False)

@@ -157,8 +157,9 @@ def _wrapped(part: Part, name: str, wrapper: _Wrapper, depth: int) -> Part:
     inner = [_inner(part, words, depth, *assigned)]
     if name in ("watch", "entr", "parallel", "flock"):
         inner += _script(" ".join(w.text or "$x" for w in words), part, depth)
-    if name == "coproc" and len(words) > 1:
-        inner.append(_inner(part, words[1:], depth))
+    if name == "coproc":
+        # It may begin with a name of its own, and a group: whatever follows could be the command.
+        inner += [_inner(part, words[at:], depth) for at in (1, 2) if len(words) > at]
     return _with(part, inner, wrapper.kind, *doubts)
 
 
@@ -211,7 +212,7 @@ def _shell(part: Part, depth: int) -> Part:
                 return _with(part, (), "", f"a shell started with {text}")
             at += 2
             continue
-        if text[0] not in "-+" or text in ("-", "--"):
+        if text[:1] not in ("-", "+") or text in ("-", "--"):
             at += text in ("-", "--")
             break
         if not text.startswith("--") and "c" in text[1:]:
