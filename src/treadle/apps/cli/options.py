@@ -35,7 +35,7 @@ FORMATS = ("text", "json", "stream-json")
 OPTIONS: tuple[Option, ...] = (
     Option("print", help="do PROMPT, print the answer and leave; reads standard input", short="p"),
     Option("file", "PATH", "attach a file or picture; @PATH in PROMPT does too", many=True),
-    Option("output-format", "FORMAT", "how to print: text, json, stream-json", words=FORMATS),
+    Option("output-format", "FORMAT", "how to print", words=FORMATS),
     Option("output-schema", "PATH", "the answer has to fit this JSON schema"),
     Option("continue", help="go on with the last session of this folder", short="c"),
     Option("resume", "ID", "go on with this session", short="r"),

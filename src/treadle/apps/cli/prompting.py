@@ -41,9 +41,7 @@ def read_prompt(typed: str | None, files: Iterable[str], folder: Path) -> tuple[
     if piped.strip():
         words = f"{words}\n\n<stdin>\n{piped}\n</stdin>" if words else piped
     parts: list[UserContent] = [Text(words)] if words.strip() else []
-    for name in files:
-        if name != "-":
-            parts.append(attached(folder / name, name, must=True))
+    parts += [attached(folder / name, name, must=True) for name in files if name != "-"]
     for name in mentioned(typed or ""):
         path = folder / name
         if path.is_file():
