@@ -1,0 +1,92 @@
+"""A summary of older items, written by a model of the user's choice.
+
+It is asked to sum up what its reader needs to go on; what must survive word for word is pinned
+elsewhere, so a poor summary loses comfort, not facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, Reply
+from treadle.core.errors import ModelError
+from treadle.core.transcript.content import Text, ToolCall
+from treadle.core.transcript.items import (
+    AssistantItem,
+    Item,
+    NoticeItem,
+    SummaryItem,
+    ToolResultItem,
+    UserItem,
+    user,
+)
+from treadle.core.transcript.transcript import Transcript
+
+INSTRUCTIONS = """\
+You write notes for a coding agent that has to go on with its work after its conversation was cut.
+Sum up the conversation below for it: what was asked for and why, what was found out (names, paths,
+commands, numbers, errors, exactly), what was done and how it was checked, what was tried and
+failed, what is left to do and in which order. The user's own messages are kept beside your notes;
+do not repeat them. Write short plain sentences under the headings Goal, Known, Done, Failed, Next.
+Write nothing else."""
+
+RESULT_CHARS = 1_500
+ARGUMENT_CHARS = 500
+
+
+async def summarised(
+    model: Model, items: Sequence[Item], limit: int, *, focus: str = "", session_id: str = ""
+) -> str:
+    """Notes on these items, or an empty text if the model gave none. `limit`: characters shown."""
+    shown = as_text(items, limit)
+    task = f"<conversation>\n{shown}\n</conversation>"
+    if focus:
+        task += f"\n\nAbove all, keep what concerns this: {focus}"
+    request = ModelRequest(
+        Transcript([user(task)]),
+        system=INSTRUCTIONS,
+        options=ModelOptions(max_tokens=2_000),
+        session_id=session_id,
+        key=f"{session_id}/summary/{len(items)}",
+    )
+    reply: AssistantItem | None = None
+    try:
+        async for event in model.stream(request):
+            if isinstance(event, Reply):
+                reply = event.item
+    except ModelError:
+        return ""
+    return reply.text.strip() if reply is not None else ""
+
+
+def as_text(items: Sequence[Item], limit: int) -> str:
+    """A conversation for reading; when it is too long its oldest part is left out."""
+    lines: list[str] = []
+    left = limit
+    for item in reversed(items):
+        text = _line(item)
+        if len(text) > left:
+            lines.append("[what came before is left out]")
+            break
+        left -= len(text) + 1
+        lines.append(text)
+    return "\n".join(reversed(lines))
+
+
+def _line(item: Item) -> str:
+    if isinstance(item, UserItem):
+        return f"USER: {item.text[: RESULT_CHARS * 4]}"
+    if isinstance(item, SummaryItem):
+        return f"EARLIER NOTES: {item.text}"
+    if isinstance(item, NoticeItem):
+        return f"NOTICE: {item.text[:RESULT_CHARS]}"
+    if isinstance(item, ToolResultItem):
+        return f"RESULT of {item.name}: {item.text[:RESULT_CHARS]}"
+    parts = [
+        f"CALL {part.name} {part.raw[:ARGUMENT_CHARS]}"
+        if isinstance(part, ToolCall)
+        else f"AGENT: {part.text}"
+        for part in item.content
+        if isinstance(part, (Text, ToolCall))
+    ]
+    return "\n".join(parts)

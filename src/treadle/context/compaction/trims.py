@@ -1,0 +1,140 @@
+"""Cheap trims: what is large and old becomes a reference that `recall` can open.
+
+The log keeps the whole; only the view gets smaller. A trimmed result is still the answer to its
+call, so no law is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from treadle.context.compaction.pins import gathered, words_of
+from treadle.core.transcript.content import (
+    AssistantContent,
+    Document,
+    Image,
+    RedactedThinking,
+    ResultContent,
+    Text,
+    Thinking,
+    ToolCall,
+    UserContent,
+)
+from treadle.core.transcript.items import (
+    AssistantItem,
+    Item,
+    NoticeItem,
+    ToolResultItem,
+    UserItem,
+)
+
+LARGE = 2_000
+SHOWN = 300
+
+
+def trimmed(items: Sequence[Item], keep_last: int, large: int = LARGE) -> list[Item]:
+    """Large results and pictures before the last `keep_last` items, as references."""
+    border = len(items) - keep_last
+    return [
+        _reference(item, large) if position < border else item
+        for position, item in enumerate(items)
+    ]
+
+
+def squeezed(items: Sequence[Item], limit: int) -> list[Item]:
+    """Every result cut to about `limit` characters, its beginning and end kept: the last resort
+    before the user's words."""
+    return [
+        _squeeze_result(item, limit) if isinstance(item, ToolResultItem) else item for item in items
+    ]
+
+
+def cut_pastes(items: Sequence[Item], limit: int) -> list[Item]:
+    """User messages that are larger than `limit`, with their middle left out."""
+    return [_cut_paste(item, limit) for item in items]
+
+
+def cut_replies(items: Sequence[Item], limit: int) -> list[Item]:
+    """Replies with texts and call arguments of at most about `limit` characters each."""
+    return [_cut_reply(item, limit) if isinstance(item, AssistantItem) else item for item in items]
+
+
+def _reference(item: Item, large: int) -> Item:
+    if isinstance(item, UserItem):
+        return _without_pictures(item)
+    if isinstance(item, AssistantItem):
+        return _without_thinking(item)
+    if not isinstance(item, ToolResultItem):
+        return item
+    has_pictures = any(isinstance(part, (Image, Document)) for part in item.content)
+    if not has_pictures and len(item.text) <= large:
+        return item
+    text = item.text
+    note = (
+        f"{text[:SHOWN]}\n[{len(text):,} characters, out of view now; "
+        f'recall with id "{item.call_id}" shows them]'
+    )
+    return msgspec.structs.replace(item, content=(Text(note),))
+
+
+def _without_pictures(item: UserItem) -> UserItem:
+    if not any(isinstance(part, (Image, Document)) for part in item.content):
+        return item
+    content: list[UserContent] = [
+        part if isinstance(part, Text) else Text(f"[a {part.media_type} that was shown before]")
+        for part in item.content
+    ]
+    return msgspec.structs.replace(item, content=tuple(content))
+
+
+def _squeeze_result(item: ToolResultItem, limit: int) -> ToolResultItem:
+    if len(item.text) <= limit:
+        return item
+    content: list[ResultContent] = [Text(middle_out(item.text, limit))]
+    return msgspec.structs.replace(item, content=tuple(content))
+
+
+def _cut_paste(item: Item, limit: int) -> Item:
+    if isinstance(item, UserItem) and len(item.text) > limit:
+        return msgspec.structs.replace(item, content=(Text(middle_out(item.text, limit)),))
+    if isinstance(item, NoticeItem) and item.kind == "said":
+        return gathered([middle_out(words, limit) for words in words_of([item])])
+    return item
+
+
+def _without_thinking(item: AssistantItem) -> AssistantItem:
+    """A reply of an earlier turn; what was thought then is of no use now."""
+    kept = tuple(
+        part for part in item.content if not isinstance(part, (Thinking, RedactedThinking))
+    )
+    return msgspec.structs.replace(item, content=kept) if kept and kept != item.content else item
+
+
+def _cut_reply(item: AssistantItem, limit: int) -> AssistantItem:
+    content = tuple(_cut_part(part, limit) for part in item.content)
+    return msgspec.structs.replace(item, content=content) if content != item.content else item
+
+
+def _cut_part(part: AssistantContent, limit: int) -> AssistantContent:
+    if isinstance(part, Text) and len(part.text) > limit:
+        return Text(middle_out(part.text, limit))
+    if isinstance(part, ToolCall) and len(part.raw) > 2 * limit:
+        arguments = part.arguments or {}
+        short = {
+            key: middle_out(value, limit) if isinstance(value, str) else value
+            for key, value in arguments.items()
+        }
+        raw = msgspec.json.encode(short).decode()
+        return ToolCall(part.id, part.name, raw if len(raw) < len(part.raw) else "{}")
+    return part
+
+
+def middle_out(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    half = max(20, limit // 2 - 60)
+    left_out = len(text) - 2 * half
+    note = f"[... {left_out:,} characters left out; recall finds them ...]"
+    return f"{text[:half]}\n{note}\n{text[-half:]}"

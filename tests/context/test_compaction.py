@@ -1,0 +1,290 @@
+"""Stories of compaction: what is kept word for word, what is refused, what comes back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treadle import Agent, Transcript, Usage, tool
+from treadle.context.compaction import Compactor
+from treadle.context.compaction.compactor import room_of
+from treadle.context.tokens import Meter, size
+from treadle.core.contracts.hook import Block, HookPoint
+from treadle.core.contracts.model import ModelCard, ModelRequest
+from treadle.core.contracts.mutator import MutationPoint, Scene
+from treadle.core.contracts.policy import Allow, Deny, Proposal, Verdict
+from treadle.core.errors import ContextTooLong, Overloaded
+from treadle.core.events import Notified
+from treadle.core.loop.steps import Finished
+from treadle.core.transcript import (
+    AssistantItem,
+    Image,
+    Item,
+    NoticeItem,
+    SummaryItem,
+    Text,
+    ToolCall,
+    ToolResultItem,
+    UserItem,
+    user,
+)
+from treadle.core.transcript.entries import fold
+from treadle.core.transcript.integrity import violations
+from treadle.models import Say, Scripted
+from treadle.testing.observers import Witness
+from treadle.testing.stores import MemoryStore
+
+WINDOW = 8_000
+CARD = ModelCard("small", window=WINDOW, max_output=1_000)
+FACT = "The release is called Ährenfeld-7; never change CHANGELOG.old."
+TODO = "[ ] write the migration\n[x] read the code"
+
+
+class StrictProvider(Scripted):
+    """Counts three characters as a token and refuses what does not fit its window."""
+
+    def __init__(self, rounds_a_turn: int = 1) -> None:
+        super().__init__(self._answer, card=CARD)
+        self._rounds = rounds_a_turn
+        self.sizes: list[int] = []
+
+    def _answer(self, request: ModelRequest) -> Say | ContextTooLong:
+        assert violations(request.transcript) == []
+        tokens = (size(request.transcript) + len(request.system)) // 3
+        self.sizes.append(tokens)
+        if tokens > WINDOW - 1_000:
+            return ContextTooLong(f"{tokens} tokens do not fit")
+        used = Usage(tokens, 50, requests=1)
+        last = request.transcript[-1]
+        if isinstance(last, UserItem) and "todo" in last.text:
+            return Say(calls=[("todo", {})], usage=used)
+        if isinstance(last, UserItem) and "delete" in last.text:
+            return Say(calls=[("rm", {"path": "/precious"})], usage=used)
+        if isinstance(last, UserItem):
+            return Say(calls=[("work", {"n": len(request.transcript)})], usage=used)
+        return Say("Done with that. " + "x" * 200, usage=used)
+
+
+@tool(effect="pure")
+async def work(n: int) -> str:
+    return f"line {n}\n" * 150
+
+
+@tool(name="todo")
+async def todo() -> str:
+    return TODO
+
+
+@tool
+async def rm(path: str) -> str:
+    raise AssertionError("denied calls are not run")
+
+
+class NoDeleting:
+    async def decide(self, proposal: Proposal) -> Verdict:
+        return Deny("the user said: never delete") if proposal.tool.name == "rm" else Allow()
+
+    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+        return None
+
+
+def note_taker(said: str | Exception = "Goal: go on. Known: much.") -> Scripted:
+    def answer(request: ModelRequest) -> str | Exception:
+        return said
+
+    return Scripted(answer, card=ModelCard("notes"))
+
+
+def text_of(transcript: Transcript) -> str:
+    return json.dumps([repr(item) for item in transcript], ensure_ascii=False)
+
+
+async def test_after_500_turns_and_many_compactions_the_pins_are_there_word_for_word():
+    model, store, witness = StrictProvider(), MemoryStore(), Witness()
+    agent = Agent(
+        model,
+        [work, todo, rm],
+        policy=NoDeleting(),
+        mutators=[Compactor(note_taker())],
+        observers=[witness],
+        max_turns=10,
+    )
+    driver = agent.start(store=store)
+    for turn in range(500):
+        said = {2: FACT, 4: "make a todo list", 6: "delete it"}.get(turn, f"go {turn}")
+        driver.submit(said)
+        while not isinstance(step := await driver.next(), Finished):
+            pass
+        assert step.result.reason == "end_turn", step.result.error
+    compactions = [e for e in witness.of(Notified) if e.text.startswith("compacted")]
+    assert len(compactions) >= 10
+    assert max(model.sizes) <= WINDOW - 1_000
+    shown = text_of(driver.transcript)
+    for pinned in (FACT, repr(TODO)[1:-1], "never delete", "/precious"):
+        assert pinned in shown.replace("\\\\n", "\\n"), pinned
+    assert sum(isinstance(item, SummaryItem) for item in driver.transcript) == 1
+
+    raw = [item for _, item in witness.items]
+    assert list(driver.history) == raw
+    assert list(fold(store.entries).history or ()) == raw
+    assert driver.uncompact() is True
+    assert list(driver.transcript) == raw
+    assert list(fold(store.entries).transcript) == raw
+    assert driver.uncompact() is False
+
+
+@pytest.mark.parametrize(
+    "said", ["", "x" * 100_000, "☃" * 7, Overloaded("busy")], ids=["none", "more", "odd", "error"]
+)
+async def test_a_bad_summary_is_no_loop_and_no_loss(said: str | Exception):
+    model, witness = StrictProvider(), Witness()
+    agent = Agent(model, [work], mutators=[Compactor(note_taker(said))], observers=[witness])
+    driver = agent.start()
+    for turn in range(60):
+        driver.submit(FACT if turn == 3 else f"go {turn}")
+        while not isinstance(step := await driver.next(), Finished):
+            pass
+        assert step.result.reason == "end_turn"
+    assert FACT in text_of(driver.transcript)
+    assert [item for _, item in witness.items] == list(driver.history)
+
+
+async def test_a_compaction_that_wins_nothing_is_refused_and_then_given_up():
+    told: list[str] = []
+    compactor = Compactor()
+    full = Transcript([user(f"{n} " + "w" * 60) for n in range(200)])
+    card = ModelCard("tiny", window=4_500, max_output=10)
+    for _ in range(4):
+        new = await compactor.mutate(scene(full, told, card=card))
+        if new is not None:
+            assert size(new) < size(full)
+    assert len(told) <= 4
+
+
+async def test_the_provider_says_too_long_and_it_is_compacted_once_and_asked_again():
+    model = Scripted(
+        [ContextTooLong("too long"), "fine"], card=ModelCard("unmeasured", window=1_000_000)
+    )
+    witness = Witness()
+    history: list[Item] = [user("begin")]
+    for n in range(30):
+        call = ToolCall(f"c{n}", "work", "{}")
+        history += [
+            AssistantItem((call,), "tool_use"),
+            ToolResultItem(call.id, "work", (Text("y" * 5_000),)),
+        ]
+    history += [AssistantItem((Text("ok"),)), user("go on")]
+    agent = Agent(model, mutators=[Compactor(note_taker())], observers=[witness])
+    driver = agent.start(transcript=history)
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert step.result.text == "fine"
+    assert size(driver.transcript) < size(history) / 3
+
+
+async def test_by_hand_with_a_focus():
+    notes = note_taker()
+    driver = Agent(StrictProvider(), [work], mutators=[Compactor(notes)]).start(input="go")
+    for _ in range(4):
+        while not isinstance(await driver.next(), Finished):
+            pass
+        driver.submit("again")
+    while not isinstance(await driver.next(), Finished):
+        pass
+    assert await driver.compact("the parser") is True
+    assert "the parser" in notes.requests[0].transcript[0].text
+    assert any(isinstance(item, SummaryItem) for item in driver.transcript)
+
+
+async def test_a_hook_may_forbid_it():
+    class Forbids:
+        points: frozenset[HookPoint] = frozenset({"pre_compact"})
+
+        async def ask(self, moment):
+            return Block("not now")
+
+    driver = Agent(
+        StrictProvider(), [work], mutators=[Compactor(note_taker())], hooks=[Forbids()]
+    ).start(input="go")
+    while not isinstance(await driver.next(), Finished):
+        pass
+    assert await driver.compact() is False
+
+
+async def test_a_window_too_small_for_the_fixed_part_is_said_at_once():
+    tiny = ModelCard("tiny", window=100, max_output=10)
+    model = Scripted(["x"], card=tiny)
+    agent = Agent(model, instructions="word " * 500, mutators=[Compactor()])
+    with pytest.raises(ContextTooLong, match="instructions and tools alone need"):
+        await agent.run("hi")
+    assert model.requests == []
+
+
+def test_the_meter_learns_from_what_the_provider_counted():
+    meter = Meter()
+    view = Transcript([user("a" * 9_970)])
+    first = meter.tokens(scene(view, []))
+    second = meter.tokens(scene(view, [], used=Usage(5_000)))
+    assert first != second
+    assert second == pytest.approx(5_000, rel=0.01)
+
+
+def scene(
+    transcript: Transcript,
+    told: list[str],
+    *,
+    point: MutationPoint = "before_model",
+    card: ModelCard = CARD,
+    used: Usage | None = None,
+) -> Scene:
+    async def consult() -> str:
+        return ""
+
+    return Scene(point, transcript, "s", "t", card, used or Usage(), 0, told.append, consult)
+
+
+parts = st.one_of(
+    st.builds(lambda n: Text("p" * n), st.integers(1, 20_000)),
+    st.just(Image("image/png", b"\x89PNG")),
+)
+
+
+@st.composite
+def histories(draw) -> list[Item]:
+    items: list[Item] = [user("start " + "s" * draw(st.integers(0, 30_000)))]
+    for number in range(draw(st.integers(0, 12))):
+        calls = tuple(
+            ToolCall(f"c{number}_{n}", "work", json.dumps({"x": "r" * draw(st.integers(0, 9_000))}))
+            for n in range(draw(st.integers(0, 3)))
+        )
+        text = Text("t" * draw(st.integers(1, 8_000)))
+        items.append(AssistantItem((text, *calls), "tool_use" if calls else "end_turn"))
+        items += [ToolResultItem(call.id, "work", (draw(parts), Text("e"))) for call in calls]
+        if draw(st.booleans()):
+            items.append(NoticeItem("n" * draw(st.integers(1, 3_000))))
+        if not calls or draw(st.booleans()):
+            items.append(user("u" * draw(st.integers(1, 40_000))))
+    return items
+
+
+@settings(max_examples=120)
+@given(histories(), st.integers(3_000, 30_000), st.booleans())
+async def test_whatever_the_sizes_the_request_fits_and_every_law_holds(
+    history: list[Item], window: int, has_model: bool
+):
+    card = ModelCard("any", window=window, max_output=window // 4)
+    view = Transcript(history)
+    compactor = Compactor(note_taker("short notes") if has_model else None)
+    meter = Meter()
+    for _ in range(3):
+        shown = scene(view, [], card=card)
+        new = await compactor.mutate(shown)
+        if new is None:
+            break
+        assert violations(new) == []
+        assert size(new) < size(view)
+        view = new
+    assert meter.of_chars(size(view)) <= room_of(scene(view, [], card=card))
