@@ -45,5 +45,3 @@ def shared_cache() -> Iterator[None]:
     yield
     patch.undo()
     shutil.rmtree(folder, ignore_errors=True)
-
-

@@ -1,8 +1,22 @@
-"""Tools as the tests describe them to a model."""
+"""Tools as the tests describe them to a model, and files as they find them."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from treadle.core.contracts.tool import ToolSpec
+
+
+def write(name: str, content: str | bytes) -> None:
+    Path(name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def content(name: str) -> str:
+    return Path(name).read_text()
+
+
+def is_there(place: str | Path) -> bool:
+    return Path(place).exists()
 
 
 def spec(name: str, *, optional: tuple[str, ...] = (), **kinds: str) -> ToolSpec:

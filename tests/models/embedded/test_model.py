@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.models.embedded.specs import ADD
 
+from tests.models.embedded.specs import ADD, is_there, write
 from treadle.agents.agent import Agent
 from treadle.core.contracts.model import (
     CallBegun,
@@ -114,8 +114,8 @@ async def test_input_that_cannot_fit_is_refused_with_advice(tiny: Embedded) -> N
 
 
 async def test_a_folder_is_described_from_what_is_in_it(tiny: Embedded) -> None:
-    Path("README.md").write_text("# Tidemark\n\nA web service that predicts tides.\n")
-    Path("app.py").write_text("print('hello')\n")
+    write("README.md", "# Tidemark\n\nA web service that predicts tides.\n")
+    write("app.py", "print('hello')\n")
 
     def bash(command: str) -> str:
         """Run a command."""
@@ -128,7 +128,9 @@ async def test_a_folder_is_described_from_what_is_in_it(tiny: Embedded) -> None:
     agent = Agent(tiny, [FunctionTool(bash), FunctionTool(read)])
     result = await agent.run("List the files here and say what this folder is")
     calls = [
-        call.name for item in result.transcript if isinstance(item, AssistantItem)
+        call.name
+        for item in result.transcript
+        if isinstance(item, AssistantItem)
         for call in item.calls
     ]
     assert calls == ["bash", "read"]
@@ -139,19 +141,21 @@ async def test_a_folder_is_described_from_what_is_in_it(tiny: Embedded) -> None:
 async def test_closing_leaves_no_process_and_no_socket(weights: Path, no_leaks: object) -> None:
     server = Server(weights, window=256, threads=1)
     await server.open()
-    host, socket = server._host, Path(server._socket)
+    host, socket = server._host, server._socket
     assert host is not None
-    assert socket.exists()
+    assert is_there(socket)
     await server.aclose()
     assert host.returncode is not None
-    assert not socket.parent.exists()
+    assert not is_there(Path(socket).parent)
 
 
 async def test_a_baked_prefix_is_read_from_disk_in_a_new_process(weights: Path) -> None:
     prefix = "The quick brown fox jumps over the lazy dog and runs into the deep dark wood. " * 2
     for expected in ("computed", "restored"):
         server = Server(weights, window=256, threads=1)
-        assert bool(list(serving.prefix_folder().glob("*.slot"))) == (expected == "restored")
+        await server.open()
+        kept = serving.prefix_folder() / server._prefix_name(prefix)
+        assert is_there(kept) == (expected == "restored")
         await server.bake(prefix)
         piece = await server.text(prefix + "Then", n_predict=1)
         await server.aclose()
@@ -188,7 +192,7 @@ def test_the_host_ends_when_its_parent_is_killed(weights: Path) -> None:
 
 
 async def test_weights_that_are_none_are_named_in_the_error(weights: Path) -> None:
-    Path("broken.gguf").write_bytes(b"GGUF" + bytes(100))
+    write("broken.gguf", b"GGUF" + bytes(100))
     model = Embedded(path="broken.gguf")
     with pytest.raises(UnknownModel, match=r"broken\.gguf could not be loaded"):
         await heard(model, request("Hi."))

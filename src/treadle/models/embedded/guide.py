@@ -16,13 +16,14 @@ import msgspec
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
-from treadle.models.embedded.examples import nearest
+from treadle.models.embedded.examples import BANK, features, nearest
 from treadle.models.embedded.grounding import files_named, grounded
 from treadle.models.embedded.toolkit import Offer
 
 VOTERS = 4
 SURE = 0.3  # below this no example is like the request, and everything stays possible
 SURE_OF_FILE = 0.2
+EXEMPLIFIED = frozenset(example.word for example in BANK)
 CLOSE = 0.75  # of the best vote
 
 _ABOUT = re.compile(
@@ -71,7 +72,19 @@ def choice(transcript: Transcript, offers: Sequence[Offer]) -> Choice:
     now = situation(transcript)
     if now.results:
         return Choice((), due=_readme(now, offers))
+    if meant := _meant(now.said, offers):
+        return Choice(meant)
     return _voted(now.said, tuple(offers))
+
+
+def _meant(said: str, offers: Sequence[Offer]) -> tuple[Offer, ...]:
+    """Tools that no example knows, if the request speaks of what they do."""
+    words = features(said).keys()
+    return tuple(
+        offer
+        for offer in offers
+        if offer.word not in EXEMPLIFIED and words & features(f"{offer.word} {offer.about}").keys()
+    )
 
 
 def _voted(said: str, offers: tuple[Offer, ...]) -> Choice:
@@ -80,6 +93,8 @@ def _voted(said: str, offers: tuple[Offer, ...]) -> Choice:
     out = ("", "ls", "glob") if named else ("read", "edit", "write")
     ranked = nearest(said, frozenset(offer.word for offer in offers))
     near = [pair for pair in ranked if pair[1].word not in out][:VOTERS]
+    if not named and _ABOUT.search(said):
+        near = [pair for pair in near if pair[1].word == "ls"] or near
     if not near or near[0][0] < (SURE_OF_FILE if named else SURE):
         # Like nothing known: a file is read, and anything else is a question to be answered.
         kept = tuple(offer for offer in offers if named and offer.word == "read")
@@ -87,11 +102,12 @@ def _voted(said: str, offers: tuple[Offer, ...]) -> Choice:
     votes: dict[str, float] = {}
     for score, example in near:
         votes[example.word] = votes.get(example.word, 0.0) + score * score
-    best = max(votes.values())
-    chosen = {word for word, vote in votes.items() if vote >= CLOSE * best}
+    best = max(votes, key=lambda word: votes[word])
+    if not best:
+        return Choice(())
+    chosen = {word for word, vote in votes.items() if word and vote >= CLOSE * votes[best]}
     kept = tuple(grounded(offer, said) for offer in offers if offer.word in chosen)
-    may_answer = "" in chosen or not kept
-    return Choice(kept, may_answer, due=None if may_answer else _only_one(kept))
+    return Choice(kept, may_answer=False, due=_only_one(kept))
 
 
 def _only_one(offers: Sequence[Offer]) -> tuple[Offer, dict[str, str]] | None:

@@ -202,10 +202,11 @@ async def moves(task: Task, server: Server) -> AsyncGenerator[Piece | Step, None
 
 
 def _unread(task: Task) -> list[str]:
-    """The files to read next: the check's own, those in its output, and what they import."""
-    wanted = evidence.named_files(task.output) + evidence.command_files(task.check)
+    """The files to read next: the check's own, what they import, and those in its output."""
+    wanted = evidence.command_files(task.check)
     for path, source in task.sources.items():
         wanted += evidence.imported_files(path, source)
+    wanted += evidence.named_files(task.output)
     known = [*task.sources, *task.unreadable]
     fresh: list[str] = []
     for path in wanted:
