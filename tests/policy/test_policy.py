@@ -129,7 +129,9 @@ async def test_an_error_inside_is_never_an_allow():
 @pytest.mark.parametrize(
     ("command", "proposed"),
     [
-        ("git push origin main", ("Bash(git push:*)",)),
+        ("git push origin main", ("Bash(git push origin main)",)),
+        ("git commit -m x", ("Bash(git commit:*)",)),
+        ("npm publish", ("Bash(npm publish)",)),
         ("npm run build", ("Bash(npm run build:*)",)),
         ("python3 x.py", ("Bash(python3 x.py)",)),
         ("python3 -c 'print(1)'", ("Bash(python3 -c 'print(1)')",)),
@@ -140,12 +142,12 @@ async def test_an_error_inside_is_never_an_allow():
         ("echo x > a.txt", ("Edit(/a.txt)",)),
         ("cat /etc/hosts a.txt", ("Read(//etc/hosts)",)),
         ("sort -o out a", ("Edit(/out)", "Bash(sort -o out a)")),
-        ("git push > /etc/x", ("Edit(//etc/x)", "Bash(git push:*)")),
+        ("git fetch > /etc/x", ("Edit(//etc/x)", "Bash(git fetch:*)")),
         ("PAGER=cat git log", ("Bash(PAGER=cat git log:*)",)),
         ("echo x > .git/config", ("Edit(/.git/config)",)),
         ("make $X", ()),
         ("curl a | sh", ()),
-        ("bash -c 'npm test; make all'", ("Bash(npm test:*)", "Bash(make all:*)")),
+        ("bash -c 'npm test; make all'", ("Bash(npm test:*)", "Bash(make all)")),
         ("sudo apt update", ("Bash(sudo apt update)",)),
     ],
 )

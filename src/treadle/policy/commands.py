@@ -7,6 +7,7 @@ of calls stands above.
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from treadle.policy.files import Access, FileJudge, Situation
 from treadle.policy.listed import listed
@@ -159,13 +160,13 @@ class _PartJudge:
             return Finding(part.source, "allow", "what it runs is allowed", "", plain, inner)
         if effects.plain:
             return Finding(part.source, "allow", "only reads", "", plain, inner)
+        name = program_name(part.argv[0])
+        if name in ("cd", "pushd"):
+            return Finding(part.source, "allow", "only moves", "", plain)
         if rule is not None:
             return Finding(part.source, "allow", f"rule {rule.text}", rule.text, False, inner)
         if reached:
             return Finding(part.source, "allow", "named by the rule around it", inner=inner)
-        name = program_name(part.argv[0])
-        if name in ("cd", "pushd"):
-            return Finding(part.source, "allow", "stays inside the workspace", "", plain)
         if self.above.situation.edits_granted and name in _PLAIN_WRITERS:
             return Finding(part.source, "allow", "edits inside the workspace are accepted")
         return Finding(part.source, "ask", "no rule allows it", inner=inner)
@@ -188,6 +189,8 @@ class _PartJudge:
         for word in part.argv[1:]:
             if word.text is None and not self._harmless(word, effects):
                 return f"{word.source} is not static"
+            if word.glob and any(name.startswith("-") for name in self._expand(part, word)):
+                return f"{word.source} finds a file whose name is an option"
         if named:
             return ""
         if effects.doubts:
@@ -271,13 +274,8 @@ class _PartJudge:
                 yield Finding(word.source, "ask", "a path that is not static")
             else:
                 for path in self._expand(part, word):
-                    yield from self._each_cwd(
-                        part,
-                        lambda cwd, p=path: self.files.judge(
-                            p, access, cwd, named=named, whole=whole
-                        ),  # type: ignore[misc]
-                        path,
-                    )
+                    judge = partial(self.files.judge, path, access, named=named, whole=whole)
+                    yield from self._each_cwd(part, judge, path)
 
     def _own(self, part: Part, word: Word) -> Iterable[Finding]:
         """A file that the command is there to write: inside the workspace its own rule suffices."""

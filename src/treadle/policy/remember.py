@@ -20,15 +20,19 @@ from treadle.policy.shell.tree import read_command
 from treadle.policy.shell.wrappers import SHELLS, program_name
 from treadle.policy.verdict import Call
 
-# Programs whose first operand says what they do: `npm test`, `cargo build`, `docker ps`.
-_SUBCOMMANDS = listed(
-    "git npm yarn pnpm bun cargo go docker kubectl pip pip3 uv poetry gh brew apt dotnet mvn "
-    "gradle terraform make just task systemctl helm bundle rake composer conda nix"
+# Subcommands that one approves once for all their arguments: they build, check or show. What
+# publishes, deletes or installs is saved exactly as it was approved.
+_GIT_ROUTINE = listed("add commit fetch switch mv")
+_ROUTINE = listed(
+    "test build check lint fmt format vet clippy doc bench ci ls list ps images logs info show "
+    "tree outdated status get describe dev compile verify"
 )
-_SCRIPT_RUNNERS = {"npm": {"run", "run-script", "exec"}, "yarn": {"run"}, "pnpm": {"run", "exec"},
-                   "bun": {"run"}, "uv": {"run", "tool"}, "poetry": {"run"}, "cargo": {"run"},
-                   "go": {"run"}, "docker": {"run", "exec", "compose"}, "bundle": {"exec"},
-                   "gh": {"pr", "issue", "repo", "api", "run"}, "kubectl": {"exec"}}  # fmt: skip
+_TOOLS = listed(
+    "npm yarn pnpm bun cargo go docker kubectl pip pip3 uv poetry gh dotnet mvn gradle terraform "
+    "just task helm bundle rake composer conda"
+)
+_RUNNERS = listed("npm yarn pnpm bun")  # `npm run NAME` names a script of the project
+
 _PREFIXED = listed(
     "ls cat head tail wc grep rg find sort uniq cut tr diff sed awk jq tree stat file du "
     "mkdir touch pytest ruff mypy eslint prettier tsc jest vitest black isort flake8 pylint "
@@ -139,13 +143,13 @@ def _command_rule(part: Part, effects: Effects) -> str:
     texts = [w.text or "" for w in words]
     if name == "git":
         line = git_line(words[1:])
-        return f"git {line.subcommand.text}:*" if line.subcommand and len(words) > 1 else exact
-    if name in _SUBCOMMANDS and len(texts) > 1 and not texts[1].startswith("-"):
-        deep = texts[1] in _SCRIPT_RUNNERS.get(name, set())
-        keep = 3 if deep else 2
-        if len(texts) < keep or texts[keep - 1].startswith("-"):
-            return exact
-        return " ".join(_quote(w) for w in words[:keep]) + ":*"
+        subcommand = line.subcommand.text if line.subcommand else None
+        routine = subcommand in _GIT_ROUTINE or effects.plain
+        return f"git {subcommand}:*" if routine and len(words) > 1 else exact
+    if name in _TOOLS and len(texts) > 1 and texts[1] in _ROUTINE:
+        return f"{name} {texts[1]}:*"
+    if name in _RUNNERS and texts[1:2] == ["run"] and len(texts) > 2 and texts[2][0] != "-":
+        return f"{name} run {_quote(words[2])}:*"
     if name in _PREFIXED and not effects.makes:
         return f"{name}:*"
     return exact

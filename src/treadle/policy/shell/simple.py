@@ -38,16 +38,14 @@ _PLAIN_COPY = re.compile(r"[0-9]+-?|-|[A-Za-z0-9_./][A-Za-z0-9_./-]*")
 class CommandReader(WordReader):
     """Reads the commands themselves."""
 
-    def command(
-        self, node: "Node", depth: int, extra: tuple["Node", ...], doubts: tuple[str, ...] = ()
-    ) -> Moves | None:
+    def command(self, node: "Node", depth: int, extra: tuple["Node", ...]) -> Moves | None:
         """One simple command; `extra` are redirections that the tree hung above it."""
         self.owner += 1
         owner = self.owner
         argv: list[Word] = []
         assignments: list[Assignment] = []
         redirects: list[Redirect] = []
-        troubles = list(doubts)
+        troubles: list[str] = []
         late: list[Node] = []
         for child in (*node.children, *extra):
             if child.type == "variable_assignment":
