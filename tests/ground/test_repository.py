@@ -15,7 +15,12 @@ from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCKS = ["requirements.lock", "requirements-dev.lock", "scripts/installer.lock"]
+LOCKS = [
+    "requirements.lock",
+    "requirements-dev.lock",
+    "scripts/installer.lock",
+    "scripts/weights.lock",
+]
 
 
 def locked(name: str) -> dict[str, set[Version]]:
