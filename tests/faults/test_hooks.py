@@ -1,0 +1,68 @@
+"""Fault 75: a hook command that fails in every way it can. The call is denied, or somebody told."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.workspace.helpers import gone, marker, opened
+from treadle import Agent
+from treadle.core.events import Warning
+from treadle.core.transcript import ToolResultItem
+from treadle.models import Say, Scripted
+from treadle.policy.hooks import HookCommand, shell_hooks
+from treadle.testing.observers import Witness
+from treadle.testing.tools import RecordingTool
+
+FAILURES = {
+    "exits 1": ("echo oops >&2; exit 1", "exited with 1: oops"),
+    "is killed": ("kill -SEGV $$", "was ended by SIGSEGV"),
+    "hangs": ("sleep {mark}", "did not end within 0.3 s"),
+    "hangs and ignores TERM": ("trap '' TERM; sleep {mark} & wait; wait", "did not end within"),
+    "prints half of its JSON": ('printf \'{{"decision": "app\'', "not the JSON of a hook"),
+    "prints another JSON": ("echo '{{\"decision\": 7}}'", "not the JSON of a hook"),
+    "prints binary": ("head -c 5000 /dev/urandom | tr -d '{{'; exit 3", "exited with 3"),
+    "writes 100 MB": ("head -c 100000000 /dev/zero", "wrote more than 1 MiB"),
+    "is not there": ("/nowhere/at/all", "exited with 127"),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse"])
+async def test_fault_75_a_failing_hook_denies_before_and_warns_after(
+    failure: str, event: str, own_place: Path, no_leaks: object
+):
+    command, words = FAILURES[failure]
+    mark = marker()
+    record, witness = RecordingTool(answer="fine"), Witness()
+    hook = HookCommand(event, command.format(mark=mark), timeout=0.3 if "hangs" in failure else 30)
+    began = time.monotonic()
+    async with opened(own_place, grace=0.1) as workspace:
+        hooks = shell_hooks([hook], workspace.execute, own_place)
+        model = Scripted([Say(calls=[("record", {})]), "done"])
+        result = await Agent(model, [record], hooks=hooks, observers=[witness]).run("x")
+        await gone(mark)
+    answer = next(item for item in result.transcript if isinstance(item, ToolResultItem))
+    if event == "PreToolUse":
+        assert not record.calls
+        assert words in answer.text
+        assert answer.text.startswith("denied: ")
+    else:
+        assert answer.text == "fine"
+    warned = [event.text for event in witness.events if isinstance(event, Warning)]
+    assert any(words in text for text in warned)
+    assert result.text == "done"
+    assert time.monotonic() - began < 30
+
+
+async def test_fault_75_other_hooks_are_still_asked(own_place: Path):
+    async with opened(own_place) as workspace:
+        commands = [
+            HookCommand("UserPromptSubmit", "exit 1"),
+            HookCommand("UserPromptSubmit", "echo still here"),
+        ]
+        hooks = shell_hooks(commands, workspace.execute, own_place)
+        result = await Agent(Scripted(["ok"]), hooks=hooks).run("x")
+    assert "still here" in [getattr(item, "text", "") for item in result.transcript]
