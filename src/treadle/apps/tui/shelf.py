@@ -1,0 +1,110 @@
+"""A sequence whose versions share what they have in common.
+
+Adding, replacing and cutting off give a new shelf and leave the old one as it was, at a cost that
+does not grow with the length; what differs between two versions is found without looking at the
+rest. A value for the view; it knows nothing of blocks or screens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar, cast
+
+T = TypeVar("T")
+
+_BITS = 5
+_WIDTH = 1 << _BITS
+_MASK = _WIDTH - 1
+
+_Node = tuple[Any, ...]
+
+
+class Shelf(Generic[T]):
+    """A tree of tuples, thirty-two wide. What stands beyond `length` is void."""
+
+    __slots__ = ("_length", "_root", "_shift")
+
+    def __init__(self) -> None:
+        self._root: _Node = ()
+        self._shift = 0
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> T:
+        if index < 0:
+            index += self._length
+        if not 0 <= index < self._length:
+            raise IndexError(index)
+        node = self._root
+        for shift in range(self._shift, 0, -_BITS):
+            node = node[(index >> shift) & _MASK]
+        return cast(T, node[index & _MASK])
+
+    def __iter__(self) -> Iterator[T]:
+        for index in range(self._length):
+            yield self[index]
+
+    def add(self, value: T) -> Shelf[T]:
+        """This and one more."""
+        root, shift = self._root, self._shift
+        if self._length >> (shift + _BITS):
+            root, shift = (root,), shift + _BITS
+        return _shelf(_put(root, shift, self._length, value), shift, self._length + 1)
+
+    def put(self, index: int, value: T) -> Shelf[T]:
+        """This with another value at a place that is taken."""
+        if not 0 <= index < self._length:
+            raise IndexError(index)
+        return _shelf(_replace(self._root, self._shift, index, value), self._shift, self._length)
+
+    def first(self, length: int) -> Shelf[T]:
+        """The beginning of this."""
+        return self if length >= self._length else _shelf(self._root, self._shift, length)
+
+    def changed(self, old: Shelf[T]) -> Iterator[int]:
+        """The places, in order, that are not the very same as in `old`."""
+        ours, theirs = self._root, old._root
+        shift = max(self._shift, old._shift)
+        for _ in range(self._shift, shift, _BITS):
+            ours = (ours,)
+        for _ in range(old._shift, shift, _BITS):
+            theirs = (theirs,)
+        both = min(self._length, old._length)
+        yield from _differences(ours, theirs, shift, 0, both)
+        yield from range(both, self._length)
+
+
+def _shelf(root: _Node, shift: int, length: int) -> Shelf[Any]:
+    made: Shelf[Any] = Shelf()
+    made._root, made._shift, made._length = root, shift, length
+    return made
+
+
+def _put(node: _Node, shift: int, index: int, value: object) -> _Node:
+    """Add at the end: whatever stands behind the place was cut off before, and goes."""
+    place = (index >> shift) & _MASK
+    if not shift:
+        return (*node[:place], value)
+    below = node[place] if place < len(node) else ()
+    return (*node[:place], _put(below, shift - _BITS, index, value))
+
+
+def _replace(node: _Node, shift: int, index: int, value: object) -> _Node:
+    place = (index >> shift) & _MASK
+    new = value if not shift else _replace(node[place], shift - _BITS, index, value)
+    return (*node[:place], new, *node[place + 1 :])
+
+
+def _differences(ours: _Node, theirs: _Node, shift: int, base: int, length: int) -> Iterator[int]:
+    for place in range(min(len(ours), len(theirs))):
+        start = base + (place << shift)
+        if start >= length:
+            return
+        if ours[place] is theirs[place]:
+            continue
+        if shift:
+            yield from _differences(ours[place], theirs[place], shift - _BITS, start, length)
+        else:
+            yield start
