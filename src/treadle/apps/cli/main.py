@@ -19,6 +19,10 @@ ABORTED = 130
 COMMANDS: dict[str, tuple[str, str]] = {
     "models": ("treadle.apps.cli.models", "list the models that can be used here; test or get one"),
     "permissions": ("treadle.apps.cli.permissions", "list the rules; explain one verdict"),
+    "trust": (
+        "treadle.apps.cli.trust",
+        "let a folder's own files count: memory, settings, agents",
+    ),
     "config": ("treadle.apps.cli.config", "show every setting and where it comes from"),
     "doctor": ("treadle.apps.cli.doctor", "check what is needed here, and say what to do"),
     "completions": ("treadle.apps.cli.completions", "print completions: bash, zsh or fish"),

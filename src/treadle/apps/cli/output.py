@@ -171,7 +171,9 @@ class Progress:
         match event:
             case told.ToolStarted(summary=summary):
                 self.say(f"· {summary}")
-            case told.ToolFinished(is_error=True, name=name, result=result):
+            case told.ToolFinished(is_error=True, name=name, result=result) if not (
+                result.startswith("denied: ")
+            ):
                 self.say(f"  {name} failed: {result}")
             case told.ApprovalResolved(decision="deny", reason=reason):
                 self.say(f"  denied: {reason}")

@@ -162,6 +162,9 @@ class LatePolicy:
         self._added = added
         self._keep = keep
         self._made: RulePolicy | None = None
+        self._judged = ""  # the session whose call is being judged
+        # Where the next command of a session would run; its tools know.
+        self.stands: Callable[[str], str] | None = None
 
     @property
     def mode(self) -> Mode:
@@ -174,7 +177,9 @@ class LatePolicy:
             self._made.change_mode(mode)
 
     async def decide(self, proposal: Proposal) -> Verdict:
-        return await (await self.policy()).decide(proposal)
+        policy = await self.policy()
+        self._judged = proposal.session_id
+        return await policy.decide(proposal)
 
     async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
         await (await self.policy()).remember(proposal, rules)
@@ -198,8 +203,13 @@ class LatePolicy:
             mode=self._mode,
             interactive=self._interactive,
             sandboxed=sandboxed,
+            cwd=self._cwd,
             keep=keep,
         )
+
+    def _cwd(self) -> str:
+        root = str(self._workspace.root)
+        return self.stands(self._judged) if self.stands is not None else root
 
 
 def _seen(task: asyncio.Task[LocalWorkspace]) -> None:

@@ -59,21 +59,34 @@ def _no_rules() -> RuleSet:
 
 
 def _read(folder: Path, files: Sequence[tuple[str, Path]]) -> tuple[RuleSet, list[str]]:
-    from treadle.policy.rules import RuleSet
     from treadle.policy.rulesfile import read_rules
     from treadle.policy.trust import TrustStore, rules_of_folder
 
-    root, notes, rules = os.path.realpath(folder), list[str](), RuleSet()
-    trust = TrustStore(trust_file())
+    notes = list[str]()
+    everywhere, project = _no_rules(), _no_rules()
     for scope, file in files:
-        found = read_rules(file, scope=scope, root=root, home=str(Path.home()))
-        if scope != "everywhere":
-            accepted = trust.accepts_rules(folder, found)
-            if found.allow and not accepted:
-                notes.append(f"{len(found.allow)} allow rules of {file} wait until you accept them")
-            found = rules_of_folder(found, accepted=accepted)
-        rules = rules + found
-    return rules, notes
+        found = read_rules(file, scope=scope, root=os.path.realpath(folder), home=str(Path.home()))
+        if scope == "everywhere":
+            everywhere = found
+        else:
+            project = project + found
+    # The folder's files are accepted together: there is one hash for all that it allows.
+    accepted = TrustStore(trust_file()).accepts_rules(folder, project)
+    if project.allow and not accepted:
+        count = f"{len(project.allow)} allow rules of {folder / '.treadle'}"
+        notes.append(f"{count} wait until you accept them: `treadle trust` does")
+    return everywhere + rules_of_folder(project, accepted=accepted), notes
+
+
+def project_rules(folder: Path) -> RuleSet:
+    """All rules that a folder brings, whether or not they count."""
+    from treadle.policy.rulesfile import read_rules
+
+    rules = _no_rules()
+    for scope, file in rules_files(folder)[1:]:
+        root = os.path.realpath(folder)
+        rules = rules + read_rules(file, scope=scope, root=root, home=str(Path.home()))
+    return rules
 
 
 def _given(folder: Path, allow: Sequence[str], deny: Sequence[str]) -> RuleSet:
@@ -95,18 +108,20 @@ def _given(folder: Path, allow: Sequence[str], deny: Sequence[str]) -> RuleSet:
 
 
 def keep_rules(folder: Path) -> Callable[[tuple[str, ...]], None]:
-    """Saves what the person always allows in this project, for this person."""
+    """Saves what the person always allows in this project, for this person.
+
+    Rules of the folder that were accepted stay so; others are not accepted by the way.
+    """
 
     def keep(rules: tuple[str, ...]) -> None:
-        from treadle.policy.rulesfile import read_rules, save_rules
+        from treadle.policy.rulesfile import save_rules
         from treadle.policy.trust import TrustStore
 
-        file = folder / ".treadle" / "settings.local.json"
-        root, own = os.path.realpath(folder), str(Path.home())
-        save_rules(file, rules, root=root, home=own)
         trust = TrustStore(trust_file())
-        if trust.trusts(folder):
-            found = read_rules(file, scope="this project, only you", root=root, home=own)
-            trust.accept_rules(folder, found)
+        accepted = trust.accepts_rules(folder, project_rules(folder))
+        file = folder / ".treadle" / "settings.local.json"
+        save_rules(file, rules, root=os.path.realpath(folder), home=str(Path.home()))
+        if accepted:
+            trust.accept_rules(folder, project_rules(folder))
 
     return keep

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.agents.agent import Agent, Approver
+from treadle.agents.agent import Agent, Approver, ToolLike
 from treadle.apps.settings import Settings
 from treadle.apps.wiring.late import LatePolicy, LateWorkspace
 from treadle.apps.wiring.prompt import system_prompt
 from treadle.apps.wiring.rules import is_trusted, keep_rules, load_rules
 from treadle.apps.wiring.sessions import child_store, open_session
+from treadle.context.compaction import Compactor
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model, ModelOptions
@@ -29,6 +30,7 @@ from treadle.policy.budgets import Elapsed, Money, Purse, Repetition, Tokens
 
 if TYPE_CHECKING:
     from treadle.agents.structured import FinalAnswer
+    from treadle.tools.builtin import Builtin
     from treadle.workspace.local import Options
 
 # The most characters that a token stands for in ordinary text.
@@ -124,32 +126,45 @@ async def wire(
 
         goal = Goal(opening.until, workspace, attempts=settings.goal_attempts)
         gates, hooks = [*gates, goal], [*hooks, goal]
-    tools, options = _tools(), ModelOptions(thinking=_thinking(settings.thinking))
+    options = ModelOptions(thinking=_thinking(settings.thinking))
+    builtin = _builtin(model, workspace, interactive=opening.interactive)
+    policy.stands = builtin.cwd
+    tools: list[ToolLike] = [builtin]
     answer = None
     if opening.schema is not None:
         answer, options = _held_to(opening.schema, model, options)
         if answer is not None:
             tools, gates = [*tools, answer], [*gates, answer]
+    trusted = is_trusted(folder)
+    instructions = system_prompt(
+        folder,
+        notes=notes,
+        trusted=trusted,
+        interactive=opening.interactive,
+        mode=settings.permission_mode,
+        added_folders=[Path(one) for one in settings.add_dir],
+        tools=builtin.instructions(),
+        added=settings.append_system_prompt,
+        is_small=_is_small(model),
+    )
     store, view, told = open_session(opening.resume, folder)
     notes += told
+    if view is not None:
+        builtin.resume(store.session_id, view.transcript)
     agent = Agent(
         model,
         tools,
-        instructions=system_prompt(
-            folder,
-            interactive=opening.interactive,
-            mode=settings.permission_mode,
-            added=settings.append_system_prompt,
-        ),
+        instructions=instructions,
         max_turns=settings.max_turns,
         policy=policy,
         approve=approve,
         hooks=hooks,
+        mutators=[Compactor(model)],
         gates=gates,
         observers=[_Warming(workspace), *observers],
         workspace=workspace,
         options=options,
-        **_children(model, folder, store),
+        **_children(model, folder, store, trusted=trusted),
     )
     return Wired(agent, workspace, policy, store, view, tuple(notes), purse, answer)
 
@@ -239,12 +254,11 @@ def _thinking(given: str) -> int | str | None:
     return int(given) if given.isdigit() else given or None
 
 
-def _children(model: Model, folder: Path, store: Store) -> dict[str, Any]:
+def _children(model: Model, folder: Path, store: Store, *, trusted: bool) -> dict[str, Any]:
     """Child agents, with the kinds that a trusted folder and the user define."""
-    if model.name.startswith("embedded"):
-        return {}  # too small a model to direct others
-    folders = [folder] if is_trusted(folder) else []
-    folders.append(Path.home())
+    if _is_small(model):
+        return {}
+    folders = [folder, Path.home()] if trusted else [Path.home()]
 
     async def open_store(parent: str, call_id: str) -> Store:
         return child_store(folder, store, call_id)
@@ -259,12 +273,19 @@ def _definitions(folders: list[Path]) -> Sequence[Any]:
     return read_definitions(present)[0] if present else []
 
 
-def _tools() -> list[Any]:
-    try:
-        from treadle.tools.builtin import tools
-    except ImportError:
-        return []
-    return list(tools())
+def _builtin(model: Model, workspace: LateWorkspace, *, interactive: bool) -> Builtin:
+    """The built-in tools that this model can use here."""
+    from treadle.tools.builtin import SMALL, STANDARD, builtin_tools
+
+    names = list(SMALL if _is_small(model) else STANDARD)
+    if not interactive and "ask" in names:
+        names.remove("ask")
+    return builtin_tools(workspace, names, documents="documents" in model.card.abilities)
+
+
+def _is_small(model: Model) -> bool:
+    """Whether it can keep only a few sentences and tools in mind."""
+    return model.name.startswith("embedded")
 
 
 class _Warming:

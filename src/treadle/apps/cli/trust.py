@@ -1,0 +1,69 @@
+"""`treadle trust`: which folders' own settings, memory and agents may count.
+
+    treadle trust [FOLDER]             trust it, and show what it brings
+    treadle trust --remove [FOLDER]    take it back
+
+What trust means is policy/trust.py's business; allow rules are accepted as they are now.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from treadle.apps.cli import exits
+
+USAGE = "usage: treadle trust [FOLDER] | treadle trust --remove [FOLDER]"
+BRINGS = (
+    "AGENTS.md",
+    "CLAUDE.md",
+    "CLAUDE.local.md",
+    ".treadle/config.toml",
+    ".treadle/settings.json",
+    ".treadle/agents",
+    ".claude/agents",
+)
+
+
+def run(arguments: list[str]) -> int:
+    match arguments:
+        case ["--help" | "-h" | "help", *_]:
+            print(USAGE)
+            return exits.DONE
+        case ["--remove", *rest] if len(rest) <= 1:
+            return _change(rest, trusted=False)
+        case [*rest] if len(rest) <= 1 and not any(word.startswith("-") for word in rest):
+            return _change(rest, trusted=True)
+    print(USAGE, file=sys.stderr)
+    return exits.USAGE
+
+
+def _change(named: list[str], *, trusted: bool) -> int:
+    from treadle.apps.wiring.rules import project_rules, trust_file
+    from treadle.core.errors import ConfigError
+    from treadle.policy.trust import TrustStore
+
+    folder = Path(named[0] if named else ".").resolve()
+    if not folder.is_dir():
+        print(f"treadle: {folder} is not a folder", file=sys.stderr)
+        return exits.USAGE
+    try:
+        store = TrustStore(trust_file())
+        if not trusted:
+            store.distrust(folder)
+            print(f"{folder} is not trusted")
+            return exits.DONE
+        store.trust(folder)
+        print(f"{folder} is trusted")
+        for name in BRINGS:
+            if (folder / name).exists():
+                print(f"  {name}")
+        rules = project_rules(folder)
+        for rule in rules.allow:
+            print(f"  allows {rule.text}  ({rule.origin})")
+        if rules.allow:
+            store.accept_rules(folder, rules)
+    except (ConfigError, OSError) as error:
+        print(f"treadle: {error}", file=sys.stderr)
+        return exits.USAGE if isinstance(error, ConfigError) else exits.DISK
+    return exits.DONE
