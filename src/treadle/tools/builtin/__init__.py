@@ -1,0 +1,119 @@
+"""The tools that come with the engine: files, search, commands, the web, the person.
+
+    from treadle.tools.builtin import builtin_tools
+    agent = Agent(model, tools=[builtin_tools(workspace)], workspace=workspace)
+
+desk         what the tools remember of a session        form       what they have in common
+read write edit apply_patch · changes patch text nearest notebook
+glob grep ls · rg            bash task_output task_stop  todo ask recall
+web_fetch · fetching markdown
+
+Each tool is described to the model by the `.md` beside its code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from treadle.core.contracts.tool import Tool
+from treadle.core.contracts.workspace import Workspace
+from treadle.core.errors import ConfigError
+from treadle.core.transcript.items import Item
+from treadle.tools.builtin.apply_patch import ApplyPatchTool
+from treadle.tools.builtin.ask import AskTool, Choice, Question
+from treadle.tools.builtin.bash import BashTool, last_directory
+from treadle.tools.builtin.desk import Desk
+from treadle.tools.builtin.edit import EditTool
+from treadle.tools.builtin.fetching import Fetch, Fetcher, Page
+from treadle.tools.builtin.form import described
+from treadle.tools.builtin.glob import GlobTool
+from treadle.tools.builtin.grep import GrepTool
+from treadle.tools.builtin.ls import LsTool
+from treadle.tools.builtin.read import ReadTool
+from treadle.tools.builtin.recall import RecallTool
+from treadle.tools.builtin.task_output import TaskOutputTool
+from treadle.tools.builtin.task_stop import TaskStopTool
+from treadle.tools.builtin.todo import TodoTool
+from treadle.tools.builtin.web_fetch import WebFetchTool
+from treadle.tools.builtin.write import WriteTool
+from treadle.tools.federation import Registry
+
+__all__ = [
+    "builtin_tools",
+    "Builtin",
+    "STANDARD",
+    "SMALL",
+    "READING",
+    "Question",
+    "Choice",
+    "Fetch",
+    "Fetcher",
+    "Page",
+]
+
+STANDARD: tuple[str, ...] = (
+    "read", "write", "edit", "glob", "grep", "ls", "bash", "task_output", "task_stop",
+    "todo", "web_fetch", "ask", "recall",
+)  # fmt: skip
+"""All but apply_patch, which is for models that were trained on it: name it instead of edit."""
+
+SMALL: tuple[str, ...] = ("ls", "read", "grep", "edit", "write", "bash")
+"""What a small model can keep in mind."""
+
+READING: tuple[str, ...] = ("read", "glob", "grep", "ls")
+"""What only looks at files."""
+
+
+class Builtin(Registry):
+    """The source of these tools, with what its sessions share."""
+
+    def __init__(self, desk: Desk, tools: Sequence[Tool]) -> None:
+        super().__init__(tools, "builtin", described("instructions"))
+        self.desk = desk
+
+    def cwd(self, session_id: str) -> str:
+        """Where the next call of a session stands: what a policy judges relative paths by."""
+        return self.desk.cwd(session_id)
+
+    def resume(self, session_id: str, items: Iterable[Item]) -> None:
+        """A session goes on in a new process: stand where its last command left off."""
+        cwd = last_directory(items)
+        if cwd is not None:
+            self.desk.move(session_id, cwd)
+
+
+def builtin_tools(
+    workspace: Workspace,
+    names: Sequence[str] = STANDARD,
+    *,
+    fetch: Fetch | None = None,
+    documents: bool = True,
+    detach_after: float | None = None,
+) -> Builtin:
+    """The named tools on a workspace.
+
+    `fetch` brings a page for web_fetch, `documents` says whether the model reads PDFs itself,
+    `detach_after` after how many seconds a command goes on in the background.
+    """
+    desk = Desk(workspace)
+    makers: dict[str, Callable[[], Tool]] = {
+        "read": lambda: ReadTool(desk, documents=documents),
+        "write": lambda: WriteTool(desk),
+        "edit": lambda: EditTool(desk),
+        "apply_patch": lambda: ApplyPatchTool(desk),
+        "glob": lambda: GlobTool(desk),
+        "grep": lambda: GrepTool(desk),
+        "ls": lambda: LsTool(desk),
+        "bash": lambda: BashTool(desk, detach_after=detach_after),
+        "task_output": lambda: TaskOutputTool(desk),
+        "task_stop": lambda: TaskStopTool(desk),
+        "todo": lambda: TodoTool(desk),
+        "web_fetch": lambda: WebFetchTool(desk, fetch=fetch),
+        "ask": lambda: AskTool(desk),
+        "recall": lambda: RecallTool(desk),
+    }
+    unknown = [name for name in names if name not in makers]
+    if unknown:
+        known = ", ".join(makers)
+        raise ConfigError(f"there is no built-in tool {unknown[0]!r}; there are {known}")
+    return Builtin(desk, [makers[name]() for name in dict.fromkeys(names)])

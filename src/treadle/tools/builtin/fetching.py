@@ -1,0 +1,196 @@
+"""One page over HTTP, from a public address only: small, cancellable, with limits for all of it.
+
+The name is resolved here, every address is judged, and the connection goes to the address that was
+judged, so that a name which changes its mind leads nowhere else. No cookies, no proxies, no
+redirects: `web_fetch` decides about those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import zlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from treadle._version import __version__
+from treadle.core.errors import ToolError
+
+MOST_BYTES = 5 << 20
+MOST_HEADER_BYTES = 64 << 10
+SECONDS = 30.0
+CONNECT_SECONDS = 10.0
+MOST_ADDRESSES = 4
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+
+
+class Page(msgspec.Struct, frozen=True):
+    """What a server answered. Header names are in lower case."""
+
+    url: str
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    is_truncated: bool = False
+
+
+Fetch = Callable[[str], Awaitable[Page]]
+
+
+class Fetcher:
+    """Fetches public pages. `private_hosts` are those of this machine or network that the user
+    has named; nothing else that is not public is ever connected to."""
+
+    def __init__(
+        self, *, private_hosts: frozenset[str] = frozenset(), resolve: Resolve | None = None
+    ) -> None:
+        self._private_hosts = private_hosts
+        self._resolve = resolve or _resolved
+
+    async def __call__(self, url: str) -> Page:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        secure = parts.scheme == "https"
+        port = parts.port or (443 if secure else 80)
+        addresses = await self._judged(host, port)
+        try:
+            async with asyncio.timeout(SECONDS):
+                reader, writer = await _connected(addresses, host, port, secure)
+                try:
+                    writer.write(_request(parts.path, parts.query, host, port, secure))
+                    await writer.drain()
+                    return await _answer(reader, url)
+                finally:
+                    writer.transport.abort()  # nothing more is wanted of it
+        except TimeoutError:
+            raise ToolError(f"{host} did not answer whole within {SECONDS:g} s") from None
+        except (OSError, EOFError) as error:
+            raise ToolError(f"{host} could not be read: {error}") from error
+
+    async def _judged(self, host: str, port: int) -> list[str]:
+        try:
+            addresses = await self._resolve(host, port)
+        except OSError as error:
+            raise ToolError(f"the name {host} leads to no address: {error}") from error
+        if host.lower() not in self._private_hosts:
+            for address in addresses:
+                if not is_public(address):
+                    raise ToolError(
+                        f"{host} leads to {address}, which is this machine or a private network; "
+                        "such addresses are not fetched"
+                    )
+        return addresses[:MOST_ADDRESSES]
+
+
+def is_public(address: str) -> bool:
+    """Whether an address is one of the open internet, also when it hides in one of IPv6."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo or (None, None))[1]
+        if inner is None and ip in ipaddress.ip_network("64:ff9b::/96"):
+            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        if inner is None and int(ip) >> 32 == 0:
+            inner = ipaddress.IPv4Address(int(ip))
+        if inner is not None:
+            return inner.is_global and not inner.is_multicast
+    return ip.is_global and not ip.is_multicast
+
+
+async def _resolved(host: str, port: int) -> list[str]:
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+async def _connected(
+    addresses: list[str], host: str, port: int, secure: bool
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    options: dict[str, Any] = {"limit": MOST_HEADER_BYTES}
+    if secure:
+        import ssl
+
+        options |= {"ssl": ssl.create_default_context(), "server_hostname": host}
+    last: OSError = OSError("it has no address")
+    for address in addresses:
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await asyncio.open_connection(address, port, **options)
+        except TimeoutError:
+            last = OSError(f"{address} did not take the connection in {CONNECT_SECONDS:g} s")
+        except OSError as error:
+            last = error
+    raise last
+
+
+def _request(path: str, query: str, host: str, port: int, secure: bool) -> bytes:
+    from urllib.parse import quote
+
+    target = quote(path or "/", safe="/%:@!$&'()*+,;=~-._") + (
+        "?" + quote(query, safe="/%:@!$&'()*+,;=~-._?[]") if query else ""
+    )
+    name = f"[{host}]" if ":" in host else host.encode("idna").decode()
+    place = name if port == (443 if secure else 80) else f"{name}:{port}"
+    return (
+        f"GET {target} HTTP/1.1\r\nHost: {place}\r\nUser-Agent: treadle/{__version__}\r\n"
+        "Accept: text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5\r\n"
+        "Accept-Encoding: gzip, deflate\r\nConnection: close\r\n\r\n"
+    ).encode()
+
+
+async def _answer(reader: asyncio.StreamReader, url: str) -> Page:
+    import httptools
+
+    answer = _Answer()
+    parser = httptools.HttpResponseParser(answer)
+    try:
+        while not answer.is_whole:
+            data = await reader.read(1 << 16)
+            if not data:
+                break
+            parser.feed_data(data)
+    except httptools.HttpParserError as error:
+        raise ToolError(f"the server does not speak HTTP as it should: {error}") from error
+    status = parser.get_status_code() if answer.is_begun else 0
+    if not status:
+        raise EOFError("the connection was closed without an answer")
+    return Page(url, status, answer.headers, bytes(answer.body), answer.is_truncated)
+
+
+class _Answer:
+    """What the parser finds, unpacked as it comes and never more than the limit."""
+
+    def __init__(self) -> None:
+        self.headers: dict[str, str] = {}
+        self.body = bytearray()
+        self.is_begun = self.is_whole = self.is_truncated = False
+        self._header_bytes = 0
+        self._unpack: zlib._Decompress | None = None
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._header_bytes += len(name) + len(value)
+        if self._header_bytes > MOST_HEADER_BYTES:
+            raise ToolError("the headers of the answer are too long")
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
+
+    def on_headers_complete(self) -> None:
+        self.is_begun = True
+        if self.headers.get("content-encoding", "").lower() in ("gzip", "x-gzip", "deflate"):
+            self._unpack = zlib.decompressobj(wbits=47)  # gzip or zlib, as it says itself
+
+    def on_body(self, data: bytes) -> None:
+        room = MOST_BYTES - len(self.body)
+        try:
+            more = data if self._unpack is None else self._unpack.decompress(data, room + 1)
+        except zlib.error as error:
+            raise OSError(f"the answer cannot be unpacked: {error}") from error
+        self.body += more[:room]
+        if len(more) > room:
+            self.is_truncated = self.is_whole = True
+
+    def on_message_complete(self) -> None:
+        self.is_whole = True

@@ -1,0 +1,51 @@
+"""`ls`: the names in one folder, folders with a slash.
+
+For models that would rather look around than match patterns; `glob` finds deeper ones.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from treadle.core.contracts.tool import ToolOutput
+from treadle.core.errors import ToolError
+from treadle.tools.builtin.desk import Seat
+from treadle.tools.builtin.form import BuiltinTool, visible
+
+MOST_SHOWN = 500
+
+
+class LsArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    path: Annotated[
+        str, msgspec.Meta(description="The folder; the working directory if left out")
+    ] = ""
+
+
+class LsTool(BuiltinTool[LsArguments]):
+    name = "ls"
+    form = LsArguments
+    synonyms: ClassVar[Mapping[str, str]] = {"directory": "path"}
+
+    def reads(self, given: LsArguments) -> tuple[str, ...]:
+        return (given.path or ".",)
+
+    async def run(self, given: LsArguments, seat: Seat) -> ToolOutput:
+        place = seat.resolve(given.path or ".")
+        # By its trailing slash the folder itself is meant, and a file there is an error.
+        done = await seat.execute(["ls", "-1Ap", "--", f"{place}/"], timeout=10, limit=1 << 20)
+        if done.exit_code != 0:
+            why = done.stderr.decode(errors="replace").strip().rpartition(": ")[2]
+            if why == "Not a directory":
+                raise ToolError(f"{given.path} is a file; read it")
+            if why == "No such file or directory":
+                raise await seat.missing(given.path, place)
+            raise ToolError(f"{given.path or place} cannot be listed: {why}")
+        names = [visible(name) for name in done.stdout.decode(errors="replace").split("\n")[:-1]]
+        shown = seat.shown(place)
+        if not names:
+            return ToolOutput(f"{shown} is empty.", display=f"{shown} is empty")
+        more = len(names) - MOST_SHOWN
+        rest = f"\n({more} more; use glob)" if more > 0 else ""
+        entries = "1 entry" if len(names) == 1 else f"{len(names)} entries"
+        return ToolOutput("\n".join(names[:MOST_SHOWN]) + rest, f"{shown}: {entries}")

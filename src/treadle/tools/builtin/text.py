@@ -1,0 +1,124 @@
+"""Bytes of a file as text and back, so that what was not touched stays as it was.
+
+Knows encodings, byte-order marks and line ends; knows nothing of tools. Detection is modest on
+purpose: a mark, UTF-8, UTF-16 by its zeros, else a one-byte code that loses nothing.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+import msgspec
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+LOOKED_AT = 8_192
+
+
+class Decoded(msgspec.Struct, frozen=True):
+    """Text with what it takes to write it back: its encoding, its mark, its usual line end."""
+
+    text: str
+    encoding: str = "utf-8"
+    mark: bytes = b""
+
+    @property
+    def line_end(self) -> str:
+        windows = self.text.count("\r\n")
+        return "\r\n" if windows and windows * 2 >= self.text.count("\n") else "\n"
+
+    def encoded(self, text: str) -> bytes:
+        """Another text in the same clothes. UnicodeEncodeError if it has no way to say it."""
+        return self.mark + text.encode(self.encoding)
+
+
+def decoded(data: bytes, *, is_cut: bool = False) -> Decoded | None:
+    """The text of a file, or None if it is not text. `is_cut`: its last character may be."""
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return _with(data, mark, encoding, is_cut)
+    head = data[:LOOKED_AT]
+    if b"\0" in head:
+        encoding = _utf16_by_zeros(head)
+        return _with(data, b"", encoding, is_cut) if encoding else None
+    text = _with(data, b"", "utf-8", is_cut)
+    if text is not None:
+        return text
+    if sum(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in head) > len(head) // 50:
+        return None
+    return _with(data, b"", "cp1252", False) or _with(data, b"", "latin-1", False)
+
+
+def _with(data: bytes, mark: bytes, encoding: str, is_cut: bool) -> Decoded | None:
+    body = data[len(mark) :]
+    try:
+        if not is_cut:
+            text = body.decode(encoding)
+        else:
+            text = codecs.getincrementaldecoder(encoding)().decode(body)
+    except UnicodeDecodeError:
+        return None
+    return Decoded(text, encoding, mark)
+
+
+def _utf16_by_zeros(head: bytes) -> str:
+    """Latin text in UTF-16 has a zero in every second place, and nowhere else."""
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    half = max(1, len(head) // 2)
+    if odd > 0.4 * half and even < 0.05 * half:
+        return "utf-16-le"
+    if even > 0.4 * half and odd < 0.05 * half:
+        return "utf-16-be"
+    return ""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Where a piece stands in a text, and the line end that it uses there."""
+
+    start: int
+    end: int
+    line_end: str
+
+
+def find_all(text: str, piece: str, usual: str) -> list[Found]:
+    """Every place of a piece; its line ends match whatever the file's are."""
+    piece = piece.replace("\r\n", "\n")
+    if "\n" not in piece or "\r" not in text:
+        return [
+            Found(match.start(), match.end(), usual)
+            for match in re.finditer(re.escape(piece), text)
+        ]
+    pattern = r"\r?\n".join(re.escape(line) for line in piece.split("\n"))
+    return [
+        Found(match.start(), match.end(), "\r\n" if "\r\n" in match.group() else "\n")
+        for match in re.finditer(pattern, text)
+    ]
+
+
+def replaced(text: str, places: list[Found], new: str) -> str:
+    """The text with each place replaced, in the line ends of that place."""
+    new = new.replace("\r\n", "\n")
+    pieces: list[str] = []
+    end = 0
+    for place in places:
+        pieces += [text[end : place.start], new.replace("\n", place.line_end)]
+        end = place.end
+    return "".join([*pieces, text[end:]])
+
+
+def line_of(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines as editors count them: only a newline ends one; its carriage return goes with it."""
+    lines = text.split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines] if "\r" in text else lines

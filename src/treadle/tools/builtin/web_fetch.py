@@ -1,0 +1,156 @@
+"""`web_fetch`: a page of the web as Markdown.
+
+A redirect within the same host is followed; one to another host is told, so that the next call is
+judged for what it is. Text is given in parts; the rest is kept for a while to be read on.
+"""
+
+import re
+from typing import Annotated
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+import msgspec
+
+from treadle.core.contracts.tool import ToolOutput
+from treadle.core.errors import ToolError
+from treadle.core.transcript.content import Document, Image
+from treadle.tools.builtin.desk import Desk, Seat
+from treadle.tools.builtin.fetching import Fetch, Fetcher, Page
+from treadle.tools.builtin.form import BuiltinTool, visible
+from treadle.tools.builtin.text import decoded
+
+MOST_REDIRECTS = 5
+PART_CHARS = 40_000
+MOST_PAGES = 8
+MOST_IMAGE = 3_900_000
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_CHARSET = re.compile(r"charset=[\"']?([\w-]+)", re.IGNORECASE)
+
+
+class WebFetchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    url: Annotated[str, msgspec.Meta(description="An http or https address")]
+    offset: Annotated[
+        int, msgspec.Meta(description="Character to read on from, for a long page")
+    ] = 0
+    prompt: Annotated[str, msgspec.Meta(description="What you are looking for")] = ""
+
+
+class WebFetchTool(BuiltinTool[WebFetchArguments]):
+    """`fetch` brings one page without following redirects; ours refuses private addresses."""
+
+    name = "web_fetch"
+    form = WebFetchArguments
+    timeout = 120.0
+
+    def __init__(self, desk: Desk, *, fetch: Fetch | None = None) -> None:
+        super().__init__(desk)
+        self._fetch: Fetch = fetch or Fetcher()
+
+    def objection(self, given: WebFetchArguments) -> str | None:
+        if given.offset < 0:
+            return "offset counts characters from 0"
+        return _not_an_address(given.url)
+
+    async def run(self, given: WebFetchArguments, seat: Seat) -> ToolOutput:
+        url = urldefrag(given.url.strip()).url
+        kept = seat.notes.pages.get(url) if given.offset else None
+        if kept is not None:
+            return _part(url, kept, given)
+        page = await self._followed(url)
+        if not 200 <= page.status < 300:
+            text = _text(page)[:2_000].strip()
+            raise ToolError(
+                f"{page.url} answered {page.status}.{' It says: ' if text else ''}{text}"
+            )
+        kind = page.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind in PICTURES and len(page.body) <= MOST_IMAGE and not page.is_truncated:
+            return ToolOutput((Image(kind, page.body),), display=f"Fetched {page.url} ({kind})")
+        if kind == "application/pdf" and not page.is_truncated:
+            document = Document(kind, page.body, title=page.url.rpartition("/")[2])
+            return ToolOutput((document,), display=f"Fetched {page.url} (PDF)")
+        text = _readable(page, kind)
+        seat.notes.pages[url] = text
+        while len(seat.notes.pages) > MOST_PAGES:
+            seat.notes.pages.popitem(last=False)
+        return _part(page.url, text, given)
+
+    async def _followed(self, url: str) -> Page:
+        for _ in range(MOST_REDIRECTS + 1):
+            page = await self._fetch(url)
+            target = page.headers.get("location")
+            if page.status not in (301, 302, 303, 307, 308) or not target:
+                return page
+            there = urldefrag(urljoin(url, target)).url
+            problem = _not_an_address(there)
+            if problem is not None:
+                raise ToolError(f"{url} redirects to {there[:200]!r}: {problem}")
+            if not _same_site(url, there):
+                raise ToolError(
+                    f"{url} redirects to another host. If you want that page, "
+                    f"call {self.name} with {there}"
+                )
+            url = there
+        raise ToolError(f"{url} redirects again and again")
+
+
+def _not_an_address(url: str) -> str | None:
+    if any(ord(character) < 0x21 or ord(character) == 0x7F for character in url.strip()):
+        return "there are blanks or control characters in the address"
+    try:
+        parts = urlsplit(url.strip())
+        _ = parts.port
+    except ValueError as error:
+        return f"not an address: {error}"
+    if parts.scheme.lower() not in ("http", "https"):
+        return "only http and https addresses can be fetched"
+    if not parts.hostname:
+        return "the address names no host"
+    return "an address with a user name in it is not fetched" if "@" in parts.netloc else None
+
+
+def _same_site(one: str, other: str) -> bool:
+    """The same host, with or without www, and not from https back to http."""
+    first, second = urlsplit(one), urlsplit(other)
+    names = [(parts.hostname or "").lower().removeprefix("www.") for parts in (first, second)]
+    weaker = first.scheme == "https" and second.scheme == "http"
+    same_port = first.port == second.port or (first.port is None and second.port is None)
+    return names[0] == names[1] and same_port and not weaker
+
+
+def _readable(page: Page, kind: str) -> str:
+    text = _text(page)
+    if kind in ("text/html", "application/xhtml+xml") or (not kind and "<html" in text[:1_000]):
+        from treadle.tools.builtin.markdown import to_markdown
+
+        text = to_markdown(text, page.url)
+    elif not (kind.startswith("text/") or re.search(r"json|xml|javascript|yaml|toml", kind)):
+        if kind and kind != "application/octet-stream":
+            raise ToolError(f"{page.url} is {kind}, which cannot be shown as text")
+        if decoded(page.body) is None:
+            raise ToolError(f"{page.url} is binary data of {len(page.body):,} bytes, not text")
+    return text + ("\n\n(the page was cut: it is too large)" if page.is_truncated else "")
+
+
+def _text(page: Page) -> str:
+    named = _CHARSET.search(page.headers.get("content-type", "")) or _CHARSET.search(
+        page.body[:2_048].decode("latin-1")
+    )
+    if named:
+        try:
+            return page.body.decode(named.group(1), errors="replace")
+        except LookupError:
+            pass
+    known = decoded(page.body, is_cut=page.is_truncated)
+    return known.text if known is not None else page.body.decode(errors="replace")
+
+
+def _part(url: str, text: str, given: WebFetchArguments) -> ToolOutput:
+    part = text[given.offset : given.offset + PART_CHARS]
+    if not part.strip():
+        nothing = "nothing more" if given.offset else "no text"
+        return ToolOutput(f"There is {nothing} on {url}.", display=f"Fetched {url}: no text")
+    end = given.offset + len(part)
+    more = len(text) - end
+    rest = f"\n\n({more} more characters; read on with offset={end})" if more > 0 else ""
+    # What stands on a page is not what the user says.
+    content = f"Content of {url}, as it was found there:\n\n{part}{rest}"
+    return ToolOutput(content, display=visible(f"Fetched {url}, {len(part)} characters"))

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def census(no_leaks: object) -> None:
+    """Every test of a tool leaves no process, descriptor, thread or task behind."""
+
+
+@pytest.fixture
+def folder(own_place: Path) -> Path:
+    """An empty folder to work in."""
+    path = own_place / "ws"
+    path.mkdir()
+    return path

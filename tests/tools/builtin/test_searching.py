@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tools.builtin.helpers import failed, hands, plain
+
+
+@pytest.fixture
+def tree(folder: Path) -> Path:
+    (folder / ".git").mkdir()
+    (folder / ".gitignore").write_text("built/\n")
+    for name, text in {
+        "src/one.py": "import os\n\ndef one():\n    return os.name  # needle\n",
+        "src/deep/two.py": "needle = 1\nNEEDLE = 2\n",
+        "src/three.ts": "const needle = 3\n",
+        "built/four.py": "needle\n",
+        ".config/five.py": "needle\n",
+        ".git/six.py": "needle\n",
+    }.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ({"pattern": "**/*.py"}, [".config/five.py", "src/deep/two.py", "src/one.py"]),
+        ({"pattern": "*.ts"}, ["src/three.ts"]),
+        ({"pattern": "src/*.py"}, ["src/one.py"]),
+        ({"pattern": "*.py", "path": "src/deep"}, ["src/deep/two.py"]),
+        ({"pattern": "deep/*.{py,ts}", "path": "src"}, ["src/deep/two.py"]),
+        ({"pattern": "./src/*.ts"}, ["src/three.ts"]),
+    ],
+)
+async def test_files_are_found_by_name(
+    tree: Path, arguments: dict[str, str], found: list[str]
+) -> None:
+    async with hands(tree) as agent:
+        item = await agent.one("glob", **arguments)
+    assert plain(item).split("\n") == found
+
+
+async def test_an_absolute_pattern_names_its_folder(tree: Path) -> None:
+    async with hands(tree) as agent:
+        inside, outside, up, both = await agent.do(
+            ("glob", {"pattern": f"{tree}/src/**/*.py"}),
+            ("glob", {"pattern": "/etc/*.conf"}),
+            ("glob", {"pattern": "../*.py"}),
+            ("glob", {"pattern": f"{tree}/*", "path": "src"}),
+        )
+    assert plain(inside) == "src/deep/two.py\nsrc/one.py"
+    assert "outside" in failed(outside)
+    assert "leads out" in failed(up)
+    assert "leave out `path`" in failed(both)
+
+
+async def test_nothing_found_is_no_error_and_much_is_cut(tree: Path) -> None:
+    (tree / "many").mkdir()
+    for number in range(300):
+        (tree / f"many/{number:03}.txt").touch()
+    async with hands(tree) as agent:
+        none, many = await agent.do(("glob", {"pattern": "*.rs"}), ("glob", {"pattern": "many/*"}))
+    assert plain(none) == "No files match *.rs."
+    assert many.text.endswith("many/199.txt\n(100 more; narrow the pattern or the path)")
+
+
+async def test_files_with_a_match_are_named_in_order(tree: Path) -> None:
+    async with hands(tree) as agent:
+        item = await agent.one("grep", pattern="needle")
+    assert plain(item) == ".config/five.py\nsrc/deep/two.py\nsrc/one.py\nsrc/three.ts"
+    assert item.display == "4 files"
+
+
+async def test_lines_with_what_is_around_them(tree: Path) -> None:
+    async with hands(tree) as agent:
+        lines, around, bare = await agent.do(
+            ("grep", {"pattern": "needle", "output_mode": "content", "type": "py", "-i": True}),
+            (
+                "grep",
+                {"pattern": "return", "path": "src/one.py", "output_mode": "content", "-B": 1},
+            ),
+            ("grep", {"pattern": "def", "glob": "*.py", "output_mode": "content", "-n": "false"}),
+        )
+    assert plain(lines).split("\n") == [
+        ".config/five.py:1:needle",
+        "src/deep/two.py:1:needle = 1",
+        "src/deep/two.py:2:NEEDLE = 2",
+        "src/one.py:4:    return os.name  # needle",
+    ]
+    assert around.text == "src/one.py-3-def one():\nsrc/one.py:4:    return os.name  # needle"
+    assert bare.text == "src/one.py:def one():"
+
+
+async def test_counting_paging_and_matches_over_lines(tree: Path) -> None:
+    async with hands(tree) as agent:
+        count, page, several, none = await agent.do(
+            ("grep", {"pattern": "needle", "output_mode": "count", "path": "src"}),
+            ("grep", {"pattern": "needle", "head_limit": 2, "offset": 1}),
+            ("grep", {"pattern": "os\n\ndef", "multiline": True}),
+            ("grep", {"pattern": "absent"}),
+        )
+    assert plain(count) == "src/deep/two.py:1\nsrc/one.py:1\nsrc/three.ts:1"
+    assert plain(page) == "src/deep/two.py\nsrc/one.py\n(1 more; go on with offset=3)"
+    assert plain(several) == "src/one.py"
+    assert plain(none) == "No matches."
+
+
+async def test_what_is_wrong_with_a_search_is_said(tree: Path) -> None:
+    async with hands(tree) as agent:
+        regex, kind, place, option = await agent.do(
+            ("grep", {"pattern": "un(closed"}),
+            ("grep", {"pattern": "x", "type": "klingon"}),
+            ("grep", {"pattern": "x", "path": "srk"}),
+            ("grep", {"pattern": "--pre=touch${IFS}owned", "path": "src"}),
+        )
+    assert "unclosed group" in failed(regex)
+    assert "klingon" in failed(kind)
+    assert "srk does not exist" in failed(place)
+    assert plain(option) == "No matches."
+    assert not (tree / "owned").exists()
+
+
+async def test_a_search_runs_no_programs_and_follows_no_links(tree: Path) -> None:
+    (tree / "out").symlink_to("/etc")
+    (tree / ".ripgreprc").write_text("--follow\n")
+    async with hands(tree) as agent:
+        item = await agent.one("grep", pattern="root", path=".")
+    assert plain(item) == "No matches."
+
+
+@pytest.mark.parametrize("sandbox", ["required", "auto"])
+async def test_search_works_where_a_sandbox_is_required(tree: Path, sandbox: str) -> None:
+    async with hands(tree, sandbox=True, workspace={"sandbox": sandbox}) as agent:
+        found = await agent.one("grep", pattern="needle", path="src", output_mode="count")
+    assert "src/one.py:1" in plain(found)
