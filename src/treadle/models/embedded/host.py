@@ -1,9 +1,9 @@
-"""The process that holds the weights: `python -m treadle.models.embedded.host SETTINGS`.
+"""The process that holds the weights: `python -I host.py SETTINGS`.
 
 It loads one model, serves it on a private socket, and ends when its input closes, so it never
 outlives its parent. It is a process of its own because the library keeps the interpreter locked
-while it loads, takes over the signal handlers, and aborts on its own faults. Above it stands
-server.py; nothing of ours is below.
+while it loads, takes over the signal handlers, and aborts on its own faults. It imports
+nothing of ours. Above it stands server.py.
 """
 
 from __future__ import annotations

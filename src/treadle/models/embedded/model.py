@@ -17,6 +17,7 @@ import msgspec
 
 from treadle.core.contracts.model import (
     CallBegun,
+    CallPiece,
     CallReady,
     Model,
     ModelCard,
@@ -66,7 +67,7 @@ class Embedded:
             output_price=0.0,
             cache_read_price=0.0,
             cache_write_price=0.0,
-            abilities=frozenset({"tools", "structured_output"}),
+            abilities=frozenset({"tools", "schema"}),
             note=self._weights.note,
         )
 
@@ -108,7 +109,10 @@ class Embedded:
                     said.append(last.text)
                     yield TextPiece(last.text)
         stop: StopReason = "max_tokens" if last.is_cut else "end_turn"
-        yield self._reply([Text("".join(said) or CUT)], stop, _usage(last))
+        if not said:
+            said.append(CUT)
+            yield TextPiece(CUT)
+        yield self._reply([Text("".join(said))], stop, _usage(last))
 
     async def _act(
         self, request: ModelRequest, offers: Sequence[Offer]
@@ -138,10 +142,13 @@ class Embedded:
             assert isinstance(said, _Heard)
             spent = spent + said.usage
             if not said.said.word:
+                if not said.said.answer:
+                    yield TextPiece(CUT)
                 yield self._answered(said.said, spent)
                 return
             offer = next(one for one in chosen.offers if one.word == said.said.word)
-            if not _is_stale(request.transcript, offer, said.said):
+            must_call = request.options.tool_choice not in ("auto", "none")
+            if must_call or not _is_stale(request.transcript, offer, said.said):
                 for event in self._called(offer, said.said.given, spent):
                     yield event
                 return
@@ -204,9 +211,9 @@ class Embedded:
             content.append(Text(move.text))
         for offer, given in move.calls:
             call = _call(offer, given)
-            yield CallBegun(call.id, call.name)
-            yield CallReady(call)
             content.append(call)
+            for event in _announced(call):
+                yield event
         yield self._reply(content, "tool_use" if move.calls else "end_turn", spent)
 
     async def _prompt(self, request: ModelRequest, offers: Sequence[Offer], *, guided: bool) -> str:
@@ -228,8 +235,7 @@ class Embedded:
 
     def _called(self, offer: Offer, given: dict[str, Any], usage: Usage) -> list[ModelEvent]:
         call = _call(offer, given)
-        reply = self._reply([call], "tool_use", usage)
-        return [CallBegun(call.id, call.name), CallReady(call), reply]
+        return [*_announced(call), self._reply([call], "tool_use", usage)]
 
     def _answered(self, said: Said, usage: Usage) -> Reply:
         stop: StopReason = "max_tokens" if said.is_cut else "end_turn"
@@ -285,6 +291,10 @@ def _settings(request: ModelRequest) -> dict[str, Any]:
 
 def _call(offer: Offer, given: dict[str, Any]) -> ToolCall:
     return ToolCall(f"call_{uuid.uuid4().hex[:16]}", offer.tool, compact(offer.compose(given)))
+
+
+def _announced(call: ToolCall) -> list[ModelEvent]:
+    return [CallBegun(call.id, call.name), CallPiece(call.id, call.raw), CallReady(call)]
 
 
 def _usage(last: Piece) -> Usage:

@@ -39,7 +39,8 @@ _WITHOUT_TOOLS = "Answer briefly and truthfully."
 
 def turn(role: str, text: str) -> str:
     """One turn of the chat format, which nothing in the text can forge."""
-    return f"<|im_start|>{role}\n{text.replace('<|', '< |')}<|im_end|>\n"
+    safe = text.encode("utf-8", "replace").decode().replace("\0", "").replace("<|", "< |")
+    return f"<|im_start|>{role}\n{safe}<|im_end|>\n"
 
 
 def begin(text: str = "") -> str:

@@ -35,6 +35,7 @@ from treadle.core.errors import (
     UnknownModel,
 )
 
+HOST = Path(__file__).with_name("host.py")
 KEPT_PREFIXES = 8
 
 
@@ -87,7 +88,7 @@ class Server:
             slots = prefix_folder()
             slots.mkdir(parents=True, exist_ok=True)
             settings = {
-                "model": str(self.model),
+                "model": str(self.model.resolve()),
                 "socket": str(socket),
                 "window": self.window,
                 "slots": f"{slots}{os.sep}",
@@ -95,12 +96,13 @@ class Server:
                 "threads": self._threads or idle_cores(),
             }
             host = subprocess.Popen(
-                [sys.executable, "-m", "treadle.models.embedded.host", json.dumps(settings)],
+                # -I: nothing in the folder that we work in can stand in for a module.
+                [sys.executable, "-I", str(HOST), json.dumps(settings)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,  # an interrupt in the terminal is the parent's to handle
-                env={**os.environ, "PYTHONPATH": _import_path()},
+                cwd="/",
             )
             self._host = host
             weakref.finalize(self, _end, host, socket)
@@ -206,12 +208,6 @@ def idle_cores() -> int:
 def prefix_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "treadle" / "prefixes"
-
-
-def _import_path() -> str:
-    """The host imports this very package, also where it is not installed."""
-    here = str(Path(__file__).resolve().parents[3])
-    return os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", ""))))
 
 
 def _digest(model: Path) -> str:
