@@ -192,7 +192,12 @@ class Ledger:
         return self._history if self._history is not None else self.state.transcript
 
     def rewrite(self, mutator: str, new: Transcript) -> None:
+        """Take over a mutator's view. One that only adds is an append like any other."""
         change = difference(mutator, self.state.transcript, new)
+        if change.start == len(self.state.transcript):
+            for item in change.items:
+                self.append(item)
+            return
         self._journal.write(change)
         self._history = self.history
         self._show(rewrite(self.state.transcript, change))

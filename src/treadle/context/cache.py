@@ -1,0 +1,126 @@
+"""The cache accountant: says what broke the cached beginning of a request, and what it cost.
+
+Providers keep the beginning of a request (tools, then system, then items) while it stays the same.
+This model wraps another, compares each request with the one before it in its session, and tells
+the person in one line when something in the middle changed: what came first, and the money lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from treadle.core.contracts.model import (
+    Announced,
+    Model,
+    ModelCard,
+    ModelEvent,
+    ModelRequest,
+    Reply,
+)
+from treadle.core.contracts.tool import ToolSpec
+from treadle.core.transcript.transcript import Transcript
+
+MOST_SESSIONS = 256
+
+
+class _Last(msgspec.Struct, frozen=True):
+    request: ModelRequest
+    cached: int  # tokens that the provider could have kept
+
+
+class CacheAccountant:
+    """A model that watches what it is asked. Everything else is the wrapped model's."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._last: dict[str, _Last] = {}
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def card(self) -> ModelCard:
+        return self._model.card
+
+    @property
+    def fallback(self) -> Model | None:
+        return self._model.fallback
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        last = self._last.get(request.session_id)
+        if last is not None:
+            change = first_change(last.request, request)
+            if change and last.cached:
+                yield Announced(f"the prompt cache broke: {change}{self._loss(last.cached)}")
+        stream = self._model.stream(request)
+        try:
+            async for event in stream:
+                if isinstance(event, Reply):
+                    self._remember(request, event.item.usage.total_input)
+                yield event
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+    def _remember(self, request: ModelRequest, cached: int) -> None:
+        self._last.pop(request.session_id, None)
+        self._last[request.session_id] = _Last(request, cached)
+        while len(self._last) > MOST_SESSIONS:
+            self._last.pop(next(iter(self._last)))
+
+    def _loss(self, tokens: int) -> str:
+        card = self.card
+        said = f"; about {tokens:,} tokens are read anew"
+        if card.input_price is None or card.cache_read_price is None:
+            return said
+        written = max(card.input_price, card.cache_write_price or 0.0)
+        lost = tokens * (written - card.cache_read_price) / 1e6
+        return f"{said}, {lost:.4f} USD more" if lost > 0 else said
+
+
+def first_change(old: ModelRequest, new: ModelRequest) -> str:
+    """What of the old request's beginning is not in the new one; empty if all of it is."""
+    return (
+        _changed_tools(old.tools, new.tools)
+        or _changed_system(old.system, new.system)
+        or _changed_items(old.transcript, new.transcript)
+    )
+
+
+def _changed_tools(old: tuple[ToolSpec, ...], new: tuple[ToolSpec, ...]) -> str:
+    if old is new or old == new:
+        return ""
+    for position, (one, two) in enumerate(zip(old, new, strict=False)):
+        if one.name != two.name:
+            return f"tool {position + 1} was {one.name} and is {two.name}"
+        if one != two:
+            return f"the definition of tool {one.name} changed"
+    if len(new) > len(old):
+        return f"the tool {new[len(old)].name} was added"
+    return f"the tool {old[len(new)].name} was removed"
+
+
+def _changed_system(old: str, new: str) -> str:
+    if old == new:
+        return ""
+    lines = zip(old.splitlines(), new.splitlines(), strict=False)
+    for number, (one, two) in enumerate(lines, 1):
+        if one != two:
+            return f"line {number} of the instructions changed to {two[:60]!r}"
+    return "the instructions became longer or shorter"
+
+
+def _changed_items(old: Transcript, new: Transcript) -> str:
+    if old.scratch is new.scratch and len(new) >= len(old):
+        return ""  # the same list, only longer
+    for position, (one, two) in enumerate(zip(old, new, strict=False)):
+        if one is not two and one != two:
+            return f"message {position + 1} of {len(old)} was rewritten"
+    return "" if len(new) >= len(old) else f"the last {len(old) - len(new)} messages are gone"

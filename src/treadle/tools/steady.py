@@ -1,0 +1,185 @@
+"""Tools that come late, without touching those that are there.
+
+The list of tools stands at the very beginning of a request; changing it makes the provider read
+everything anew. So the first list stays: a tool that appears later is described in a notice, and
+called through `use_tool`; one that goes away stays listed and answers that it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.core.contracts.mutator import MutationPoint, Scene
+from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.tool import Probe, Resources, Tool, ToolContext, ToolOutput, ToolSpec
+from treadle.core.errors import ToolError
+from treadle.core.transcript.content import Arguments
+from treadle.core.transcript.items import NoticeItem
+from treadle.core.transcript.transcript import Transcript
+
+NAME = "use_tool"
+DESCRIPTION = (
+    "Calls a tool that was announced after this conversation began. "
+    "Use it only for tools that a notice told you of."
+)
+
+
+class Steady:
+    """A source whose list never changes, and the mutator that announces what came late.
+
+    Give the same object to an agent as its source and among its mutators.
+    """
+
+    def __init__(self, source: ToolSource) -> None:
+        self._source = source
+        self._first: tuple[Tool, ...] | None = None
+        self._told: dict[str, frozenset[str]] = {}  # by session
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    def tools(self) -> Sequence[Tool]:
+        if self._first is None:
+            self._first = (*(_Kept(self, tool) for tool in self._source.tools()), _Use(self))
+        return self._first
+
+    def instructions(self) -> str:
+        return self._source.instructions()
+
+    async def open(self) -> None:
+        await self._source.open()
+
+    async def aclose(self) -> None:
+        await self._source.aclose()
+
+    # --- as a mutator --------------------------------------------------------------------
+
+    @property
+    def points(self) -> frozenset[MutationPoint]:
+        return frozenset({"before_model"})
+
+    async def mutate(self, scene: Scene) -> Transcript | None:
+        late = self.late()
+        told = self._told.get(scene.session_id, frozenset())
+        new = [tool for name, tool in late.items() if name not in told]
+        if not new:
+            return None
+        self._told[scene.session_id] = told | {tool.spec.name for tool in new}
+        lines = [f"New tools; call them by `{NAME}`:"]
+        lines += [
+            f"- {tool.spec.name}: {tool.spec.description} Arguments: "
+            f"{msgspec.json.encode(tool.spec.schema).decode()}"
+            for tool in new
+        ]
+        return scene.transcript.append(NoticeItem("\n".join(lines), kind="tools"))
+
+    # --- what is behind ------------------------------------------------------------------
+
+    def late(self) -> dict[str, Tool]:
+        """Tools that were not there at the beginning."""
+        known = {tool.spec.name for tool in self.tools()}
+        return {
+            tool.spec.name: tool for tool in self._source.tools() if tool.spec.name not in known
+        }
+
+    def current(self, name: str) -> Tool | None:
+        return next((tool for tool in self._source.tools() if tool.spec.name == name), None)
+
+
+class _Kept:
+    """A tool of the first list: as it was described, as it is now."""
+
+    def __init__(self, source: Steady, tool: Tool) -> None:
+        self._source = source
+        self._spec = tool.spec
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def check(self, arguments: Arguments) -> str | None:
+        tool = self._source.current(self._spec.name)
+        return tool.check(arguments) if tool else f"{self._spec.name} is not available any more"
+
+    def summary(self, arguments: Arguments) -> str:
+        tool = self._source.current(self._spec.name)
+        return tool.summary(arguments) if tool else f"[{self._spec.name}]"
+
+    def resources(self, arguments: Arguments) -> Resources:
+        return self._tool().resources(arguments)
+
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        return await self._tool().call(arguments, context)
+
+    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        return await self._tool().evidence(arguments, context)
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> Probe:
+        return await self._tool().probe(arguments, evidence, context)
+
+    def _tool(self) -> Tool:
+        tool = self._source.current(self._spec.name)
+        if tool is None:
+            raise ToolError(f"{self._spec.name} is not available any more")
+        return tool
+
+
+class _Use:
+    """The one tool through which late ones are called."""
+
+    def __init__(self, source: Steady) -> None:
+        self._source = source
+        self._spec = ToolSpec(
+            NAME,
+            DESCRIPTION,
+            {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "arguments": {"type": "object"},
+                },
+                "required": ["name", "arguments"],
+                "additionalProperties": False,
+            },
+        )
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def check(self, arguments: Arguments) -> str | None:
+        name, given = arguments.get("name"), arguments.get("arguments")
+        if not isinstance(name, str) or not isinstance(given, dict):
+            return "give the tool's name as a text and its arguments as an object"
+        tool = self._source.late().get(name)
+        if tool is None:
+            names = ", ".join(self._source.late()) or "none"
+            return f"no tool {name!r} was announced (there are: {names})"
+        return tool.check(given)
+
+    def summary(self, arguments: Arguments) -> str:
+        tool = self._source.late().get(str(arguments.get("name")))
+        return tool.summary(arguments.get("arguments") or {}) if tool else f"[{NAME}]"
+
+    def resources(self, arguments: Arguments) -> Resources:
+        return Resources()
+
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        tool = self._source.late().get(arguments["name"])
+        if tool is None:
+            raise ToolError(f"{arguments['name']} is not available any more")
+        return await tool.call(arguments["arguments"], context)
+
+    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        return {}
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> Probe:
+        return Probe("unknown", "a tool that came late cannot be checked afterwards")

@@ -1,0 +1,136 @@
+"""The cached beginning of a request: kept from turn to turn, and accounted for when it breaks."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from treadle import Agent, Transcript, Usage
+from treadle.context.cache import CacheAccountant, first_change
+from treadle.core.contracts.model import ModelCard, ModelRequest
+from treadle.core.contracts.tool import ToolSpec
+from treadle.core.events import Notified
+from treadle.core.loop.steps import Finished
+from treadle.core.transcript import NoticeItem, ToolResultItem, user
+from treadle.models import Anthropic, Say, Scripted
+from treadle.testing.observers import Witness
+from treadle.testing.provider import Call, ProviderServer, Reply
+from treadle.testing.tools import RecordingTool, ShiftingSource
+from treadle.tools.steady import Steady
+
+ONE = ToolSpec("one", "d", {"type": "object"})
+TWO = ToolSpec("two", "d", {"type": "object"})
+
+
+def request(items: str = "ab", system: str = "s", tools: tuple[ToolSpec, ...] = (ONE,)):
+    return ModelRequest(Transcript([user(text) for text in items]), system, tools)
+
+
+@pytest.mark.parametrize(
+    ("new", "words"),
+    [
+        (request("abc"), ""),
+        (request("axc"), "message 2 of 2 was rewritten"),
+        (request("a"), "the last 1 messages are gone"),
+        (request(system="t"), "line 1 of the instructions changed to 't'"),
+        (request(tools=(ONE, TWO)), "the tool two was added"),
+        (request(tools=()), "the tool one was removed"),
+        (request(tools=(TWO,)), "tool 1 was one and is two"),
+        (request(tools=(ToolSpec("one", "e", {}),)), "the definition of tool one changed"),
+    ],
+)
+def test_the_first_change_is_named(new: ModelRequest, words: str):
+    assert first_change(request(), new) == words
+
+
+async def test_a_broken_cache_is_told_once_with_what_it_cost():
+    card = ModelCard("m", input_price=10.0, cache_read_price=1.0, cache_write_price=12.5)
+    used = Usage(0, 5, cache_write=100_000, requests=1)
+    model = CacheAccountant(Scripted([Say("x", usage=used)] * 3, card=card))
+    witness, said = Witness(), ["Be brief."]
+    driver = Agent(model, instructions=lambda: said[0], observers=[witness]).start(input="a")
+    await driver.next()
+    said[0] = "Be long."
+    for _ in range(2):
+        driver.submit("b")
+        await driver.next()
+    told = [event.text for event in witness.of(Notified)]
+    assert told == [
+        "the prompt cache broke: line 1 of the instructions changed to 'Be long.'; "
+        "about 100,000 tokens are read anew, 1.1500 USD more"
+    ]
+
+
+async def test_a_tool_that_comes_late_is_announced_and_called_without_touching_the_list():
+    source = ShiftingSource([RecordingTool("first")])
+    late = RecordingTool("late", "late answer")
+    steady = Steady(source)
+    model = Scripted(
+        ["hi", Say(calls=[("use_tool", {"name": "late", "arguments": {"n": 1}})]), "done"]
+    )
+    driver = Agent(model, [steady], mutators=[steady]).start(input="a")
+    await driver.next()
+    source.change([RecordingTool("first"), late])
+    driver.submit("b")
+    while not isinstance(await driver.next(), Finished):
+        pass
+    assert late.calls == [{"n": 1}]
+    assert model.requests[0].tools == model.requests[-1].tools
+    assert sum(isinstance(item, NoticeItem) for item in driver.transcript) == 1
+    assert driver.history == driver.transcript
+
+
+async def test_a_tool_that_goes_away_stays_listed_and_says_so():
+    source = ShiftingSource([RecordingTool("first")])
+    steady = Steady(source)
+    model = Scripted(["hi", Say(calls=[("first", {}), ("use_tool", {"name": "x"})]), "done"])
+    driver = Agent(model, [steady], mutators=[steady]).start(input="a")
+    await driver.next()
+    source.change([])
+    driver.submit("b")
+    while not isinstance(await driver.next(), Finished):
+        pass
+    answers = [item.text for item in driver.transcript if isinstance(item, ToolResultItem)]
+    assert answers[0] == "error: first is not available any more"
+    assert answers[1].startswith("error: give the tool's name")
+
+
+def without_marks(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: without_marks(v) for k, v in value.items() if k != "cache_control"}
+    return [without_marks(v) for v in value] if isinstance(value, list) else value
+
+
+async def test_fifty_turns_keep_the_cached_prefix_with_new_modes_tools_and_memories():
+    replies: list[Reply] = []
+    for turn in range(50):
+        replies += [Reply(calls=(Call("first", {"n": turn}),)), Reply(text=f"done {turn}")]
+    source = ShiftingSource([RecordingTool("first")])
+    steady = Steady(source)
+    async with ProviderServer(replies) as server:
+        model = Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k")
+        driver = Agent(model, [steady], mutators=[steady], instructions="Be brief.").start()
+        for turn in range(50):
+            if turn == 10:
+                source.change([RecordingTool("first"), RecordingTool("late")])
+            if turn == 20:
+                driver.steer("(plan mode is on)")
+            if turn == 30:
+                driver.steer("(AGENTS.md changed: use tabs)")
+            driver.submit(f"turn {turn}")
+            while not isinstance(step := await driver.next(), Finished):
+                pass
+            assert step.result.reason == "end_turn"
+        await driver.aclose()
+        await model.aclose()
+        bodies = [json.loads(request.body) for request in server.requests]
+        assert server.violations == []
+    assert len(bodies) == 100
+    for before, after in pairwise(bodies):
+        assert without_marks(after["tools"]) == without_marks(before["tools"])
+        assert without_marks(after["system"]) == without_marks(before["system"])
+        old, new = without_marks(before["messages"]), without_marks(after["messages"])
+        assert json.dumps(new[: len(old)]) == json.dumps(old)
