@@ -105,6 +105,10 @@ class Library:
     def summary(self, place: Path) -> Summary:
         return Index(self.root).look(place)
 
+    def checkpoints(self, folder: Path) -> Path:
+        """Where the files of this project are kept; all of its sessions share what is the same."""
+        return self.root.parent / "checkpoints" / project_name(folder)
+
     # --- all of them -----------------------------------------------------------------------
 
     def places(self) -> Iterator[Path]:

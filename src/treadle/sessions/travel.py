@@ -17,8 +17,8 @@ from treadle.core.transcript.items import UserItem
 from treadle.sessions.folding import Folding
 from treadle.sessions.journal import Journal, read_numbered
 from treadle.sessions.library import Library
-from treadle.sessions.lines import Parent
-from treadle.sessions.reading import Reading
+from treadle.sessions.lines import Parent, decode
+from treadle.sessions.reading import Reading, segments
 
 
 class TurnMark(msgspec.Struct, frozen=True):
@@ -109,3 +109,16 @@ def fork(
 def view_of(place: Path, *, upto: int | None = None) -> View:
     """What a session's log amounts to, without opening it for writing."""
     return Folding(Reading(place, upto=upto)).view()
+
+
+def trees(place: Path) -> set[str]:
+    """Every checkpoint that a session's own log names, gone back from or not."""
+    found: set[str] = set()
+    for path in segments(place):
+        with path.open("rb", buffering=1 << 20) as file:
+            for raw in file:
+                if b'"kind":"checkpoint"' in raw[:120]:
+                    entry = decode(raw)
+                    if isinstance(entry, Checkpoint):
+                        found.add(entry.tree)
+    return found

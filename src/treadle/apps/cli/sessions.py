@@ -1,0 +1,352 @@
+"""`treadle sessions`: find, show, export, fork, rewind, undo, remove and prune sessions.
+
+Reads the journals and the checkpoints; starts no agent and asks no model. Above: `main.py`.
+Below: `treadle.sessions` and `treadle.workspace.checkpoints`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.core.errors import (
+    SessionBusy,
+    SessionTooNew,
+    SessionUnknown,
+    StoreError,
+    StoreFull,
+    TreadleError,
+)
+from treadle.sessions.library import PRUNE_BYTES, PRUNE_DAYS, Library, SessionElsewhere
+
+if TYPE_CHECKING:
+    from treadle.sessions.summary import Summary
+    from treadle.workspace.checkpoints import Checkpoints, Restored
+
+DONE, ERROR, USAGE = 0, 1, 2
+UNKNOWN, ELSEWHERE, BUSY, DISK, TOO_NEW = 66, 67, 68, 74, 76
+GIB = 1 << 30
+
+# In this order: the first that fits says the code.
+CODES: tuple[tuple[type[TreadleError], int], ...] = (
+    (SessionUnknown, UNKNOWN),
+    (SessionElsewhere, ELSEWHERE),
+    (SessionBusy, BUSY),
+    (SessionTooNew, TOO_NEW),
+    (StoreFull, DISK),
+    (StoreError, ERROR),
+)
+
+
+def run(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments or ["list"])
+    return answered("sessions", lambda: options.do(options, Library()))
+
+
+def answered(command: str, work: Callable[[], int]) -> int:
+    """Do it; an error of ours is one sentence and a code of its own."""
+    try:
+        return work()
+    except TreadleError as error:
+        print(f"treadle {command}: {error}", file=sys.stderr)
+        return next((code for kind, code in CODES if isinstance(error, kind)), ERROR)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="treadle sessions", description="Sessions kept on this machine."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(
+        name: str, do: Callable[[argparse.Namespace, Library], int], summary: str, *words: str
+    ) -> argparse.ArgumentParser:
+        one = commands.add_parser(name, help=summary, description=summary)
+        one.set_defaults(do=do)
+        for word in words:
+            one.add_argument(word)
+        return one
+
+    one = command("list", _list, "the newest sessions; all of them with --all")
+    one.add_argument("--here", action="store_true", help="only those of this folder")
+    one.add_argument("--all", action="store_true", help="not only the first screen")
+    one.add_argument("--json", action="store_true", help="one JSON object a line")
+    one = command("search", _search, "the sessions in which a text stands", "text")
+    one.add_argument("--limit", type=int, default=50)
+    command("show", _show, "what was said and done, as text", "id")
+    command("turns", _turns, "the turns that fork, rewind and undo know", "id")
+    one = command("export", _export, "write a session to a file or the standard output", "id")
+    one.add_argument("--format", choices=["markdown", "html", "json"], default="markdown")
+    one.add_argument("--output", type=Path, help="the file (standard output)")
+    one = command("fork", _fork, "a new session with this one's history, kept by reference", "id")
+    one.add_argument("--before", metavar="TURN", help="without this turn and what came after it")
+    one = command("rewind", _rewind, "go back to before a turn", "id", "turn")
+    one.add_argument("--only", choices=["conversation", "files"], help="both, unless said")
+    command("undo", _undo, "take back what the last turn changed in the files", "id")
+    command("redo", _redo, "bring back what undo took", "id")
+    one = command("remove", _remove, "delete sessions")
+    one.add_argument("id", nargs="+")
+    one.add_argument("--forks", action="store_true", help="and the forks that read them")
+    one = command("prune", _prune, "delete old sessions, and the oldest if all take too much")
+    one.add_argument("--days", type=float, default=PRUNE_DAYS, help=f"older ({PRUNE_DAYS})")
+    size = PRUNE_BYTES // GIB
+    one.add_argument("--size", type=float, default=size, help=f"GiB in all ({size})")
+    one.add_argument("--dry-run", action="store_true", help="only say what would go")
+    return parser
+
+
+# --- finding -------------------------------------------------------------------------------
+
+
+def _list(options: argparse.Namespace, library: Library) -> int:
+    screen = None if options.all else max(5, shutil.get_terminal_size().lines - 3)
+    found = library.summaries(folder=Path.cwd() if options.here else None, limit=screen)
+    if options.json:
+        for summary in found:
+            print(json.dumps(_row(summary, library)))
+        return DONE
+    if not found:
+        print("there are no sessions yet")
+        return DONE
+    for line in _table([_row(summary, library) for summary in found]):
+        print(line)
+    return DONE
+
+
+def _row(summary: Summary, library: Library) -> dict[str, object]:
+    return {
+        "id": summary.id,
+        "updated": summary.updated,
+        "turns": summary.turns,
+        "cost": summary.usage.cost,
+        "state": library.state(summary),
+        "folder": summary.folder,
+        "title": summary.title or (f"fork of {summary.parent.session}" if summary.parent else ""),
+    }
+
+
+def _table(rows: list[dict[str, object]]) -> list[str]:
+    """What fits the screen; the title takes what is left."""
+    home = str(Path.home())
+    cells = [
+        [
+            str(row["id"]),
+            _ago(float(str(row["updated"]))),
+            f"{row['turns']} turns",
+            "?" if row["cost"] is None else f"${float(str(row['cost'])):.2f}",
+            str(row["state"]),
+            str(row["folder"]).replace(home, "~", 1),
+            str(row["title"]),
+        ]
+        for row in rows
+    ]
+    widths = [min(30, max(len(line[column]) for line in cells)) for column in range(6)]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+    return [
+        "  ".join([*(f"{cell:{w}}" for cell, w in zip(line, widths, strict=False)), line[6]])[
+            :width
+        ]
+        for line in cells
+    ]
+
+
+def _ago(moment: float) -> str:
+    seconds = max(0.0, time.time() - moment)
+    for size, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {word} ago"
+    return "just now"
+
+
+def _search(options: argparse.Namespace, library: Library) -> int:
+    from treadle.sessions.searching import search
+
+    hits = asyncio.run(search(library.root, options.text, limit=options.limit))
+    for hit in hits:
+        print(f"{hit.session}  {_harmless(hit.text)}")
+    if not hits:
+        print(f"no session holds {options.text!r}", file=sys.stderr)
+    return DONE if hits else ERROR
+
+
+def _harmless(text: str) -> str:
+    """Without what a terminal would take for a command."""
+    return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
+def _show(options: argparse.Namespace, library: Library) -> int:
+    from treadle.sessions.export import blocks, markdown
+
+    place = library.find(options.id)
+    print(_harmless(markdown(library.summary(place), blocks(place))), end="")
+    return DONE
+
+
+def _turns(options: argparse.Namespace, library: Library) -> int:
+    from treadle.sessions.travel import turns
+
+    for mark in turns(library.find(options.id)):
+        files = "with files" if mark.before else ""
+        text = " ".join(_harmless(mark.text).split())[:70]
+        print(f"{mark.number:4}  {_ago(mark.time):12}  {files:10}  {text}")
+    return DONE
+
+
+def _export(options: argparse.Namespace, library: Library) -> int:
+    from treadle.sessions.export import as_json, blocks, markdown, page
+
+    place = library.find(options.id)
+    summary = library.summary(place)
+    match options.format:
+        case "json":
+            data = as_json(summary, place)
+        case "html":
+            data = page(summary, blocks(place)).encode(errors="backslashreplace")
+        case _:
+            data = markdown(summary, blocks(place)).encode(errors="backslashreplace")
+    if options.output is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        return DONE
+    try:
+        options.output.write_bytes(data)
+    except OSError as error:
+        print(f"treadle sessions: {options.output}: {error.strerror}", file=sys.stderr)
+        return DISK
+    print(f"{options.output}: {len(data)} bytes")
+    return DONE
+
+
+# --- going back ----------------------------------------------------------------------------
+
+
+def _fork(options: argparse.Namespace, library: Library) -> int:
+    from treadle.core.transcript.entries import Told
+    from treadle.sessions.travel import fork
+
+    async def work() -> str:
+        place = library.find(options.id)
+        journal, _ = fork(library, place, folder=Path.cwd(), before=options.before)
+        journal.append(Told(f"a fork of {place.name}"))
+        await journal.aclose()
+        return journal.session_id
+
+    session_id = asyncio.run(work())
+    print(f"{session_id}: treadle --resume {session_id} goes on with it")
+    return DONE
+
+
+def _rewind(options: argparse.Namespace, library: Library) -> int:
+    from treadle.sessions.travel import rewind, turn
+
+    async def work() -> int:
+        place = library.find(options.id)
+        mark = turn(place, options.turn)
+        if options.only != "conversation" and not mark.before:
+            print(f"turn {mark.number} has no checkpoint of the files", file=sys.stderr)
+            if options.only == "files":
+                return ERROR
+        resumed = library.resume(place.name)
+        try:
+            if options.only != "files":
+                await rewind(resumed.journal, mark.turn_id)
+                print(f"the conversation is back to before turn {mark.number}")
+            if options.only != "conversation" and mark.before:
+                _tell(await _checkpoints(library, place).restore(mark.before))
+        finally:
+            await resumed.journal.aclose()
+        return DONE
+
+    return asyncio.run(work())
+
+
+def _undo(options: argparse.Namespace, library: Library) -> int:
+    return _carry(options, library, back=True)
+
+
+def _redo(options: argparse.Namespace, library: Library) -> int:
+    return _carry(options, library, back=False)
+
+
+def _carry(options: argparse.Namespace, library: Library, *, back: bool) -> int:
+    from treadle.sessions.travel import turns
+
+    place = library.find(options.id)
+    kept = [mark for mark in turns(place) if mark.before and mark.after]
+    if not kept:
+        print(f"session {place.name} has no turn with checkpoints of the files", file=sys.stderr)
+        return ERROR
+    old, new = (kept[-1].after, kept[-1].before) if back else (kept[-1].before, kept[-1].after)
+    return _tell(asyncio.run(_checkpoints(library, place).apply(old, new)))
+
+
+def _checkpoints(library: Library, place: Path) -> Checkpoints:
+    from treadle.workspace.checkpoints import Checkpoints
+
+    folder = Path(library.summary(place).folder)
+    return Checkpoints(folder, library.checkpoints(folder))
+
+
+def _tell(restored: Restored) -> int:
+    print(f"{len(restored.written)} files written, {len(restored.removed)} removed")
+    for skipped in restored.skipped:
+        print(f"left alone: {skipped.path} ({skipped.reason})", file=sys.stderr)
+    return ERROR if restored.skipped else DONE
+
+
+# --- making room ---------------------------------------------------------------------------
+
+
+def _remove(options: argparse.Namespace, library: Library) -> int:
+    places = [library.find(name) for name in options.id]
+    freed = sum(library.remove(place, with_forks=options.forks) for place in places)
+    print(f"{len(places)} removed, {_size(freed)} freed")
+    return DONE
+
+
+def _prune(options: argparse.Namespace, library: Library) -> int:
+    pruned = library.prune(
+        days=options.days, most_bytes=int(options.size * GIB), dry=options.dry_run
+    )
+    for summary in pruned.removed:
+        print(f"{summary.id}  {_ago(summary.updated)}  {summary.title}")
+    freed = pruned.freed + (0 if options.dry_run else _sweep(library))
+    word = "would be removed" if options.dry_run else "removed"
+    print(f"{len(pruned.removed)} {word}, {_size(freed)} freed, {_size(pruned.kept)} kept")
+    return DONE
+
+
+def _sweep(library: Library) -> int:
+    """Forget the files that only removed sessions knew."""
+    from treadle.sessions.travel import trees
+    from treadle.workspace.checkpoints import Checkpoints
+
+    freed = 0
+    base = library.checkpoints(Path.cwd()).parent
+    for store in [Path(entry.path) for entry in os.scandir(base)] if base.is_dir() else []:
+        kept = [
+            tree
+            for place in library.places()
+            if place.parent.name == store.name
+            for tree in trees(place)
+        ]
+        freed += asyncio.run(Checkpoints(store, store).sweep(kept))
+    return freed
+
+
+def _size(count: int) -> str:
+    for unit, word in ((GIB, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {word}"
+    return f"{count} bytes"
