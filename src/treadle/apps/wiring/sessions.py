@@ -5,7 +5,7 @@ The sessions themselves are treadle.sessions' business.
 
 from __future__ import annotations
 
-import secrets
+import os
 from pathlib import Path
 
 from treadle.core.contracts.store import Store
@@ -38,5 +38,5 @@ def child_store(folder: Path, store: Store, call_id: str) -> Store:
 
     assert isinstance(store, Journal), "sessions of the wiring are journals"
     word = "".join(c if c.isalnum() or c in "-_" else "-" for c in call_id)[:80]
-    place = store.place / "children" / f"{word}-{secrets.token_hex(3)}"
+    place = store.place / "children" / f"{word}-{os.urandom(3).hex()}"
     return Journal.create(place, folder=str(folder))
