@@ -22,7 +22,7 @@ LINE_TOKENS = 48
 FUNCTION_TOKENS = 200
 SOURCE_CHARS = 2_400
 CHANCE = 0.9
-COMMENTS = ["  #", " # ", "  //"]
+COMMENTS = ["  #", "  //"]
 
 INSTRUCTION = (
     prompt.turn(
@@ -126,8 +126,7 @@ def line_options(among: Sequence[Line], *, chance: float, seed: int) -> dict[str
     ways = " | ".join(literal(text) for text in dict.fromkeys(line.bare for line in among))
     rule = f'root ::= "Wrong: " ({ways}) "\\nRight: " [^\\n]+ "\\n"'
     # Left to itself it explains the line in a comment that is longer than the line.
-    stop = [] if any("#" in line.bare for line in among) else COMMENTS
-    limits = {"n_predict": LINE_TOKENS, "stop": stop}
+    limits = {"n_predict": LINE_TOKENS, "stop": COMMENTS}
     return {"grammar": rule, "temperature": chance, "seed": seed, **limits}
 
 

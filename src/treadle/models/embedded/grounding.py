@@ -26,6 +26,7 @@ _PROGRAM = re.compile(
     r"\b((?:python3?|pytest|make|npm|npx|node|pip|uv|cargo|go|docker|sh|bash|ls|cat|"
     r"git (?:status|log|diff|show|add|commit|push|pull|branch|checkout|fetch|clone|init))\b.*)$"
 )
+_NAME = re.compile(r"\b(?:\w+_\w+|[a-z]+[A-Z]\w*|(?:[A-Z][a-z0-9]+){2,})\b")  # as in code
 _EXCHANGE = re.compile(
     r"\b(?:replace|change|rename|swap|turn)\s+(?:every\s+|the word\s+)?(.+?)\s+"
     r"(?:by|with|to|into|for)\s+(.+?)(?:\s+in\s+\S+)?$",
@@ -63,7 +64,7 @@ def _limited(field: Field, word: str, said: str) -> Field:
         case "path":
             values = files_named(said) or _PLACE.findall(said)
         case "pattern" if word == "grep":
-            values = _spans(said, plain_ends=False)
+            values = _NAME.findall(said) or _spans(said, plain_ends=False)
         case "old" | "new":
             exchange = _EXCHANGE.search(_sentence(said))
             values = [exchange[1 if field.short == "old" else 2]] if exchange else _spans(said)
