@@ -1,0 +1,222 @@
+"""Sessions are found, listed, searched and removed, whatever became of the index."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from treadle.core.errors import SessionBusy, SessionUnknown, StoreError
+from treadle.core.transcript.content import Text
+from treadle.core.transcript.entries import (
+    Entry,
+    ItemAdded,
+    Parked,
+    Spent,
+    TurnBegan,
+    TurnEnded,
+    Wake,
+)
+from treadle.core.transcript.items import ToolResultItem, UserItem
+from treadle.core.transcript.usage import Usage
+from treadle.sessions import Journal, Library, SessionElsewhere
+from treadle.sessions.lines import Parent
+from treadle.sessions.parking import is_due, park, until, waiting
+from treadle.sessions.searching import search
+
+
+def said(text: str) -> Entry:
+    return ItemAdded(UserItem((Text(text),)))
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Library:
+    return Library(tmp_path / "sessions")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "my project").mkdir()
+    return tmp_path / "my project"
+
+
+async def session(library: Library, folder: Path, *entries: Entry, **more: Parent) -> Path:
+    journal = library.create(folder, **more)
+    for entry in entries:
+        journal.append(entry)
+    await journal.aclose()
+    return journal.place
+
+
+def age(place: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(place / "journal.jsonl", (then, then))
+
+
+TURN = (
+    TurnBegan("turn-1"),
+    said("Make it   faster\nplease"),
+    Spent("m", Usage(10, 5, requests=1, cost=0.25)),
+    TurnEnded("turn-1", "end_turn"),
+)
+
+
+async def test_a_list_says_what_a_person_wants_to_know(library: Library, folder: Path) -> None:
+    place = await session(library, folder, *TURN, TurnBegan("turn-2"), said("more"))
+    (summary,) = library.summaries()
+    assert summary.id == place.name
+    assert summary.title == "Make it faster please"
+    assert summary.folder == str(folder)
+    assert (summary.turns, summary.usage.cost, library.state(summary)) == (2, 0.25, "interrupted")
+    assert place.parent.name.startswith("my-project-")
+
+
+async def test_the_newest_session_comes_first_and_is_the_one_to_continue(
+    library: Library, folder: Path, tmp_path: Path
+) -> None:
+    old, new = [await session(library, folder, *TURN) for _ in range(2)]
+    other = await session(library, tmp_path, *TURN)
+    age(old, 100)
+    age(new, 50)
+    assert [s.id for s in library.summaries()] == [other.name, new.name, old.name]
+    assert [s.id for s in library.summaries(folder=folder)] == [new.name, old.name]
+    assert library.latest(folder) == new
+    assert library.latest(tmp_path / "nowhere") is None
+
+
+async def test_a_summary_goes_on_where_the_index_stopped(library: Library, folder: Path) -> None:
+    place = await session(library, folder, *TURN)
+    assert library.summaries()[0].turns == 1
+    resumed = library.resume(place.name)
+    resumed.journal.append(TurnBegan("turn-2"))
+    await resumed.journal.flush()
+    (summary,) = library.summaries()
+    assert (summary.turns, summary.title) == (2, "Make it faster please")
+    assert library.state(summary) == "running"
+    await resumed.journal.aclose()
+    (library.root / "index.jsonl").write_bytes(b"\0not json\n{}\n")
+    assert library.summaries()[0].turns == 2
+    (library.root / "index.jsonl").unlink()
+    assert library.summaries()[0].turns == 2
+
+
+async def test_the_beginning_of_an_id_is_enough(library: Library, folder: Path) -> None:
+    place = await session(library, folder, *TURN)
+    assert library.find(place.name[:-2]) == place
+    with pytest.raises(SessionUnknown, match="no session 'zzz'"):
+        library.find("zzz")
+    with pytest.raises(SessionUnknown, match="not the id"):
+        library.find("../../etc")
+    await session(library, folder, *TURN)
+    with pytest.raises(SessionUnknown, match="beginning of 2 sessions"):
+        library.find(place.name[:5])
+
+
+async def test_a_session_of_another_folder_says_whose_it_is(
+    library: Library, folder: Path, tmp_path: Path
+) -> None:
+    place = await session(library, folder, *TURN)
+    with pytest.raises(SessionElsewhere, match=r"belongs to .*my project"):
+        library.find(place.name, folder=tmp_path)
+    assert library.find(place.name, folder=folder) == place
+
+
+async def test_text_is_found_in_lines_and_blobs_as_a_person_writes_it(
+    library: Library, folder: Path
+) -> None:
+    place = await session(library, folder, said('He said: "Größe\tmatters", (a+b)*2'))
+    long = "x" * 100_000 + " the needle in it " + "y" * 100_000
+    other = await session(library, folder, ItemAdded(ToolResultItem("c", "bash", (Text(long),))))
+    assert [hit.session for hit in await search(library.root, 'SAID: "größe\tm')] == [place.name]
+    assert [hit.session for hit in await search(library.root, "(a+b)*2")] == [place.name]
+    (hit,) = await search(library.root, "needle in it")
+    assert hit.session == other.name
+    assert "the needle in it" in hit.text
+    assert len(hit.text) < 200
+    assert await search(library.root, "nowhere to be found") == []
+    assert await search(library.root, "") == []
+
+
+async def test_a_session_that_others_read_from_is_not_removed(
+    library: Library, folder: Path
+) -> None:
+    parent = await session(library, folder, *TURN)
+    child = await session(library, folder, said("other"), parent=Parent(parent.name, 2))
+    with pytest.raises(StoreError, match=rf"beginning of 1 fork\(s\): {child.name}"):
+        library.remove(parent)
+    assert library.remove(parent, with_forks=True) > 0
+    assert library.summaries() == []
+
+
+async def test_an_open_session_is_not_removed(library: Library, folder: Path) -> None:
+    journal = library.create(folder)
+    journal.append(said("one"))
+    await journal.flush()
+    with pytest.raises(SessionBusy):
+        library.remove(journal.place)
+    await journal.aclose()
+
+
+async def test_pruning_takes_the_old_and_then_the_oldest(library: Library, folder: Path) -> None:
+    places = [await session(library, folder, said("x" * 10_000)) for _ in range(6)]
+    child = await session(library, folder, said("c"), parent=Parent(places[0].name, 1))
+    parked = Parked("t", "budget", Wake("money"))
+    waits = await session(library, folder, TurnBegan("t"), parked)
+    for number, place in enumerate([*places, waits]):
+        age(place, (100 - number) * 86_400)
+    would = library.prune(days=98.5, dry=True)
+    assert [summary.id for summary in would.removed] == [places[1].name]  # 0 has a fork
+    assert library.prune(days=98.5).removed == would.removed
+    pruned = library.prune(days=1000, most_bytes=25_000)
+    assert [summary.id for summary in pruned.removed] == [p.name for p in places[2:5]]
+    left = {summary.id for summary in library.summaries()}
+    assert left == {places[0].name, places[5].name, child.name, waits.name}
+
+
+async def test_a_parked_turn_waits_and_the_next_process_goes_on_there(
+    library: Library, folder: Path
+) -> None:
+    journal = library.create(folder)
+    journal.append(TurnBegan("turn-1"))
+    journal.append(said("go"))
+    await park(journal, Parked("turn-1", "rate_limit", until(1000.0), "429"))
+    await journal.aclose()
+    (one,) = waiting(library, now=999.0)
+    assert (one.summary.id, one.is_due, one.parked.reason) == (
+        journal.session_id,
+        False,
+        "rate_limit",
+    )
+    assert waiting(library, now=1000.0)[0].is_due
+    assert library.state(one.summary) == "parked (rate_limit)"
+    resumed = library.resume(journal.session_id)
+    assert resumed.view.open_turn == "turn-1"
+    assert resumed.view.parked is not None
+    resumed.journal.append(said("on"))
+    await resumed.journal.aclose()
+    assert waiting(library) == []
+    assert library.resume(journal.session_id).view.parked is None
+
+
+def test_a_wake_by_a_file_is_due_when_it_is_there(tmp_path: Path) -> None:
+    wake = Wake("file", path=str(tmp_path / "answer"))
+    assert not is_due(wake)
+    (tmp_path / "answer").touch()
+    assert is_due(wake)
+    assert not is_due(Wake("answer"))
+
+
+async def test_a_listing_survives_a_folder_that_is_no_session(
+    library: Library, folder: Path
+) -> None:
+    place = await session(library, folder, *TURN)
+    (place.parent / "empty").mkdir()
+    (place.parent / "damaged").mkdir()
+    (place.parent / "damaged/journal.jsonl").write_bytes(b"\xff\xfe\0\0garbage")
+    assert {summary.id for summary in library.summaries()} == {place.name, "damaged"}
+
+
+def test_a_journal_outside_a_library_needs_no_index(tmp_path: Path) -> None:
+    assert Journal.create(tmp_path / "alone").session_id == "alone"
