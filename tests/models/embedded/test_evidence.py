@@ -53,7 +53,13 @@ def test_a_check_is_a_command_that_somebody_wants_to_pass(said: str, command: st
 
 
 @pytest.mark.parametrize(
-    "shown", ["a = 1\n\nb = 2\n", "     1\ta = 1\n     2\t\n     3\tb = 2", "1→a = 1\n2→\n3→b = 2"]
+    "shown",
+    [
+        "a = 1\n\nb = 2\n",
+        "     1\ta = 1\n     2\t\n     3\tb = 2",
+        "1→a = 1\n2→\n3→b = 2",
+        "     1\ta = 1\n     2\t\n     3\tb = 2\n\n(the end)",
+    ],
 )
 def test_a_file_is_read_with_or_without_line_numbers(shown: str) -> None:
     assert evidence.without_numbers(shown) == "a = 1\n\nb = 2\n"

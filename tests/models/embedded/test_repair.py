@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.models.embedded.specs import CODING, content, write
 from treadle.agents.agent import Agent
 from treadle.core.contracts.hook import Block, HookPoint, Moment
@@ -29,6 +31,13 @@ def double(number):
 """
 CHECK = "from maths import half\n\nassert half(8) == 4, half(8)\n"
 ASKED = "The check `python3 -B test_maths.py` fails. Fix it."
+
+
+@pytest.fixture(autouse=True)
+def plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two new lines, then the first again: short enough to script the answers."""
+    steps = (("line", -1), ("line", -1), ("line", 0), ("line", 0), ("function", 0))
+    monkeypatch.setattr(repair, "PLAN", steps)
 
 
 class Thinking:

@@ -23,7 +23,9 @@ SHOWN_LINES = 12
 TITLE_CHARS = 48
 GIST_CHARS = 240
 
-_NOISE = re.compile(r"^\W*(total \d+|exit(ed)?\b.*\bcode\b.*|\.{1,2}/?|\.git/?)\W*$", re.IGNORECASE)
+_NOISE = re.compile(
+    r"^\W*(total \d+|exit(ed)?\b.*\bcode\b.*|\.{1,2}/?|\.git/?|.* is empty\.?)\W*$", re.IGNORECASE
+)
 
 _PROSE = re.compile(r"(?i)(^|/)(readme[^/]*|[^/]*\.(md|txt|rst))$")
 _ORNAMENT = re.compile(r"^(!?\[.*\]\(.*\)|<.*>|```.*)$")  # badges, pictures, markup

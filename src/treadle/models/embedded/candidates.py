@@ -104,12 +104,12 @@ def _may_be_wrong(bare: str) -> bool:
     return len(bare) > 3 and not bare.startswith(plain) and bare not in ("else:", "try:", "else")
 
 
-def likely(lines: Sequence[Line], failing: str) -> list[Line]:
-    """The lines of functions that the failing check speaks of; all of them if it names none."""
+def circles(lines: Sequence[Line], failing: str) -> tuple[list[Line], list[Line], list[Line]]:
+    """The lines where it broke, those of functions that the check speaks of, and all of them."""
     words = set(_WORD.findall(failing.replace("_", " "))) | set(re.findall(r"\w+", failing))
+    broke = [line for line in lines if line.bare in failing.splitlines()]
     near = [line for line in lines if line.function in words]
-    raised = [line for line in lines if line.bare in failing.splitlines()]
-    return raised + [line for line in near if line not in raised] or list(lines)
+    return broke, near, list(lines)
 
 
 def question(sources: Mapping[str, str], failing: str) -> str:

@@ -18,6 +18,7 @@ _FAILED = re.compile(
     r"\b(Traceback|FAIL(ED|URE|ures?)?|Error|Exception|assert\w*|expected|failed|not found)\b",
     re.IGNORECASE,
 )
+_NUMBERED = re.compile(r"\s*\d+(?:\t|→|\s?[|:] ?)(.*)$")
 _COMMAND = re.compile(r"`([^`\n]{2,200})`")
 _REPAIRING = re.compile(
     r"\b(fix|repair|bug|broken|fails?|failing|pass(es)?|wrong)\b", re.IGNORECASE
@@ -97,9 +98,11 @@ def is_test(path: str) -> bool:
 
 
 def without_numbers(text: str) -> str:
-    """A file as it is, from a tool that shows it with line numbers."""
+    """A file as it is, from a tool that shows it with line numbers and a remark at the end."""
     lines = text.splitlines()
-    numbered = [re.match(r"\s*\d+(?:\t|→|\s?[|:] ?)(.*)$", line) for line in lines]
-    if lines and all(match is not None for match in numbered):
-        lines = [match[1] for match in numbered if match is not None]
+    numbered = [_NUMBERED.match(line) for line in lines]
+    if lines and numbered[0] is not None:
+        last = max(place for place, match in enumerate(numbered) if match is not None)
+        if all(match is not None for match in numbered[: last + 1]):
+            lines = [match[1] for match in numbered[: last + 1] if match is not None]
     return "\n".join(lines) + ("\n" if lines else "")

@@ -34,10 +34,10 @@ MOST_SOURCES = 6
 # line: the likeliest one not named yet · line N: favourite N again, with some chance ·
 # function N: the function around favourite N, the second time with some chance
 PLAN: tuple[tuple[str, int], ...] = (
-    *(("line", -1), ("line", -1), ("line", 0), ("line", 0), ("function", 0), ("line", -1)),
-    *(("line", 1), ("line", 0), ("line", -1), ("line", 2), ("line", 1), ("function", 1)),
-    *(("line", -1), ("line", 0), ("line", -1), ("function", 0), ("line", 1), ("line", -1)),
-    *(("line", 2), ("line", -1), ("line", 0), ("line", -1), ("line", -1), ("line", -1)),
+    *(("line", -1), ("line", 0), ("line", -1), ("line", 0), ("line", -1), ("line", 0)),
+    *(("function", 0), ("line", 1), ("line", -1), ("line", 0), ("line", 2), ("line", 1)),
+    *(("line", -1), ("line", 0), ("function", 1), ("line", 1), ("line", -1), ("line", 0)),
+    *(("function", 0), ("line", 2), ("line", 0), ("line", -1), ("line", 1), ("line", -1)),
 )
 
 _TRY = re.compile(
@@ -274,7 +274,7 @@ class _Search:
         self.sources = task.sources
         failing = evidence.excerpt(task.output)
         self.lines = candidates.suspects(task.sources)
-        self.likely = candidates.likely(self.lines, failing)
+        self.circles = candidates.circles(self.lines, failing)
         self.begun = candidates.question(task.sources, failing)
         by_place = {(line.path, line.number): line for line in self.lines}
         self.favourites = [by_place[place] for place in task.favourites if place in by_place]
@@ -323,7 +323,7 @@ class _Search:
 
     def _unnamed(self) -> list[Line]:
         named = {line.bare for line in self.favourites}
-        for lines in (self.likely, self.lines):
+        for lines in self.circles:
             if left := [line for line in lines if line.bare not in named]:
                 return left
         return []

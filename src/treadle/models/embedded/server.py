@@ -109,7 +109,9 @@ class Server:
             assert host.stdout is not None
             ready = host.stdout.readline()
             if not ready:
-                raise UnknownModel(_failure(host, self.model), provider="embedded")
+                reason = _failure(host, self.model)
+                _end(host, socket)
+                raise UnknownModel(reason, provider="embedded")
             self._digest = _digest(self.model)
             self._socket = str(socket)
 
