@@ -1,4 +1,4 @@
-"""A unified diff as lines for a terminal: numbers, signs, and colour that is not needed to read it."""
+"""A unified diff as lines for a terminal: numbers, signs, and colour nobody needs to read it."""
 
 from __future__ import annotations
 

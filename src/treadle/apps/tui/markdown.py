@@ -11,7 +11,6 @@ from functools import cache
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.style import Style
 from rich.text import Text
@@ -21,9 +20,9 @@ from treadle.apps.tui.palette import Palette
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.tree import SyntaxTreeNode
-    from pygments.lexer import Lexer
+    from pygments.lexer import Lexer  # type: ignore[import-untyped]  # it ships no types
 
-_CONSOLE = Console(file=StringIO(), width=80, force_terminal=False)
+CONSOLE = Console(file=StringIO(), width=80, force_terminal=False)
 LEAST_WIDTH = 4
 
 
@@ -43,7 +42,7 @@ def lines(source: str, width: int, palette: Palette) -> list[Text]:
 
 def wrapped(text: Text, width: int) -> list[Text]:
     """A text in lines that fit."""
-    return list(text.wrap(_CONSOLE, max(width, 1), tab_size=4)) or [Text()]
+    return list(text.wrap(CONSOLE, max(width, 1), tab_size=4)) or [Text()]
 
 
 def coloured(source: str, language: str, palette: Palette) -> list[Text]:
@@ -214,8 +213,8 @@ def _language(info: str) -> str:
 
 @cache
 def _lexer(language: str) -> Lexer | None:
-    from pygments.lexers import get_lexer_by_name
-    from pygments.util import ClassNotFound
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
     try:
         return get_lexer_by_name(language.lower(), stripnl=False, ensurenl=False)
@@ -246,7 +245,3 @@ def _role(kind: str) -> str:
 def _token_style(kind: str, palette: Palette) -> Style:
     style: Style = getattr(palette, _role(kind))
     return style
-
-
-def width_of(text: str) -> int:
-    return cell_len(text)

@@ -1,0 +1,122 @@
+"""What a message carries beside its words: long pastes, pictures, documents.
+
+A long paste and a file are shown in the prompt as a short mark, `[paste 1: 312 lines]` or
+`[image 2: plan.png]`, and put in its place when the message is sent. Pure but for reading files.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from urllib.parse import unquote
+
+from treadle.core.transcript.content import Document, Image, Text, UserContent
+from treadle.core.transcript.items import UserItem
+
+LONG_LINES = 8
+LONG_CHARS = 1_000
+MOST_BYTES = 20 << 20
+MOST_PASTED = 10_000_000
+
+IMAGES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+}
+DOCUMENTS = {".pdf": "application/pdf"}
+_MARK = re.compile(r"\[(?:paste|image|document) (\d+)(?:: [^\]]*)?\]")
+_MENTION = re.compile(r"(?<!\S)@(?:\"([^\"]+)\"|(\S+))")
+
+
+class Attachments:
+    """What the marks of one prompt stand for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._kept: dict[int, str | Path] = {}
+
+    def pasted(self, text: str) -> str:
+        """What to put into the prompt for a paste."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        files = self._files(text)
+        if files:
+            return " ".join(self._mark(file) for file in files) + " "
+        if text.count("\n") < LONG_LINES and len(text) <= LONG_CHARS:
+            return text
+        number = self._keep(text[:MOST_PASTED])
+        lines = text.count("\n") + 1
+        size = f"{lines} lines" if lines > 1 else f"{len(text):,} characters"
+        return f"[paste {number}: {size}]"
+
+    def expanded(self, text: str) -> str:
+        """The text with the pastes in their places."""
+
+        def put(mark: re.Match[str]) -> str:
+            kept = self._kept.get(int(mark[1]))
+            return kept if isinstance(kept, str) else mark[0]
+
+        return _MARK.sub(put, text)
+
+    def item(self, text: str) -> UserItem:
+        """The message: words, and what is attached. A file that cannot be read stays a word."""
+        parts: list[UserContent] = [Text(self.expanded(text))]
+        marked = [self._kept.get(int(mark[1])) for mark in _MARK.finditer(text)]
+        named = [self._folder / (m[1] or m[2]) for m in _MENTION.finditer(text)]
+        for path in [*(one for one in marked if isinstance(one, Path)), *named]:
+            part = _read(path)
+            if part is not None:
+                parts.append(part)
+        return UserItem(tuple(parts))
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+    def _keep(self, what: str | Path) -> int:
+        number = len(self._kept) + 1
+        self._kept[number] = what
+        return number
+
+    def _mark(self, file: Path) -> str:
+        kind = "image" if file.suffix.lower() in IMAGES else "document"
+        return f"[{kind} {self._keep(file)}: {file.name}]"
+
+    def _files(self, text: str) -> list[Path]:
+        """The pictures and documents, if the paste is nothing but paths of such, as a terminal
+        pastes files that are dropped on it."""
+        if len(text) > 4_000 or not text.strip():
+            return []
+        try:
+            words = shlex.split(text.strip())
+        except ValueError:
+            return []
+        whole = Path(text.strip().strip("'\""))
+        paths = [whole] if whole.suffix.lower() in IMAGES and _is_file(whole) else []
+        paths = paths or [Path(unquote(word.removeprefix("file://"))) for word in words]
+        known = {**IMAGES, **DOCUMENTS}
+        found = [self._folder / path for path in paths if path.suffix.lower() in known]
+        return found if len(found) == len(paths) and all(map(_is_file, found)) else []
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _read(path: Path) -> UserContent | None:
+    kind = path.suffix.lower()
+    if kind not in IMAGES and kind not in DOCUMENTS:
+        return None
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            return None
+        data = path.read_bytes()
+    except (OSError, ValueError):
+        return None
+    if kind in IMAGES:
+        return Image(IMAGES[kind], data)
+    return Document(DOCUMENTS[kind], data, title=path.name)

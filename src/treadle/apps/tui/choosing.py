@@ -1,0 +1,189 @@
+"""A question at the bottom of the screen: some lines, and choices under them.
+
+Used for approvals, pickers and the first question of trust alike. Arrow keys or a letter choose;
+where there are many, typing filters. What the answer means is up to whoever asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+from rich.text import Text
+from textual import events
+from textual.geometry import Size
+from textual.message import Message
+from textual.widget import Widget
+
+from treadle.apps.tui.completing import matches
+from treadle.apps.tui.markdown import wrapped
+from treadle.apps.tui.palette import Palette
+
+Body = Callable[[int], list[Text]]
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One choice. `key` is the letter that takes it at once, where nothing is filtered."""
+
+    value: str
+    label: str
+    about: str = ""
+    key: str = ""
+
+
+class Choices(Widget, can_focus=True):
+    """Posts Chosen with a value, or with None when the person leaves."""
+
+    DEFAULT_CSS = "Choices { height: auto; max-height: 80%; }"
+
+    class Chosen(Message):
+        def __init__(self, value: str | None) -> None:
+            super().__init__()
+            self.value = value
+
+    class Looked(Message):
+        """Another choice is under the cursor."""
+
+        def __init__(self, value: str) -> None:
+            super().__init__()
+            self.value = value
+
+    def __init__(
+        self,
+        title: str,
+        options: Sequence[Option],
+        palette: Palette,
+        *,
+        body: Body | None = None,
+        filters: bool = False,
+        hint: str = "",
+    ) -> None:
+        super().__init__()
+        self.title = title
+        self.options = list(options)
+        self.shown = list(options)
+        self.at = 0
+        self.typed = ""
+        self._palette = palette
+        self._body = body
+        self._filters = filters
+        self._hint = hint
+        self._offset = 0
+
+    # --- painting ------------------------------------------------------------------------
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._lines(width, max(int(viewport.height * 0.8) - 1, 4)))
+
+    def render(self) -> Text:
+        text = Text("\n").join(self._lines(self.size.width, self.size.height))
+        text.no_wrap = True
+        return text
+
+    def _lines(self, width: int, height: int) -> list[Text]:
+        palette = self._palette
+        head = wrapped(Text(self.title, palette.bold), width)
+        if self._filters:
+            head.append(
+                Text("› ", palette.accent).append(
+                    self.typed or "type to filter", (palette.plain if self.typed else palette.faint)
+                )
+            )
+        foot = wrapped(Text(self._hint, palette.faint), width)[:1] if self._hint else []
+        wanted = max(min(len(self.shown), 12), 1)
+        options = min(wanted, max(height - len(head) - len(foot), 1))
+        body = self._body(width) if self._body is not None else []
+        room = max(height - len(head) - len(foot) - options, 0)
+        return [*head, *self._window(body, room), *self._rows(width, options), *foot][:height]
+
+    def _window(self, body: list[Text], room: int) -> list[Text]:
+        """As much of the body as there is room for, from where it was scrolled to."""
+        if len(body) <= room:
+            self._offset = 0
+            return body
+        if room < 2:
+            return []
+        self._offset = max(0, min(self._offset, len(body) - room + 1))
+        part = body[self._offset : self._offset + room - 1]
+        left = len(body) - self._offset - len(part)
+        word = f"… {left} more lines (pgdn)" if left else "the end (pgup)"
+        return [*part, Text(word, self._palette.faint)]
+
+    def _rows(self, width: int, count: int) -> list[Text]:
+        first = max(0, min(self.at - count // 2, len(self.shown) - count))
+        rows = []
+        for place in range(first, min(first + count, len(self.shown))):
+            option = self.shown[place]
+            is_at = place == self.at
+            style = self._palette.accent if is_at else self._palette.plain
+            row = Text("▸ " if is_at else "  ", self._palette.accent)
+            if option.key and not self._filters:
+                row.append(f"{option.key} ", self._palette.faint)
+            row.append(" ".join(option.label.split()), style)
+            if option.about:
+                row.append("  " + " ".join(option.about.split()), self._palette.faint)
+            row.truncate(max(width, 1), overflow="ellipsis")
+            rows.append(row)
+        return rows or [Text("  nothing fits", self._palette.faint)]
+
+    # --- keys ----------------------------------------------------------------------------
+
+    def on_key(self, event: events.Key) -> None:
+        if self._take(event):
+            event.stop()
+            event.prevent_default()
+
+    def _take(self, event: events.Key) -> bool:
+        match event.key:
+            case "up" | "ctrl+p":
+                self._move(-1)
+            case "down" | "ctrl+n":
+                self._move(1)
+            case "pageup" | "pagedown":
+                self._offset += (-1 if event.key == "pageup" else 1) * max(self.size.height // 2, 1)
+                self.refresh()
+            case "enter":
+                if self.shown:
+                    self.post_message(self.Chosen(self.shown[self.at].value))
+            case "escape":
+                self.post_message(self.Chosen(None))
+            case "backspace" if self._filters:
+                self._filter(self.typed[:-1])
+            case _:
+                return self._letter(event)
+        return True
+
+    def _letter(self, event: events.Key) -> bool:
+        if not event.is_printable or event.character is None:
+            return False
+        if self._filters:
+            self._filter(self.typed + event.character)
+            return True
+        for option in self.shown:
+            if option.key == event.character.lower():
+                self.post_message(self.Chosen(option.value))
+                return True
+        return False
+
+    def _move(self, by: int) -> None:
+        if self.shown:
+            self.at = (self.at + by) % len(self.shown)
+            self.post_message(self.Looked(self.shown[self.at].value))
+            self.refresh(layout=True)
+
+    def _filter(self, typed: str) -> None:
+        self.typed, self.at = typed, 0
+        by_label = {f"{one.label} {one.about}": one for one in self.options}
+        found = matches(typed, by_label, most=len(by_label)) if typed else list(by_label)
+        self.shown = [by_label[label] for label in found]
+        if self.shown:
+            self.post_message(self.Looked(self.shown[0].value))
+        self.refresh(layout=True)
+
+    def rebody(self, body: Body) -> None:
+        """Other lines above the choices."""
+        self._body = body
+        self.refresh(layout=True)
+
+    def on_click(self, event: events.Click) -> None:
+        self.focus()

@@ -1,0 +1,122 @@
+"""What the prompt offers while one types: files after `@`, commands after `/`.
+
+Matching is by the letters in their order, best first; the files come from git where there is a
+repository, else from a walk that stops in time. Nothing here touches the screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+MOST_FILES = 50_000
+MOST_SHOWN = 8
+SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv", "venv", ".tox", "target"})
+
+_AT = re.compile(r"(?:^|\s)@([^\s@]*)$")
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """One thing that could stand there: the text to put from `start` on, and a word on it."""
+
+    text: str
+    start: int
+    about: str = ""
+
+
+def offers(line: str, files: Sequence[str], commands: Sequence[tuple[str, str]]) -> list[Offer]:
+    """What fits the text before the cursor."""
+    if line.startswith("/") and " " not in line:
+        found = matches(line[1:], [name for name, _ in commands])
+        about = dict(commands)
+        return [Offer(f"/{name} ", 0, about[name]) for name in found]
+    at = _AT.search(line)
+    if at is None:
+        return []
+    start = at.start(1) - 1
+    return [Offer(f"@{_quoted(name)} ", start) for name in matches(at[1], files)]
+
+
+def matches(wanted: str, names: Iterable[str], most: int = MOST_SHOWN) -> list[str]:
+    """The names that hold the letters in their order; short and early ones first."""
+    wanted = wanted.casefold()
+    scored = []
+    for name in names:
+        score = _score(wanted, name.casefold())
+        if score is not None:
+            scored.append((score, len(name), name))
+    scored.sort()
+    return [name for _, _, name in scored[:most]]
+
+
+def _score(wanted: str, name: str) -> int | None:
+    """Smaller is better; None does not match."""
+    if not wanted:
+        return name.count("/")
+    last = name.rpartition("/")[2]
+    if last.startswith(wanted):
+        return 0
+    if name.startswith(wanted):
+        return 1
+    at = last.find(wanted)
+    if at >= 0:
+        return 2 + at
+    if wanted in name:
+        return 40
+    position, gaps = -1, 0
+    for letter in wanted:
+        found = name.find(letter, position + 1)
+        if found < 0:
+            return None
+        gaps += found - position - 1
+        position = found
+    return 100 + gaps
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"' if " " in name else name
+
+
+async def project_files(folder: Path) -> list[str]:
+    """The files of a project, by paths from its folder."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *("git", "-C", str(folder), "ls-files", "-co", "--exclude-standard", "-z"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError:
+        return _walked(folder)
+    out, _ = await process.communicate()
+    if process.returncode != 0:
+        return _walked(folder)
+    return out.decode(errors="replace").rstrip("\0").split("\0")[:MOST_FILES] if out else []
+
+
+def _walked(folder: Path) -> list[str]:
+    found: list[str] = []
+    for base, folders, names in os.walk(folder):
+        folders[:] = sorted(f for f in folders if f not in SKIPPED and not f.startswith("."))
+        inside = os.path.relpath(base, folder)
+        found += [name if inside == "." else f"{inside}/{name}" for name in sorted(names)]
+        if len(found) > MOST_FILES:
+            break
+    return found[:MOST_FILES]
+
+
+async def branch(folder: Path) -> str:
+    """The branch that is checked out, read off the files of git; "" outside of a repository."""
+    for place in (folder, *folder.parents):
+        head = place / ".git" / "HEAD"
+        try:
+            text = head.read_text(encoding="utf-8").strip()
+        except OSError:
+            continue
+        return text.rpartition("refs/heads/")[2] if "refs/heads/" in text else text[:8]
+    return ""

@@ -1,0 +1,85 @@
+"""What was typed before, across sessions: a file of lines in the user's own folder.
+
+A home that cannot be written costs the memory, never the prompt.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+KEPT = 500
+
+
+class PromptHistory:
+    """Walked with up and down. What is being typed is kept meanwhile."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._lines = _read(file)
+        self._at = len(self._lines)
+        self._draft = ""
+
+    def add(self, text: str) -> None:
+        text = text.strip()
+        if text and (not self._lines or self._lines[-1] != text):
+            self._lines.append(text)
+            self._write(text)
+        self._at = len(self._lines)
+        self._draft = ""
+
+    def before(self, now: str) -> str | None:
+        """The one before, or None at the beginning."""
+        if self._at == 0:
+            return None
+        if self._at == len(self._lines):
+            self._draft = now
+        self._at -= 1
+        return self._lines[self._at]
+
+    def after(self) -> str | None:
+        if self._at >= len(self._lines):
+            return None
+        self._at += 1
+        return self._draft if self._at == len(self._lines) else self._lines[self._at]
+
+    def leave(self) -> None:
+        """What is shown is being changed: it is the draft now."""
+        self._at = len(self._lines)
+
+    @property
+    def is_walking(self) -> bool:
+        return self._at < len(self._lines)
+
+    def _write(self, text: str) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            if len(self._lines) > 2 * KEPT:
+                self._lines = self._lines[-KEPT:]
+                data = b"".join(msgspec.json.encode(line) + b"\n" for line in self._lines)
+                self._file.write_bytes(data)
+            else:
+                with self._file.open("ab") as file:
+                    file.write(msgspec.json.encode(text) + b"\n")
+            self._file.chmod(0o600)
+        except OSError:
+            self._file = None
+
+
+def _read(file: Path | None) -> list[str]:
+    if file is None:
+        return []
+    try:
+        rows = file.read_bytes().split(b"\n")
+    except OSError:
+        return []
+    found: list[str] = []
+    for row in rows[-KEPT:]:
+        try:
+            found.append(msgspec.json.decode(row, type=str))
+        except msgspec.DecodeError:
+            continue
+    return found
