@@ -35,7 +35,7 @@ from treadle.apps.settings import Settings, load
 from treadle.apps.wiring import Opening, Wired, wire
 from treadle.apps.wiring.rules import is_trusted
 from treadle.core.contracts.observer import Observer
-from treadle.core.errors import TreadleError
+from treadle.core.errors import LoopError, TreadleError
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.steps import PendingApproval
@@ -263,7 +263,8 @@ class Headless:
         )
 
     def _failed(self, error: TreadleError, model: str, session: str) -> Report:
-        return self._reported("error", exits.code_for(error), model, session, error=str(error))
+        code = exits.USAGE if isinstance(error, LoopError) else exits.code_for(error)
+        return self._reported("error", code, model, session, error=str(error))
 
     def _reported(
         self,

@@ -22,7 +22,7 @@ MOST_TEXT = 200_000  # characters of a text file that are attached; a longer one
 MOST_BYTES = 32 << 20
 MOST_INPUT = 64 << 20
 
-_MARK = re.compile(r"(?<![\w@])@(\"[^\"]+\"|[^\s\"]+)")
+_MARK = re.compile(r"(?<![\w@])@(\"[^\"]+\"|[^\s\"@]+)")
 _PICTURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),

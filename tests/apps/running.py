@@ -1,0 +1,74 @@
+"""Running the real program in tests: a process of its own against a provider on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import treadle
+from treadle.testing.provider import ProviderServer
+
+PROGRAM = [sys.executable, "-I", str(Path(treadle.__file__).parent / "__main__.py")]
+
+
+class Ran(NamedTuple):
+    code: int | None
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def environment(server: ProviderServer | None = None, **more: str) -> dict[str, str]:
+    env = {**os.environ, **more}
+    if server is not None:
+        env |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "test"}
+    return env
+
+
+async def start(
+    server: ProviderServer | None,
+    *arguments: str,
+    stdin: int = DEVNULL,
+    cwd: Path | None = None,
+    **more: str,
+) -> Process:
+    return await asyncio.create_subprocess_exec(
+        *PROGRAM,
+        *arguments,
+        stdin=stdin,
+        stdout=PIPE,
+        stderr=PIPE,
+        cwd=cwd,
+        env=environment(server, **more),
+        limit=1 << 24,
+    )
+
+
+async def finish(process: Process, said: bytes | None = None) -> Ran:
+    out, err = await process.communicate(said)
+    return Ran(process.returncode, out.decode(), err.decode())
+
+
+async def run(
+    server: ProviderServer | None, *arguments: str, said: bytes | None = None, **more: str
+) -> Ran:
+    stdin = DEVNULL if said is None else PIPE
+    return await finish(await start(server, *arguments, stdin=stdin, cwd=None, **more), said)
+
+
+async def line_with(process: Process, *words: str) -> str:
+    """Read standard output up to the first line that holds all these words."""
+    assert process.stdout is not None
+    async for line in process.stdout:
+        text = line.decode()
+        if all(word in text for word in words):
+            return text
+    raise AssertionError(f"no line with {words}")

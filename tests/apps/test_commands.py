@@ -1,0 +1,145 @@
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.apps.running import PROGRAM, run
+from treadle.apps.cli import completions, config, exits
+from treadle.apps.cli.main import COMMANDS, usage
+from treadle.apps.cli.options import OPTIONS, UsageError, read
+from treadle.apps.cli.prompting import media_type_of, mentioned
+
+
+def test_help_fits_a_screen():
+    lines = usage(COMMANDS).splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 100
+
+
+def test_version_loads_no_engine():
+    code = (
+        "import sys; from treadle.apps.cli.main import run; run(['--version']); "
+        "print(sorted(m for m in sys.modules if m in ('asyncio', 'typing', 'msgspec')))"
+    )
+    out = subprocess.run([PROGRAM[0], "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.splitlines()[1] == "[]"
+
+
+async def test_doctor_checks_everything_and_says_what_to_do():
+    ran = await run(None, "doctor")
+    for name in ("python", "terminal", "git", "ripgrep", "sandbox", "model", "keys", "sessions"):
+        assert name in ran.out
+    assert ran.code in (0, 1)
+    assert "->" in ran.out
+    assert "could not be checked" not in ran.out
+
+
+def test_config_shows_each_value_with_its_origin(own_place: Path, capsys, monkeypatch):
+    file = own_place / "home/.treadle/config.toml"
+    file.parent.mkdir()
+    file.write_text("max_turns = 7\n")
+    monkeypatch.setenv("TREADLE_SANDBOX", "off")
+    assert config.run([]) == 0
+    rows = {
+        line.split()[0]: line.split()[1:3] for line in capsys.readouterr().out.splitlines() if line
+    }
+    assert rows["max_turns"] == ["7", f"{file}:1"]
+    assert rows["sandbox"] == ["off", "TREADLE_SANDBOX"]
+    assert rows["max_cost"] == ["5", "default"]
+    assert config.run(["--json"]) == 0
+    values = json.loads(capsys.readouterr().out)["settings"]
+    assert values["max_turns"] == {"value": 7, "origin": f"{file}:1"}
+
+
+def test_config_of_a_broken_file_is_2_with_its_line(own_place: Path, capsys):
+    file = own_place / "home/.treadle/config.toml"
+    file.parent.mkdir()
+    file.write_text("sandbx = 'off'")
+    assert config.run([]) == exits.USAGE
+    assert "did you mean 'sandbox'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions_name_every_command_and_option(shell, capsys):
+    assert completions.run([shell]) == 0
+    script = capsys.readouterr().out
+    for name in COMMANDS:
+        assert name in script
+    for option in OPTIONS:
+        assert option.name in script
+    program = shutil.which(shell)
+    if program is not None:
+        subprocess.run([program, "-n"], input=script, text=True, check=True)
+
+
+async def test_trust_lets_a_folders_files_count():
+    Path("AGENTS.md").write_text("Always whistle.")
+    Path(".treadle").mkdir()
+    Path(".treadle/settings.json").write_text('{"permissions": {"allow": ["Bash(make:*)"]}}')
+    before = await run(None, "permissions")
+    ran = await run(None, "trust")
+    assert ran.code == 0
+    assert "AGENTS.md" in ran.out
+    assert "Bash(make:*)" in ran.out
+    after = await run(None, "permissions")
+    assert "Bash(make:*)" not in before.out
+    assert "Bash(make:*)" in after.out
+    await run(None, "trust", "--remove")
+    assert "Bash(make:*)" not in (await run(None, "permissions")).out
+
+
+# ------------------------------------------------------------------ the command line
+
+
+def test_options_are_read_in_any_order_and_form():
+    line = read(["--model=x", "-p", "do it", "--allow", "A", "--allow", "B", "--max-turns", "3"])
+    assert line.prompt == "do it"
+    assert line.texts("allow") == ("A", "B")
+    assert line.settings() == {"model": "x", "max_turns": "3"}
+
+
+def test_short_switches_may_stand_together():
+    line = read(["-pqc", "go"])
+    assert line.has("print")
+    assert line.has("quiet")
+    assert line.has("continue")
+
+
+@pytest.mark.parametrize("prompt", ["- a list item", "-", "--- a/file", "-> here"])
+def test_a_prompt_that_begins_with_a_dash_is_no_option(prompt):
+    assert read(["-p", prompt]).prompt == prompt
+
+
+def test_after_two_dashes_all_is_prompt():
+    assert read(["-p", "--", "--model"]).prompt == "--model"
+
+
+@pytest.mark.parametrize("words", [["--model"], ["-r"], ["-rp"], ["--print=x"], ["-z"]])
+def test_what_cannot_be_read_is_a_usage_error(words):
+    with pytest.raises(UsageError):
+        read(words)
+
+
+def test_paths_in_a_prompt_are_found_and_addresses_are_not():
+    text = 'see @a.py, (@"b c.txt") and @src/d.py. Mail me@example.org or @@x'
+    assert mentioned(text) == ["a.py", "b c.txt", "src/d.py"]
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"\x89PNG\r\n\x1a\nrest", "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"RIFF....WEBPVP8 ", "image/webp"),
+        (b"%PDF-1.7", "application/pdf"),
+        (b"plain", ""),
+    ],
+)
+def test_a_file_is_known_by_its_first_bytes(data, kind):
+    assert media_type_of(data) == kind

@@ -1,0 +1,517 @@
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+# ruff: noqa: ASYNC110 (what another process does is seen by looking)
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.apps.running import PROGRAM, environment, finish, line_with, run, start
+from treadle.apps.cli import exits
+from treadle.core import errors
+from treadle.testing.provider import Call, Fault, ProviderServer, Reply
+
+HELLO = Reply("Hello there.")
+LAST = Reply("That is all.")
+
+
+def bash(command: str) -> Reply:
+    return Reply(calls=(Call("bash", {"command": command}),))
+
+
+def tree_of(pid: int) -> list[int]:
+    """The processes below one, by what the kernel says now."""
+    found = []
+    for stat_file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat_file.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if parent == pid:
+            child = int(stat_file.parent.name)
+            found += [child, *tree_of(child)]
+    return found
+
+
+def are_alive(pids: list[int]) -> list[int]:
+    alive = []
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if state != "Z":
+            alive.append(pid)
+    return alive
+
+
+# ------------------------------------------------------------------ formats and prompts
+
+
+async def test_text_is_the_answer_and_nothing_else():
+    async with ProviderServer([HELLO]) as server:
+        ran = await run(server, "-p", "hi")
+    assert ran == (0, "Hello there.\n", "")
+    assert server.violations == []
+
+
+async def test_json_is_one_object_with_what_a_script_needs():
+    async with ProviderServer([bash("echo one"), LAST]) as server:
+        ran = await run(server, "-p", "hi", "--output-format", "json")
+    [report] = ran.lines
+    assert (ran.code, report["exit_code"], report["reason"]) == (0, 0, "end_turn")
+    assert report["type"] == "result"
+    assert report["version"] == 1
+    assert (report["text"], report["rounds"]) == ("That is all.", 1)
+    assert report["usage"]["requests"] == 2
+    assert report["usage"]["cost"] > 0
+    assert report["session_id"]
+    assert report["model"].startswith("anthropic/")
+
+
+async def test_stream_json_begins_with_the_session_and_ends_with_the_result():
+    async with ProviderServer([bash("echo one"), LAST]) as server:
+        ran = await run(server, "-p", "hi", "--output-format", "stream-json")
+    kinds = [line["type"] for line in ran.lines]
+    assert kinds[0] == "began"
+    assert kinds[-2:] == ["turn_finished", "result"]
+    assert "bash" in ran.lines[0]["tools"]
+    assert kinds.index("tool_started") < kinds.index("tool_finished") < kinds.index("result")
+    items = [line["item"]["type"] for line in ran.lines if line["type"] == "item"]
+    assert items == ["user", "assistant", "tool_result", "assistant"]
+    numbers = [line["seq"] for line in ran.lines if "seq" in line]
+    assert numbers == sorted(set(numbers))
+
+
+async def test_the_prompt_may_come_from_standard_input():
+    async with ProviderServer([HELLO]) as server:
+        ran = await run(server, "-p", said="Grüße aus der Leitung".encode())
+    assert ran.code == 0
+    assert "Grüße aus der Leitung" in server.requests[0].body.decode()
+
+
+async def test_what_is_piped_is_put_beside_the_prompt():
+    async with ProviderServer([HELLO]) as server:
+        await run(server, "-p", "explain this", said=b"a line of a log")
+    body = server.requests[0].body.decode()
+    assert "explain this" in body
+    assert "a line of a log" in body
+
+
+async def test_an_open_but_silent_standard_input_is_not_waited_for():
+    async with ProviderServer([HELLO]) as server:
+        process = await start(server, "-p", "hi", stdin=asyncio.subprocess.PIPE)
+        assert process.stdout is not None
+        assert await process.stdout.read() == b"Hello there.\n"
+        await process.communicate()
+
+
+async def test_files_and_pictures_are_attached(own_place: Path):
+    Path("notes.txt").write_text("the word is quince")
+    picture = base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    )
+    Path("dot.bin").write_bytes(picture)
+    async with ProviderServer([HELLO]) as server:
+        ran = await run(server, "-p", "see @notes.txt, and @nowhere", "--file", "dot.bin")
+    content = json.loads(server.requests[0].body)["messages"][0]["content"]
+    assert ran.code == 0
+    assert any("the word is quince" in part.get("text", "") for part in content)
+    assert [part["source"]["media_type"] for part in content if part["type"] == "image"] == [
+        "image/png"
+    ]
+
+
+async def test_a_schema_gives_a_value_that_fits_it():
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    Path("schema.json").write_text(json.dumps(schema))
+    async with ProviderServer([Reply('{"n": "no"}'), Reply('{"n": 5}')]) as server:
+        ran = await run(
+            server, "-p", "count", "--output-schema", "schema.json", "--output-format", "json"
+        )
+    assert (ran.code, ran.lines[0]["output"]) == (0, {"n": 5})
+
+
+async def test_a_session_is_continued_and_resumed_by_its_id():
+    async with ProviderServer([HELLO, LAST, Reply("Third.")]) as server:
+        first = await run(server, "-p", "one", "--output-format", "json")
+        await run(server, "-p", "two", "--continue")
+        ran = await run(server, "-p", "three", "--resume", first.lines[0]["session_id"])
+    assert ran.out == "Third.\n"
+    asked = json.loads(server.requests[-1].body)["messages"]
+    assert [message["role"] for message in asked] == ["user", "assistant"] * 2 + ["user"]
+
+
+async def test_verbose_tells_what_happens_and_quiet_nothing():
+    async with ProviderServer([bash("echo one"), LAST]) as server:
+        ran = await run(server, "-p", "hi", "--verbose")
+    assert "[bash: echo one]" in ran.err
+    assert "anthropic/" in ran.err
+
+
+# ------------------------------------------------------------------ how a run ends
+
+
+@pytest.mark.parametrize(
+    ("arguments", "replies", "reason", "code"),
+    [
+        (("--max-turns", "1"), [bash("echo 1"), LAST], "max_turns", exits.MAX_TURNS),
+        (("--max-cost", "0.001"), [LAST], "budget_exceeded", exits.BUDGET_EXCEEDED),
+        (("--max-tokens", "100"), [LAST], "budget_exceeded", exits.BUDGET_EXCEEDED),
+        ((), [Reply("No.", stop="refusal")], "refused", exits.REFUSED),
+        ((), [bash("rm -rf x"), LAST], "end_turn", exits.APPROVAL_NEEDED),
+        (
+            ("--until", "false", "--goal-attempts", "2"),
+            [HELLO, LAST, LAST],
+            "goal_not_met",
+            exits.GOAL_NOT_MET,
+        ),
+    ],
+)
+async def test_every_reason_has_its_exit_code(arguments, replies, reason, code):
+    async with ProviderServer(replies) as server:
+        ran = await run(server, "-p", "go", "--output-format", "json", *arguments)
+    [report] = ran.lines
+    assert (report["reason"], report["exit_code"], ran.code) == (reason, code, code)
+    assert ran.err.startswith("treadle: ")
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (Fault("unauthorized", times=-1), exits.NO_ACCESS),
+        (Fault("not_found", times=-1), exits.USAGE),
+    ],
+)
+async def test_a_providers_refusal_is_one_sentence_and_its_own_code(fault, code):
+    async with ProviderServer([HELLO], faults=[fault]) as server:
+        ran = await run(server, "-p", "go")
+    assert ran.code == code
+    assert ran.out == ""
+    assert ran.err.count("\n") == 1
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.Unreachable("x"), exits.UNAVAILABLE),
+        (errors.StreamBroken("x"), exits.UNAVAILABLE),
+        (errors.QuotaExhausted("x"), exits.NO_ACCESS),
+        (errors.StoreFull("x"), exits.DISK),
+        (errors.SessionUnknown("x"), exits.USAGE),
+        (errors.ContextTooLong("x"), exits.ERROR),
+        (KeyboardInterrupt(), exits.ABORTED),
+    ],
+)
+def test_every_error_has_its_exit_code(error, code):
+    assert exits.code_for(error) == code
+
+
+async def test_a_goal_that_is_met_ends_the_turn_and_its_output_is_told_before():
+    Path("check").write_text("cat word; grep -q right word")
+    Path("word").write_text("wrong")
+    replies = [HELLO, Reply(calls=(Call("bash", {"command": "echo right > word"}),)), LAST]
+    async with ProviderServer(replies) as server:
+        ran = await run(server, "-p", "go", "--until", "sh check", "--permission-mode", "bypass")
+    assert (ran.code, ran.out) == (0, "That is all.\n")
+    told = json.loads(server.requests[1].body)["messages"][-1]["content"]
+    assert "wrong" in json.dumps(told)
+    assert "exit code 1" in json.dumps(told)
+
+
+async def test_fault_89_what_needs_a_person_is_denied_in_words_for_the_model():
+    Path("keep.txt").write_text("x")
+    async with ProviderServer([bash("rm keep.txt"), LAST]) as server:
+        ran = await run(server, "-p", "go")
+    assert ran.code == exits.APPROVAL_NEEDED
+    assert ran.out == "That is all.\n"
+    assert Path("keep.txt").exists()
+    result = json.dumps(json.loads(server.requests[1].body)["messages"][-1])
+    assert "nobody can be asked" in result
+    assert "rm keep.txt" in ran.err
+
+
+async def test_plan_mode_changes_nothing_and_bypass_asks_nothing():
+    for mode, exists in (("plan", True), ("bypass", False)):
+        Path("file.txt").write_text("x")
+        async with ProviderServer([bash("rm file.txt"), LAST]) as server:
+            ran = await run(server, "-p", "go", "--permission-mode", mode, "--sandbox", "off")
+        assert Path("file.txt").exists() is exists, mode
+        assert ran.code == 0
+
+
+async def test_rules_by_flag_allow_and_deny():
+    async with ProviderServer([bash("touch made"), bash("ls"), LAST]) as server:
+        ran = await run(server, "-p", "go", "--allow", "Bash(touch made)", "--deny", "Bash(ls:*)")
+    assert Path("made").exists()
+    assert ran.code == 0
+    assert "denied" in json.dumps(json.loads(server.requests[2].body)["messages"][-1])
+
+
+# ------------------------------------------------------------------ signals and streams
+
+
+async def test_fault_80_sigint_during_the_stream_ends_130_and_keeps_what_was_said():
+    faults = [Fault("stall_in_text")]
+    async with ProviderServer([Reply("word " * 400)], faults=faults) as server:
+        process = await start(server, "-p", "go", "--output-format", "stream-json")
+        await line_with(process, "text_delta")
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        ran = await finish(process)
+    assert time.monotonic() - began < 2
+    assert ran.code == exits.ABORTED
+    assert ran.lines[-1]["reason"] == "aborted"
+    assert "Traceback" not in ran.err
+    assert ran.lines[-1]["text"].startswith("word")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_fault_82_83_a_signal_during_a_tool_ends_143_within_two_seconds(number):
+    async with ProviderServer([bash("sleep 61"), LAST]) as server:
+        process = await start(
+            server, "-p", "go", "--output-format", "stream-json", "--allow", "Bash(sleep:*)"
+        )
+        await line_with(process, "tool_started")
+        below = tree_of(process.pid)
+        began = time.monotonic()
+        process.send_signal(number)
+        ran = await finish(process)
+    assert time.monotonic() - began < 2
+    assert ran.code == exits.TERMINATED
+    assert below
+    assert are_alive(below) == []
+    async with ProviderServer([LAST]) as server:
+        again = await run(server, "-p", "go on", "--continue")
+    assert (again.code, again.out, server.violations) == (0, "That is all.\n", [])
+
+
+async def test_continuing_without_a_prompt_where_nothing_is_left_to_do_is_said():
+    async with ProviderServer([HELLO]) as server:
+        await run(server, "-p", "hi")
+        ran = await run(server, "-p", "--continue")
+    assert ran.code == exits.USAGE
+    assert "nothing to do" in ran.err
+
+
+async def test_fault_81_a_second_sigint_leaves_at_once():
+    async with ProviderServer([bash("trap '' INT TERM; sleep 62"), LAST]) as server:
+        process = await start(
+            server, "-p", "go", "--output-format", "stream-json", "--permission-mode", "bypass"
+        )
+        await line_with(process, "tool_started")
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        ran = await finish(process)
+    assert ran.code == exits.ABORTED
+    assert "Traceback" not in ran.err
+
+
+async def test_fault_84_the_run_ends_when_its_parent_dies():
+    async with ProviderServer([bash("sleep 63"), LAST]) as server:
+        script = " ".join([*PROGRAM, "-p", "go", "--allow", "'Bash(sleep:*)'"])
+        parent = await asyncio.create_subprocess_exec(
+            "sh", "-c", f"{script} & echo $!; wait", stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL, env=environment(server),
+        )  # fmt: skip
+        assert parent.stdout is not None
+        child = int(await parent.stdout.readline())
+        while not any(
+            Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep")
+            for pid in are_alive(tree_of(child))
+        ):
+            await asyncio.sleep(0.02)
+        below = [child, *tree_of(child)]
+        parent.kill()
+        await parent.stdout.read()  # closed when the last of them is gone
+        await parent.wait()
+        while are_alive(below):  # dead, and seen to be so a moment later
+            await asyncio.sleep(0.01)
+
+
+async def test_fault_85_head_closes_the_pipe_and_nothing_is_left():
+    async with ProviderServer([bash("sleep 64"), LAST]) as server:
+        script = " ".join(
+            [*PROGRAM, "-p", "go", "--output-format", "stream-json", "--permission-mode", "bypass"]
+        )
+        process = await asyncio.create_subprocess_exec(
+            "bash", "-c", f"{script} | head -1; echo ${{PIPESTATUS[0]}}",
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE, env=environment(server),
+        )  # fmt: skip
+        out, err = await process.communicate()
+    first, code = out.decode().splitlines()
+    assert json.loads(first)["type"] == "began"
+    assert (int(code), err) == (exits.NO_READER, b"")
+
+
+@pytest.mark.parametrize(("where", "why"), [(">&-", "closed"), ("> /dev/full", "space")])
+async def test_an_answer_that_cannot_be_written_is_said_and_74(where, why):
+    async with ProviderServer([HELLO]) as server:
+        process = await asyncio.create_subprocess_exec(
+            "sh", "-c", f"{' '.join([*PROGRAM, '-p', 'go'])} {where}",
+            stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+            env=environment(server),
+        )  # fmt: skip
+        ran = await finish_errors(process)
+    assert ran[0] == exits.DISK
+    assert why in ran[1]
+    assert "Traceback" not in ran[1]
+
+
+async def finish_errors(process: asyncio.subprocess.Process) -> tuple[int | None, str]:
+    _, err = await process.communicate()
+    return process.returncode, err.decode()
+
+
+async def test_a_reader_that_stalls_does_not_keep_sigterm_waiting():
+    async with ProviderServer([Reply(("x" * 2000,) * 200)]) as server:
+        process = await start(server, "-p", "go", "--output-format", "stream-json")
+        assert process.stdout is not None
+        await process.stdout.readline()
+        process.stdout._transport.pause_reading()  # type: ignore[attr-defined]
+        while server.open_connections:
+            await asyncio.sleep(0.01)  # all is said, and the pipe is full
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        process.stdout._transport.resume_reading()  # type: ignore[attr-defined]
+        await process.communicate()
+    assert time.monotonic() - began < 2.5
+
+
+async def test_a_model_that_never_answers_is_ended_by_timeout_and_by_max_time():
+    async with ProviderServer([HELLO], faults=[Fault("stall_headers", times=-1)]) as server:
+        process = await asyncio.create_subprocess_exec(
+            "timeout", "1", *PROGRAM, "-p", "go",
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE, env=environment(server),
+        )  # fmt: skip
+        killed, ran = await asyncio.gather(
+            finish(process), run(server, "-p", "go", "--max-time", "1")
+        )
+    assert killed.code == 124
+    assert killed.out == ""
+    assert ran.code == exits.BUDGET_EXCEEDED
+    assert "1 s have passed" in ran.err
+
+
+# ------------------------------------------------------------------ bad input
+
+
+async def test_a_prompt_of_ten_megabytes_is_refused_before_it_costs_anything():
+    async with ProviderServer([HELLO]) as server:
+        ran = await run(server, "-p", said=b"word " * 2_100_000)
+    assert ran.code == exits.USAGE
+    assert "too long" in ran.err
+    assert server.requests == []
+
+
+async def test_invalid_utf_8_is_said_with_its_place():
+    ran = await run(None, "-p", said=b"good \xff bad", ANTHROPIC_API_KEY="x")
+    assert ran.code == exits.USAGE
+    assert "0xff at 5" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-p",), "no prompt"),
+        (("-p", "x", "--modle", "y"), "did you mean '--model'"),
+        (("-p", "x", "--max-turns", "many"), "whole number"),
+        (("-p", "x", "--output-format", "xml"), "one of text, json, stream-json"),
+        (("-p", "x", "--allow", "Bash("), "--allow"),
+        (("-p", "x", "--file", "nowhere"), "cannot be attached"),
+        (("-p", "x", "--model", "nobody/none"), "Write PROVIDER/MODEL"),
+        (("-p", "x", "--resume", "nothing"), "no session"),
+        (("-p", "x", "--continue"), "no session to continue"),
+        (("-p", "two", "prompts"), "quotes"),
+        ((), "treadle -p PROMPT"),
+    ],
+)
+async def test_a_wrong_command_line_is_one_clear_sentence(arguments, words):
+    ran = await run(None, *arguments, ANTHROPIC_API_KEY="x")
+    assert ran.code == exits.USAGE
+    assert words in ran.err
+    assert "Traceback" not in ran.err
+    assert ran.out == ""
+
+
+async def test_a_broken_settings_file_is_named_with_its_line(own_place: Path):
+    file = own_place / "home/.treadle/config.toml"
+    file.parent.mkdir()
+    file.write_text("max_turns = 5\nmodel = \n")
+    ran = await run(None, "-p", "x", ANTHROPIC_API_KEY="x")
+    assert ran.code == exits.USAGE
+    assert f"{file}:2: not TOML" in ran.err
+
+
+async def test_fault_90_broken_rules_refuse_the_start(own_place: Path):
+    file = own_place / "home/.treadle/settings.json"
+    file.parent.mkdir()
+    file.write_text('{"permissions": {"deny": [7]}}')
+    async with ProviderServer([HELLO]) as server:
+        ran = await run(server, "-p", "x")
+    assert ran.code == exits.USAGE
+    assert f"{file}:1" in ran.err
+    assert server.requests == []
+
+
+async def test_a_home_that_cannot_be_written_is_74(own_place: Path):
+    blocked = own_place / "home/.local"
+    blocked.write_text("a file where a folder should be")
+    async with ProviderServer([HELLO]) as server:
+        ran = await run(server, "-p", "x")
+    assert ran.code == exits.DISK
+    assert ".local" in ran.err
+    assert "Traceback" not in ran.err
+
+
+async def test_a_folder_that_is_gone_is_said(own_place: Path):
+    gone = own_place / "gone"
+    gone.mkdir()
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-c", f"rmdir {gone}; exec {' '.join(PROGRAM)} -p x", cwd=gone,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE, env=environment(ANTHROPIC_API_KEY="x"),
+    )  # fmt: skip
+    ran = await finish(process)
+    assert ran.code == exits.USAGE
+    assert "does not exist any more" in ran.err
+
+
+async def test_a_folder_that_vanishes_during_the_run_is_an_error_of_its_tools(own_place: Path):
+    project = own_place / "project"
+    project.mkdir()
+    replies = [bash(f"rmdir {project}"), bash("ls"), LAST]
+    async with ProviderServer(replies) as server:
+        process = await start(
+            server, "-p", "go", "--permission-mode", "bypass", "--sandbox", "off", cwd=project
+        )
+        ran = await finish(process)
+    assert (ran.code, ran.out) == (0, "That is all.\n")
+
+
+async def test_a_required_sandbox_that_cannot_be_built_refuses_the_start(own_place: Path):
+    async with ProviderServer([HELLO]) as server:
+        ran = await run(server, "-p", "x", "--sandbox", "required", PATH="/nowhere")
+    assert ran.code == exits.ERROR
+    assert "sandbox is required" in ran.err
+    assert server.requests == []
+
+
+async def test_no_other_process_can_read_our_memory():
+    look = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"  # PR_GET_DUMPABLE
+    process = await asyncio.create_subprocess_exec(
+        PROGRAM[0], "-c", f"from treadle.apps.cli.signals import harden; harden(); {look}",
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, _ = await process.communicate()
+    assert out == b"0\n"
