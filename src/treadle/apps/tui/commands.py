@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from treadle.apps.tui import context, tray
+from treadle.apps.tui.blocks import Tone
 from treadle.apps.tui.choosing import Option
 from treadle.apps.tui.conversation import Conversation
 from treadle.apps.tui.custom import CustomCommand
@@ -46,7 +46,7 @@ class Face(Protocol):
     @property
     def custom(self) -> Sequence[CustomCommand]: ...
 
-    def tell(self, text: str, tone: str = "plain") -> None:
+    def tell(self, text: str, tone: Tone = "plain") -> None:
         """Some lines for the person, not part of the session."""
 
     async def choose(
@@ -178,8 +178,7 @@ async def _uncompact(face: Face, arguments: str) -> None:
 
 
 async def _export(face: Face, arguments: str) -> None:
-    path = (face.host.folder / Path(arguments).expanduser()) if arguments else None
-    face.tell(f"written: {await face.host.export(path)}")
+    face.tell(f"written: {await face.host.export(arguments)}")
 
 
 async def _quit(face: Face, arguments: str) -> None:

@@ -7,11 +7,11 @@ of a terminal; the app and the plain mode stand above.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
-from treadle.apps.tui.blocks import Block, Note
+from treadle.apps.tui.blocks import Block, Note, Tone
 from treadle.apps.tui.host import Ask
 from treadle.apps.tui.recall import recalled
 from treadle.apps.tui.scene import View, added, queued, replaced
@@ -53,7 +53,7 @@ class Conversation:
         view = msgspec.structs.replace(view, usage=driver.usage)
         for waiting in driver.snapshot().pending_input:
             if isinstance(waiting, UserItem):
-                view = queued(view, waiting.text)
+                view = queued(view, waiting)
         return view
 
     def start(self) -> None:
@@ -71,7 +71,7 @@ class Conversation:
         """Begin a turn, or steer the one that runs."""
         if self.view.is_busy:
             self.driver.steer(item)
-            self.view = queued(self.view, item.text)
+            self.view = queued(self.view, item)
         else:
             self.driver.submit(item)
         self._spoken.set()
@@ -111,8 +111,8 @@ class Conversation:
 
     # --- what the program shows of its own ------------------------------------------------
 
-    def note(self, text: str, tone: str = "faint") -> None:
-        self.show(Note(text, tone))  # type: ignore[arg-type]
+    def note(self, text: str, tone: Tone = "faint") -> None:
+        self.show(Note(text, tone))
 
     def show(self, block: Block) -> int:
         """Put a block under the others; where it stands."""
@@ -220,7 +220,3 @@ class Conversation:
 
 def _call_id(question: Question) -> str:
     return question.approval.call.id if question.approval is not None else ""
-
-
-def history(questions: Sequence[Question]) -> tuple[str, ...]:
-    return tuple(_call_id(question) for question in questions)

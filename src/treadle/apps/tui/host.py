@@ -154,4 +154,5 @@ class Host(Protocol):
     async def remember(self, text: str) -> str:
         """Write a line into the project's memory; where."""
 
-    async def export(self, path: Path | None) -> Path: ...
+    async def export(self, path: str) -> Path:
+        """Write the session to a file of this name, or of one made for it; where."""

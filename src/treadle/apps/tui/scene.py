@@ -13,7 +13,7 @@ import msgspec
 from treadle.apps.tui import prose
 from treadle.apps.tui.blocks import Block, Call, Code, Said, TaskLine, Thought, Todo, Words
 from treadle.apps.tui.shelf import Shelf
-from treadle.core.transcript.content import Document, Image, ToolCall
+from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.usage import Usage
 
@@ -54,9 +54,9 @@ def replaced(view: View, place: int, block: Block) -> View:
     return _replace(view, blocks=view.blocks.put(place, block))
 
 
-def queued(view: View, text: str) -> View:
+def queued(view: View, item: UserItem) -> View:
     """The person spoke while the agent works: shown as waiting until it is taken."""
-    return _replace(view, queue=(*view.queue, text))
+    return _replace(view, queue=(*view.queue, said(item).text))
 
 
 def closed(view: View) -> View:
@@ -130,11 +130,12 @@ def _todo(given: Any) -> Todo:
 
 
 def said(item: UserItem) -> Said:
-    """A person's message as a block."""
-    names: list[str] = []
+    """A person's message as a block: the words, and the names of what goes with them."""
+    texts = [part.text for part in item.content if isinstance(part, Text)]
+    names = [f"text, {len(text):,} characters" for text in texts[1:]]
     for part in item.content:
         if isinstance(part, Image):
             names.append(part.url or f"{part.media_type}, {len(part.data):,} bytes")
         elif isinstance(part, Document):
             names.append(part.title or part.url or part.media_type)
-    return Said(item.text, item.steered, tuple(names))
+    return Said(texts[0] if texts else "", item.steered, tuple(names))

@@ -101,10 +101,10 @@ def _turn_started(view: View, event: TurnStarted) -> View:
 
 
 def _input_accepted(view: View, event: InputAccepted) -> View:
-    queue = list(view.queue)
-    if event.item.text in queue:
-        queue.remove(event.item.text)
-    return _replace(added(view, said(event.item)), queue=tuple(queue))
+    block, queue = said(event.item), list(view.queue)
+    if block.text in queue:
+        queue.remove(block.text)
+    return _replace(added(view, block), queue=tuple(queue))
 
 
 def _request_started(view: View, event: RequestStarted) -> View:

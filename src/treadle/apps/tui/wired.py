@@ -281,11 +281,12 @@ class WiredHost:
         remember(file, text)
         return str(file)
 
-    async def export(self, path: Path | None) -> Path:
+    async def export(self, path: str) -> Path:
         from treadle.sessions import export
 
         place = _place(self._now)
-        target = path or self.folder / f"session-{place.name}.md"
+        await self._now.store.flush()
+        target = self.folder / (path or f"session-{place.name}.md")
         summary = self._library.summary(place)
         if target.suffix == ".html":
             text = export.page(summary, export.blocks(place))

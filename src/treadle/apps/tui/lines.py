@@ -1,0 +1,29 @@
+"""Some lines on the screen whose number may change: the tray, the offers, the status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+from textual.widget import Widget
+
+
+class Lines(Widget):
+    """Shows Texts, one a row; is as high as there are. A layout is made only when that changes."""
+
+    DEFAULT_CSS = "Lines { height: 0; }"
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.lines: list[Text] = []
+
+    def set(self, lines: Sequence[Text]) -> None:
+        if len(lines) != len(self.lines):
+            self.styles.height = len(lines)
+        self.lines = list(lines)
+        self.refresh()
+
+    def render(self) -> Text:
+        text = Text("\n", no_wrap=True, overflow="crop").join(self.lines)
+        text.no_wrap = True
+        return text
