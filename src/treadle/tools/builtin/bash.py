@@ -4,7 +4,6 @@ Starts nothing by itself: the workspace owns processes, walls and limits. A comm
 background becomes a task of the loop, which tells when it ends and ends it with the session.
 """
 
-import asyncio
 import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, ClassVar
@@ -12,9 +11,9 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from treadle.core.contracts.tool import Resources, ToolOutput
-from treadle.core.contracts.workspace import Completed, Running
+from treadle.core.contracts.workspace import Completed
 from treadle.core.errors import ToolError, WorkspaceError
-from treadle.core.transcript.content import Arguments, Text, ToolCall
+from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item, ToolResultItem
 from treadle.tools.builtin.desk import Desk, Seat, gone
 from treadle.tools.builtin.form import BuiltinTool
@@ -49,7 +48,8 @@ class BashTool(BuiltinTool[BashArguments]):
     form = BashArguments
     effect = "irreversible"
     concurrent = False
-    timeout = MOST_SECONDS + 60  # the command's own limit comes first, and ends its whole tree
+    detachable = True
+    timeout = 30 * 24 * 3600.0  # a command has its own limit; one in the background may have none
     synonyms: ClassVar[Mapping[str, str]] = {"workdir": "cwd"}
 
     def __init__(self, desk: Desk, *, detach_after: float | None = None) -> None:
@@ -99,22 +99,16 @@ class BashTool(BuiltinTool[BashArguments]):
         return MOVED.format(inside)
 
     async def _in_background(self, given: BashArguments, seat: Seat, cwd: str) -> ToolOutput:
-        tasks = seat.context.tasks
-        if tasks is None:
-            raise ToolError("nothing can run in the background here; run it in the foreground")
+        """The rest of the call is a task of the loop, which knows when and how it ends."""
         running = await seat.workspace.start(given.command, cwd=cwd)
-        raw = msgspec.json.encode({"command": given.command}).decode()
-        call = ToolCall(seat.context.call_id, self.name, raw)
-        work = asyncio.ensure_future(_attended(running, call))
-        task_id = tasks.adopt(call, self.summary({"command": given.command}), work)
-        seat.notes.running[task_id] = running
-        work.add_done_callback(lambda _: seat.notes.running.pop(task_id, None))
-        await asyncio.sleep(0)  # a task that is cancelled before its first step ends nothing
-        return ToolOutput(
-            f"Running in the background as task {task_id}. You will be told when it ends; "
-            "look at its output with task_output, end it with task_stop.",
-            display=f"Runs in the background as {task_id}",
-        )
+        call_id = seat.context.call_id
+        seat.notes.running[call_id] = running
+        try:
+            seat.context.detach()
+            return _output(await running.wait(), "")
+        finally:
+            seat.notes.running.pop(call_id, None)
+            await gone(running)
 
 
 def seconds(timeout: float) -> float:
@@ -132,27 +126,6 @@ def last_directory(items: Iterable[Item]) -> str | None:
             said = _MOVED.findall(item.text[-5_000:])
             found = said[-1] if said else found
     return found
-
-
-async def _attended(running: Running, call: ToolCall) -> ToolResultItem:
-    """The end of a background command as the answer of its task; cancelled, it is ended."""
-    try:
-        done = await running.wait()
-    except asyncio.CancelledError:
-        await gone(running)
-        raise
-    except WorkspaceError as error:
-        return ToolResultItem(call.id, call.name, (Text(f"error: {error}"),), is_error=True)
-    output = _output(done, "")
-    content = (Text(str(output.content)),)
-    return ToolResultItem(
-        call.id,
-        call.name,
-        content,
-        output.is_error,
-        display=output.display,
-        full_output=output.full_output,
-    )
 
 
 def _output(done: Completed, moved: str) -> ToolOutput:

@@ -49,7 +49,7 @@ class SessionNotes:
 
     def __init__(self) -> None:
         self.seen: OrderedDict[Path, Seen] = OrderedDict()
-        self.running: dict[str, Running] = {}  # background commands by task id
+        self.running: dict[str, Running] = {}  # background commands by call id
         self.pages: OrderedDict[str, str] = OrderedDict()  # fetched, to be read on
 
     def saw(self, path: Path, seen: Seen) -> None:

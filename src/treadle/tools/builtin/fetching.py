@@ -154,7 +154,7 @@ async def _answer(reader: asyncio.StreamReader, url: str) -> Page:
                 break
             parser.feed_data(data)
     except httptools.HttpParserError as error:
-        raise ToolError(f"the server does not speak HTTP as it should: {error}") from error
+        raise OSError(answer.problem or f"it does not speak HTTP as it should: {error}") from error
     status = parser.get_status_code() if answer.is_begun else 0
     if not status:
         raise EOFError("the connection was closed without an answer")
@@ -168,13 +168,15 @@ class _Answer:
         self.headers: dict[str, str] = {}
         self.body = bytearray()
         self.is_begun = self.is_whole = self.is_truncated = False
+        self.problem = ""  # the parser hides what is raised inside of it
         self._header_bytes = 0
         self._unpack: zlib._Decompress | None = None
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._header_bytes += len(name) + len(value)
         if self._header_bytes > MOST_HEADER_BYTES:
-            raise ToolError("the headers of the answer are too long")
+            self.problem = "the headers of its answer are too long"
+            raise ValueError(self.problem)
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
 
     def on_headers_complete(self) -> None:
@@ -187,7 +189,8 @@ class _Answer:
         try:
             more = data if self._unpack is None else self._unpack.decompress(data, room + 1)
         except zlib.error as error:
-            raise OSError(f"the answer cannot be unpacked: {error}") from error
+            self.problem = f"its answer cannot be unpacked: {error}"
+            raise
         self.body += more[:room]
         if len(more) > room:
             self.is_truncated = self.is_whole = True

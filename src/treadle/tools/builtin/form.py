@@ -52,6 +52,7 @@ class BuiltinTool(Generic[Given]):
     concurrent: ClassVar[bool] = True
     synonyms: ClassVar[Mapping[str, str]] = {}
     timeout: ClassVar[float | None] = None
+    detachable: ClassVar[bool] = False
     max_result_chars: ClassVar[int] = DEFAULT_RESULT_CHARS
 
     def __init__(self, desk: Desk) -> None:
@@ -156,6 +157,7 @@ def _made(kind: type[BuiltinTool[Any]]) -> ToolSpec:
         effect=kind.effect,
         concurrent=kind.concurrent,
         timeout=kind.timeout,
+        detachable=kind.detachable,
         max_result_chars=kind.max_result_chars,
     )
 

@@ -22,6 +22,8 @@ class TaskInfo(Protocol):
     @property
     def id(self) -> str: ...
     @property
+    def call_id(self) -> str: ...
+    @property
     def summary(self) -> str: ...
     @property
     def state(self) -> str: ...
@@ -46,7 +48,7 @@ class TaskOutputTool(BuiltinTool[TaskOutputArguments]):
         if not given.task_id:
             return _listed(seat)
         task = find_task(seat, given.task_id)
-        running = seat.notes.running.get(task.id)
+        running = seat.notes.running.get(task.call_id)
         text = running.output() if running is not None else task.output
         if len(text) > MOST_CHARS:
             text = f"... [{len(text) - MOST_CHARS} characters left out]\n{text[-MOST_CHARS:]}"
