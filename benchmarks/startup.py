@@ -78,13 +78,17 @@ def peak_memory(argv: list[str], folder: Path, env: dict[str, str]) -> float:
     return peak * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def _resident(pid: int) -> int:
+def _resident(pid: int, parent: bytes = b"") -> int:
+    """Pages of a process and all below it. One that still goes by its parent's name is a fork on
+    its way to another program: its pages are its parent's, and would be counted twice."""
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        place = Path(f"/proc/{pid}")
+        name = (place / "comm").read_bytes() + (place / "cmdline").read_bytes()
+        pages = int((place / "statm").read_text().split()[1]) if name != parent else 0
+        children = (place / f"task/{pid}/children").read_text().split()
     except (OSError, IndexError):
         return 0
-    return pages + sum(_resident(int(child)) for child in children)
+    return pages + sum(_resident(int(child), name) for child in children)
 
 
 def serve(script: dict[str, object]) -> tuple[subprocess.Popen[str], str]:
@@ -95,6 +99,18 @@ def serve(script: dict[str, object]) -> tuple[subprocess.Popen[str], str]:
     )
     assert process.stdout is not None
     return process, process.stdout.readline().strip()
+
+
+def check_work(argv: list[str], turns: int, folder: Path, env: dict[str, str]) -> None:
+    """That the commands are really run, before their cost is believed."""
+    told = subprocess.run(
+        [*argv, "--output-format", "stream-json"],
+        cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    events = [json.loads(line) for line in told.splitlines()]
+    ended = [event for event in events if event["type"] == "tool_finished"]
+    if [event["is_error"] for event in ended] != [False] * turns:
+        raise SystemExit(f"not all of the commands were run: {ended[:1]}")
 
 
 def replies(turns: int) -> list[dict[str, object]]:
@@ -158,6 +174,8 @@ def main() -> int:
                 (Row(f"{turns}, floor without httpx", None, [*BARE, many_url], [*shell, "off"]),
                  many_env),
             ]  # fmt: skip
+            for how in ("off", "auto"):
+                check_work([*shell, how], given.turns, folder, many_env)
             print(f"{'':34} {'floor ms':>9} {'ours ms':>9} {'CPU x':>7} {'wall x':>7} {'most':>6}")
             for row, used in rows:
                 ratio = compare(row, given.runs, folder, used)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import signal
 import time
 from pathlib import Path
@@ -153,6 +154,22 @@ async def test_verbose_tells_what_happens_and_quiet_nothing():
         ran = await run(server, "-p", "hi", "--verbose")
     assert "[bash: echo one]" in ran.err
     assert "anthropic/" in ran.err
+
+
+async def test_a_terminal_at_standard_error_is_shown_progress():
+    ours, theirs = os.openpty()
+    async with ProviderServer([bash("echo one"), LAST]) as server:
+        process = await asyncio.create_subprocess_exec(
+            *PROGRAM, "-p", "hi", stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=theirs, env=environment(server),
+        )  # fmt: skip
+        os.close(theirs)
+        out, _ = await process.communicate()
+    shown = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert out == b"That is all.\n"
+    assert "[bash: echo one]" in shown
+    assert "session" in shown
 
 
 # ------------------------------------------------------------------ how a run ends
