@@ -16,7 +16,7 @@ from treadle.apps.tui.app import Options, TerminalApp
 from treadle.apps.tui.wired import WiredHost
 from treadle.core.contracts.model import Model, ModelCard
 from treadle.core.transcript.usage import Usage
-from treadle.models.scripted import Scripted, Script
+from treadle.models.scripted import Script, Scripted
 
 CARD = ModelCard("scripted", window=200_000, input_price=3.0, output_price=15.0)
 SIZES = ((80, 24), (120, 40), (40, 15))

@@ -32,6 +32,7 @@ from treadle.apps.tui.dialogs import Dialogs, changed_lines
 from treadle.apps.tui.entry import Entry
 from treadle.apps.tui.host import Doors, Host, TurnLine
 from treadle.apps.tui.lines import Lines
+from treadle.apps.tui.markdown import lead
 from treadle.apps.tui.palette import THEMES, Palette, chosen
 from treadle.apps.tui.prompt import Prompt
 from treadle.apps.tui.remembering import PromptHistory
@@ -63,7 +64,7 @@ class TerminalApp(App[int]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Screen { background: transparent; }
-    #foot { height: auto; max-height: 90%; }
+    #foot { height: auto; max-height: 90vh; }
     #rule { height: 1; color: ansi_bright_black; }
     #row { height: auto; }
     #sign { width: 2; height: 1; }
@@ -426,7 +427,7 @@ class TerminalApp(App[int]):
         prompt, lines = self.prompt, list[Text]()
         for place, offer in enumerate(prompt.offers[: max(self.size.height // 3, 1)]):
             is_at = place == prompt.picked
-            line = Text("▸ " if is_at else "  ", self.palette.accent)
+            line = lead("▸ " if is_at else "  ", self.palette.accent)
             line.append(offer.text.strip(), self.palette.accent if is_at else self.palette.plain)
             line.append(f"  {offer.about}" if offer.about else "", self.palette.faint)
             line.truncate(max(self.size.width, 1), overflow="ellipsis")

@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from treadle.apps.tui.completing import matches
-from treadle.apps.tui.markdown import wrapped
+from treadle.apps.tui.markdown import lead, wrapped
 from treadle.apps.tui.palette import Palette
 
 Body = Callable[[int], list[Text]]
@@ -34,7 +34,7 @@ class Option(msgspec.Struct, frozen=True):
 class Choices(Widget, can_focus=True):
     """Posts Chosen with a value, or with None when the person leaves."""
 
-    DEFAULT_CSS = "Choices { height: auto; max-height: 80%; }"
+    DEFAULT_CSS = "Choices { height: auto; max-height: 80vh; }"
 
     class Chosen(Message):
         def __init__(self, value: str | None) -> None:
@@ -85,7 +85,7 @@ class Choices(Widget, can_focus=True):
         head = wrapped(Text(self.title, palette.bold), width)
         if self._filters:
             head.append(
-                Text("› ", palette.accent).append(
+                lead("› ", palette.accent).append(
                     self.typed or "type to filter", (palette.plain if self.typed else palette.faint)
                 )
             )
@@ -116,7 +116,7 @@ class Choices(Widget, can_focus=True):
             option = self.shown[place]
             is_at = place == self.at
             style = self._palette.accent if is_at else self._palette.plain
-            row = Text("▸ " if is_at else "  ", self._palette.accent)
+            row = lead("▸ " if is_at else "  ", self._palette.accent)
             if option.key and not self._filters:
                 row.append(f"{option.key} ", self._palette.faint)
             row.append(" ".join(option.label.split()), style)

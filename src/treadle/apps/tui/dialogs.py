@@ -22,7 +22,7 @@ from treadle.apps.tui.choosing import Body, Choices, Option
 from treadle.apps.tui.conversation import Conversation, Question
 from treadle.apps.tui.entry import Entry
 from treadle.apps.tui.host import FileChange, Host, TurnLine
-from treadle.apps.tui.markdown import coloured, wrapped
+from treadle.apps.tui.markdown import coloured, lead, wrapped
 from treadle.apps.tui.painting import title
 from treadle.apps.tui.palette import Palette
 from treadle.core.errors import TreadleError
@@ -210,7 +210,7 @@ class Dialogs:
                     for row in coloured(text, "bash", palette):
                         lines += wrapped(row, width)
                 elif text:
-                    label = Text(f"{name} ", palette.faint)
+                    label = lead(f"{name} ", palette.faint)
                     lines += wrapped(label + Text(text), width)
         if approval.reason:
             lines += wrapped(Text(approval.reason, palette.warning), width)
@@ -263,7 +263,7 @@ def changed_lines(changes: Sequence[FileChange], palette: Palette) -> list[Text]
     lines = []
     for change in changes:
         sign, style = signs.get(change.kind, ("~", palette.warning))
-        lines.append(Text(f"{sign} ", style).append(change.path))
+        lines.append(lead(f"{sign} ", style).append(change.path))
     return lines
 
 

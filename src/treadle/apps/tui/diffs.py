@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from treadle.apps.tui.markdown import lead
 from treadle.apps.tui.palette import Palette
 
 _HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
@@ -62,7 +63,7 @@ def _rows(text: str, width: int, palette: Palette) -> Iterator[Text]:
 
 def _row(number: int, sign: str, text: str, width: int, palette: Palette, role: str) -> Text:
     style = getattr(palette, role)
-    shown = Text(f"{number:>4} ", palette.faint)
+    shown = lead(f"{number:>4} ", palette.faint)
     body = Text(f"{sign} {text.expandtabs(4)}", style)
     room = max(width - shown.cell_len, 4)
     body.truncate(room, overflow="ellipsis", pad=role != "plain")

@@ -45,6 +45,11 @@ def wrapped(text: Text, width: int) -> list[Text]:
     return list(text.wrap(CONSOLE, max(width, 1), tab_size=4)) or [Text()]
 
 
+def lead(text: str, style: Style | None = None) -> Text:
+    """What stands before a line; its style does not reach the rest."""
+    return Text().append(text, style)
+
+
 def coloured(source: str, language: str, palette: Palette) -> list[Text]:
     """Lines of code; too many of them, or an unknown language, and they stay as they are."""
     source = source.expandtabs(4)
@@ -90,7 +95,7 @@ def _list(node: SyntaxTreeNode, width: int, palette: Palette) -> list[Text]:
         mark = f"{start + number}. " if node.type == "ordered_list" else "• "
         room = max(width - len(mark), LEAST_WIDTH)
         inside = [line for child in item.children for line in _block(child, room, palette)]
-        head = Text(mark, palette.faint)
+        head = lead(mark, palette.faint)
         for position, line in enumerate(inside or [Text()]):
             found.append((head if not position else Text(" " * len(mark))) + line)
     return found
@@ -204,7 +209,7 @@ def _dedented(source: str, indent: int) -> str:
 
 
 def _prefixed(found: Sequence[Text], prefix: str, style: Style | None = None) -> list[Text]:
-    return [Text(prefix, style or "") + line for line in found]
+    return [lead(prefix, style) + line for line in found]
 
 
 def _language(info: str) -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from treadle.apps.tui import diffs, markdown
 from treadle.apps.tui.blocks import Block, Call, Code, Note, Said, Shell, Thought, Words
+from treadle.apps.tui.markdown import lead
 from treadle.apps.tui.palette import Palette
 from treadle.core.transcript.content import parse_arguments
 
@@ -102,7 +103,7 @@ def title(call: Call) -> str:
         summary = summary[1:-1]
     if not summary:
         summary = f"{call.name}: {_arguments(call.raw)}" if call.raw else call.name
-    return " ".join(summary.split())
+    return " ".join(summary.split()).removesuffix(":")
 
 
 def _arguments(raw: str) -> str:
@@ -135,7 +136,7 @@ def _code(block: Code, room: int, palette: Palette) -> list[Text]:
     room = max(room - block.indent - 2, 4)
     for line in markdown.coloured(block.text.rstrip("\n"), block.language, palette):
         shown += markdown.wrapped(line, room)
-    bar = Text(" " * block.indent + "▏ ", palette.faint)
+    bar = lead(" " * block.indent + "▏ ", palette.faint)
     return [bar + line for line in shown]
 
 
@@ -154,7 +155,7 @@ def _thought(block: Thought, room: int, palette: Palette, is_open: bool) -> list
 
 def _call(block: Call, room: int, palette: Palette, is_open: bool) -> list[Text]:
     line = _call_line(block, room, palette)
-    sign = Text(_SIGNS[block.state] + " ", _sign_style(block, palette))
+    sign = lead(_SIGNS[block.state] + " ", _sign_style(block, palette))
     below = _opened(block, room, palette) if is_open else _glimpse(block, room, palette)
     return [sign + line, *(Text("  ") + row for row in below)]
 
@@ -164,7 +165,7 @@ def _call_line(block: Call, room: int, palette: Palette) -> Text:
     name, _, subject = title(block).partition(": ")
     outcome = _outcome(block, palette)
     outcome.truncate(max(room // 2, 4), overflow="ellipsis")
-    left = Text(name, palette.bold)
+    left = lead(name, palette.bold)
     if subject:
         left.append(f" {subject}")
     space = room - outcome.cell_len - 2 if outcome else room
@@ -190,7 +191,7 @@ def _outcome(block: Call, palette: Palette) -> Text:
             return Text(_first_line(block.result), palette.error)
     if diffs.is_diff(block.display):
         came, went = diffs.counted(block.display)
-        text = Text(f"+{came}", palette.good)
+        text = lead(f"+{came}", palette.good)
         return text.append(" ").append(f"-{went}", palette.error)
     lines = block.result.count("\n") + bool(block.result.strip())
     if lines > 1:
@@ -234,7 +235,7 @@ def _given(block: Call, room: int, palette: Palette) -> list[Text]:
     for name, value in given.items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         if len(given) > 1 or "\n" in text or len(text) > room // 2:
-            label = Text(f"{name} ", palette.faint)
+            label = lead(f"{name} ", palette.faint)
             shown += markdown.wrapped(
                 label + Text(text.rstrip()[:OPENED_CHARS], palette.code), room
             )
@@ -242,7 +243,7 @@ def _given(block: Call, room: int, palette: Palette) -> list[Text]:
 
 
 def _shell(block: Shell, room: int, palette: Palette, is_open: bool) -> list[Text]:
-    sign = Text("$ ", palette.accent)
+    sign = lead("$ ", palette.accent)
     head = sign + _one_line(block.command, room, palette.said)
     rows = block.output.rstrip("\n").split("\n") if block.output.strip() else []
     shown = rows if is_open else rows[-SAID_LINES:]
@@ -259,7 +260,7 @@ def _shell(block: Shell, room: int, palette: Palette, is_open: bool) -> list[Tex
 
 def _gutter(lines: list[Text], sign: str = "  ", style: Style | None = None) -> list[Text]:
     rest = Text("  ")
-    return [(Text(sign, style or "") if not n else rest) + line for n, line in enumerate(lines)]
+    return [(lead(sign, style) if not n else rest) + line for n, line in enumerate(lines)]
 
 
 def _one_line(text: str, room: int, style: Style) -> Text:

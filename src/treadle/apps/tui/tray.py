@@ -13,6 +13,7 @@ import msgspec
 from rich.cells import cell_len
 from rich.text import Text
 
+from treadle.apps.tui.markdown import lead
 from treadle.apps.tui.palette import Palette
 from treadle.apps.tui.scene import View
 
@@ -44,7 +45,7 @@ def tray(view: View, facts: Facts, width: int, palette: Palette) -> list[Text]:
         name = task.summary.strip("[]")
         lines.append(Text(f"◌ {task.task_id} {name}", palette.accent))
     lines += [
-        Text("↳ ", palette.accent).append(_flat(text), palette.faint) for text in view.queue[-4:]
+        lead("↳ ", palette.accent).append(_flat(text), palette.faint) for text in view.queue[-4:]
     ]
     if view.is_busy:
         lines.append(_activity(view, facts, palette))
@@ -61,7 +62,7 @@ def _todos(view: View, palette: Palette) -> list[Text]:
     lines = []
     for todo in left[:MOST_TODOS]:
         style = palette.accent if todo.state == "active" else palette.faint
-        lines.append(Text(f"{_BOX[todo.state]} ", style).append(_flat(todo.text), style))
+        lines.append(lead(f"{_BOX[todo.state]} ", style).append(_flat(todo.text), style))
     rest = []
     if len(left) > MOST_TODOS:
         rest.append(f"{len(left) - MOST_TODOS} more")
@@ -75,7 +76,7 @@ def _todos(view: View, palette: Palette) -> list[Text]:
 def _activity(view: View, facts: Facts, palette: Palette) -> Text:
     if view.activity == "asking":
         return Text("? waits for your answer", palette.warning)
-    line = Text(f"{_WHEEL[facts.tick % 4]} ", palette.accent)
+    line = lead(f"{_WHEEL[facts.tick % 4]} ", palette.accent)
     line.append(view.activity or "working")
     parts = [duration(facts.seconds)] if facts.seconds >= 1 else []
     if view.turn.output:
@@ -116,7 +117,7 @@ def _justified(left: Sequence[Text], right: Sequence[Text], width: int) -> Text 
     gap = width - first.cell_len - last.cell_len
     if gap < (2 if last else 0):
         return None
-    return first + " " * gap + last
+    return Text().append_text(first).append(" " * gap).append_text(last)
 
 
 def count(number: int) -> str:
