@@ -1,0 +1,148 @@
+"""Which MCP servers there are: `.mcp.json` and the same key of settings.
+
+    {"mcpServers": {
+        "db":  {"command": "db-server", "args": ["--ro"], "env": {"TOKEN": "${TOKEN}"}},
+        "far": {"url": "https://example.org/mcp", "headers": {"X-Key": "${KEY:-none}"}}}}
+
+Raw definitions are what a user approves; `server_config` fills in variables and checks one. What
+other programs keep in such files to allow calls without a question is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from treadle.core.errors import ConfigError
+
+CALL_SECONDS = 120.0
+START_SECONDS = 30.0
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
+_FORM: Mapping[str, type] = {
+    "type": str,
+    "command": str,
+    "args": list,
+    "env": dict,
+    "cwd": str,
+    "url": str,
+    "headers": dict,
+}
+
+
+class ServerConfig(msgspec.Struct, frozen=True):
+    """How to reach one server. Times are in seconds."""
+
+    kind: Literal["stdio", "http", "sse"]
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = {}
+    timeout: float = CALL_SECONDS
+    startup: float = START_SECONDS
+
+
+def servers_of_file(file: Path) -> dict[str, dict[str, Any]]:
+    """The raw definitions of a file by name; no file means none, a broken one a ConfigError."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}:1: the servers cannot be read ({error})") from error
+    try:
+        settings = json.loads(text) if text.strip() else {}
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{file}:{error.lineno}: not JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{file}:1: not JSON: nested too deep") from error
+    return servers_of_settings(settings, str(file))
+
+
+def servers_of_settings(settings: object, origin: str) -> dict[str, dict[str, Any]]:
+    """The raw definitions in settings that were parsed; those switched off are left out."""
+    servers = settings.get("mcpServers", {}) if isinstance(settings, dict) else None
+    if not isinstance(servers, dict):
+        raise ConfigError(f"{origin}:1: mcpServers has to be an object of servers by name")
+    for name, raw in servers.items():
+        if not isinstance(raw, dict):
+            raise ConfigError(f"{origin}:1: the server {name!r} has to be an object")
+    return {name: raw for name, raw in servers.items() if raw.get("disabled") is not True}
+
+
+def server_config(
+    name: str, raw: Mapping[str, Any], environ: Mapping[str, str] | None = None
+) -> ServerConfig:
+    """One definition, checked, with `${VAR}` and `${VAR:-default}` filled in."""
+    for key, wanted in _FORM.items():
+        if key in raw and not isinstance(raw[key], wanted):
+            raise ConfigError(f"server {name!r}: {key} has to be a {wanted.__name__}")
+    fill = _Filling(name, os.environ if environ is None else environ)
+    command, url = fill(raw.get("command", "")), fill(raw.get("url", ""))
+    if bool(command) == bool(url):
+        raise ConfigError(f"server {name!r}: it needs a command or a url, and not both")
+    kind = _kind(name, raw.get("type"), url)
+    if url and not url.startswith(("http://", "https://")):
+        raise ConfigError(f"server {name!r}: the url has to begin with http:// or https://")
+    return ServerConfig(
+        kind,
+        command,
+        tuple(fill(word) for word in raw.get("args", ())),
+        {str(key): fill(value) for key, value in raw.get("env", {}).items()},
+        fill(raw.get("cwd", "")),
+        url,
+        {str(key): fill(value) for key, value in raw.get("headers", {}).items()},
+        _seconds(name, raw, "timeout", CALL_SECONDS),
+        _seconds(name, raw, "startupTimeout", START_SECONDS),
+    )
+
+
+def _kind(name: str, given: str | None, url: str) -> Literal["stdio", "http", "sse"]:
+    if not url:
+        if given not in (None, "stdio"):
+            raise ConfigError(f"server {name!r}: type {given!r} needs a url")
+        return "stdio"
+    match given:
+        case None | "http" | "streamable-http" | "streamableHttp":
+            return "http"
+        case "sse":
+            return "sse"
+        case _:
+            raise ConfigError(f"server {name!r}: type {given!r} is not known with a url: http, sse")
+
+
+def _seconds(name: str, raw: Mapping[str, Any], key: str, usual: float) -> float:
+    """Files of this form count milliseconds."""
+    value = raw.get(key)
+    if value is None:
+        return usual
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+        raise ConfigError(f"server {name!r}: {key} has to be milliseconds above 0")
+    return value / 1000
+
+
+class _Filling:
+    """Puts variables of the environment in; one that is not set is an error and no empty text."""
+
+    def __init__(self, name: str, environ: Mapping[str, str]) -> None:
+        self._name = name
+        self._environ = environ
+
+    def __call__(self, text: object) -> str:
+        if not isinstance(text, str | int | float) or isinstance(text, bool):
+            raise ConfigError(f"server {self._name!r}: {text!r} has to be a text")
+        return _VARIABLE.sub(self._value, str(text))
+
+    def _value(self, found: re.Match[str]) -> str:
+        variable, default = found.group(1), found.group(2)
+        value = self._environ.get(variable) or default
+        if value is None:
+            raise ConfigError(f"server {self._name!r}: the variable {variable} is not set")
+        return value

@@ -1,0 +1,325 @@
+"""A server process on three pipes, as a transport of the SDK: lines out, lines in, bounded.
+
+What the server prints that is no message is kept as noise, for an error to quote. An answer that
+cannot be read, because it is broken or too long, fails the call that waits for it, at once. The
+process is the workspace's: its whole tree ends when this is left, or when we die. Not a protocol:
+who asks what is the SDK's. Above: link.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+
+from treadle.tools.mcp.process import Start
+
+MESSAGE_BYTES = 16 << 20
+UNREAD_BYTES = 64 << 20  # what a server may leave unread before it is taken to be stuck
+ENDS = 4096
+NOISE_LINES, NOISE_CHARS = 20, 300
+LAST_WORDS = 0.05  # for what it wrote on stderr to arrive when it has died
+GRACE = 0.5  # for a server to end by itself once its input is closed, and again after a TERM
+
+Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
+Outgoing = MemoryObjectSendStream[SessionMessage]
+
+_ID = re.compile(rb'"id"\s*:\s*(?:(\d{1,18})|"([^"]{1,64})")')
+_BODY = re.compile(rb'"(?:result|error|method)"\s*:')
+
+
+class TooLong:
+    """A line that was longer than anybody wants: what is left of it."""
+
+    def __init__(self, head: bytes, tail: bytes) -> None:
+        self.head, self.tail = head, tail
+
+
+class Lines:
+    """Cuts bytes into lines; of one beyond the limit only the ends are kept."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._head: bytes | None = None
+        self._tail = b""
+
+    def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
+        start = 0
+        while (end := data.find(b"\n", start)) >= 0:
+            self._keep(data[start:end])
+            yield self._whole()
+            start = end + 1
+        self._keep(data[start:])
+
+    def _keep(self, piece: bytes) -> None:
+        if self._head is None and self._size + len(piece) <= self._limit:
+            self._parts.append(piece)
+            self._size += len(piece)
+            return
+        if self._head is None:
+            begun = b"".join(self._parts)
+            self._head, self._tail = (begun + piece)[:ENDS], begun[-ENDS:]
+            self._parts, self._size = [], 0
+        self._tail = (self._tail + piece[-ENDS:])[-ENDS:]
+
+    def _whole(self) -> bytes | TooLong:
+        if self._head is not None:
+            line: bytes | TooLong = TooLong(self._head, self._tail)
+        else:
+            line = b"".join(self._parts)
+        self._parts, self._size, self._head, self._tail = [], 0, None, b""
+        return line
+
+
+def guess_id(head: bytes, tail: bytes) -> int | str | None:
+    """Which request an unreadable answer was for: an id before the body, or the last one."""
+    first, body = _ID.search(head), _BODY.search(head)
+    found = first if first and (not body or first.start() < body.start()) else None
+    for late in _ID.finditer(tail) if found is None else ():
+        found = late
+    if found is None:
+        return None
+    return int(found.group(1)) if found.group(1) else found.group(2).decode(errors="replace")
+
+
+class Pipes:
+    """The transport: enter it for the SDK's two streams; `lost` is called when it is over."""
+
+    def __init__(
+        self,
+        start: Start,
+        argv: Sequence[str],
+        *,
+        cwd: str | None,
+        env: Mapping[str, str],
+        lost: Callable[[str], None],
+        limit: int = MESSAGE_BYTES,
+    ) -> None:
+        self._start = start
+        self._argv = argv
+        self._cwd = cwd
+        self._env = env
+        self._lost = lost
+        self._lines = Lines(limit)
+        self._limit = limit
+        self._asked: set[int | str] = set()
+        self._noise: deque[str] = deque(maxlen=NOISE_LINES)
+        self._transports: list[asyncio.BaseTransport] = []
+        self._ours: set[int] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def last_words(self) -> str:
+        """What it printed last that was no message."""
+        return " / ".join(list(self._noise)[-3:])
+
+    async def __aenter__(self) -> tuple[Incoming, Outgoing]:
+        to_us, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](16)
+        # Room for many: a call that is given up must not wait for a server that reads nothing.
+        outgoing, from_us = anyio.create_memory_object_stream[SessionMessage](10_000)
+        self._streams = (to_us, incoming, outgoing, from_us)
+        their_in, our_in = os.pipe()
+        our_out, their_out = os.pipe()
+        our_err, their_err = os.pipe()
+        theirs, self._ours = (their_in, their_out, their_err), {our_in, our_out, our_err}
+        try:
+            numbered = dict(enumerate(theirs))
+            self._process = await self._start(self._argv, numbered, cwd=self._cwd, env=self._env)
+        except BaseException:
+            self._close()
+            raise
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        try:
+            writer = await self._writing(our_in)
+            out, err = await self._reading(our_out), await self._reading(our_err)
+        except BaseException:
+            self._close()
+            await self._process.end()
+            raise
+        errors = asyncio.create_task(self._hear_errors(err))
+        self._tasks = [
+            errors,
+            asyncio.create_task(self._hear(out, to_us, errors)),
+            asyncio.create_task(self._speak(from_us, writer, to_us)),
+        ]
+        return incoming, outgoing
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close its input, then insist; every wait is bounded, and the tree is gone after it."""
+        try:
+            self._transports[0].close()
+            if not await self._ended_within(GRACE):
+                self._process.terminate()
+                await self._ended_within(GRACE)
+        finally:
+            await self._process.end()
+            await asyncio.wait(self._tasks[:1], timeout=LAST_WORDS)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._close()
+            await asyncio.sleep(0)  # the transports close their pipes in the loop's next round
+
+    async def _ended_within(self, seconds: float) -> bool:
+        ended = asyncio.ensure_future(self._process.wait())
+        try:
+            done, _ = await asyncio.wait({ended}, timeout=seconds)
+        finally:
+            ended.cancel()
+            await asyncio.gather(ended, return_exceptions=True)
+        return bool(done)
+
+    # --- from the server -----------------------------------------------------------------
+
+    async def _hear(
+        self,
+        reader: asyncio.StreamReader,
+        to_us: MemoryObjectSendStream[SessionMessage | Exception],
+        errors: asyncio.Task[None],
+    ) -> None:
+        problem = "it ended"
+        try:
+            while data := await reader.read(1 << 16):
+                for line in self._lines.feed(data):
+                    message = self._read(line)
+                    if message is not None:
+                        await to_us.send(SessionMessage(message))
+        except _Unreadable as error:
+            problem = str(error)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+            pass
+        await asyncio.wait({errors}, timeout=LAST_WORDS)
+        self._lost(problem)
+        to_us.close()  # whoever waits for an answer learns that none will come
+
+    def _read(self, line: bytes | TooLong) -> types.JSONRPCMessage | None:
+        """The message on a line; None for noise."""
+        if isinstance(line, TooLong):
+            megabytes = self._limit / (1 << 20)
+            problem = f"the server sent a message of more than {megabytes:g} MiB, which is dropped"
+            answer = self._failed(guess_id(line.head, line.tail), problem)
+            if answer is None:
+                raise _Unreadable(problem)
+            return answer
+        text = line.strip()
+        if not text:
+            return None
+        try:
+            message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
+        except ValueError:
+            answer = None
+            if text.startswith(b"{"):
+                asked = guess_id(text[:ENDS], text[-ENDS:])
+                answer = self._failed(
+                    asked, "the server's answer was not a message of the protocol"
+                )
+            if answer is None:
+                self._note(text)
+            return answer
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id:
+            self._asked.discard(message.id)
+        return message
+
+    def _failed(self, asked: int | str | None, problem: str) -> types.JSONRPCError | None:
+        """The answer for a request whose own answer cannot be read."""
+        if asked is None or asked not in self._asked:
+            return None
+        self._asked.discard(asked)
+        error = types.ErrorData(code=types.PARSE_ERROR, message=problem)
+        return types.JSONRPCError(jsonrpc="2.0", id=asked, error=error)
+
+    async def _hear_errors(self, reader: asyncio.StreamReader) -> None:
+        lines = Lines(1 << 16)
+        while data := await reader.read(1 << 16):
+            for line in lines.feed(data):
+                self._note(line.head if isinstance(line, TooLong) else line)
+
+    def _note(self, line: bytes) -> None:
+        text = line[: NOISE_CHARS * 4].decode("utf-8", errors="replace").strip()
+        text = "".join(c if c.isprintable() else " " for c in text)[:NOISE_CHARS].strip()
+        if text:
+            self._noise.append(text)
+
+    # --- to the server -------------------------------------------------------------------
+
+    async def _speak(
+        self,
+        from_us: MemoryObjectReceiveStream[SessionMessage],
+        writer: asyncio.WriteTransport,
+        to_us: MemoryObjectSendStream[SessionMessage | Exception],
+    ) -> None:
+        async for wrapped in from_us:
+            message = wrapped.message
+            self._remember(message)
+            try:
+                line = message.model_dump_json(by_alias=True, exclude_unset=True)
+            except ValueError as error:  # half a surrogate pair, which no UTF-8 can hold
+                asked = message.id if isinstance(message, types.JSONRPCRequest) else None
+                answer = self._failed(asked, f"the arguments cannot be sent: {error}")
+                if answer is not None:
+                    with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                        await to_us.send(SessionMessage(answer))
+                continue
+            writer.write(line.encode() + b"\n")
+            if writer.is_closing() or writer.get_write_buffer_size() > UNREAD_BYTES:
+                self._lost("it does not read its input")
+                return
+
+    def _remember(self, message: types.JSONRPCMessage) -> None:
+        if isinstance(message, types.JSONRPCRequest):
+            self._asked.add(message.id)
+        elif getattr(message, "method", "") == "notifications/cancelled":
+            assert isinstance(message, types.JSONRPCNotification)
+            self._asked.discard((message.params or {}).get("requestId", ""))
+
+    # --- pipes ---------------------------------------------------------------------------
+
+    async def _reading(self, fd: int) -> asyncio.StreamReader:
+        reader = asyncio.StreamReader(limit=1 << 17)
+        loop = asyncio.get_running_loop()
+        pipe = os.fdopen(fd, "rb", buffering=0)
+        self._ours.discard(fd)
+        transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
+        self._transports.append(transport)
+        return reader
+
+    async def _writing(self, fd: int) -> asyncio.WriteTransport:
+        loop = asyncio.get_running_loop()
+        pipe = os.fdopen(fd, "wb", buffering=0)
+        self._ours.discard(fd)
+        transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, pipe)
+        self._transports.append(transport)
+        return transport
+
+    def _close(self) -> None:
+        for transport in self._transports:
+            transport.close()
+        for fd in self._ours:
+            os.close(fd)
+        self._ours.clear()
+        for stream in self._streams:
+            stream.close()
+
+
+class _Unreadable(Exception):
+    """What the server sends cannot be followed any more."""

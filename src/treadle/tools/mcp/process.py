@@ -1,0 +1,41 @@
+"""What a server process has to be able to do; the local workspace's `spawn` starts such ones.
+
+Tools do not know the workspace: who puts the parts together passes the function in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+
+class Spawned(Protocol):
+    """A running process. `end` returns when its whole tree is gone."""
+
+    async def wait(self) -> object: ...
+
+    def terminate(self) -> None: ...
+
+    async def end(self) -> None: ...
+
+
+class Start(Protocol):
+    """Starts a program on descriptors of ours, which stay ours to close; it dies with us."""
+
+    async def __call__(
+        self,
+        argv: Sequence[str],
+        descriptors: Mapping[int, int],
+        *,
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+    ) -> Spawned: ...
+
+
+def plain(error: BaseException) -> str:
+    """What went wrong, out of the groups that task groups make of it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    return str(error) or type(error).__name__

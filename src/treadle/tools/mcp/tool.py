@@ -1,0 +1,121 @@
+"""One tool of an MCP server, with a Tool's face: `mcp__server__tool`.
+
+The schema is the server's own. That a server calls a tool read-only lets it run beside others and
+again after a crash; it never counts as a permission. The call itself is server.py's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from treadle.core.contracts.tool import Probe, Resources, ToolContext, ToolOutput, ToolSpec
+from treadle.core.transcript.content import Arguments
+from treadle.tools.function import summary_line
+
+NAME_CHARS = 64  # what providers take
+DESCRIPTION_CHARS = 4_000
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    "string": str,
+    "boolean": bool,
+    "integer": (int, float),
+    "number": (int, float),
+    "array": list,
+    "object": dict,
+}
+
+Call = Callable[[str, Arguments, ToolContext], Awaitable[ToolOutput]]
+
+
+class McpTool:
+    """A tool of a server. `remote` is what the server calls it."""
+
+    def __init__(self, remote: str, spec: ToolSpec, call: Call) -> None:
+        self.remote = remote
+        self._spec = spec
+        self._call = call
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def check(self, arguments: Arguments) -> str | None:
+        return problem_with(arguments, self._spec)
+
+    def summary(self, arguments: Arguments) -> str:
+        return summary_line(self._spec.name, arguments)
+
+    def resources(self, arguments: Arguments) -> Resources:
+        return Resources()
+
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        return await self._call(self.remote, arguments, context)
+
+    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        return {}
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> Probe:
+        return Probe("unknown", f"{self._spec.name} is a server's tool and cannot be checked")
+
+
+def problem_with(arguments: Arguments, spec: ToolSpec) -> str | None:
+    """What is plainly wrong; the server itself checks the rest."""
+    properties = spec.schema.get("properties")
+    properties = properties if isinstance(properties, dict) else {}
+    required = spec.schema.get("required")
+    for name in required if isinstance(required, list) else ():
+        if name not in arguments:
+            return f"invalid arguments for {spec.name}: `{name}` is missing"
+    for name, value in arguments.items():
+        form = properties.get(name)
+        if name not in properties and spec.schema.get("additionalProperties") is False:
+            return f"invalid arguments for {spec.name}: there is no `{name}`"
+        kind = form.get("type") if isinstance(form, dict) else None
+        wanted = _KINDS.get(kind) if isinstance(kind, str) else None
+        if wanted is None:
+            continue
+        is_number_of_bool = isinstance(value, bool) and wanted is not bool
+        if is_number_of_bool or not isinstance(value, wanted):
+            return f"invalid arguments for {spec.name}: `{name}` has to be of type {kind}"
+    return None
+
+
+def server_word(name: str) -> str:
+    """A server's name as it stands in its tools' names, and so in rules: no double underscore."""
+    word = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "_", name)).strip("_")
+    return word[:24] or "server"
+
+
+def tool_name(server: str, remote: str, taken: Mapping[str, object]) -> str:
+    """A name that every provider takes and that no other tool of the server has."""
+    name = f"mcp__{server_word(server)}__{re.sub(r'[^A-Za-z0-9_-]', '_', remote) or 'tool'}"
+    if len(name) <= NAME_CHARS and name not in taken:
+        return name
+    mark = hashlib.sha256(remote.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{name[: NAME_CHARS - 9]}_{mark}"
+
+
+def tool_spec(
+    name: str,
+    description: str,
+    schema: Mapping[str, Any],
+    *,
+    is_read_only: bool,
+    timeout: float,
+) -> ToolSpec:
+    """What the model and the loop know of a server's tool."""
+    whole = dict(schema)
+    whole["type"] = "object"
+    whole.setdefault("properties", {})
+    return ToolSpec(
+        name,
+        description[:DESCRIPTION_CHARS],
+        whole,
+        effect="pure" if is_read_only else "irreversible",
+        concurrent=is_read_only,
+        timeout=timeout,
+    )

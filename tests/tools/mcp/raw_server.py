@@ -1,0 +1,163 @@
+"""An MCP server of a few lines that behaves as badly as its tools' names say. Run by tests.
+
+    raw_server.py [crash|silent|noisy|old|slow] [FLAG]
+
+Each tool is a way to go wrong; `echo` is none.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+MODE = sys.argv[1] if len(sys.argv) > 1 else ""
+NAMES = """
+crash broken nonsense wrong_id never big big_nameless late progress binary env mixed refuse failing
+child change storm deaf structured
+"""
+tools = {
+    name: {"name": name, "description": f"Does {name}.", "inputSchema": {"type": "object"}}
+    for name in NAMES.split()
+}
+tools["echo"] = {
+    "name": "echo",
+    "description": "Says it again.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"text": {"type": "string"}, "times": {"type": "integer"}},
+        "required": ["text"],
+    },
+    "annotations": {"readOnlyHint": True},
+}
+waiting: list[Any] = []
+
+
+def write(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def send(**message: Any) -> None:
+    write(json.dumps({"jsonrpc": "2.0", **message}))
+
+
+def text(*words: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": word} for word in words]}
+
+
+def call(number: Any, params: dict[str, Any]) -> None:
+    name, given = params["name"], params.get("arguments") or {}
+    token = params.get("_meta", {}).get("progressToken")
+    match name:
+        case "echo":
+            send(id=number, result=text(given["text"] * given.get("times", 1)))
+        case "crash":
+            print("out of cheese", file=sys.stderr, flush=True)
+            os._exit(3)
+        case "broken":
+            write(f'{{"jsonrpc": "2.0", "id": {number}, "result": {{"content": [')
+        case "nonsense":
+            write(f'{{"jsonrpc": "2.0", "id": {number}, "result": "fine"}}')
+        case "wrong_id":
+            send(id=number + 1000, result=text("for somebody else"))
+        case "never" | "late":
+            waiting.append(number)
+        case "big":
+            write(f'{{"jsonrpc": "2.0", "id": {number}, "result": "{"x" * 50_000_000}"}}')
+        case "big_nameless":
+            write('{"junk": "' + "x" * 50_000_000 + '"}')
+        case "progress":
+            for step in (1, 2):
+                params = {"progressToken": token, "progress": step, "total": 2, "message": "baking"}
+                send(method="notifications/progress", params=params)
+            send(id=number, result=text("baked"))
+        case "binary":
+            sys.stdout.buffer.write(bytes(range(128, 256)) + b"\n")
+            sys.stdout.flush()
+            write("INFO about to answer {now}")
+            send(id=number, result=text("answered"))
+        case "env" | "fresh":
+            send(id=number, result=text(json.dumps({**os.environ, "cwd": str(Path.cwd())})))
+        case "mixed":
+            picture = {"type": "image", "mimeType": "image/png", "data": "iVBORw=="}
+            sound = {"type": "audio", "mimeType": "audio/wav", "data": "AAAA"}
+            link = {"type": "resource_link", "name": "log", "uri": "file:///log"}
+            note = {"uri": "memo://1", "mimeType": "text/plain", "text": "remember"}
+            pdf = {"uri": "memo://2", "mimeType": "application/pdf",
+                   "blob": base64.b64encode(b"%PDF").decode()}  # fmt: skip
+            parts = [
+                picture,
+                sound,
+                link,
+                *({"type": "resource", "resource": r} for r in (note, pdf)),
+            ]
+            send(id=number, result={"content": parts})
+        case "structured":
+            send(id=number, result={"content": [], "structuredContent": {"sum": 3}})
+        case "failing":
+            send(id=number, result={**text("no such table"), "isError": True})
+        case "refuse":
+            send(id=number, error={"code": -32000, "message": "not on Sundays"})
+        case "child":
+            nowhere = subprocess.DEVNULL
+            argv = ["sleep", given["mark"]]
+            subprocess.Popen(argv, start_new_session=True, stdin=nowhere, stdout=nowhere)
+            send(id=number, result=text("born"))
+        case "change":
+            tools["fresh"] = {**tools["env"], "name": "fresh"}
+            del tools["mixed"]
+            send(method="notifications/tools/list_changed")
+            send(id=number, result=text("changed"))
+        case "storm":
+            for _ in range(2000):
+                send(method="notifications/tools/list_changed")
+            send(id=number, result=text("calm"))
+        case "deaf":
+            send(id=number, result=text("deaf now"))
+            time.sleep(1e6)
+
+
+def handle(message: dict[str, Any]) -> None:
+    method, number, params = message.get("method"), message.get("id"), message.get("params") or {}
+    match method:
+        case "server/discover" if MODE == "old":
+            os._exit(4)
+        case "initialize":
+            info = {"name": "raw", "version": "1"}
+            capabilities = {"tools": {"listChanged": True}}
+            send(id=number, result={"protocolVersion": "2025-06-18", "serverInfo": info,
+                                    "capabilities": capabilities,
+                                    "instructions": "Handle with care."})  # fmt: skip
+        case "tools/list":
+            send(id=number, result={"tools": list(tools.values())})
+        case "tools/call":
+            call(number, params)
+        case "notifications/cancelled":
+            if params.get("requestId") in waiting:
+                print(f"cancelled {params['requestId']}", file=sys.stderr, flush=True)
+                send(id=params["requestId"], result=text("too late"))
+        case _ if number is not None and method:
+            send(id=number, error={"code": -32601, "message": "not found"})
+
+
+def main() -> None:
+    if MODE == "crash":
+        print("cannot find my config", file=sys.stderr, flush=True)
+        sys.exit(1)
+    if MODE == "noisy":
+        write("Starting server v1...\n{not json}\n[1, 2]\n{}\n\x1b[31mred\x1b[0m")
+    if MODE == "slow":
+        while not Path(sys.argv[2]).exists():
+            time.sleep(0.01)
+    for line in sys.stdin:
+        if MODE != "silent":
+            handle(json.loads(line))
+
+
+main()

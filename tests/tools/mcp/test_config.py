@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.core.errors import ConfigError
+from treadle.tools.mcp import ServerConfig, server_config, servers_of_file
+
+
+def test_servers_are_read_from_a_file_and_those_switched_off_are_not(own_place: Path):
+    file = own_place / ".mcp.json"
+    assert servers_of_file(file) == {}
+    on, off = {"command": "a"}, {"command": "b", "disabled": True}
+    file.write_text(json.dumps({"mcpServers": {"on": on, "off": off}}))
+    assert servers_of_file(file) == {"on": on}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{\n"mcpServers": {,}}', ":2: not JSON"),
+        ('{"mcpServers": []}', "has to be an object of servers"),
+        ('{"mcpServers": {"a": "b"}}', "the server 'a' has to be an object"),
+        ("[" * 100_000, "nested too deep"),
+        ("[]", "has to be an object"),
+    ],
+)
+def test_a_broken_file_is_an_error(own_place: Path, text: str, words: str):
+    (own_place / ".mcp.json").write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        servers_of_file(own_place / ".mcp.json")
+
+
+def test_variables_are_filled_in_everywhere():
+    environ = {"HOST": "example.org", "KEY": "k", "EMPTY": ""}
+    raw: dict[str, Any] = {
+        "url": "https://${HOST}/mcp",
+        "headers": {"Authorization": "Bearer ${KEY}", "X": "${EMPTY:-none}"},
+        "timeout": 5000,
+        "alwaysAllow": ["everything"],
+    }
+    headers = {"Authorization": "Bearer k", "X": "none"}
+    assert server_config("far", raw, environ) == ServerConfig(
+        "http", url="https://example.org/mcp", headers=headers, timeout=5.0
+    )
+    near = server_config("near", {"command": "${A:-x}", "args": ["${A:-}", 8]}, {})
+    assert (near.command, near.args) == ("x", ("", "8"))
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        ({}, "needs a command or a url"),
+        ({"command": "a", "url": "http://b"}, "and not both"),
+        ({"command": ["a"]}, "command has to be a str"),
+        ({"command": "a", "args": "b"}, "args has to be a list"),
+        ({"command": "a", "args": [["b"]]}, "has to be a text"),
+        ({"command": "a", "env": {"K": "${UNSET}"}}, "the variable UNSET is not set"),
+        ({"command": "a", "type": "http"}, "needs a url"),
+        ({"url": "http://b", "type": "carrier-pigeon"}, "is not known"),
+        ({"url": "file:///etc/passwd"}, "has to begin with http"),
+        ({"command": "a", "timeout": -1}, "milliseconds above 0"),
+    ],
+)
+def test_a_wrong_definition_says_what_is_wrong(raw: dict[str, Any], words: str):
+    with pytest.raises(ConfigError, match=rf"server 'x': .*{words}"):
+        server_config("x", raw, {})

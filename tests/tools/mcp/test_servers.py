@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tools.mcp.helpers import Log, call, context, raw, served, workspace
+from tests.workspace.helpers import alive, gone, marker, seen
+from treadle import Agent
+from treadle.core.contracts.tool import ToolSpec
+from treadle.core.errors import ConfigError, ToolError
+from treadle.core.transcript import ToolResultItem
+from treadle.core.transcript.content import Document, Image, Text
+from treadle.models import Say, Scripted
+from treadle.testing.conformance.source import check_source
+from treadle.tools.mcp import McpServer
+from treadle.tools.mcp.tool import problem_with, server_word, tool_name
+
+SDK = str(Path(__file__).with_name("sdk_server.py"))
+
+
+async def test_a_server_keeps_the_promises_of_a_source(own_place: Path):
+    async with workspace(own_place) as place:
+        await check_source(lambda: McpServer("raw", raw(), start=place.spawn))
+        server = McpServer("raw", raw(), start=place.spawn)
+        await server.open()
+        await server.ready()
+        await check_source(lambda: server)
+
+
+async def test_a_server_offers_its_tools_under_names_of_their_own(own_place: Path):
+    async with served(own_place) as server:
+        assert server.tools() == ()
+        assert await server.ready()
+        echo = next(tool for tool in server.tools() if tool.spec.name == "mcp__raw__echo")
+        assert echo.spec.schema["required"] == ["text"]
+        assert (echo.spec.effect, echo.spec.concurrent) == ("pure", True)
+        assert (
+            next(t for t in server.tools() if "crash" in t.spec.name).spec.effect == "irreversible"
+        )
+        assert server.instructions().endswith("Handle with care.")
+        assert (await call(server, "echo", text="ho ", times=2)).content == "ho ho "
+        assert server.status.line == f"raw: up, {len(server.tools())} tools"
+
+
+async def test_an_agent_calls_a_tool_of_a_server(own_place: Path):
+    async with workspace(own_place) as place:
+        server = McpServer("raw", raw(), start=place.spawn)
+        await server.open()
+        await server.ready()
+        model = Scripted([Say(calls=[("mcp__raw__echo", {"text": "hi"})]), "done"])
+        agent = Agent(model, [server])
+        result = await agent.run("x")
+        await agent.aclose()
+    assert [i.text for i in result.transcript if isinstance(i, ToolResultItem)] == ["hi"]
+
+
+async def test_results_of_every_kind_are_converted(own_place: Path):
+    async with served(own_place) as server:
+        await server.ready()
+        mixed = (await call(server, "mixed")).content
+        assert isinstance(mixed, tuple)
+        assert mixed[0] == Image("image/png", b"\x89PNG")
+        assert mixed[1] == Text("[a sound: 3 bytes of audio/wav, not shown]")
+        assert mixed[2] == Text("[resource log: file:///log]")
+        assert mixed[3] == Text("[resource memo://1]\nremember")
+        assert mixed[4] == Document("application/pdf", b"%PDF", title="memo://2")
+        assert (await call(server, "structured")).content == '{"sum":3}'
+        failing = await call(server, "failing")
+        assert (failing.content, failing.is_error) == ("no such table", True)
+        with pytest.raises(ToolError, match="failed at refuse: not on Sundays"):
+            await call(server, "refuse")
+        assert server.status.state == "up"
+
+
+async def test_progress_is_reported(own_place: Path):
+    reports: list[str] = []
+    async with served(own_place) as server:
+        await server.ready()
+        assert (await call(server, "progress", reports.append)).content == "baked"
+    assert reports == ["baking (1/2)", "baking (2/2)"]
+
+
+async def test_a_server_gets_its_own_environment_and_none_of_our_keys(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-ours")
+    monkeypatch.setenv("DB_TOKEN", "theirs")
+    config = raw(env={"DB_TOKEN": "${DB_TOKEN}", "LEVEL": "${LEVEL:-3}"})
+    async with served(own_place, config=config) as server:
+        await server.ready()
+        env = json.loads(str((await call(server, "env")).content))
+    assert (env["DB_TOKEN"], env["LEVEL"], env["cwd"]) == ("theirs", "3", str(own_place))
+    assert "OPENAI_API_KEY" not in env
+
+
+async def test_a_slow_server_delays_nobody(own_place: Path):
+    flag = own_place / "now"
+    async with served(own_place, "slow", str(flag)) as server:
+        assert server.tools() == ()
+        result = await Agent(Scripted(["hello"]), [server]).run("x")
+        assert (result.text, server.status.state) == ("hello", "starting")
+        flag.touch()
+        assert await server.ready()
+        assert server.tools()
+
+
+async def test_a_server_that_dies_of_the_newer_hello_gets_the_older_one(own_place: Path):
+    log = Log()
+    async with served(own_place, "old", on_change=log) as server:
+        await log.until("up")
+        assert (await call(server, "echo", text="hm")).content == "hm"
+
+
+async def test_closing_ends_the_whole_tree_even_what_left_its_group(own_place: Path):
+    mark = marker()
+    async with served(own_place) as server:
+        await server.ready()
+        await call(server, "child", mark=mark)
+        await seen(mark)
+    await gone(mark)
+
+
+async def test_nothing_of_a_server_outlives_an_agent_that_was_killed(own_place: Path):
+    mark = marker()
+    program = f"""
+import asyncio, sys
+from pathlib import Path
+from tests.tools.mcp.helpers import served, call
+async def main():
+    async with served(Path({str(own_place)!r})) as server:
+        await server.ready()
+        await call(server, "child", mark={mark!r})
+        print("ready", flush=True)
+        await asyncio.sleep(1000)
+asyncio.run(main())
+"""
+    repository = Path(__file__).parents[3]
+    agent = subprocess.Popen(  # noqa: ASYNC220 - it has to be killed, not awaited
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=repository
+    )
+    try:
+        assert agent.stdout is not None
+        assert await asyncio.to_thread(agent.stdout.readline) == b"ready\n"
+        assert alive(mark)
+    finally:
+        agent.kill()
+        agent.wait()
+        agent.stdout.close()  # type: ignore[union-attr]
+    await gone(mark)
+
+
+async def test_a_server_of_the_official_sdk_speaks_the_newer_protocol(own_place: Path):
+    config = {"command": sys.executable, "args": [SDK, "stdio"]}
+    log = Log()
+    async with served(own_place, name="sdk", config=config, on_change=log) as server:
+        assert await server.ready()
+        assert (await call(server, "add", a=2, b=3)).content == "5"
+        assert "Add before you multiply." in server.instructions()
+        before = server.tools()
+        told = len(log.seen)
+        await call(server, "grow")
+        await log.until("up", after=told)
+        assert server.tools() is not before
+        assert (await call(server, "grown")).content == "new"
+
+
+def test_names_are_taken_by_every_provider_and_by_rules():
+    assert server_word("my server (beta)!") == "my_server_beta"
+    assert server_word("a__b") == "a_b"
+    assert tool_name("db", "query.run", {}) == "mcp__db__query_run"
+    taken = {"mcp__db__query_run": 1}
+    other = tool_name("db", "query/run", taken)
+    assert other != "mcp__db__query_run"
+    assert len(tool_name("db", "x" * 200, {})) == 64
+    assert tool_name("", "", {}) == "mcp__server__tool"
+
+
+def test_arguments_are_checked_before_a_server_sees_them():
+    form = {"type": "object", "properties": {"n": {"type": "integer"}, "s": {"type": ["string"]}},
+            "required": ["n"], "additionalProperties": False}  # fmt: skip
+    spec = ToolSpec("t", "", form)
+    assert "`n` is missing" in (problem_with({}, spec) or "")
+    assert "of type integer" in (problem_with({"n": "1"}, spec) or "")
+    assert "of type integer" in (problem_with({"n": True}, spec) or "")
+    assert "there is no `x`" in (problem_with({"n": 1, "x": 2}, spec) or "")
+    assert problem_with({"n": 1, "s": 3}, spec) is None
+
+
+def test_a_program_needs_somebody_to_start_it():
+    with pytest.raises(ConfigError, match=r"pass start=workspace\.spawn"):
+        McpServer("raw", raw())
+
+
+async def test_a_call_of_a_server_that_was_closed_is_an_error(own_place: Path):
+    async with served(own_place) as server:
+        await server.ready()
+        tool = server.tools()[0]
+    with pytest.raises(ToolError, match="is not running"):
+        await tool.call({}, context())
