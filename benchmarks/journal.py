@@ -2,6 +2,7 @@
 
     python benchmarks/journal.py              a round with pure, and with irreversible calls
     python benchmarks/journal.py --long       100,000 entries, 1 GiB: time and memory of a resume
+    python benchmarks/journal.py --many       5,000 sessions: the first screen, and a search
 
 Run on the disk that matters: `--folder` says where the sessions are written.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import resource
 import subprocess
 import sys
@@ -122,7 +124,11 @@ def measure(place: Path) -> None:
     resumed = resume(place)
     seconds = time.perf_counter() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{seconds:6.2f} s ({time.process_time():.2f} s of CPU)  {peak:6.0f} MiB  {len(resumed.view.transcript)} items in the view")
+    cpu = time.process_time()
+    print(
+        f"{seconds:.2f} s ({cpu:.2f} s of CPU with the start), {peak:.0f} MiB, "
+        f"{len(resumed.view.transcript)} items in the view"
+    )
     asyncio.run(resumed.journal.aclose())
 
 
@@ -136,9 +142,27 @@ def long(folder: Path, entries: int, size: int) -> None:
         (place / "journal.jsonl").unlink()
 
 
+def many(folder: Path, sessions: int) -> None:
+    """Whole processes, as a person starts them."""
+    for number in range(sessions):
+        place = folder / "treadle/sessions" / f"project-{number % 50}" / f"260101-{number:06x}"
+        write_long(place, 40, 40_000, compacts=False)
+    environment = {**os.environ, "XDG_DATA_HOME": str(folder)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    for words in (["list"], ["list"], ["list"], ["search", "Do number 6"]):
+        began = time.perf_counter()
+        command = [sys.executable, "-m", "treadle", "sessions", *words]
+        done = subprocess.run(command, env=environment, check=True, capture_output=True)
+        seconds = time.perf_counter() - began
+        shown = done.stdout.count(b"\n")
+        print(f"{sessions} sessions, {' '.join(words)}: {seconds:.3f} s, {shown} lines")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--many", action="store_true")
+    parser.add_argument("--sessions", type=int, default=5_000)
     parser.add_argument("--entries", type=int, default=100_000)
     parser.add_argument("--size", type=int, default=1024, help="MiB")
     parser.add_argument("--folder", type=Path)
@@ -148,7 +172,9 @@ def main() -> None:
         measure(options.measure)
         return
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
-        if options.long:
+        if options.many:
+            many(Path(name), options.sessions)
+        elif options.long:
             long(Path(name), options.entries, options.size * MIB)
         else:
             asyncio.run(short(Path(name)))

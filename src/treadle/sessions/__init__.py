@@ -9,11 +9,34 @@
     export      a session for people: Markdown, a page, JSON
 
 Below stands the Store contract of the core; above, the agents and the hosts. What a session did
-to the files is workspace/checkpoints.
+to the files is workspace/checkpoints. The names below are imported when they are used: a list of
+sessions needs no event loop.
 """
 
-from treadle.sessions.journal import Journal, Resumed, resume
-from treadle.sessions.library import Library, SessionElsewhere
-from treadle.sessions.reading import Damage
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from treadle.sessions.journal import Journal, Resumed, resume
+    from treadle.sessions.library import Library, SessionElsewhere
+    from treadle.sessions.reading import Damage
 
 __all__ = ["Damage", "Journal", "Library", "Resumed", "SessionElsewhere", "resume"]
+
+_HOMES = {
+    "Damage": "reading",
+    "Journal": "journal",
+    "Library": "library",
+    "Resumed": "journal",
+    "SessionElsewhere": "library",
+    "resume": "journal",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -8,6 +8,7 @@ of older items only the beginning is in the view, and all of it in the log.
 
 from __future__ import annotations
 
+import gc
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -38,12 +39,13 @@ _REPLY = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"assistant",')
 class _Held:
     """A long line whose item may be wanted: its bytes, or the number to find it again by."""
 
-    __slots__ = ("blob", "place", "raw", "seq", "size")
+    __slots__ = ("blob", "place", "raw", "seq", "short", "size")
 
     def __init__(self, line: Line, place: Path) -> None:
         self.seq = line.seq
         self.size = len(line.raw) + line.blob_bytes
         self.raw: bytes | None = line.raw
+        self.short: Item | None = None
         self.blob = line.blob
         self.place = place
 
@@ -57,25 +59,54 @@ class Folding:
         self._recent: deque[_Held] = deque()
         self._recent_bytes = 0
         self._messages_wait = False
-        self._again: dict[int, tuple[int, bool]] = {}  # by number: position, and whether whole
+        self._room = view_bytes
+        self._items: dict[int, Item] = {}  # what stand-ins stand for, by number
+        self._again: set[int] = set()  # numbers of lines that are wanted whole after all
         self.unknown: dict[str, int] = {}  # kinds of a newer version, and how many
         self.lost_blobs: list[str] = []
         self.shortened = 0
 
     def view(self) -> View:
         """What the lines amount to."""
+        # A million values and no circles: looking for some would take a tenth of the time.
+        was_on = gc.isenabled()
+        gc.disable()
+        try:
+            return self._view()
+        finally:
+            if was_on:
+                gc.enable()
+
+    def _view(self) -> View:
         folded = fold(self._entries(self._reading.lines()))
         self._recent.clear()
-        items = list(folded.transcript)
-        room = self._limit
-        for position in range(len(items) - 1, -1, -1):
-            held = _held(items[position])
-            if held is not None:
-                room -= held.size
-                items[position] = self._settle(items[position], held, room >= 0, position)
+        self._choose(folded.transcript)
+        if folded.history is not None:
+            self._choose(folded.history)
         if self._again:
-            self._read_again(items)
-        return msgspec.structs.replace(folded, transcript=Transcript(items))
+            self._read_again()
+        return msgspec.structs.replace(
+            folded,
+            transcript=self._real(folded.transcript),
+            history=None if folded.history is None else self._real(folded.history),
+        )
+
+    def _choose(self, transcript: Transcript) -> None:
+        """Settle what stands behind each stand-in, the newest first while there is room."""
+        for position in range(len(transcript) - 1, -1, -1):
+            held = _held(transcript[position])
+            if held is not None and held.seq not in self._items:
+                self._room -= held.size
+                self._items[held.seq] = self._settle(transcript[position], held, self._room >= 0)
+
+    def _real(self, transcript: Transcript) -> Transcript:
+        """One item, one object: the view and its history have to agree on that."""
+        return Transcript(
+            [
+                item if (held := _held(item)) is None else self._items[held.seq]
+                for item in transcript
+            ]
+        )
 
     # --- while the log is read ---------------------------------------------------------------
 
@@ -108,9 +139,7 @@ class Folding:
         self._recent.append(held)
         self._recent_bytes += len(line.raw)
         while self._recent_bytes > self._limit:
-            oldest = self._recent.popleft()
-            self._recent_bytes -= len(oldest.raw or b"")
-            oldest.raw = None
+            self._let_go(self._recent.popleft())
         return ItemAdded(item)
 
     def _decoded(self, line: Line, place: Path) -> Entry | None:
@@ -122,28 +151,45 @@ class Folding:
 
     # --- when it has been read ---------------------------------------------------------------
 
-    def _settle(self, stand_in: Item, held: _Held, whole: bool, position: int) -> Item:
-        if not whole and isinstance(stand_in, ToolResultItem):
-            self.shortened += 1
-            text = f"[{held.size} bytes of an old result are left out; they are in the journal.]"
-            return ToolResultItem(stand_in.call_id, stand_in.name, (Text(text),), is_truncated=True)
-        if held.raw is None:
-            self._again[held.seq] = (position, whole)
-            return stand_in
-        return self._item(held.raw, held.blob, held.place, whole)
+    def _let_go(self, held: _Held) -> None:
+        """Keep no more of a line than will be shown of it if there is no room."""
+        raw, held.raw = held.raw, None
+        if raw is None:
+            return
+        self._recent_bytes -= len(raw)
+        if _RESULT.match(raw) is None:
+            held.short = self._short(self._item(raw, held, whole=False))
 
-    def _read_again(self, items: list[Item]) -> None:
+    def _settle(self, stand_in: Item, held: _Held, whole: bool) -> Item:
+        if not whole:
+            self.shortened += 1
+            return self._shortened(stand_in, held)
+        if held.raw is None:
+            self._again.add(held.seq)
+            return stand_in
+        return self._item(held.raw, held, whole=True)
+
+    def _shortened(self, stand_in: Item, held: _Held) -> Item:
+        if held.short is not None:
+            return held.short
+        if held.raw is not None and not isinstance(stand_in, ToolResultItem):
+            return self._short(self._item(held.raw, held, whole=False))
+        assert isinstance(stand_in, ToolResultItem), "all else was shortened when it was let go"
+        text = f"[{held.size} bytes of an old result are left out; they are in the journal.]"
+        return ToolResultItem(stand_in.call_id, stand_in.name, (Text(text),), is_truncated=True)
+
+    def _read_again(self) -> None:
         for line, place in Reading(self._reading.place).lines():
             if line.seq in self._again:
-                position, whole = self._again[line.seq]
-                items[position] = self._item(line.raw, line.blob, place, whole)
+                held = _Held(line, place)
+                self._items[line.seq] = self._item(line.raw, held, whole=True)
 
-    def _item(self, raw: bytes, blob: str, place: Path, whole: bool) -> Item:
+    def _item(self, raw: bytes, held: _Held, *, whole: bool) -> Item:
         entry = decode(raw)
         if whole or _REPLY.match(raw) is not None:  # its calls are needed even of an old one
-            entry = self._whole(entry, blob, place)
+            entry = self._whole(entry, held.blob, held.place)
         assert isinstance(entry, ItemAdded), "only items have stand-ins"
-        return entry.item if whole else self._short(entry.item)
+        return entry.item
 
     def _whole(self, entry: Entry, blob: str, place: Path) -> Entry:
         whole = with_blob(entry, blob, place)
@@ -152,10 +198,10 @@ class Folding:
             return with_content(entry, (Text(f"[This content is lost: blob {blob}.]"),))
         return whole
 
-    def _short(self, item: Item) -> Item:
+    @staticmethod
+    def _short(item: Item) -> Item:
         if not isinstance(item, (UserItem, AssistantItem, ToolResultItem)):
             return item
-        self.shortened += 1
         content = tuple(
             [Text(_beginning(part.text)) if type(part) is Text else part for part in item.content]
         )

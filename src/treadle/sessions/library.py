@@ -19,16 +19,19 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from treadle.core.errors import SessionUnknown, StoreError
 from treadle.sessions.files import LocalFiles
 from treadle.sessions.holding import hold, is_held
-from treadle.sessions.journal import Journal, Resumed, resume
 from treadle.sessions.lines import Parent
 from treadle.sessions.reading import FIRST
 from treadle.sessions.summary import Index, Summary
+
+if TYPE_CHECKING:
+    from treadle.sessions.journal import Journal, Resumed
 
 PRUNE_DAYS = 90
 PRUNE_BYTES = 10 << 30
@@ -64,6 +67,8 @@ class Library:
 
     def create(self, folder: Path, *, parent: Parent | None = None) -> Journal:
         """A new session of this project."""
+        from treadle.sessions.journal import Journal
+
         project = self.root / project_name(folder)
         while True:
             session_id = f"{time.strftime('%y%m%d')}-{secrets.token_hex(3)}"
@@ -95,11 +100,13 @@ class Library:
     def latest(self, folder: Path) -> Path | None:
         """The session of this folder that was written to last."""
         project = self.root / project_name(folder)
-        found = [(status.st_mtime_ns, place) for place, status in _journals(project)]
-        return max(found)[1] if found else None
+        found = [(status.st_mtime_ns, place) for place, status in _journals(str(project))]
+        return Path(max(found)[1]) if found else None
 
     def resume(self, name: str, *, folder: Path | None = None, take_over: bool = False) -> Resumed:
         """Open a session by its id, where it stopped."""
+        from treadle.sessions.journal import resume
+
         return resume(self.find(name, folder=folder), take_over=take_over)
 
     def summary(self, place: Path) -> Summary:
@@ -112,17 +119,21 @@ class Library:
     # --- all of them -----------------------------------------------------------------------
 
     def places(self) -> Iterator[Path]:
-        for project in _folders(self.root):
+        for project in _folders(str(self.root)):
             for place, _ in _journals(project):
-                yield place
+                yield Path(place)
 
     def summaries(self, *, folder: Path | None = None, limit: int | None = None) -> list[Summary]:
         """The sessions written to last come first."""
-        projects = [self.root / project_name(folder)] if folder else list(_folders(self.root))
+        root = str(self.root)
+        projects = [f"{root}/{project_name(folder)}"] if folder is not None else _folders(root)
         found = [pair for project in projects for pair in _journals(project)]
         found.sort(key=lambda pair: pair[1].st_mtime_ns, reverse=True)
         index = Index(self.root)
-        shown = [index.fresh(place, status) or index.look(place) for place, status in found[:limit]]
+        shown = [
+            index.fresh(Path(place), status) or index.look(Path(place))
+            for place, status in found[:limit]
+        ]
         index.remember(shown)
         return shown
 
@@ -219,19 +230,18 @@ def folder_bytes(folder: Path) -> int:
     return total
 
 
-def _folders(root: Path) -> Iterator[Path]:
+def _folders(root: str) -> list[str]:
+    """The paths of the folders in one; strings, because there may be thousands."""
     try:
         with os.scandir(root) as entries:
-            found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
-        return
-    for name in found:
-        yield root / name
+        return []
 
 
-def _journals(project: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def _journals(project: str) -> Iterator[tuple[str, os.stat_result]]:
     for place in _folders(project):
         try:
-            yield place, (place / FIRST).stat()
+            yield place, os.stat(f"{place}/{FIRST}")  # noqa: PTH116 - hot
         except OSError:
             continue

@@ -27,6 +27,8 @@ BLOB_BYTES = 64 * 1024
 MOST_BYTES_A_CHAR = 6  # a control character, as an escape
 
 _CHECKED_FROM = 15  # behind {"c":"5d41402a"
+_NEWLINE = 10
+_KINDS = {b"item": "item", b"turn": "turn", b"end": "end", b"usage": "usage"}
 _HEAD = re.compile(
     rb'\{"c":"([0-9a-f]{8})","n":(\d+),"e":(\d+),"t":(-?\d+\.\d+),'
     rb'(?:"blob":"([0-9a-f]{64})","bytes":(\d+),)?"kind":"(\w+)"'
@@ -118,18 +120,15 @@ def decode_header(raw: bytes) -> Header | None:
 def parse(raw: bytes) -> Line | None:
     """A line that was written by a journal; None if it is anything else."""
     head = _HEAD.match(raw)
-    if head is None or not is_whole(raw):
+    if head is None:
         return None
-    _, seq, epoch, time, blob, size, kind = head.groups()
-    return Line(
-        int(seq),
-        int(epoch),
-        float(time),
-        kind.decode(),
-        raw,
-        blob.decode() if blob else "",
-        int(size) if size else 0,
-    )
+    crc, seq, epoch, time, blob, size, kind = head.groups()
+    end = -1 if raw[-1] == _NEWLINE else None
+    if int(crc, 16) != zlib.crc32(memoryview(raw)[_CHECKED_FROM:end]):
+        return None
+    if blob is None:
+        return Line(int(seq), int(epoch), float(time), _KINDS.get(kind) or kind.decode(), raw)
+    return Line(int(seq), int(epoch), float(time), kind.decode(), raw, blob.decode(), int(size))
 
 
 def decode(raw: bytes) -> Entry:

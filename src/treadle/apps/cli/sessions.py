@@ -7,7 +7,6 @@ Below: `treadle.sessions` and `treadle.workspace.checkpoints`.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import shutil
@@ -167,6 +166,8 @@ def _ago(moment: float) -> str:
 
 
 def _search(options: argparse.Namespace, library: Library) -> int:
+    import asyncio
+
     from treadle.sessions.searching import search
 
     hits = asyncio.run(search(library.root, options.text, limit=options.limit))
@@ -232,6 +233,8 @@ def _export(options: argparse.Namespace, library: Library) -> int:
 
 
 def _fork(options: argparse.Namespace, library: Library) -> int:
+    import asyncio
+
     from treadle.core.transcript.entries import Told
     from treadle.sessions.travel import fork
 
@@ -248,6 +251,8 @@ def _fork(options: argparse.Namespace, library: Library) -> int:
 
 
 def _rewind(options: argparse.Namespace, library: Library) -> int:
+    import asyncio
+
     from treadle.sessions.travel import rewind, turn
 
     async def work() -> int:
@@ -280,6 +285,8 @@ def _redo(options: argparse.Namespace, library: Library) -> int:
 
 
 def _carry(options: argparse.Namespace, library: Library, *, back: bool) -> int:
+    import asyncio
+
     from treadle.sessions.travel import turns
 
     place = library.find(options.id)
@@ -329,6 +336,8 @@ def _prune(options: argparse.Namespace, library: Library) -> int:
 
 def _sweep(library: Library) -> int:
     """Forget the files that only removed sessions knew."""
+    import asyncio
+
     from treadle.sessions.travel import trees
     from treadle.workspace.checkpoints import Checkpoints
 
