@@ -7,6 +7,7 @@ import asyncio
 import base64
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -532,3 +533,13 @@ async def test_no_other_process_can_read_our_memory():
     )  # fmt: skip
     out, _ = await process.communicate()
     assert out == b"0\n"
+
+
+async def test_the_whole_of_a_long_output_can_be_read_later():
+    replies = [bash("seq 1 60000"), LAST, Reply("Later.")]
+    async with ProviderServer(replies) as server:
+        await run(server, "-p", "go", "--allow", "Bash(seq:*)")
+        told = json.dumps(json.loads(server.requests[1].body)["messages"][-1])
+    file = re.search(r"/[^\s\"\\]+/outputs/[^\s\"\\\]]+", told)
+    assert file is not None
+    assert Path(file.group().rstrip(".,;)")).read_text().endswith("59999\n60000\n")

@@ -6,6 +6,7 @@ The sessions themselves are treadle.sessions' business.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from treadle.core.contracts.store import Store
@@ -32,11 +33,38 @@ def open_session(resume: str | None, folder: Path) -> tuple[Store, View | None, 
     return resumed.journal, resumed.view, resumed.notes
 
 
+def outputs_of(store: Store) -> Path:
+    """Where a session keeps the whole of long outputs, for the model to read on."""
+    return _place(store) / "outputs"
+
+
+def keeper_of(outputs: Path) -> Callable[[str, str], str]:
+    """Keeps the whole text of an answer that was cut, and says where."""
+
+    def keep(call_id: str, text: str) -> str:
+        outputs.mkdir(parents=True, exist_ok=True)
+        file = outputs / f"{_word(call_id)}.txt"
+        file.write_text(text, encoding="utf-8", errors="replace")
+        return str(file)
+
+    return keep
+
+
 def child_store(folder: Path, store: Store, call_id: str) -> Store:
     """Where a child agent's session is kept: within its parent's."""
     from treadle.sessions.journal import Journal
 
-    assert isinstance(store, Journal), "sessions of the wiring are journals"
-    word = "".join(c if c.isalnum() or c in "-_" else "-" for c in call_id)[:80]
-    place = store.place / "children" / f"{word}-{os.urandom(3).hex()}"
+    place = _place(store) / "children" / f"{_word(call_id)}-{os.urandom(3).hex()}"
     return Journal.create(place, folder=str(folder))
+
+
+def _place(store: Store) -> Path:
+    from treadle.sessions.journal import Journal
+
+    assert isinstance(store, Journal), "sessions of the wiring are journals"
+    return store.place
+
+
+def _word(call_id: str) -> str:
+    """An id that a provider made up, as a file name."""
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in call_id)[:80]

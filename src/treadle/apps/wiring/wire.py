@@ -13,7 +13,7 @@ from treadle.apps.settings import Settings
 from treadle.apps.wiring.late import LatePolicy, LateWorkspace
 from treadle.apps.wiring.prompt import system_prompt
 from treadle.apps.wiring.rules import is_trusted, keep_rules, load_rules
-from treadle.apps.wiring.sessions import child_store, open_session
+from treadle.apps.wiring.sessions import child_store, keeper_of, open_session, outputs_of
 from treadle.context.compaction import Compactor
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
@@ -109,9 +109,16 @@ async def wire(
     model, line = await choose_model(settings)
     notes.insert(0, line)
     _check_length(opening.chars, model)
-    workspace = LateWorkspace(folder, lambda: workspace_options(settings, folder), tell)
-    if settings.sandbox == "required":
-        await workspace.opened()  # refused now, and not half-way through the work
+    store, view, told = open_session(opening.resume, folder)
+    notes += told
+    outputs = outputs_of(store)
+    workspace = LateWorkspace(folder, lambda: workspace_options(settings, folder, outputs), tell)
+    try:
+        if settings.sandbox == "required":
+            await workspace.opened()  # refused now, and not half-way through the work
+    except BaseException:
+        await store.aclose()
+        raise
     policy = LatePolicy(
         workspace,
         rules,
@@ -147,8 +154,6 @@ async def wire(
         added=settings.append_system_prompt,
         is_small=_is_small(model),
     )
-    store, view, told = open_session(opening.resume, folder)
-    notes += told
     if view is not None:
         builtin.resume(store.session_id, view.transcript)
     agent = Agent(
@@ -164,6 +169,7 @@ async def wire(
         observers=[_Warming(workspace), *observers],
         workspace=workspace,
         options=options,
+        keep_output=keeper_of(outputs),
         **_children(model, folder, store, trusted=trusted),
     )
     return Wired(agent, workspace, policy, store, view, tuple(notes), purse, answer)
@@ -184,13 +190,14 @@ async def choose_model(settings: Settings) -> tuple[Model, str]:
     return names.model(choice.model, aliases=settings.aliases), choice.line
 
 
-def workspace_options(settings: Settings, folder: Path) -> Options:
+def workspace_options(settings: Settings, folder: Path, outputs: Path) -> Options:
     from treadle.workspace.local import Options
 
     return Options(
         added=tuple(Path(folder, one).expanduser() for one in settings.add_dir),
         sandbox=settings.sandbox,
         network=settings.network,
+        outputs=outputs,
     )
 
 
