@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,7 +11,8 @@ import pytest
 from textual.pilot import Pilot
 
 from treadle.apps.settings import Settings
-from treadle.apps.tui.app import Options, TerminalApp
+from treadle.apps.tui.app import TerminalApp
+from treadle.apps.tui.options import Options
 from treadle.apps.tui.wired import WiredHost
 from treadle.core.contracts.model import Model, ModelCard
 from treadle.core.transcript.usage import Usage
@@ -111,8 +111,3 @@ def use(monkeypatch: pytest.MonkeyPatch, model: Model) -> None:
 
 def used(tokens: int, output: int = 120) -> Usage:
     return Usage(input=tokens, output=output, requests=1, cost=tokens * 3e-6)
-
-
-async def soon(holds: Callable[[], bool]) -> None:
-    while not holds():
-        await asyncio.sleep(0.005)

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from rich.text import Text
 from textual import events, on
 from textual.app import App, ComposeResult
@@ -25,14 +24,16 @@ from textual.widgets import Static
 from treadle.apps.tui import commands, completing, tray
 from treadle.apps.tui.attaching import Attachments
 from treadle.apps.tui.blocks import Note, Shell, Tone
-from treadle.apps.tui.choosing import Choices, Option
+from treadle.apps.tui.choice import Option
+from treadle.apps.tui.choosing import Choices
 from treadle.apps.tui.conversation import Conversation, Question
 from treadle.apps.tui.custom import CustomCommand, custom_commands
 from treadle.apps.tui.dialogs import Dialogs, changed_lines
 from treadle.apps.tui.entry import Entry
-from treadle.apps.tui.host import Doors, Host, TurnLine
+from treadle.apps.tui.host import Ask, Doors, Host, TurnLine
 from treadle.apps.tui.lines import Lines
 from treadle.apps.tui.markdown import lead
+from treadle.apps.tui.options import Options
 from treadle.apps.tui.palette import THEMES, Palette, chosen
 from treadle.apps.tui.prompt import Prompt
 from treadle.apps.tui.remembering import PromptHistory
@@ -40,22 +41,13 @@ from treadle.apps.tui.themes import themes
 from treadle.apps.tui.transcript import Transcript
 from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
+from treadle.core.loop.steps import PendingApproval
 from treadle.core.transcript.content import Text as Words
 from treadle.core.transcript.items import UserItem
 
 FRAME = 1 / 30
 LONG_TURN = 10.0  # seconds after which the end of a turn is worth a bell
 PATIENCE = 1.5  # seconds that closing may take
-
-
-class Options(msgspec.Struct, frozen=True):
-    """How it was started. `resume` is an id, "" for the last session, None for a new one."""
-
-    resume: str | None = None
-    prompt: str = ""
-    theme: str = ""
-    is_plain: bool = False
-    history: Path | None = None
 
 
 class TerminalApp(App[int]):
@@ -229,6 +221,14 @@ class TerminalApp(App[int]):
         finally:
             self._end(code, message)
 
+    @property
+    def farewell(self) -> str:
+        """How to come back, once there is something to come back to."""
+        if self._conversation is None or not len(self._conversation.driver.history):
+            return ""
+        session = self._conversation.driver.session_id
+        return f"treadle --resume {session} goes on with this session"
+
     def _end(self, code: int, message: str = "") -> None:
         self.exit(code, return_code=code, message=message or None)
 
@@ -297,10 +297,10 @@ class TerminalApp(App[int]):
 
     # --- questions -----------------------------------------------------------------------
 
-    async def _approve(self, approval: Any) -> bool | str:
+    async def _approve(self, approval: PendingApproval) -> bool | str:
         return await self.conversation.ask_approval(approval)
 
-    async def _ask(self, ask: Any) -> str | None:
+    async def _ask(self, ask: Ask) -> str | None:
         return await self.conversation.ask(ask)
 
     def _sync_questions(self) -> None:

@@ -8,27 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import msgspec
 from rich.text import Text
 from textual import events
 from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 
+from treadle.apps.tui.choice import Option
 from treadle.apps.tui.completing import matches
-from treadle.apps.tui.markdown import lead, wrapped
+from treadle.apps.tui.markdown import lead, safe, wrapped
 from treadle.apps.tui.palette import Palette
 
 Body = Callable[[int], list[Text]]
-
-
-class Option(msgspec.Struct, frozen=True):
-    """One choice. `key` is the letter that takes it at once, where nothing is filtered."""
-
-    value: str
-    label: str
-    about: str = ""
-    key: str = ""
 
 
 class Choices(Widget, can_focus=True):
@@ -76,7 +67,8 @@ class Choices(Widget, can_focus=True):
         return len(self._lines(width, max(int(viewport.height * 0.8) - 1, 4)))
 
     def render(self) -> Text:
-        text = Text("\n").join(self._lines(self.size.width, self.size.height))
+        lines = [safe(line) for line in self._lines(self.size.width, self.size.height)]
+        text = Text("\n").join(lines)
         text.no_wrap = True
         return text
 

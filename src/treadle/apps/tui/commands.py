@@ -14,7 +14,7 @@ import msgspec
 
 from treadle.apps.tui import context, tray
 from treadle.apps.tui.blocks import Tone
-from treadle.apps.tui.choosing import Option
+from treadle.apps.tui.choice import Option
 from treadle.apps.tui.conversation import Conversation
 from treadle.apps.tui.custom import CustomCommand
 from treadle.apps.tui.host import Ability, Doors, Host

@@ -44,6 +44,8 @@ class Conversation:
         self._changed = changed
         self._spoken = asyncio.Event()
         self._decided = asyncio.Event()
+        self._rests = asyncio.Event()
+        self._rests.set()
         self._work: asyncio.Task[None] | None = None
         driver.watch(self)
 
@@ -74,12 +76,17 @@ class Conversation:
             self.view = queued(self.view, item)
         else:
             self.driver.submit(item)
-        self._spoken.set()
+        self.go_on()
         self._changed()
 
     def go_on(self) -> None:
-        """Take up a turn that was left unfinished."""
+        """Take up what was said, or a turn that was left unfinished."""
+        self._rests.clear()
         self._spoken.set()
+
+    async def rest(self) -> None:
+        """Until everything that was said is dealt with."""
+        await self._rests.wait()
 
     def interrupt(self) -> None:
         self.driver.interrupt()
@@ -169,6 +176,7 @@ class Conversation:
                 match await self.driver.next():
                     case AwaitingInput():
                         self._spoken.clear()
+                        self._rests.set()
                         self._changed()
                         await self._spoken.wait()
                     case ApprovalRequest() as request:
@@ -179,6 +187,7 @@ class Conversation:
             raise
         except Exception as error:  # noqa: BLE001 - shown to the person, who decides what next
             self.failure = error
+            self._rests.set()
             self.view = msgspec.structs.replace(self.view, is_busy=False, activity="")
             self.note(f"{type(error).__name__}: {error}", "error")
 

@@ -18,7 +18,8 @@ from textual.widget import Widget
 
 from treadle.apps.tui import diffs, tray
 from treadle.apps.tui.blocks import Call
-from treadle.apps.tui.choosing import Body, Choices, Option
+from treadle.apps.tui.choice import Option
+from treadle.apps.tui.choosing import Body, Choices
 from treadle.apps.tui.conversation import Conversation, Question
 from treadle.apps.tui.entry import Entry
 from treadle.apps.tui.host import FileChange, Host, TurnLine

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from rich.text import Text
 from textual.widget import Widget
 
+from treadle.apps.tui.markdown import safe
+
 
 class Lines(Widget):
     """Shows Texts, one a row; is as high as there are. A layout is made only when that changes."""
@@ -20,7 +22,7 @@ class Lines(Widget):
     def set(self, lines: Sequence[Text]) -> None:
         if len(lines) != len(self.lines):
             self.styles.height = len(lines)
-        self.lines = list(lines)
+        self.lines = [safe(line) for line in lines]
         self.refresh()
 
     def render(self) -> Text:

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 CONSOLE = Console(file=StringIO(), width=80, force_terminal=False)
 LEAST_WIDTH = 4
 
+_UNSEEN = (*range(0x7F, 0xA0), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_VISIBLE = {
+    **{code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)},
+    **dict.fromkeys(_UNSEEN, 0xFFFD),
+}
+
 
 def lines(source: str, width: int, palette: Palette) -> list[Text]:
     """A piece of Markdown. One that goes on inside a list keeps its indentation."""
@@ -43,6 +49,18 @@ def lines(source: str, width: int, palette: Palette) -> list[Text]:
 def wrapped(text: Text, width: int) -> list[Text]:
     """A text in lines that fit."""
     return list(text.wrap(CONSOLE, max(width, 1), tab_size=4)) or [Text()]
+
+
+def safe(line: Text) -> Text:
+    """Nothing that a model or a tool wrote may move the cursor or speak to the terminal."""
+    if not line.plain.isprintable():
+        line.plain = visible(line.plain)
+    return line
+
+
+def visible(text: str) -> str:
+    """Control characters and marks of direction as signs that can be seen, one for one."""
+    return text.translate(_VISIBLE)
 
 
 def lead(text: str, style: Style | None = None) -> Text:

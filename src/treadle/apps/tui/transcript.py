@@ -22,7 +22,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from treadle.apps.tui.blocks import Block, Call, Code, Said, Thought, Words
-from treadle.apps.tui.markdown import CONSOLE
+from treadle.apps.tui.markdown import CONSOLE, safe
 from treadle.apps.tui.painting import is_foldable, is_tight, paint, plain_text
 from treadle.apps.tui.palette import Palette
 from treadle.apps.tui.scene import View
@@ -141,7 +141,7 @@ class Transcript(Widget, can_focus=True):
         if self.sought:
             for line in lines:
                 line.highlight_regex(_literal(self.sought), self.palette.found)
-        strips = [_strip(line, width) for line in lines]
+        strips = [_strip(safe(line), width) for line in lines]
         if lines and place and not is_tight(block, before):
             strips.insert(0, Strip.blank(0))
         return strips

@@ -1,0 +1,63 @@
+"""Where the terminal begins: a host, a face, an exit code.
+
+`start` is for the command line, which has read its options; `run` for whoever has a host of their
+own. Textual is imported only for the full screen.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from treadle.apps.settings import home
+from treadle.apps.tui.host import Host
+from treadle.apps.tui.options import Options
+
+USAGE = 2
+
+
+def start(
+    folder: Path,
+    flags: Mapping[str, object] | None = None,
+    *,
+    resume: str | None = None,
+    prompt: str = "",
+    allow: tuple[str, ...] = (),
+    deny: tuple[str, ...] = (),
+    until: str = "",
+    theme: str = "",
+    plain: bool = False,
+) -> int:
+    """Open the terminal in a folder. `flags` are settings by name."""
+    from treadle.apps.tui.wired import WiredHost
+    from treadle.apps.wiring import Opening
+
+    host = WiredHost(folder, flags, Opening(allow=allow, deny=deny, until=until))
+    return run(host, Options(resume, prompt, theme, plain, home() / "history.jsonl"))
+
+
+def run(host: Host, options: Options) -> int:
+    """Until the person leaves; the exit code."""
+    if options.is_plain or _is_dumb():
+        from treadle.apps.tui.plain import run_plain
+
+        return run_plain(host, options)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print(
+            "treadle: there is no terminal here; -p does one task, --plain talks", file=sys.stderr
+        )
+        return USAGE
+    from treadle.apps.tui.app import TerminalApp
+
+    app = TerminalApp(host, options)
+    app.run()
+    if app.farewell:
+        print(app.farewell)
+    return app.return_code or 0
+
+
+def _is_dumb() -> bool:
+    import os
+
+    return os.environ.get("TERM", "") in ("dumb", "unknown")

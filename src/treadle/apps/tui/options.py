@@ -1,0 +1,18 @@
+"""How the terminal was started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+
+class Options(msgspec.Struct, frozen=True):
+    """`resume` is an id, "" for the last session here, None for a new one. `prompt` is said first.
+    `history` is the file that remembers what was typed."""
+
+    resume: str | None = None
+    prompt: str = ""
+    theme: str = ""
+    is_plain: bool = False
+    history: Path | None = None

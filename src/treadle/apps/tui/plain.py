@@ -1,0 +1,399 @@
+"""The terminal line by line: for screen readers, for terminals that can do no more, for pipes.
+
+No alternate screen, no cursor movement, nothing is drawn over. What is said while it works is
+steered in; ctrl+c stops, twice leaves. Questions are numbered, and answered by a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from treadle.apps.tui import commands, diffs, painting
+from treadle.apps.tui.attaching import Attachments
+from treadle.apps.tui.blocks import Block, Call, Code, Note, Said, Shell, Thought, Tone, Words
+from treadle.apps.tui.choice import Option
+from treadle.apps.tui.conversation import Conversation, Question
+from treadle.apps.tui.custom import CustomCommand, custom_commands
+from treadle.apps.tui.host import Ask, Doors, Host
+from treadle.apps.tui.markdown import visible
+from treadle.apps.tui.options import Options
+from treadle.core.errors import TreadleError
+from treadle.core.loop.driver import Driver
+from treadle.core.loop.steps import PendingApproval
+
+PATIENCE = 1.5
+
+
+def run_plain(host: Host, options: Options) -> int:
+    return asyncio.run(Plain(host, options).run())
+
+
+class Plain:
+    """Implements commands.Face on two streams."""
+
+    def __init__(self, host: Host, options: Options, out: TextIO | None = None) -> None:
+        self.host = host
+        self.custom: Sequence[CustomCommand] = ()
+        self.doors = Doors(self._approve, self._ask, self.tell)
+        self._options = options
+        self._out = out or sys.stdout
+        self._attachments = Attachments(host.folder)
+        self._conversation: Conversation | None = None
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._asked: asyncio.Queue[str | None] | None = None
+        self._printed = 0  # blocks that are on the screen, whole
+        self._begun = 0  # characters of the block that grows
+        self._over: asyncio.Event = asyncio.Event()
+        self._code = 0
+        self._work: set[asyncio.Task[None]] = set()
+        self._asking: Question | None = None
+        self._stops = 0
+        self._is_ended = False  # standard input is
+
+    @property
+    def conversation(self) -> Conversation:
+        assert self._conversation is not None, "there is a session by now"
+        return self._conversation
+
+    # --- the whole -----------------------------------------------------------------------
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._stop)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._leave, 143)
+        reader = _Reader(self._heard)
+        try:
+            if await self._begin():
+                await self._over.wait()
+        finally:
+            reader.close()
+            for task in list(self._work):
+                task.cancel()
+            await self._close()
+        return self._code
+
+    async def _begin(self) -> bool:
+        if not self.host.is_trusted and not await self._trust():
+            return False
+        try:
+            driver = await self.host.open(self.doors, resume=self._options.resume)
+        except (TreadleError, OSError) as error:
+            print(f"treadle: {error}", file=sys.stderr)
+            self._code = 2
+            return False
+        folders = [self.host.folder] if self.host.is_trusted else []
+        self.custom = custom_commands([*folders, Path.home()])
+        self._take_up(driver)
+        self._do(self._listen())
+        if self._options.prompt:
+            self._send(self._options.prompt)
+        return True
+
+    async def _trust(self) -> bool:
+        """Whether to go on at all."""
+        self._write(f"Do you trust the files in {self.host.folder}? Their settings would count.\n")
+        answer = await self.choose("Trust", [Option("y", "yes"), Option("n", "no, but work here"),
+                                             Option("q", "leave")])  # fmt: skip
+        if answer == "y":
+            self.host.trust()
+        return answer in ("y", "n")
+
+    def _take_up(self, driver: Driver) -> None:
+        self._conversation = Conversation(driver, self._show)
+        for note in self.host.notes:
+            self.conversation.show(Note(note))
+        if self.conversation.is_unfinished:
+            self.conversation.note("the last turn was not finished: an empty line goes on with it")
+        self.conversation.start()
+        self._printed = self._begun = 0
+        self._show()
+        self._prompt()
+
+    async def _close(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                if self._conversation is not None:
+                    await self._conversation.aclose()
+                await self.host.aclose()
+        except TimeoutError:
+            pass  # the journal is only appended to: it is whole as it is
+
+    def _leave(self, code: int) -> None:
+        self._code = code
+        self._over.set()
+
+    def _stop(self) -> None:
+        self._stops += 1
+        if self._conversation is not None and self._conversation.view.is_busy and self._stops == 1:
+            self._conversation.interrupt()
+        else:
+            self._leave(130 if self._stops > 1 else 0)
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    # --- what is typed -------------------------------------------------------------------
+
+    def _heard(self, line: str | None) -> None:
+        self._is_ended = line is None
+        if self._asked is not None:
+            self._asked.put_nowait(line)
+        if self._asked is None or line is None:
+            self._lines.put_nowait(line)
+
+    async def _listen(self) -> None:
+        while True:
+            line = await self._lines.get()
+            self._stops = 0
+            if line is None:
+                await self._finish()
+                return
+            self._send(line)
+
+    async def _finish(self) -> None:
+        """Nothing more will be said: what was begun is done, then it is over."""
+        await self.conversation.rest()
+        self._leave(0)
+
+    def _send(self, text: str) -> None:
+        line = text.strip()
+        if not line:
+            if self.conversation.is_unfinished:
+                self.conversation.go_on()
+        elif line.startswith("/"):
+            self._do(commands.perform(self, line))
+        elif line.startswith("!"):
+            self._do(self._shell(line[1:]))
+        else:
+            self.conversation.say(self._attachments.item(text))
+
+    async def _shell(self, command: str) -> None:
+        try:
+            done = await self.host.shell(command, lambda text: None)
+        except TreadleError as error:
+            self.tell(str(error), "error")
+            return
+        self._write(visible(done.output))
+        if done.exit_code:
+            self._write(f"exit code {done.exit_code}\n")
+
+    # --- what is shown -------------------------------------------------------------------
+
+    def _write(self, text: str) -> None:
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except (BrokenPipeError, ValueError):
+            self._leave(141)
+
+    def _prompt(self) -> None:
+        self._write(f"[{self.host.mode}] > " if self._out.isatty() else "")
+
+    def _show(self) -> None:
+        """Print what is new; a block that still grows, as far as it is."""
+        if self._conversation is None:
+            return
+        view = self._conversation.view
+        was_busy = self._begun or self._printed < len(view.blocks)
+        while self._printed < len(view.blocks):
+            block = view.blocks[self._printed]
+            is_growing = self._printed == view.stream
+            if isinstance(block, Call) and not (block.is_over or block.state == "background"):
+                break
+            if isinstance(block, Words | Code):
+                self._write(visible(block.text[self._begun :]))
+                self._begun = len(block.text)
+            elif not is_growing:
+                self._write(visible(self._told(block)))
+            if is_growing:
+                break
+            if isinstance(block, Words | Code):
+                self._write("" if block.text.endswith("\n") else "\n")
+            self._printed, self._begun = self._printed + 1, 0
+        self._sync_questions()
+        if was_busy and not view.is_busy and self._printed == len(view.blocks):
+            self._prompt()
+
+    def _told(self, block: Block) -> str:
+        match block:
+            case Said(text=text, steered=steered):
+                return f"You{' (meanwhile)' if steered else ''}: {text}\n"
+            case Thought(text=text, tight=tight):
+                return "" if tight else f"Thinking: {' '.join(text.split())[:200]}\n"
+            case Call():
+                return self._call(block)
+            case Shell():
+                return painting.plain_text(block) + "\n"
+            case Note(text=text, tone=tone):
+                return f"{'Error: ' if tone == 'error' else ''}{text}\n"
+        return ""
+
+    def _call(self, call: Call) -> str:
+        line = f"Tool {painting.title(call)}: {call.state}"
+        if diffs.is_diff(call.display):
+            return f"{line}\n{call.display}\n"
+        first = (call.reason if call.state == "denied" else call.result).strip().split("\n")
+        more = f" (and {len(first) - 1} more lines)" if len(first) > 1 else ""
+        return f"{line}. {first[0][:200]}{more}\n"
+
+    def tell(self, text: str, tone: Tone = "plain") -> None:
+        self._write(visible(text) + "\n")
+
+    # --- questions -----------------------------------------------------------------------
+
+    async def _approve(self, approval: PendingApproval) -> bool | str:
+        return await self.conversation.ask_approval(approval)
+
+    async def _ask(self, ask: Ask) -> str | None:
+        return await self.conversation.ask(ask)
+
+    def _sync_questions(self) -> None:
+        questions = self.conversation.questions
+        first = questions[0] if questions else None
+        if first is not None and first is not self._asking:
+            self._asking = first
+            self._do(self._settle(first))
+
+    async def _settle(self, question: Question) -> None:
+        if question.ask is not None:
+            options = [Option(label, label, about) for label, about in question.ask.choices]
+            self._write(visible(question.ask.question) + "\n")
+            answer = await self.choose("Answer", options) if options else await self._line("> ")
+            self.conversation.answer(question, answer)
+            return
+        approval = question.approval
+        assert approval is not None, "a question is one or the other"
+        self._write(visible(f"\nMay it {approval.summary.strip('[]')}? {approval.reason}\n"))
+        preview = await self.host.preview(approval.call)
+        self._write(visible(preview or approval.call.raw) + "\n")
+        options = [Option("y", "yes")]
+        if approval.rules and not question.is_child:
+            options.append(Option("a", f"always: {', '.join(approval.rules)}"))
+        options += [Option("n", "no, and say why"), Option("s", "stop")]
+        match await self.choose("Allow", options):
+            case "y":
+                self.conversation.approve(question)
+            case "a":
+                self.conversation.approve(question, always=True)
+            case "n":
+                self.conversation.deny(question, (await self._line("Why not? ") or "").strip())
+            case _:
+                self.conversation.interrupt()
+
+    async def _line(self, question: str) -> str | None:
+        self._write(question)
+        if self._is_ended:
+            return None
+        self._asked = asyncio.Queue()
+        try:
+            return await self._asked.get()
+        finally:
+            self._asked = None
+
+    async def choose(
+        self, title: str, options: Sequence[Option], *, filters: bool = False
+    ) -> str | None:
+        for number, option in enumerate(options, 1):
+            about = f" ({option.about})" if option.about else ""
+            self._write(visible(f"  {number} {option.label}{about}\n"))
+        while True:
+            line = await self._line(f"{title}, 1 to {len(options)}: ")
+            given = (line or "").strip()
+            if not given:
+                return None
+            if given.isdigit() and 1 <= int(given) <= len(options):
+                return options[int(given) - 1].value
+            for option in options:
+                if given.lower() in (option.value.lower(), option.label.lower()):
+                    return option.value
+
+    async def rewind(self) -> None:
+        turns = self.host.turns()
+        options = [Option(one.turn_id, one.text[:80] or "(went on)") for one in reversed(turns)]
+        chosen = await self.choose("Go back to before", options)
+        if chosen is None:
+            return
+        changes = await self.host.changes(chosen)
+        for change in changes:
+            self.tell(f"  {change.path} would be {change.kind}")
+        files = bool(changes) and (
+            await self.choose("Files", [Option("y", "files too"), Option("n", "only the words")])
+            == "y"
+        )
+
+        async def opening() -> Driver:
+            driver, words = await self.host.rewind(chosen, files=files)
+            self.tell(words or "went back")
+            return driver
+
+        await self.move(opening)
+
+    async def move(self, opening: Callable[[], Awaitable[Driver]]) -> None:
+        before = self.conversation.driver.session_id
+        await self.conversation.aclose()
+        try:
+            driver = await opening()
+        except (TreadleError, OSError) as error:
+            self.tell(str(error), "error")
+            driver = await self.host.open(self.doors, resume=before)
+        self._take_up(driver)
+
+    def put(self, text: str) -> None:
+        self.tell(f"the text was: {text}")
+
+    def change_theme(self, name: str) -> None:
+        self.tell("there are no colours here")
+
+    def changed_mode(self) -> None:
+        self.tell(f"{self.host.mode}: {commands.MODES.get(self.host.mode, '')}")
+
+    def quit(self) -> None:
+        self._leave(0)
+
+
+class _Reader:
+    """Lines from standard input, without a thread and without making it non-blocking: the terminal
+    is shared with what we write to."""
+
+    def __init__(self, heard: Callable[[str | None], None]) -> None:
+        self._heard = heard
+        self._rest = b""
+        self._loop = asyncio.get_running_loop()
+        self._is_closed = False
+        try:
+            self._loop.add_reader(0, self._read)
+        except PermissionError:  # a file: it can be read to its end at once
+            while not self._is_closed:
+                self._read()
+
+    def _read(self) -> None:
+        try:
+            data = os.read(0, 65_536)
+        except OSError:
+            data = b""
+        if not data:
+            if self._rest:
+                self._heard(self._rest.decode(errors="replace"))
+            self._rest = b""
+            self._heard(None)
+            self.close()
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._heard(line.decode(errors="replace"))
+
+    def close(self) -> None:
+        self._is_closed = True
+        try:
+            self._loop.remove_reader(0)
+        except (OSError, ValueError):
+            pass
