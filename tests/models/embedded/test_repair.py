@@ -47,6 +47,9 @@ class Thinking:
         self.said = list(said)
         self.asked: list[str] = []
 
+    async def knows(self, prefix: str) -> bool:
+        return True
+
     async def bake(self, prefix: str) -> None:
         pass
 

@@ -55,7 +55,7 @@ def opening(
         found.append(shown)
         told.append(sentence)
         goes_on = goes_on or invites
-    begun = " ".join(text for text in told if text)
+    begun = " ".join(text for text in told if text) or ("" if goes_on else "It is done.")
     if goes_on:
         begun = f"{begun} {_invitation(calls, offers)}".strip()
     return Opening("\n\n".join([*found, said]), begun, goes_on)

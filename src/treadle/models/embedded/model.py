@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from treadle.core.contracts.model import (
+    Announced,
     CallBegun,
     CallPiece,
     CallReady,
@@ -26,7 +27,7 @@ from treadle.core.contracts.model import (
     Reply,
     TextPiece,
 )
-from treadle.core.errors import ContextTooLong, UnknownModel
+from treadle.core.errors import ContextTooLong, EmptyReply, UnknownModel
 from treadle.core.transcript.content import AssistantContent, Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.transcript import Transcript
@@ -97,6 +98,8 @@ class Embedded:
         self, request: ModelRequest, **options: Any
     ) -> AsyncGenerator[ModelEvent, None]:
         """Text alone, or text that follows a caller's schema."""
+        async for event in self._warned(prompt.prefix((), request.system)):
+            yield event
         asked = await self._prompt(request, (), guided=False) + prompt.begin()
         said: list[str] = []
         last = Piece("")
@@ -108,10 +111,9 @@ class Embedded:
                 if last.text:
                     said.append(last.text)
                     yield TextPiece(last.text)
-        stop: StopReason = "max_tokens" if last.is_cut else "end_turn"
         if not said:
-            said.append(CUT)
-            yield TextPiece(CUT)
+            raise EmptyReply(f"{self.name} said nothing.", provider="embedded")
+        stop: StopReason = "max_tokens" if last.is_cut else "end_turn"
         yield self._reply([Text("".join(said))], stop, _usage(last))
 
     async def _act(
@@ -131,6 +133,8 @@ class Embedded:
                 async for event in events:
                     yield event
             return
+        async for event in self._warned(prompt.prefix(offers, request.system)):
+            yield event
         asked = await self._prompt(request, offers, guided=guided)
         rule = grammar(chosen.offers, may_answer=chosen.may_answer)
         spent = Usage()
@@ -200,6 +204,8 @@ class Embedded:
     ) -> AsyncGenerator[ModelEvent, None]:
         """The next move towards a check that passes; see repair.py."""
         spent = Usage(requests=1)
+        async for event in self._warned(repair.INSTRUCTION):
+            yield event
         async with contextlib.aclosing(repair.moves(task, self._server)) as moves:
             async for move in moves:
                 if isinstance(move, Piece):
@@ -215,6 +221,11 @@ class Embedded:
             for event in _announced(call):
                 yield event
         yield self._reply(content, "tool_use" if move.calls else "end_turn", spent)
+
+    async def _warned(self, prefix: str) -> AsyncGenerator[ModelEvent, None]:
+        """A large model reads a prefix for minutes on a small machine, the first time."""
+        if self._weights.able and not await self._server.knows(prefix):
+            yield Announced(f"{self.name} reads its instructions once; next time they are ready.")
 
     async def _prompt(self, request: ModelRequest, offers: Sequence[Offer], *, guided: bool) -> str:
         """What is sent: the prefix, baked, and as much of the history as fits."""

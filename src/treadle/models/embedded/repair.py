@@ -27,6 +27,7 @@ from treadle.models.embedded.candidates import Change, Line
 from treadle.models.embedded.server import Piece, Server
 from treadle.models.embedded.toolkit import Offer
 
+INSTRUCTION = candidates.INSTRUCTION
 PASSED = "[check passed]"
 MOST_READ = 3  # files at once
 MOST_SOURCES = 6
@@ -244,7 +245,7 @@ async def _next_try(task: Task, server: Server) -> AsyncGenerator[Piece | Step, 
         if (change.path, change.source) not in task.tried:
             yield _try(task, task.steps_done, place, change, ())
             return
-    await server.bake(candidates.INSTRUCTION)
+    await server.bake(INSTRUCTION)
     for number in range(task.steps_done, len(PLAN)):
         asked = search.ask(number)
         if asked is None:

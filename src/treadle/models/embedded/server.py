@@ -153,6 +153,12 @@ class Server:
             await asyncio.to_thread(_forget_oldest, prefix_folder())
         self._baked = name
 
+    async def knows(self, prefix: str) -> bool:
+        """Whether baking this prefix takes no time."""
+        await self.open()
+        name = self._prefix_name(prefix)
+        return self._baked == name or await asyncio.to_thread((prefix_folder() / name).exists)
+
     async def count(self, text: str) -> int:
         answer = await self._ask("/tokenize", {"content": text, "parse_special": True})
         return len(answer["tokens"])
