@@ -101,29 +101,22 @@ async def test_a_folder_is_described_from_what_is_in_it(tiny: Embedded) -> None:
     assert "tides" in result.text
 
 
-async def test_closing_leaves_no_process_and_no_socket(weights: Path, no_leaks: object) -> None:
-    server = Server(weights, window=256, threads=1)
-    await server.open()
-    host, socket = server._host, server._socket
-    assert host is not None
-    assert is_there(socket)
-    await server.aclose()
-    assert host.returncode is not None
-    assert not is_there(Path(socket).parent)
-
-
-async def test_a_baked_prefix_is_read_from_disk_in_a_new_process(weights: Path) -> None:
-    prefix = "The quick brown fox jumps over the lazy dog and runs into the deep dark wood. " * 2
-    for expected in ("computed", "restored"):
+async def test_a_baked_prefix_is_read_from_disk_in_a_new_process_and_closing_leaves_nothing(
+    weights: Path, no_leaks: object
+) -> None:
+    prefix = "The quick brown fox jumps over the lazy dog and runs into the deep dark wood."
+    for is_restored in (False, True):
         server = Server(weights, window=256, threads=1)
-        await server.open()
-        kept = serving.prefix_folder() / server._prefix_name(prefix)
-        assert is_there(kept) == (expected == "restored")
+        assert await server.knows(prefix) == is_restored
         await server.bake(prefix)
-        piece = await server.text(prefix + "Then", n_predict=1)
-        await server.aclose()
-        assert piece.cached_tokens > 20
+        piece = await server.text(prefix + " Then", n_predict=1)
+        assert piece.cached_tokens > 10
         assert piece.prompt_tokens < 5
+        host, socket = server._host, Path(server._socket)
+        await server.aclose()
+        assert host is not None
+        assert host.returncode is not None
+        assert not is_there(socket.parent)
 
 
 def test_the_host_ends_when_its_parent_is_killed(weights: Path) -> None:
