@@ -6,7 +6,6 @@ out: an interpreter that takes its modules apart one by one would add a fifth to
 
 from __future__ import annotations
 
-import os
 import sys
 
 from treadle.apps.cli.main import run
@@ -21,6 +20,8 @@ def main() -> int:
 
 def leave(exit_code: int) -> None:
     """End the process now; commands have closed what they opened."""
+    import os
+
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
