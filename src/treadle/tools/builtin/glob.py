@@ -13,7 +13,7 @@ from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
 from treadle.tools.builtin.desk import Seat
 from treadle.tools.builtin.form import BuiltinTool
-from treadle.tools.builtin.rg import search, shown, warning
+from treadle.tools.builtin.rg import Names, search, warning
 
 MOST_SHOWN = 200
 
@@ -48,7 +48,7 @@ class GlobTool(BuiltinTool[GlobArguments]):
         found = sorted(done.stdout.split(b"\0")[:-1])
         if not found:
             return ToolOutput(f"No files match {given.pattern}.{warning(done)}", "No files")
-        names = [shown(name, top, seat) for name in found[:MOST_SHOWN]]
+        names = [Names(top, seat).shown(name) for name in found[:MOST_SHOWN]]
         more = len(found) - len(names)
         rest = f"\n({more} more; narrow the pattern or the path)" if more > 0 else ""
         count = "1 file" if len(found) == 1 else f"{len(found)} files"

@@ -5,7 +5,7 @@ Not a parser of ripgrep's every option: the ones that models use, under the name
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from operator import itemgetter
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -14,7 +14,7 @@ from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
 from treadle.tools.builtin.desk import Seat
 from treadle.tools.builtin.form import BuiltinTool
-from treadle.tools.builtin.rg import search, shown, warning
+from treadle.tools.builtin.rg import Names, search, warning
 
 MOST_LINES = 250
 MOST_COLUMNS = 500
@@ -88,19 +88,16 @@ class GrepTool(BuiltinTool[GrepArguments]):
             if "No such file" in str(error):
                 raise await seat.missing(given.path, place) from error
             raise
-        if given.output_mode == "content":
-            lines = list(_content(done.stdout, top, seat, given.numbers))
-        elif given.output_mode == "count":
-            lines = sorted(_counts(done.stdout, top, seat))
-        else:
-            lines = [shown(name, top, seat) for name in sorted(done.stdout.split(b"\0")[:-1])]
-        if not lines:
+        found = sorted(_matches(done.stdout, given.output_mode), key=itemgetter(0))
+        if not found:
             return ToolOutput(f"No matches.{warning(done)}", display="No matches")
-        part = lines[given.offset : given.offset + most]
-        left = len(lines) - given.offset - len(part)
+        names = Names(top, seat)
+        part = found[given.offset : given.offset + most]
+        lines = [_line(names.shown(name), rest, given) for name, rest in part]
+        left = len(found) - given.offset - len(part)
         more = f"\n({left} more; go on with offset={given.offset + most})" if left > 0 else ""
         what = "lines" if given.output_mode == "content" else "files"
-        return ToolOutput("\n".join(part) + more + warning(done), f"{len(lines)} {what}")
+        return ToolOutput("\n".join(lines) + more + warning(done), f"{len(found)} {what}")
 
 
 def _options(given: GrepArguments, most: int) -> Iterator[str]:
@@ -125,38 +122,30 @@ def _options(given: GrepArguments, most: int) -> Iterator[str]:
         yield f"--type={given.type}"
 
 
-def _content(output: bytes, top: Path, seat: Seat, numbers: bool) -> Iterator[str]:
-    """Lines as `path:12:text`, context as `path-11-text`; each file's lines together, in order."""
-    files: dict[bytes, list[bytes]] = {}
+def _matches(output: bytes, mode: Mode) -> Iterator[tuple[bytes, bytes]]:
+    """Each line of the answer with the file that it belongs to, as bytes."""
+    if mode == "files_with_matches":
+        yield from ((name, b"") for name in output.split(b"\0")[:-1])
+        return
     last = b""
     for line in output.split(b"\n")[:-1]:
         name, zero, rest = line.partition(b"\0")
         if zero:
             last = name
-            files.setdefault(name, []).append(rest)
-        elif last and line != b"--":
-            files[last].append(line)  # the rest of a match over several lines
-        elif last:
-            files[last].append(b"--")
-    for name in sorted(files):
-        path = shown(name, top, seat)
-        lines = files[name]
-        if lines[-1] == b"--":
-            lines.pop()
-        for line in lines:
-            yield _line(path, line.decode(errors="replace"), numbers)
+            yield name, rest
+        elif line != b"--":
+            yield last, line  # the rest of a match over several lines
 
 
-def _line(name: str, line: str, numbers: bool) -> str:
+def _line(name: str, found: bytes, given: GrepArguments) -> str:
+    """`path:12:text` for a match, `path-11-text` for what is around it."""
+    line = found.decode(errors="replace").removesuffix("\r")
+    if given.output_mode == "files_with_matches":
+        return name
+    if given.output_mode == "count":
+        return f"{name}:{line}"
     place = re.match(r"(\d+)([:-])", line)
     if place is None:
         return line
-    rest = line[place.end() :].removesuffix("\r")
-    mark = place.group(2)
-    return f"{name}{mark}{place.group(1)}{mark}{rest}" if numbers else f"{name}{mark}{rest}"
-
-
-def _counts(output: bytes, top: Path, seat: Seat) -> Iterator[str]:
-    for line in output.split(b"\n")[:-1]:
-        name, _, count = line.partition(b"\0")
-        yield f"{shown(name, top, seat)}:{count.decode(errors='replace')}"
+    number, mark, rest = place.group(1), place.group(2), line[place.end() :]
+    return f"{name}{mark}{number}{mark}{rest}" if given.numbers else f"{name}{mark}{rest}"

@@ -21,6 +21,7 @@ BLOCKS = frozenset({
 })  # fmt: skip
 MARKS = {"strong": "**", "b": "**", "em": "*", "i": "*", "code": "`", "kbd": "`", "del": "~~"}
 MOST_DEPTH = 400
+MOST_INDENT = 20
 
 
 def to_markdown(html: str, base: str = "") -> str:
@@ -48,7 +49,7 @@ class _Writer(HTMLParser):
 
     def text(self) -> str:
         self._end_table()
-        body = re.sub(r"[ \t]+\n", "\n", "".join(self._out))
+        body = "\n".join(line.rstrip() for line in "".join(self._out).split("\n"))
         body = re.sub(r"\n{3,}", "\n\n", body).strip()
         title = " ".join("".join(self._title).split())
         has_heading = re.match(r"# ", body) is not None
@@ -175,7 +176,7 @@ class _Writer(HTMLParser):
             self._lists[-1] = number + 1
         if self._out and not self._out[-1].endswith("\n"):
             self._out.append("\n")
-        self._out.append("  " * depth + mark)
+        self._out.append("  " * min(depth, MOST_INDENT) + mark)
 
     def _begin_pre(self, given: dict[str, str]) -> None:
         self._block()

@@ -6,7 +6,6 @@ programs, it follows no links.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import sysconfig
@@ -53,10 +52,15 @@ async def _searched(seat: Seat, options: Sequence[str], folder: Path, what: str)
     return done
 
 
-def shown(name: bytes, folder: Path, seat: Seat) -> str:
-    """A path of ripgrep's as the model would write it."""
-    path = seat.shown(folder / os.fsdecode(name.removeprefix(b"./")))
-    return path.encode(errors="replace").decode()
+class Names:
+    """Ripgrep's paths as the model would write them. By text alone: there may be thousands."""
+
+    def __init__(self, folder: Path, seat: Seat) -> None:
+        top = seat.shown(folder)
+        self._top = "" if top == "." else top.rstrip("/") + "/"
+
+    def shown(self, name: bytes) -> str:
+        return self._top + name.removeprefix(b"./").decode(errors="replace")
 
 
 def warning(done: Outcome) -> str:
