@@ -40,7 +40,6 @@ class Conversation:
         self.driver = driver
         self.view = self._first_view(driver)
         self.questions: list[Question] = []
-        self.failure: BaseException | None = None
         self._changed = changed
         self._spoken = asyncio.Event()
         self._decided = asyncio.Event()
@@ -170,26 +169,32 @@ class Conversation:
     # --- the work -------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        try:
-            await self._spoken.wait()  # an unfinished turn waits for the person, too
-            while True:
-                match await self.driver.next():
-                    case AwaitingInput():
-                        self._spoken.clear()
-                        self._rests.set()
-                        self._changed()
-                        await self._spoken.wait()
-                    case ApprovalRequest() as request:
-                        await self._wait_for_decisions(request)
-                    case _:
-                        pass
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 - shown to the person, who decides what next
-            self.failure = error
-            self._rests.set()
-            self.view = msgspec.structs.replace(self.view, is_busy=False, activity="")
-            self.note(f"{type(error).__name__}: {error}", "error")
+        await self._spoken.wait()  # an unfinished turn waits for the person, too
+        while True:
+            try:
+                await self._drive()
+            except Exception as error:  # noqa: BLE001 - shown to the person, who decides what next
+                self.view = msgspec.structs.replace(self.view, is_busy=False, activity="")
+                self.note(f"{type(error).__name__}: {error}", "error")
+                await self._wait_for_words()
+
+    async def _drive(self) -> None:
+        while True:
+            match await self.driver.next():
+                case AwaitingInput():
+                    await self._wait_for_words()
+                case ApprovalRequest() as request:
+                    await self._wait_for_decisions(request)
+                case _:
+                    pass
+
+    async def _wait_for_words(self) -> None:
+        self._spoken.clear()
+        if any(isinstance(item, UserItem) for item in self.driver.snapshot().pending_input):
+            return  # they came while the last step ended
+        self._rests.set()
+        self._changed()
+        await self._spoken.wait()
 
     async def _wait_for_decisions(self, request: ApprovalRequest) -> None:
         self.questions += [Question(approval) for approval in request.pending]

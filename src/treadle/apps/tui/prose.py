@@ -58,19 +58,25 @@ def _words(text: str, tight: bool) -> Iterator[Piece]:
         if fence is not None:
             before = text[start:position]
             if before.strip():
-                yield Words(before, tight)
+                yield from _cut(before, tight)
             indent, mark, info = fence.groups()
             language = info.split()[0] if info.strip() else ""
             yield from _code(Code(language, "", mark, len(indent)), text[end + 1 :])
             return
         if not line.strip() and text[start:position].strip():
-            yield Words(text[start:position], tight)
+            yield from _cut(text[start:position], tight)
             start, tight = end + 1, False
         elif end - start > MOST_CHARS:
-            yield Words(text[start:position] or text[start : end + 1], tight)
-            start, tight = (position if position > start else end + 1), True
+            yield from _cut(text[start : end + 1], tight)
+            start, tight = end + 1, True
         position = end + 1
-    while len(text) - start > MOST_CHARS:  # one line without an end
+    yield from _cut(text[start:], tight)
+
+
+def _cut(text: str, tight: bool) -> Iterator[Words]:
+    """A paragraph, in pieces if it is very long."""
+    start = 0
+    while len(text) - start > MOST_CHARS:
         cut = text.rfind(" ", start, start + MOST_CHARS) + 1 or start + MOST_CHARS
         yield Words(text[start:cut], tight)
         start, tight = cut, True
