@@ -1,0 +1,136 @@
+"""The promises of a workspace (core/contracts/workspace.py), as checks.
+
+    async def test_it():
+        await check_workspace(make)      # make() opens a workspace on an empty folder
+
+For any implementation, near or far: files are reached through the workspace alone.
+"""
+
+# ruff: noqa: ASYNC110 - waiting for what other processes do
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from treadle.core.contracts.workspace import Workspace
+from treadle.core.errors import WorkspaceError
+
+Open = Callable[[], Awaitable[Workspace]]
+
+
+async def check_workspace(make: Open) -> None:
+    """Raise AssertionError with the first promise that is broken."""
+    for check in (_files, _conflicts, _walls, _commands, _ends, _background):
+        workspace = await make()
+        try:
+            await check(workspace)
+        finally:
+            await workspace.aclose()
+
+
+async def _files(workspace: Workspace) -> None:
+    written = await workspace.write("a/b.txt", b"one\n", mode=0o640)
+    assert written.size == 4, "a write tells what it wrote, and makes the folders on the way"
+    found = await workspace.read("a/b.txt")
+    assert found.data == b"one\n", "what was written is what is read"
+    assert found.digest == written.digest, "the same content has the same digest"
+    assert found.mode == 0o640, "a mode that was given is kept"
+    again = await workspace.write("a/b.txt", b"two\n")
+    assert again.mode == 0o640, "a write keeps the mode of what it replaces"
+    assert again.digest != written.digest, "other content has another digest"
+    part = await workspace.read("a/b.txt", limit=2)
+    assert (part.data, part.size, part.is_truncated) == (b"tw", 4, True), "a limit is kept and told"
+    assert part.digest == again.digest, "the digest is that of the whole"
+    absolute = str(workspace.root / "a/b.txt")
+    assert str(workspace.resolve("a/../a/b.txt")) == absolute, "a path is resolved"
+    assert (await workspace.read(absolute)).data == b"two\n", "absolute paths inside work, too"
+    await workspace.remove("a/b.txt", expected=again.digest)
+    error = await _refused(workspace.read("a/b.txt"))
+    assert isinstance(error.__cause__, FileNotFoundError), "a missing file is told by the cause"
+
+
+async def _conflicts(workspace: Workspace) -> None:
+    first = await workspace.write("c.txt", b"1", expected="")
+    await _refused(workspace.write("c.txt", b"2", expected=""))
+    second = await workspace.write("c.txt", b"2", expected=first.digest)
+    await _refused(workspace.write("c.txt", b"3", expected=first.digest))
+    await _refused(workspace.remove("c.txt", expected=first.digest))
+    assert (await workspace.read("c.txt")).data == b"2", "what was refused changed nothing"
+    writes = [workspace.write("c.txt", bytes([n]), expected=second.digest) for n in range(4)]
+    ended = await asyncio.gather(*writes, return_exceptions=True)
+    made = [one for one in ended if not isinstance(one, WorkspaceError)]
+    assert len(made) == 1, "of writes that expect the same, one wins"
+
+
+async def _walls(workspace: Workspace) -> None:
+    await workspace.run("ln -s / out; ln -s loop loop")
+    for path in ("../x", "/x", "out/x", "loop", "a\0b", "n" * 5000):
+        await _refused(workspace.write(path, b""))
+        await _refused(workspace.read(path))
+
+
+async def _commands(workspace: Workspace) -> None:
+    heard: list[str] = []
+    done = await workspace.run("echo out; echo err >&2; exit 3", on_output=heard.append)
+    assert done.exit_code == 3, "the exit code is told"
+    assert done.output == "out\nerr\n", "both streams are taken, in order"
+    assert done.total_bytes == len(done.output), "the size is told"
+    done = await workspace.run("mkdir -p sub; cd sub; echo $X", env={"X": "y"})
+    assert done.output == "y\n", "variables are passed"
+    assert done.cwd == str(workspace.root / "sub"), "where the shell ended is told"
+    done = await workspace.run("pwd; read x; echo $?", cwd="sub")
+    assert done.output == f"{workspace.root}/sub\n1\n", "it runs where it is told, without input"
+    assert (await workspace.run("kill -9 $$")).signal == "SIGKILL", "a signal is named"
+    done = await workspace.run(r"printf '\033[2J\000\377'")
+    assert done.output.isprintable(), "output is harmless text"
+    done = await workspace.run("head -c 3000000 /dev/zero | tr '\\0' x; echo end")
+    assert len(done.output) < 200_000, "of long output the middle is left out"
+    assert done.output.endswith("end\n"), "and its end is there"
+    assert done.total_bytes == 3_000_004, "the whole size is told"
+    assert (await workspace.read(done.full_output, limit=3)).data == b"xxx", "the whole is kept"
+    await _refused(workspace.run("true", cwd="no/such/folder"))
+
+
+async def _ends(workspace: Workspace) -> None:
+    done = await workspace.run("echo begun; sleep 1000 & sleep 1000", timeout=0.5)
+    assert done.timed_out, "that time ran out is told"
+    assert done.output == "begun\n", "with the output so far"
+    command = "trap '' TERM; touch begun; sleep 1000; touch not-ended"
+    work = asyncio.ensure_future(workspace.run(command))
+    while not await _is_there(workspace, "begun"):
+        await asyncio.sleep(0.01)
+    work.cancel()
+    try:
+        await work
+        raise AssertionError("a cancelled command does not return")
+    except asyncio.CancelledError:
+        pass
+
+
+async def _background(workspace: Workspace) -> None:
+    running = await workspace.start("echo up; sleep 1000; echo never")
+    assert running.pid > 0, "a background command has a process id"
+    while running.output() != "up\n":
+        await asyncio.sleep(0.01)
+    done = await running.kill()
+    assert done.exit_code is None or done.exit_code != 0, "a killed command did not succeed"
+    short = await workspace.start("echo short; exit 2")
+    assert (await short.wait()).exit_code == 2, "its end can be waited for"
+    assert (await short.wait()).output == "short\n", "and more than once"
+
+
+async def _is_there(workspace: Workspace, path: str) -> bool:
+    try:
+        await workspace.read(path)
+    except WorkspaceError:
+        return False
+    return True
+
+
+async def _refused(work: Awaitable[object]) -> WorkspaceError:
+    try:
+        await work
+    except WorkspaceError as error:
+        return error
+    raise AssertionError("this has to be refused with a WorkspaceError")
