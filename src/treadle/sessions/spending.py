@@ -13,17 +13,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from treadle.core.errors import SessionUnknown
-from treadle.core.transcript.entries import Spent
 from treadle.core.transcript.usage import Usage
 from treadle.sessions.files import LocalFiles
 from treadle.sessions.library import Library
-from treadle.sessions.lines import decode, parse
+from treadle.sessions.lines import is_whole
 from treadle.sessions.reading import FIRST, read_header, segments
 
 MEMORY = "spending.jsonl"
@@ -110,6 +110,7 @@ def total(spent: Iterable[Expense], key: str = "all") -> Total:
     return whole
 
 
+@lru_cache(maxsize=10_000)
 def day_of(seconds: float) -> str:
     """The day here, as 2026-10-31."""
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d")
@@ -149,12 +150,13 @@ class _Kept(msgspec.Struct, frozen=True):
 class _Memory:
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._skipped = len(str(root)) + 1
         self._known = _load(root / MEMORY)
         self._used: dict[str, _Kept] = {}
 
     def look(self, place: Path, since: float | None) -> _Kept | None:
         """What a journal spent; None if there is none, or all of it is older."""
-        name = str(place.relative_to(self._root))
+        name = str(place)[self._skipped :]
         known = self._known.get(name)
         try:
             files = segments(place) if (place / "journal-2.jsonl").exists() else [place / FIRST]
@@ -220,21 +222,32 @@ def _read(
     )
 
 
+class _Line(msgspec.Struct, frozen=True, gc=False):
+    """A line of kind `usage`, without what else the journal says of it."""
+
+    n: int
+    e: int
+    t: float
+    kind: Literal["usage"]
+    model: str
+    usage: Usage
+
+
+_decoder = msgspec.json.Decoder(_Line)
+
+
 def _count(raw: bytes, newest: dict[int, int], rows: dict[tuple[int, str, bool], _Row]) -> None:
-    line = parse(raw)
-    if line is None or line.kind != "usage" or line.seq <= newest.get(line.epoch, -1):
-        return
     try:
-        entry = decode(raw)
+        line = _decoder.decode(raw)
     except msgspec.DecodeError:
         return
-    if not isinstance(entry, Spent):
+    if line.n <= newest.get(line.e, -1) or not is_whole(raw):
         return
-    newest[line.epoch] = line.seq
-    at = int(line.time) // QUARTER * QUARTER
-    key = (at, entry.model, entry.usage.cost is None)
-    before = rows.get(key, _Row(*key[:2], 0, _NOTHING[key[2]]))
-    rows[key] = _Row(*key[:2], before.calls + 1, before.usage + entry.usage)
+    newest[line.e] = line.n
+    at, is_unknown = int(line.t) // QUARTER * QUARTER, line.usage.cost is None
+    key = (at, line.model, is_unknown)
+    before = rows.get(key, _Row(at, line.model, 0, _NOTHING[is_unknown]))
+    rows[key] = _Row(at, line.model, before.calls + 1, before.usage + line.usage)
 
 
 _NOTHING = {True: Usage(cost=None), False: Usage()}

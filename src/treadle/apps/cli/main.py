@@ -27,6 +27,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sessions": ("treadle.apps.cli.sessions", "list, search, show, fork, rewind, undo, prune"),
     "replay": ("treadle.apps.cli.replay", "run a session again without a network"),
     "diff": ("treadle.apps.cli.diff", "show where two sessions part"),
+    "cost": ("treadle.apps.cli.cost", "show what was spent, by day, model, project, session"),
+    "prompt": ("treadle.apps.cli.prompt", "print what the model is told first, with sizes"),
     "doctor": ("treadle.apps.cli.doctor", "check what is needed here, and say what to do"),
     "completions": ("treadle.apps.cli.completions", "print completions: bash, zsh or fish"),
 }

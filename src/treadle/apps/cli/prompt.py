@@ -1,0 +1,145 @@
+"""`treadle prompt`: what the model is told first in this folder, and how large each part is.
+
+Wires an agent as a run here would and asks nobody: the text is the very one that is sent. It goes
+to standard output, sizes and notes to standard error. Above: `main.py`. Below: the wiring.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from treadle.apps.cli.exits import DONE, USAGE, code_for
+from treadle.apps.cli.options import UsageError
+from treadle.apps.settings import Settings, load
+from treadle.apps.wiring import Opening, wire
+from treadle.apps.wiring.rules import is_trusted
+from treadle.context.prompt import Prompt, Section, own
+from treadle.core.contracts.tool import ToolSpec
+from treadle.core.errors import TreadleError
+from treadle.sessions.journal import Journal
+
+HELP = """\
+usage: treadle prompt [--model NAME] [--permission-mode MODE] [-p] [--tools]
+
+What the model is told first here, on standard output; the size of each section on standard error.
+  -p, --print    as in a run with -p, where nobody can answer questions
+  --tools        the definitions of the tools too"""
+
+MEMORY_HEAD = "# What the project and the user want you to know"
+MEMORY_END = "</memory>"
+
+
+class Told(msgspec.Struct, frozen=True):
+    """All that a model is told before the first message."""
+
+    model: str
+    system: str
+    tools: tuple[ToolSpec, ...]
+    instructions: str  # what the tools say of themselves, as it stands in `system`
+    notes: tuple[str, ...]
+
+
+def run(arguments: list[str]) -> int:
+    if any(word in ("--help", "-h") for word in arguments):
+        print(HELP)
+        return DONE
+    try:
+        flags, is_alone, with_tools = _read(arguments)
+        folder = Path.cwd()
+        settings = load(folder, flags, trusted=lambda: is_trusted(folder))
+        told = asyncio.run(_told(settings, folder, is_alone))
+    except UsageError as error:
+        print(f"treadle prompt: {error}", file=sys.stderr)
+        return USAGE
+    except TreadleError as error:
+        print(f"treadle prompt: {error}", file=sys.stderr)
+        return code_for(error)
+    print(told.system)
+    if with_tools:
+        for tool in told.tools:
+            print(f"\n{_definition(tool)}")
+    sys.stdout.flush()
+    for line in (*told.notes, sizes(told)):
+        print(line, file=sys.stderr)
+    return DONE
+
+
+def _read(arguments: Sequence[str]) -> tuple[dict[str, object], bool, bool]:
+    flags: dict[str, object] = {}
+    is_alone = with_tools = False
+    words = list(arguments)
+    while words:
+        name, equals, value = words.pop(0).partition("=")
+        match name:
+            case "--tools" if not equals:
+                with_tools = True
+            case "-p" | "--print" if not equals:
+                is_alone = True
+            case "--model" | "--permission-mode":
+                if not equals and not words:
+                    raise UsageError(f"{name} needs a value")
+                flags[name[2:].replace("-", "_")] = value if equals else words.pop(0)
+            case _:
+                raise UsageError(f"{name!r} is not understood; treadle prompt --help says what is")
+    return flags, is_alone, with_tools
+
+
+async def _told(settings: Settings, folder: Path, is_alone: bool) -> Told:
+    wired = await wire(settings, folder, Opening(interactive=not is_alone))
+    try:
+        equipment = wired.agent.equipment
+        return Told(
+            wired.model.name,
+            equipment.system(),
+            tuple(tool.spec for tool in equipment.source.tools()),
+            equipment.source.instructions(),
+            wired.notes,
+        )
+    finally:
+        await wired.store.aclose()
+        if isinstance(wired.store, Journal):
+            shutil.rmtree(wired.store.place, ignore_errors=True)  # nothing was said in it
+        await wired.aclose()
+
+
+def sizes(told: Told) -> str:
+    """The size of each section, and of the tools' definitions."""
+    sections = cut(told.system, told.instructions)
+    tools = "".join(map(_definition, told.tools))
+    rows = f"{sections.table()}\n{len(told.tools)} tools: {len(tools):,} chars more"
+    return f"\n{told.model}\n{rows}"
+
+
+def cut(text: str, instructions: str = "") -> Prompt:
+    """The sections of a prompt, found again in its text by how they begin."""
+    sections: list[Section] = []
+    rest = text.strip()
+
+    def take(name: str, length: int) -> None:
+        nonlocal rest
+        if length > 0:
+            sections.append(Section(name, rest[:length].strip()))
+            rest = rest[length:].lstrip("\n")
+
+    for name in ("identity", "small", "working"):
+        piece = own(name).strip()
+        take(name, len(piece) if rest.startswith(piece) else 0)
+    said = instructions.strip()
+    take("tools", len(said) if said and rest.startswith(said) else 0)
+    if rest.startswith("# Environment"):
+        take("environment", len(rest.partition("\n\n")[0]))
+    if rest.startswith(MEMORY_HEAD):
+        take("memory", rest.rfind(MEMORY_END) + len(MEMORY_END))
+    take("added", len(rest))
+    return Prompt(tuple(sections))
+
+
+def _definition(tool: ToolSpec) -> str:
+    schema = msgspec.json.encode(tool.schema).decode()
+    return f"## {tool.name}\n{tool.description.strip()}\n{schema}"

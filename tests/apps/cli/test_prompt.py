@@ -1,0 +1,87 @@
+"""`treadle prompt`: the very text that a run would send, and the size of its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.apps.running import run as program
+from treadle.apps.cli import prompt
+from treadle.context.prompt import own
+from treadle.sessions.library import Library
+from treadle.testing.provider import ProviderServer, Reply
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
+    assert prompt.run(list(arguments)) == 0
+    captured = capsys.readouterr()
+    return captured.out, captured.err
+
+
+async def test_it_is_what_a_run_sends():
+    async with ProviderServer([Reply("Hello.")]) as server:
+        assert (await program(server, "-p", "hi", "--model", "sonnet")).code == 0
+        shown = await program(server, "prompt", "-p", "--model", "sonnet")
+        [request] = server.generations
+    parts = msgspec.convert(request.json["system"], list[dict[str, object]])
+    assert shown.out == "".join(str(part["text"]) for part in parts) + "\n"
+
+
+def test_each_section_has_its_size_and_all_of_them_the_whole(capsys):
+    Path("AGENTS.md").write_text("Use tabs.")
+    (Path.home() / ".treadle").mkdir()
+    (Path.home() / ".treadle" / "AGENTS.md").write_text("Speak plainly.")
+    text, sizes = told(capsys, "--model", "sonnet", "--permission-mode", "plan")
+    assert "Speak plainly." in text
+    assert "Use tabs." not in text
+    assert "AGENTS.md not read: `treadle trust`" in sizes
+    rows = [line.split()[0] for line in sizes.splitlines() if "chars  ~" in line]
+    assert rows == ["identity", "working", "tools", "environment", "memory", "added", "all"]
+    whole = next(line for line in sizes.splitlines() if line.startswith("all"))
+    assert f"{len(text.strip()):,} chars" in whole
+    assert own("plan").strip() in text
+
+
+def test_sections_put_together_are_the_text(capsys):
+    text, _ = told(capsys, "--model", "sonnet", "-p")
+    assert prompt.cut(text).text == text.strip()
+
+
+def test_the_tools_definitions_can_be_seen(capsys):
+    text, sizes = told(capsys, "--model", "sonnet", "--tools")
+    assert "## read\n" in text
+    assert '"type":"object"' in text
+    assert "tools: " in sizes
+
+
+def test_a_small_model_is_told_little(capsys):
+    text, sizes = told(capsys, "--model", "embedded")
+    assert text.strip() == own("small").strip()
+    assert sizes.splitlines()[-2].startswith("all")
+
+
+def test_no_session_is_left_behind(capsys):
+    told(capsys, "--model", "sonnet")
+    assert list(Library().places()) == []
+    assert list(Library().root.glob("*/*")) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--model", "nobody/x"], "no model or provider is called 'nobody/x'"),
+        (["--model"], "--model needs a value"),
+        (["--permission-mode", "yolo"], "it has to be one of plan, ask"),
+        (["sonnet"], "'sonnet' is not understood"),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence_and_exit_code_2(arguments, words, capsys):
+    assert prompt.run(arguments) == 2
+    assert words in capsys.readouterr().err
