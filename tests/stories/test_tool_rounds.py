@@ -741,3 +741,54 @@ def test_a_tool_is_still_the_function_it_was():
         return 2 * n
 
     assert double(4) == 8
+
+
+class OpensSlowly(ShiftingSource):
+    """Has its tools only when it is open, and fails to open when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = asyncio.Event()
+        self.trouble: Exception | None = None
+
+    async def open(self) -> None:
+        await super().open()
+        await self.go.wait()
+        if self.trouble is not None:
+            raise self.trouble
+        self.change([RecordingTool("late")])
+
+
+async def test_two_sessions_that_begin_at_once_both_wait_until_the_tools_are_there():
+    source, model = OpensSlowly(), Scripted(["one", "two"])
+    agent = Agent(model, [source])
+    runs = asyncio.gather(agent.run("x"), agent.run("y"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    source.go.set()
+    await runs
+    assert source.opened == 1
+    assert [[spec.name for spec in request.tools] for request in model.requests] == [["late"]] * 2
+
+
+async def test_a_source_that_could_not_be_opened_is_opened_again_and_the_others_are_not():
+    broken, fine = OpensSlowly(), ShiftingSource([RecordingTool()])
+    broken.go.set()
+    broken.trouble = ToolError("the server does not start")
+    driver = Agent(Scripted(["hi"]), [broken, fine]).start(input="x")
+    with pytest.raises(ToolError):
+        await driver.next()
+    broken.trouble = None
+    assert isinstance(await driver.next(), Finished)
+    assert (broken.opened, fine.opened) == (2, 1)
+
+
+async def test_a_source_that_cannot_be_closed_does_not_keep_the_others_open():
+    class Stuck(ShiftingSource):
+        async def aclose(self) -> None:
+            raise ToolError("it does not end")
+
+    fine = ShiftingSource()
+    with pytest.raises(ToolError):
+        await Agent(Scripted([]), [fine, Stuck()]).aclose()
+    assert fine.closed == 1

@@ -15,6 +15,7 @@ from types import TracebackType
 from treadle.core.events import ApprovalResolved, Event, RunFailed, TurnFinished, TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.steps import ApprovalRequest, Said
+from treadle.core.loop.tasks import end_all
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item
 
@@ -31,6 +32,8 @@ class Stream:
         self._reader: asyncio.Future[None] | None = None
         self._decided = asyncio.Event()
         self._work: asyncio.Task[TurnResult] | None = None
+        self._latest = ("", 0)
+        self._has_begun = False
         self._is_over = False
 
     async def __aenter__(self) -> Stream:
@@ -45,15 +48,15 @@ class Stream:
         trace: TracebackType | None,
     ) -> None:
         work = self._work
-        if work is not None and not work.done():
-            self.driver.interrupt("stream_closed")
-            self._decided.set()
-            await asyncio.wait([work])
-        await self.driver.aclose()
-        if work is not None and kind is None and not work.cancelled():
-            failure = work.exception()
-            if failure is not None:
-                raise failure
+        try:
+            if work is not None and not work.done():
+                self.interrupt("stream_closed")
+                await _gone(work)
+        finally:
+            await self.driver.aclose()
+        failure = None if work is None or work.cancelled() else work.exception()
+        if failure is not None and kind is None:
+            raise failure
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -84,6 +87,8 @@ class Stream:
     def interrupt(self, reason: str = "user_cancelled") -> None:
         self.driver.interrupt(reason)
         self._decided.set()
+        if not self._has_begun:  # its task has yet to take its first step
+            asyncio.get_running_loop().call_soon(self.driver.interrupt, reason)
 
     def approve(
         self, call_id: str, *, arguments: Arguments | None = None, always: bool = False
@@ -96,7 +101,10 @@ class Stream:
     # --- as an observer ------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
+        if self._is_over:
+            return  # a background task that ends behind the terminal event
         self._events.append(event)
+        self._latest = event.turn_id, event.seq
         kind = type(event)
         if kind is ApprovalResolved:
             self._decided.set()
@@ -113,14 +121,33 @@ class Stream:
             reader.set_result(None)
 
     async def _run(self) -> TurnResult:
+        self._has_begun = True
         try:
             return await self._drive(self.driver, self._wait_for_decisions)
+        except Exception as error:
+            self._end_with(error)
+            raise
         finally:
             self._is_over = True
             self._wake()
+
+    def _end_with(self, error: Exception) -> None:
+        """The loop itself failed, and told no end: whoever reads gets one all the same."""
+        turn_id, seq = self._latest
+        result = TurnResult(turn_id, "error", error=error)
+        name = type(error).__name__
+        self.on_event(RunFailed(self.driver.session_id, turn_id, seq + 1, str(error), name, result))
 
     async def _wait_for_decisions(self, request: ApprovalRequest) -> None:
         """Somebody who reads the events answers; see ApprovalRequired."""
         while request.unresolved and not self.driver.is_interrupted:
             self._decided.clear()
             await self._decided.wait()
+
+
+async def _gone(work: asyncio.Task[TurnResult]) -> None:
+    try:
+        await asyncio.wait([work])
+    except asyncio.CancelledError:
+        await end_all([work])
+        raise

@@ -86,7 +86,8 @@ class Federation:
         self._collision = collision
         self._seen: list[Sequence[Tool]] = []
         self._tools: tuple[Tool, ...] = ()
-        self._is_open = False
+        self._opened: set[int] = set()  # positions of the sources that are open
+        self._opening = asyncio.Lock()
         if collision == "error":
             self.tools()  # a clash among the fixed ones is told at once
 
@@ -105,16 +106,30 @@ class Federation:
         return "\n\n".join(text for source in self._sources if (text := source.instructions()))
 
     async def open(self) -> None:
-        """Open every source, once; a second call is harmless."""
-        if self._is_open:
-            return
-        self._is_open = True
-        await asyncio.gather(*(source.open() for source in self._sources))
+        """Open every source, once; who comes meanwhile waits. What failed is tried again."""
+        async with self._opening:
+            left = [n for n in range(len(self._sources)) if n not in self._opened]
+            ends = await asyncio.gather(*map(self._open, left), return_exceptions=True)
+        for problem in ends:
+            if problem is not None:
+                raise problem
+
+    async def _open(self, position: int) -> None:
+        await self._sources[position].open()
+        self._opened.add(position)
 
     async def aclose(self) -> None:
-        self._is_open = False
+        """Close every source, also behind one that cannot be closed."""
+        self._opened.clear()
+        self._opening = asyncio.Lock()  # the next event loop may be another one
+        problems: list[Exception] = []
         for source in reversed(self._sources):
-            await source.aclose()
+            try:
+                await source.aclose()
+            except Exception as error:  # noqa: BLE001 - raised when the others are closed
+                problems.append(error)
+        if problems:
+            raise problems[0]
 
     def _union(self, offered: Sequence[Sequence[Tool]]) -> tuple[Tool, ...]:
         taken: dict[str, Tool] = {}

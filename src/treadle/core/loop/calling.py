@@ -8,7 +8,7 @@ come in the model's order. A call with an effect has its intent in the log befor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,6 @@ from treadle.core.events import (
 from treadle.core.loop.capping import capped
 from treadle.core.loop.consulting import Hooks
 from treadle.core.loop.equipment import Equipment
-from treadle.core.loop.journaling import Journaling
 from treadle.core.loop.scheduling import Slot, run_in_order
 from treadle.core.loop.steps import PendingApproval
 from treadle.core.loop.tasks import Tasks, end_all, spawn
@@ -64,7 +63,7 @@ class Calling:
         toolbox: Toolbox,
         hooks: Hooks,
         tasks: Tasks,
-        journal: Journaling,
+        intend: Callable[[Intent], Awaitable[None]],
         on_notice: Callable[[NoticeItem], None],
         history: Callable[[], Transcript],
     ) -> None:
@@ -74,7 +73,7 @@ class Calling:
         self._toolbox = toolbox
         self._hooks = hooks
         self._tasks = tasks
-        self._journal = journal
+        self._intend = intend
         self._on_notice = on_notice
         self._offered: list[ToolCall] = []
         self._soon: asyncio.Handle | None = None
@@ -326,7 +325,7 @@ class Calling:
                 evidence = await tool.evidence(ready.arguments, context)
             except Exception as error:  # noqa: BLE001 - becomes the call's answer
                 return ToolOutput(f"error: {_words(error)}", is_error=True)
-        await self._journal.intend(
+        await self._intend(
             Intent(ready.call.id, ready.call.name, context.key, tool.spec.effect, evidence)
         )
         return None

@@ -11,7 +11,7 @@ to taking.py, the books ledger.py. The doors over this (run, stream, chat) are i
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 
 import msgspec
 
@@ -21,7 +21,7 @@ from treadle.core.contracts.model import CacheRequest, ModelRequest
 from treadle.core.contracts.mutator import MutationPoint, Scene
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
-from treadle.core.errors import ApprovalPending, DriverBusy, ModelError
+from treadle.core.errors import ApprovalPending, ModelError
 from treadle.core.events import Notified, RunStarted, TurnResult
 from treadle.core.loop.approving import Approvals
 from treadle.core.loop.asking import Asking
@@ -42,6 +42,7 @@ from treadle.core.loop.steps import (
     Said,
     Step,
 )
+from treadle.core.loop.stopping import Stopping
 from treadle.core.loop.taking import CONTINUE, Ending, take, take_stop
 from treadle.core.loop.tasks import Tasks
 from treadle.core.loop.telling import Teller
@@ -69,7 +70,6 @@ class Snapshot(msgspec.Struct, frozen=True):
 class Driver:
     """One session at work. Made by an agent; many can run at once."""
 
-    _interruption: str | None
     _next_cache: CacheRequest | None
     _last_result: TurnResult | None
     _is_fresh: bool
@@ -78,22 +78,24 @@ class Driver:
 
     async def next(self) -> Step:
         """Advance to the next point where somebody may want a word."""
-        task = self._enter()
-        others = task.cancelling()
+        self._enter()
         try:
-            return await self._advance()
+            step = await self._advance()
+            if self._stopping.heard() and not isinstance(step, Finished):
+                step = Finished(await self._wind_down())
+            return step
         except asyncio.CancelledError:
-            result = await self._wind_down()
-            if self._was_only_interrupted(task, others):
+            result = await self._wind_down_surely()
+            if self._stopping.is_ours_alone:
                 return Finished(result)
             raise
         finally:
-            self._leave()
+            self._stopping.leave()
 
     async def _advance(self) -> Step:
         await self._start_once()
         while True:
-            if self._interruption is not None:
+            if self._stopping.heard():
                 return Finished(await self._wind_down())
             if self._ledger.state.turn is None and not await self._begin_turn():
                 return AwaitingInput(self.submit)
@@ -191,6 +193,7 @@ class Driver:
 
     async def _finish(self, ending: Ending) -> TurnResult:
         """Close the turn; the terminal event is the last thing told."""
+        self._stopping.heard()  # too late to change how it ends, and nothing need be cut short
         result = self._ledger.end_turn(ending.reason, ending.error, ending.metadata)
         self._last_result = result
         try:
@@ -207,8 +210,10 @@ class Driver:
         self._approvals.forget()
         self._gates.settle(Usage())
         partial = self._asking.partial()
+        why = self._stopping.reason or "cancelled"
+        ending = Ending("aborted", metadata={"interrupted": True, "interrupt_reason": why})
         if ledger.state.turn is None:
-            return self._last_result or TurnResult("", "aborted")
+            return self._last_result or self._end_before_it_began(ending)
         move = pending(ledger.state.transcript)
         if isinstance(move, RunTools):
             for call in move.calls:
@@ -217,10 +222,19 @@ class Driver:
         elif partial is not None:
             ledger.append(partial)
         ledger.append(NoticeItem(INTERRUPTED, kind="interrupted", then="rest"))
-        why = self._interruption or "cancelled"
-        return await self._finish(
-            Ending("aborted", metadata={"interrupted": True, "interrupt_reason": why})
-        )
+        return await self._finish(ending)
+
+    async def _wind_down_surely(self) -> TurnResult:
+        try:
+            return await self._wind_down()
+        except asyncio.CancelledError:
+            return await self._wind_down()  # cut once more: the turn is over, this only says how
+
+    def _end_before_it_began(self, ending: Ending) -> TurnResult:
+        """Stopped before there was a turn; what was said waits for the next step."""
+        self._last_result = TurnResult("", ending.reason, metadata=ending.metadata)
+        self._ledger.tell_end(self._last_result)
+        return self._last_result
 
     # --- doors for the host --------------------------------------------------------------
 
@@ -246,12 +260,8 @@ class Driver:
 
         Without a turn nothing happens. Call it again if a tool does not heed the first.
         """
-        if self._ledger.state.turn is None and self._task is None:
-            return
-        self._interruption = reason
-        if self._task is not None and self._task is not asyncio.current_task():
-            self._own_cancels += 1
-            self._task.cancel()
+        if self._ledger.state.turn is not None or self._stopping.is_inside:
+            self._stopping.ask(reason)
 
     def set_next_turn_cache(self, cache: CacheRequest) -> None:
         """For the next model call only."""
@@ -262,8 +272,12 @@ class Driver:
         self._enter()
         try:
             return await self._mutate("on_request", focus)
+        except asyncio.CancelledError:
+            if self._stopping.is_ours_alone:
+                return False
+            raise
         finally:
-            self._leave()
+            self._stopping.leave()
 
     def uncompact(self) -> bool:
         """Bring the whole history back into view; False if all of it is there."""
@@ -299,7 +313,7 @@ class Driver:
 
     @property
     def is_interrupted(self) -> bool:
-        return self._interruption is not None
+        return self._stopping.reason is not None
 
     @property
     def approvals(self) -> tuple[PendingApproval, ...]:
@@ -324,8 +338,9 @@ class Driver:
         view: View | None = None,
         store: Store | None = None,
     ) -> None:
-        self.session_id = session_id or (store.session_id if store else secrets.token_hex(8))
+        self.session_id = session_id or (store.session_id if store else os.urandom(8).hex())
         self._equipment = equipment
+        self._stopping = Stopping()
         self._teller = teller = Teller(equipment.observers, self.session_id)
         self._journal = Journaling(store)
         view = view or View()
@@ -343,7 +358,7 @@ class Driver:
             self._toolbox,
             self._hooks,
             self.tasks,
-            self._journal,
+            self._ledger.intend,
             self._inbox.put,
             lambda: self._ledger.history,
         )
@@ -353,34 +368,18 @@ class Driver:
             equipment.clock,
             on_call=self._calling.offer,
             on_quarantine=self._ledger.quarantine,
-            is_stopped=lambda: self._interruption is not None,
+            is_stopped=self._stopping.heard,
         )
         self._next_cache = None
         self._last_result = None
-        self._interruption = None
-        self._task: asyncio.Task[object] | None = None
-        self._own_cancels = 0
         self._has_started = False
         self._is_fresh = True
 
-    def _enter(self) -> asyncio.Task[object]:
-        if self._task is not None:
-            raise DriverBusy("next() is already running on this driver; await it first")
-        if self._approvals.ids and self._interruption is None:
+    def _enter(self) -> None:
+        if self._approvals.ids and self._stopping.reason is None and not self._stopping.is_inside:
             raise ApprovalPending(self._approvals.ids)
-        task = asyncio.current_task()
-        assert task is not None, "next() is awaited inside a task"
-        self._task, self._own_cancels, self._last_result = task, 0, None
-        return task
-
-    def _leave(self) -> None:
-        self._task = self._interruption = None
-
-    def _was_only_interrupted(self, task: asyncio.Task[object], others: int) -> bool:
-        """Whether the cancellation was ours alone, and not also somebody else's."""
-        for _ in range(self._own_cancels):
-            task.uncancel()
-        return self._interruption is not None and task.cancelling() <= others
+        self._stopping.enter()
+        self._last_result = None
 
     async def _start_once(self) -> None:
         if self._has_started:

@@ -26,6 +26,7 @@ from treadle.core.loop.journaling import Journaling
 from treadle.core.loop.state import LoopState, Transition, Turn
 from treadle.core.loop.telling import Teller
 from treadle.core.transcript.entries import (
+    Intent,
     Quarantined,
     Ruling,
     Settled,
@@ -160,6 +161,13 @@ class Ledger:
         self._journal.write(ruling)
         self.state = msgspec.structs.replace(
             self.state, rulings={**self.state.rulings, ruling.call_id: ruling}
+        )
+
+    async def intend(self, intent: Intent) -> None:
+        """The effect may begin after this, and in no case again."""
+        await self._journal.intend(intent)
+        self.state = msgspec.structs.replace(
+            self.state, intents={**self.state.intents, intent.call_id: intent}
         )
 
     def settle(self, result: ToolResultItem) -> None:

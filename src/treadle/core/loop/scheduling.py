@@ -41,6 +41,7 @@ async def run_in_order(
     done = [asyncio.Event() for _ in slots]
     results: list[ToolResultItem | None] = [None] * len(slots)
     told = 0
+    is_over = False
 
     async def one(position: int) -> None:
         nonlocal told
@@ -50,6 +51,8 @@ async def run_in_order(
                 await done[earlier].wait()
         async with limit:
             result = await slot.work()
+        if is_over:
+            return  # it did not heed its cancellation, and was answered for
         results[position] = result
         done[position].set()
         if told != position:
@@ -62,10 +65,14 @@ async def run_in_order(
     work = [loop.create_task(one(position)) for position in range(len(slots))]
     try:
         finished, _ = await asyncio.wait(work, return_when=asyncio.FIRST_EXCEPTION)
-    except asyncio.CancelledError:
-        await end_all(work)
-        raise
-    for task in finished:
-        if task.exception() is not None:
-            await end_all(work)
+        for task in finished:
             task.result()
+    except BaseException:
+        try:
+            await end_all(work)
+        finally:
+            is_over = True
+        for task in work:
+            if task.done() and not task.cancelled():
+                task.exception()  # looked at, so that nobody complains about it later
+        raise

@@ -1,0 +1,308 @@
+"""Stories of stopping: from wherever it is asked for, however often, and whatever is going on."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+
+from treadle import Agent, Transcript, tool
+from treadle.core.contracts.mutator import MutationPoint, Scene
+from treadle.core.contracts.policy import Ask, Proposal, Verdict
+from treadle.core.contracts.tool import ToolContext
+from treadle.core.errors import LawBroken, Overloaded
+from treadle.core.events import (
+    Event,
+    RetryScheduled,
+    RunFailed,
+    RunStarted,
+    TaskFinished,
+    ToolStarted,
+    TurnFinished,
+)
+from treadle.core.loop import scheduling
+from treadle.core.loop.driver import Driver
+from treadle.core.loop.equipment import AllowAll
+from treadle.core.loop.steps import AfterToolResult, AwaitingInput, Finished
+from treadle.core.loop.tasks import end_all
+from treadle.core.transcript import Item, ToolResultItem
+from treadle.core.transcript.integrity import violations
+from treadle.models import Pause, Say, Scripted
+from treadle.testing.clock import ManualClock
+from treadle.testing.observers import Witness
+from treadle.testing.tools import RecordingTool, ShiftingSource
+
+
+def ended(step: object) -> str:
+    assert isinstance(step, Finished)
+    return step.result.reason
+
+
+class Finger:
+    """An observer that stops the run at the first event of a kind."""
+
+    def __init__(self, driver: Driver, kind: type[Event]) -> None:
+        self._driver = driver
+        self._kind = kind
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, self._kind):
+            self._driver.interrupt("finger")
+
+    def on_item(self, position: int, item: Item) -> None:
+        return None
+
+
+class Waits:
+    """A mutator that waits at its point until it is let go."""
+
+    name = "waits"
+
+    def __init__(self, point: MutationPoint) -> None:
+        self.points = frozenset({point})
+        self.reached = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def mutate(self, scene: Scene) -> Transcript | None:
+        self.reached.set()
+        await self.go.wait()
+        return None
+
+
+@tool
+async def stop(context: ToolContext) -> str:
+    context.services["driver"].interrupt("a tool said so")
+    return "stopped"
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_a_tool_may_stop_the_run_that_runs_it(calls: int):
+    services: dict[str, Any] = {"driver": None}
+    model = Scripted([Say(calls=[("stop", {})] * calls), "never asked"])
+    driver = Agent(model, [stop], services=services).start(input="go")
+    services["driver"] = driver
+    step = await driver.next()
+    assert ended(step) == "aborted"
+    assert len(model.requests) == 1
+    assert violations(driver.transcript) == []
+
+
+async def test_a_tool_that_is_stopped_from_inside_its_own_task_is_cancelled_where_it_waits():
+    stuck = RecordingTool(gate=asyncio.Event(), effect="irreversible")
+    driver = Agent(Scripted([Say(calls=[("record", {})])]), [stuck]).start(input="go")
+    driver.watch(Finger(driver, ToolStarted))
+    assert ended(await driver.next()) == "aborted"
+    assert stuck.cancelled == 1
+    current = asyncio.current_task()
+    assert current is not None
+    assert current.cancelling() == 0
+
+
+async def test_an_observer_may_stop_a_retry_wait():
+    clock = ManualClock(held=True)
+    driver = Agent(Scripted([Overloaded("busy"), "never"]), clock=clock).start(input="go")
+    driver.watch(Finger(driver, RetryScheduled))
+    assert ended(await driver.next()) == "aborted"
+
+
+async def test_a_tool_that_swallows_the_cancellation_does_not_swallow_the_interruption():
+    entered = asyncio.Event()
+
+    @tool
+    async def deaf() -> str:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "I go on"
+        return "never"
+
+    model = Scripted([Say(calls=[("deaf", {})]), "never asked"])
+    driver = Agent(model, [deaf]).start(input="go")
+    step = asyncio.create_task(driver.next())
+    await entered.wait()
+    driver.interrupt()
+    assert ended(await step) == "aborted"
+    assert [i.text for i in driver.transcript if isinstance(i, ToolResultItem)] == ["I go on"]
+    assert step.cancelling() == 0
+
+
+async def test_the_answer_of_a_call_that_outlives_its_round_is_not_a_second_answer(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(scheduling, "end_all", partial(end_all, grace=0.01))
+    entered, go, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def deaf() -> str:
+        entered.set()
+        while not go.is_set():
+            try:
+                await go.wait()
+            except asyncio.CancelledError:
+                continue
+        gone.set()
+        return "late"
+
+    model = Scripted([Say(calls=[("deaf", {}), ("deaf", {})]), "Back."])
+    driver = Agent(model, [deaf]).start(input="go")
+    step = asyncio.create_task(driver.next())
+    await entered.wait()
+    driver.interrupt()
+    assert ended(await step) == "aborted"
+    before = list(driver.transcript)
+    go.set()
+    await gone.wait()
+    await asyncio.sleep(0)
+    assert list(driver.transcript) == before
+    assert violations(driver.transcript) == []
+
+
+async def test_a_second_interruption_while_it_winds_down_is_still_a_finished_turn():
+    waits, pause, witness = Waits("after_turn_ended"), Pause(), Witness()
+    agent = Agent(Scripted([["Half", pause]]), mutators=[waits], observers=[witness])
+    driver = agent.start(input="go")
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    driver.interrupt()
+    await waits.reached.wait()
+    driver.interrupt()
+    assert ended(await step) == "aborted"
+    assert step.cancelling() == 0
+    assert len(witness.of(TurnFinished)) == 1
+
+
+async def test_a_cancellation_while_an_interruption_winds_down_goes_on_its_way():
+    waits, pause = Waits("after_turn_ended"), Pause()
+    driver = Agent(Scripted([["Half", pause]]), mutators=[waits]).start(input="go")
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    driver.interrupt()
+    await waits.reached.wait()
+    step.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await step
+    waits.go.set()
+    assert isinstance(await driver.next(), AwaitingInput)
+
+
+async def test_a_compaction_by_hand_can_be_interrupted():
+    waits = Waits("on_request")
+    driver = Agent(Scripted(["hi"]), mutators=[waits]).start(input="go")
+    await driver.next()
+    compacting = asyncio.create_task(driver.compact())
+    await waits.reached.wait()
+    driver.interrupt()
+    assert await compacting is False
+    assert compacting.cancelling() == 0
+
+
+async def test_stopping_while_the_tools_are_opened_is_told_and_the_message_is_kept():
+    class Slow(ShiftingSource):
+        reached = asyncio.Event()
+
+        async def open(self) -> None:
+            await super().open()
+            if self.opened == 1:
+                self.reached.set()
+                await asyncio.Event().wait()
+
+    source, witness = Slow([RecordingTool()]), Witness()
+    driver = Agent(Scripted(["Hello!"]), [source], observers=[witness]).start(input="go")
+    step = asyncio.create_task(driver.next())
+    await source.reached.wait()
+    driver.interrupt()
+    assert ended(await step) == "aborted"
+    assert len(witness.of(TurnFinished)) == 1
+    assert ended(await driver.next()) == "end_turn"  # and the tools are opened this time
+    assert source.opened == 2
+
+
+# --- the stream --------------------------------------------------------------------------
+
+
+async def test_a_stream_that_is_left_at_once_does_not_run_on():
+    model = Scripted([Say(calls=[("record", {})]), "never"])
+
+    class Asks(AllowAll):
+        async def decide(self, proposal: Proposal) -> Verdict:
+            return Ask("sure?")
+
+    async with Agent(model, [RecordingTool()], policy=Asks()).stream("go") as events:
+        pass
+    assert events.result.reason == "aborted"
+
+
+async def test_a_stream_that_is_interrupted_at_once_ends_aborted():
+    model = Scripted([[Pause(), "never"]])
+    async with Agent(model).stream("go") as events:
+        events.interrupt()
+        last = [event async for event in events][-1]
+    assert isinstance(last, TurnFinished)
+    assert last.result.reason == "aborted"
+
+
+async def test_the_terminal_event_is_the_last_even_if_a_background_task_ends_behind_it():
+    gate = asyncio.Event()
+    build = RecordingTool("build", gate=gate, detach_after=0, effect="irreversible")
+    model = Scripted([Say(calls=[("build", {})]), "Building."])
+    witness = Witness()
+    async with Agent(model, [build], observers=[witness]).stream("go") as events:
+        await events.wait()
+        gate.set()
+        await events.driver.tasks.wait()
+        seen = [event async for event in events]
+    assert isinstance(seen[-1], TurnFinished)
+    assert len(witness.of(TaskFinished)) == 1
+
+
+async def test_a_stream_ends_with_a_terminal_event_when_the_loop_itself_fails():
+    class Breaks(Waits):
+        async def mutate(self, scene: Scene) -> Transcript:
+            return Transcript([*scene.transcript[:1], *scene.transcript[2:]])
+
+    agent = Agent(
+        Scripted([Say(calls=[("record", {})])]),
+        [RecordingTool()],
+        mutators=[Breaks("after_tool_result")],
+    )
+    seen: list[Event] = []
+    with pytest.raises(LawBroken):
+        async with agent.stream("go") as events:
+            seen = [event async for event in events]
+    assert isinstance(seen[-1], RunFailed)
+    assert seen[-1].kind == "LawBroken"
+    assert seen[-1].seq > seen[-2].seq
+
+
+async def test_cancelling_whoever_leaves_a_stream_leaves_nothing_behind(no_leaks: object):
+    waits, pause = Waits("after_turn_ended"), Pause()
+    agent = Agent(Scripted([["Half", pause]]), mutators=[waits])
+
+    async def watch() -> None:
+        async with agent.stream("go"):
+            await pause.reached.wait()
+
+    watching = asyncio.create_task(watch())
+    await waits.reached.wait()
+    watching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watching
+
+
+async def test_an_interruption_at_the_first_event_leaves_the_message_for_the_next_step():
+    driver = Agent(Scripted(["Hello!"])).start(input="go")
+    driver.watch(Finger(driver, RunStarted))
+    assert ended(await driver.next()) == "aborted"
+    assert ended(await driver.next()) == "end_turn"
+
+
+async def test_an_interruption_between_two_steps_ends_the_turn_at_the_next():
+    model = Scripted([Say(calls=[("record", {})]), "never"])
+    driver = Agent(model, [RecordingTool()]).start(input="go")
+    assert isinstance(await driver.next(), AfterToolResult)
+    driver.interrupt()
+    assert ended(await driver.next()) == "aborted"
+    assert len(model.requests) == 1
