@@ -205,7 +205,9 @@ class Pipes:
         except _Unreadable as error:
             problem = str(error)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-            pass
+            # Nobody listens any more; a server that cannot write would not see its input end.
+            while await reader.read(1 << 16):
+                pass
         await asyncio.wait({errors}, timeout=LAST_WORDS)
         self._lost(problem)
         to_us.close()  # whoever waits for an answer learns that none will come

@@ -32,6 +32,7 @@ DELAYS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 STABLE = 60.0  # a server that lived this long has not failed at starting
 PATIENCE = 5.0  # how long a call waits for a server that is away
 RELIST_PAUSE = 0.1
+CLOSING = 3.0  # longer than a server is given to end by itself
 INSTRUCTION_CHARS = 2_000
 
 State = Literal["closed", "starting", "up", "down", "failed", "login"]
@@ -117,8 +118,9 @@ class McpServer:
     async def aclose(self) -> None:
         life, self._life = self._life, None
         if life is not None:
-            life.cancel()
-            await asyncio.wait({life})
+            while not life.done():
+                life.cancel()
+                await asyncio.wait({life}, timeout=CLOSING)
             self._become("closed")
 
     # --- for a host ----------------------------------------------------------------------
@@ -180,6 +182,9 @@ class McpServer:
                 problem = plain(error)
             finally:
                 self._link = None
+            task = asyncio.current_task()
+            if self._life is None or (task is not None and task.cancelling()):
+                return  # a cancellation may get lost in what is just being torn down
             failures = 0 if time.monotonic() - began > STABLE else failures
             if state == "down" and failures >= len(self._delays):
                 state = "failed"
@@ -197,7 +202,10 @@ class McpServer:
         """From one start to the end of it; the reason why it is over."""
         # Importing the SDK takes a second of work: a thread's, so that a prompt can be typed.
         link_module = await asyncio.to_thread(import_module, "treadle.tools.mcp.link")
-        mode, self._mode = self._mode, "legacy" if self._mode == "auto" else "auto"
+        mode = self._mode
+        if self._config.kind == "stdio":
+            # A program may die of the newer protocol's hello: next time it gets the older one.
+            self._mode = "legacy" if mode == "auto" else "auto"
         async with link_module.connected(
             self._name,
             self._config,
