@@ -138,7 +138,6 @@ def test_fault_9_a_full_disk_pauses_the_run_before_the_model_and_it_goes_on(quic
     assert len(fold(read(quick / "s")).transcript) == 2
 
 
-@pytest.mark.xfail(reason="the loop forgets an intent when a sibling's cannot be written")
 async def test_fault_9_an_effect_beside_a_full_disk_does_not_happen_twice(quick: Path) -> None:
     begun = asyncio.Event()
     is_full = False

@@ -23,6 +23,10 @@ class MemoryStore:
     def session_id(self) -> str:
         return self._session_id
 
+    @property
+    def trouble(self) -> StoreError | None:
+        return self.failure if self.waiting else None
+
     def append(self, entry: Entry) -> None:
         self.waiting.append(entry)
 

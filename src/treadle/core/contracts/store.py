@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from treadle.core.errors import StoreError
 from treadle.core.transcript.entries import Entry
 
 
@@ -24,6 +25,10 @@ class Store(Protocol):
 
     @property
     def session_id(self) -> str: ...
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why what was appended could not be written, if it could not; `flush` tries again."""
 
     def append(self, entry: Entry) -> None: ...
 

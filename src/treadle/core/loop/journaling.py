@@ -32,8 +32,9 @@ class Journaling:
             await self._store.flush()
 
     async def before_asking(self) -> None:
-        """What a person said is safe before a model hears it."""
-        if self._must_wait:
+        """What a person said is safe before a model hears it; and a disk that is full stops the
+        run here, before it costs another request."""
+        if self._must_wait or (self._store is not None and self._store.trouble is not None):
             await self.flush()
 
     async def flush(self) -> None:

@@ -6,7 +6,6 @@ A source that has not changed returns the same object, so looking costs nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 import msgspec
 
@@ -48,6 +47,8 @@ class Toolbox:
 
     def unknown(self, name: str) -> str:
         """What to tell a model that called for a tool which is not there."""
+        from difflib import get_close_matches  # rarely needed
+
         close = get_close_matches(name.lower(), list(self._by_name), n=1, cutoff=0.6)
         hint = f"; did you mean `{close[0]}`?" if close else ""
         return f"error: unknown tool `{name}`{hint}"
