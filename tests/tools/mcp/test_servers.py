@@ -202,3 +202,10 @@ async def test_a_call_of_a_server_that_was_closed_is_an_error(own_place: Path):
         tool = server.tools()[0]
     with pytest.raises(ToolError, match="is not running"):
         await tool.call({}, context())
+
+
+def test_the_sdk_is_not_imported_before_a_server_starts():
+    check = (
+        "import sys, treadle.tools.mcp; sys.exit('mcp' in sys.modules or 'anyio' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

@@ -1,0 +1,260 @@
+"""Skills: folders with a SKILL.md that says how to do something, and files that help with it.
+
+    ---
+    name: release
+    description: Cut a release of this project. Use when asked to publish a version.
+    ---
+    1. Run scripts/version.py ...
+
+Only names and descriptions are in the prompt; the `skill` tool loads the rest when it is needed.
+A skill runs nothing by itself: its scripts are run by the model with its other tools, under the
+policy. A repository's skills count only in a folder that the user trusts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from treadle.core.contracts.tool import Probe, Resources, Tool, ToolContext, ToolOutput, ToolSpec
+from treadle.core.errors import ConfigError, ToolError
+from treadle.core.transcript.content import Arguments
+from treadle.tools.frontmatter import BrokenHead, split
+
+PROJECT_PLACES = (".treadle/skills", ".claude/skills")
+HOME_PLACES = (".treadle/skills",)
+FILE = "SKILL.md"
+MOST_BYTES = 256 * 1024
+MOST_SKILLS = 200
+MOST_FILES = 50
+DESCRIPTION_CHARS = 1_024
+SECTION_CHARS = 16_000
+_NAME = re.compile(r"[A-Za-z0-9][\w.:-]{0,63}", re.ASCII)
+
+
+class Skill(msgspec.Struct, frozen=True):
+    """One skill. `within` is the folder that its files may not lead out of."""
+
+    name: str
+    description: str
+    folder: Path
+    within: Path
+    for_model: bool = True  # some are meant to be started by a person only
+
+
+# ------------------------------------------------------------------ finding them
+
+
+def find_skills(folder: Path | None, home: Path, *, trusted: bool) -> tuple[list[Skill], list[str]]:
+    """The skills of a folder and of the user, and a line for each that is not taken.
+
+    Of two with one name the project's counts.
+    """
+    found: dict[str, Skill] = {}
+    notes: list[str] = []
+    places = [(home / place, home) for place in HOME_PLACES]
+    if folder is not None and os.path.realpath(folder) != os.path.realpath(home):
+        theirs = [(folder / place, folder) for place in PROJECT_PLACES]
+        waiting = 0 if trusted else sum(1 for place, _ in theirs for _ in _folders(place))
+        if waiting:
+            notes.append(f"{waiting} skills of {folder} wait until you trust the folder")
+        places = [*theirs, *places] if trusted else places
+    for place, within in places:
+        for one in _folders(place):
+            try:
+                skill = read_skill(one, within)[0]
+            except ConfigError as error:
+                notes.append(str(error))
+            else:
+                found.setdefault(skill.name, skill)
+    return sorted(found.values(), key=lambda skill: skill.name), notes
+
+
+def _folders(place: Path) -> Iterator[Path]:
+    try:
+        found = sorted(place.iterdir())
+    except OSError:
+        return
+    for folder in found[:MOST_SKILLS]:
+        if not folder.name.startswith(".") and folder.is_dir():
+            yield folder
+
+
+def read_skill(folder: Path, within: Path) -> tuple[Skill, str]:
+    """One skill and its body. A ConfigError says what is wrong with it."""
+    file = folder / FILE
+    real = Path(os.path.realpath(file))
+    if not real.is_relative_to(os.path.realpath(within)):
+        raise ConfigError(f"{file}: leads out of {within} by a link; it is not read")
+    head, body = _split(file, real)
+    name = str(head.get("name") or folder.name)
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{file}: {name[:80]!r} is no name; use letters, digits and -")
+    description = " ".join(str(head.get("description") or "").split())
+    if not description:
+        raise ConfigError(f"{file}: has no description, so a model cannot know when to use it")
+    if not body.strip():
+        raise ConfigError(f"{file}: has no text under its head; write what to do")
+    only_person = str(head.get("disable-model-invocation", "")).lower() == "true"
+    skill = Skill(name, description[:DESCRIPTION_CHARS], folder, within, not only_person)
+    return skill, body.strip()
+
+
+def _split(file: Path, real: Path) -> tuple[dict[str, str | list[str]], str]:
+    try:
+        status = real.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigError(f"{file}: is not a file")
+        if status.st_size > MOST_BYTES:
+            raise ConfigError(f"{file}: larger than {MOST_BYTES // 1024} KiB; it is not read")
+        return split(real.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{file.parent}: has no {FILE}, so it is no skill") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: is not UTF-8 text") from error
+    except (OSError, BrokenHead) as error:
+        raise ConfigError(f"{file}: {error}") from error
+
+
+# ------------------------------------------------------------------ what the model is told
+
+
+def skills_section(skills: Sequence[Skill]) -> str:
+    """The part of the prompt that names them; empty without any."""
+    shown = [skill for skill in skills if skill.for_model]
+    if not shown:
+        return ""
+    lines = [
+        "# Skills",
+        "Instructions that somebody wrote for work of a certain kind. When a task fits one of "
+        "these descriptions, call `skill` with its name before you begin, and follow what it says.",
+    ]
+    size, left = sum(map(len, lines)), list[str]()
+    for skill in shown:
+        line = f"- {skill.name}: {skill.description}"
+        if size + len(line) > SECTION_CHARS:
+            left.append(skill.name)
+            continue
+        lines.append(line)
+        size += len(line)
+    if left:
+        lines.append(f"- without room for a description: {', '.join(left)[:SECTION_CHARS]}")
+    return "\n".join(lines)
+
+
+def skill_text(skill: Skill) -> str:
+    """The whole of a skill, read now: where it is, what it says, which files it has."""
+    body = read_skill(skill.folder, skill.within)[1]
+    files, is_all = _files(skill)
+    parts = [f"Skill {skill.name}, in {skill.folder} (paths in it are relative to that).", body]
+    if files:
+        more = "" if is_all else f"\n- and more than {MOST_FILES} others"
+        parts.append("Files of this skill:\n" + "\n".join(f"- {file}" for file in files) + more)
+    return "\n\n".join(parts)
+
+
+def _files(skill: Skill) -> tuple[list[str], bool]:
+    """The files beside it with their paths; links are not followed, and one that leads out is
+    not named."""
+    within, found = os.path.realpath(skill.within), list[str]()
+    for folder, folders, names in os.walk(skill.folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(folder) / name
+            if name.startswith(".") or name == FILE:
+                continue
+            if not Path(os.path.realpath(path)).is_relative_to(within):
+                continue
+            if len(found) == MOST_FILES:
+                return found, False
+            found.append(str(path))
+    return found, True
+
+
+# ------------------------------------------------------------------ the tool
+
+
+class SkillTool:
+    """Loads a skill."""
+
+    def __init__(self, skills: Sequence[Skill]) -> None:
+        self._skills = {skill.name.casefold(): skill for skill in skills}
+        names = [skill.name for skill in skills]
+        self._spec = ToolSpec(
+            "skill",
+            "Load the instructions of a skill by its name; the prompt lists them.",
+            {
+                "type": "object",
+                "properties": {"name": {"type": "string", "description": "Which skill"}},
+                "required": ["name"],
+                "additionalProperties": False,
+            },
+            effect="pure",
+            concurrent=True,
+        )
+        self._known = ", ".join(names)
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def check(self, arguments: Arguments) -> str | None:
+        name = arguments.get("name")
+        if not isinstance(name, str) or len(arguments) != 1:
+            return "invalid arguments for skill: give `name`, and nothing else"
+        if name.casefold() not in self._skills:
+            return f"there is no skill {name!r}; there are: {self._known}"
+        return None
+
+    def summary(self, arguments: Arguments) -> str:
+        return f"[skill: {arguments.get('name', '')}]"
+
+    def resources(self, arguments: Arguments) -> Resources:
+        return Resources()
+
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        skill = self._skills[str(arguments["name"]).casefold()]
+        try:
+            text = await asyncio.to_thread(skill_text, skill)
+        except ConfigError as error:
+            raise ToolError(f"the skill {skill.name} cannot be used any more: {error}") from error
+        return ToolOutput(text, display=f"{skill.name}: {skill.description}")
+
+    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        return {}
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> Probe:
+        return Probe("not_done", "reading a skill has no effect")
+
+
+class Skills:
+    """Skills as a tool source: one tool, or none without skills for a model."""
+
+    def __init__(self, skills: Sequence[Skill]) -> None:
+        shown = [skill for skill in skills if skill.for_model]
+        self._tools: tuple[Tool, ...] = (SkillTool(shown),) if shown else ()
+
+    @property
+    def name(self) -> str:
+        return "skills"
+
+    def tools(self) -> Sequence[Tool]:
+        return self._tools
+
+    def instructions(self) -> str:
+        return ""  # they have a section of the prompt of their own
+
+    async def open(self) -> None:
+        return None
+
+    async def aclose(self) -> None:
+        return None
