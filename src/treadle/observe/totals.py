@@ -1,0 +1,85 @@
+"""What a run used, added up as it happens: tokens and money by model, calls, errors, retries.
+
+An observer for a status line, a report at the end, a test. Child agents are counted in. What
+sessions of the past spent is read from their journals by treadle.sessions.spending.
+"""
+
+from __future__ import annotations
+
+from treadle.core import events as told
+from treadle.core.events import Event
+from treadle.core.transcript.items import Item
+from treadle.core.transcript.usage import Usage
+
+
+class Totals:
+    """Sums since it was made. `usage.cost` is None once a call had no known price.
+
+    known_cost   what the calls with a price cost together
+    requests     model calls begun, retries included     failures   attempts that came to nothing
+    tools        calls of each tool that ended           errors     those that ended with an error
+    """
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self.by_model: dict[str, Usage] = {}
+        self.known_cost = 0.0
+        self.requests = 0
+        self.failures = 0
+        self.turns = 0
+        self.tools: dict[str, int] = {}
+        self.errors = 0
+        self.denied = 0
+        self.compactions = 0
+        self.children: set[str] = set()
+        self.reasons: dict[str, int] = {}  # how turns ended; children's are not counted
+
+    @property
+    def tool_calls(self) -> int:
+        return sum(self.tools.values())
+
+    def on_event(self, event: Event) -> None:
+        is_child = isinstance(event, told.ChildEvent)
+        while isinstance(event, told.ChildEvent):
+            event = event.child
+        if is_child:
+            self.children.add(event.session_id)
+        elif isinstance(event, told.TurnFinished | told.RunFailed):
+            self.turns += 1
+            self.reasons[event.result.reason] = self.reasons.get(event.result.reason, 0) + 1
+        self._count(event)
+
+    def on_item(self, position: int, item: Item) -> None:
+        return None
+
+    def _count(self, event: Event) -> None:
+        match event:
+            case told.UsageUpdated(model=model, last=last):
+                self.usage = self.usage + last
+                self.by_model[model] = self.by_model.get(model, Usage()) + last
+                self.known_cost += last.cost or 0.0
+            case told.RequestStarted():
+                self.requests += 1
+            case told.RetryScheduled() | told.ModelChanged():
+                self.failures += 1
+            case told.ToolFinished(name=name, is_error=is_error):
+                self.tools[name] = self.tools.get(name, 0) + 1
+                self.errors += is_error
+            case told.ApprovalResolved(decision="deny"):
+                self.denied += 1
+            case told.MutationFinished(mutator="compaction", dirty=True):
+                self.compactions += 1
+            case _:
+                pass
+
+    def __str__(self) -> str:
+        used = self.usage
+        if used.cost is not None:
+            money = f"{used.cost:.4f} USD"
+        else:
+            known = f"{self.known_cost:.4f} USD + " if self.known_cost else ""
+            money = f"{known}unknown"
+        return (
+            f"{used.total_input:,} tokens in, {used.output:,} out, {money}; "
+            f"{self.requests} model calls, {self.tool_calls} tool calls, {self.errors} errors"
+        )

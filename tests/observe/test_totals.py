@@ -1,0 +1,63 @@
+"""Totals of a run: everything counted once, children too."""
+
+from __future__ import annotations
+
+import pytest
+
+from treadle import Agent, Usage
+from treadle.core.errors import Overloaded
+from treadle.core.transcript import UserItem
+from treadle.models import Say, Scripted
+from treadle.observe.totals import Totals
+from treadle.testing.clock import ManualClock
+from treadle.testing.tools import RecordingTool
+
+PRICED = Usage(100, 10, requests=1, cost=0.25)
+
+
+async def test_tokens_money_calls_errors_and_retries():
+    totals = Totals()
+    model = Scripted(
+        [
+            Say(calls=[("record", {}), ("nothing", {})], usage=PRICED),
+            Overloaded("busy"),
+            Say("done", usage=PRICED),
+        ]
+    )
+    agent = Agent(model, [RecordingTool()], observers=[totals], clock=ManualClock())
+    await agent.run("go")
+    assert (totals.usage.total_input, totals.usage.output, totals.usage.cost) == (200, 20, 0.5)
+    assert totals.tools == {"record": 1, "nothing": 1}
+    assert (totals.tool_calls, totals.errors) == (2, 1)
+    assert (totals.requests, totals.failures) == (3, 1)
+    assert (totals.turns, totals.reasons) == (1, {"end_turn": 1})
+    assert str(totals) == "200 tokens in, 20 out, 0.5000 USD; 3 model calls, 2 tool calls, 1 errors"
+
+
+async def test_children_are_counted_in():
+    def answer(request):
+        first = request.transcript[0]
+        assert isinstance(first, UserItem)
+        if first.text == "child":
+            return Say("found", usage=PRICED)
+        if len(request.transcript) > 1:
+            return Say("done", usage=PRICED)
+        work = {"description": "look", "prompt": "child"}
+        return Say(calls=[("task", work), ("task", work)], usage=PRICED)
+
+    totals = Totals()
+    result = await Agent(Scripted(answer), subagents=[], observers=[totals]).run("parent")
+    assert result.cost == 0.5
+    assert totals.usage.cost == pytest.approx(1.0)
+    assert len(totals.children) == 2
+    assert (totals.turns, totals.reasons) == (1, {"end_turn": 1})
+
+
+async def test_an_unknown_price_makes_the_whole_unknown_and_keeps_what_is_known():
+    totals = Totals()
+    unknown = Usage(1, 1, requests=1, cost=None)
+    model = Scripted([Say(calls=[("record", {})], usage=PRICED), Say("done", usage=unknown)])
+    await Agent(model, [RecordingTool()], observers=[totals]).run("go")
+    assert totals.usage.cost is None
+    assert totals.known_cost == 0.25
+    assert "0.2500 USD + unknown" in str(totals)
