@@ -230,6 +230,16 @@ async def test_a_change_and_a_remark_of_one_command_both_arrive(own_place: Path)
     assert notices(result.transcript) == ["n was 1"]
 
 
+def test_hooks_stand_only_where_commands_are(own_place: Path):
+    async def run(*_: Any, **__: Any) -> Any: ...
+
+    stop, before = HookCommand("Stop", "true"), HookCommand("PreToolUse", "true")
+    assert [hook.points for hook in shell_hooks([stop], run, own_place)] == [{"stop"}]
+    both = shell_hooks([stop, before], run, own_place)
+    assert [set(hook.points) for hook in both] == [{"stop"}, {"pre_tool_use"}, {"pre_tool_use"}]
+    assert shell_hooks([], run, own_place) == []
+
+
 async def test_exit_two_after_a_tool_is_told_to_the_model(own_place: Path):
     command = HookCommand("PostToolUse", "echo lint failed >&2; exit 2")
     async with hooked(own_place, command) as hooks:

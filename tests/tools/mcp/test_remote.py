@@ -121,6 +121,9 @@ async def test_a_server_that_wants_a_login_waits_for_it():
         web.key = "Bearer k3"
         with pytest.raises(AuthRequired, match='realm="here"'):
             await call(server, "hello")
+        await log.until("login", after=len(log.seen))
+        given["Authorization"] = "Bearer k3"
+        assert (await call(server, "hello")).content == "hello from afar"
 
 
 async def test_a_session_that_was_forgotten_is_begun_anew():

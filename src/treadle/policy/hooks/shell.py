@@ -11,7 +11,7 @@ workspace's `execute`. What the JSON means is speaking.py's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -110,9 +110,9 @@ def shell_hooks(
         confined=confined,
         **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
     )
-    remarks, stops = Remarks(), Stops()
+    remarks, stops = Remarks(command.point for command in commands), Stops()
     hooks: list[Hook] = [ShellHook(command, surroundings, remarks, stops) for command in commands]
-    return [*hooks, remarks] if hooks else []
+    return [*hooks, remarks] if remarks.points else hooks
 
 
 class ShellHook:
@@ -228,12 +228,14 @@ class Remarks:
 
     _MOST = 64
 
-    def __init__(self) -> None:
+    def __init__(self, points: Iterable[HookPoint] = ()) -> None:
+        # Only where commands are: a hook before tools keeps them from being started early.
+        self._points = frozenset(points) & {"pre_tool_use", "post_tool_use"}
         self._kept: dict[tuple[str, str, str], list[str]] = {}
 
     @property
     def points(self) -> frozenset[HookPoint]:
-        return frozenset({"pre_tool_use", "post_tool_use"})
+        return self._points
 
     async def ask(self, moment: Moment) -> Answer | None:
         said = self._kept.pop(self._key(moment), None)

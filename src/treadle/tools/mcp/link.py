@@ -158,8 +158,8 @@ class Link:
 
     def _failure(self, tool: str, error: MCPError) -> ToolError:
         if self.wants_login is not None:
-            failure, self.wants_login = self.login(), None
-            return failure
+            self.lose("it wants a login")  # the next connection asks for headers again
+            return self.login()
         # A server may use this very code for its own ends: a process that lives was not lost.
         is_remote = self._config.kind != "stdio"
         if self.is_lost() or (is_remote and error.message == "Connection closed"):

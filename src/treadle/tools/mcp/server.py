@@ -214,9 +214,7 @@ class McpServer:
             headers=self._headers(),
             mode=mode,
         ) as link:
-            self._mode = (
-                mode  # it got through: a server that dies of the newer hello gets the older
-            )
+            self._mode = mode
             async with asyncio.timeout(self._config.startup):
                 await self._learn(link)
             self._link = link
@@ -264,7 +262,10 @@ class McpServer:
         changed.set()
         told, self._told = self._told, (self.status, self._tools)
         if self._on_change is not None and told != self._told:
-            self._on_change(self.status)
+            try:
+                self._on_change(self.status)
+            except Exception:  # noqa: BLE001 - whoever watches may break; the server goes on
+                pass
 
     async def _next_change(self) -> None:
         await self._changed.wait()
