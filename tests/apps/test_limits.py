@@ -1,0 +1,168 @@
+"""Budgets, prices, windows and memory through the real program: what is wrong is said in a line."""
+
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apps.running import Ran, run
+from treadle.testing.provider import Call, ProviderServer, Reply, Usage
+from treadle.testing.provider.playing import Request
+
+DONE = Reply("Done.")
+DEAR = Usage(input=1_000, output=20_000)  # 0.202 USD at 2 and 10 USD a million
+SONNET = ("--model", "sonnet")
+
+
+def cost_of(count: int) -> float:
+    return count * (DEAR.input * 2 + (DEAR.output or 0) * 10) / 1e6
+
+
+def first_words(request: Request) -> str:
+    body: dict[str, Any] = dict(request.json)
+    content = body["messages"][0]["content"]
+    return content if isinstance(content, str) else str(content[0]["text"])
+
+
+def is_closing(request: Request) -> bool:
+    body: dict[str, Any] = dict(request.json)
+    return body.get("tool_choice") == {"type": "none"}
+
+
+def one_sentence(ran: Ran) -> str:
+    assert "Traceback" not in ran.err
+    [line] = ran.err.splitlines()
+    return line
+
+
+# ------------------------------------------------------------------ money
+
+
+def busy(request: Request) -> Reply:
+    """A parent that starts four children at once; each of them works for ever."""
+    if is_closing(request):
+        return Reply("Out of money; this is how far it came.", usage=DEAR)
+    if first_words(request).startswith("child"):
+        call = Call("bash", {"command": f"echo {request.number}"})
+        return Reply(calls=(call,), usage=DEAR)
+    work = [Call("task", {"description": "a part", "prompt": f"child {n}"}) for n in range(4)]
+    return Reply(calls=tuple(work), usage=DEAR)
+
+
+async def test_four_children_at_once_stay_within_one_budget_and_sum_up():
+    limit = 8.0
+    flags = ("--max-cost", f"{limit}", "--allow", "Task", "--output-format", "json")
+    async with ProviderServer(busy) as server:
+        ran = await run(server, "-p", "go", *SONNET, *flags)
+        sent = server.generations
+        assert server.violations == []
+    [report] = ran.lines
+    assert (ran.code, report["reason"]) == (4, "budget_exceeded")
+    assert len(sent) > 8
+    assert cost_of(len(sent)) <= limit
+    assert report["text"] == "Out of money; this is how far it came."
+    children = {first_words(request) for request in sent} - {"go"}
+    assert children == {f"child {n}" for n in range(4)}
+    told = await run(None, "cost", "--by", "session", "--json")
+    assert '"calls": ' + str(len(sent)) in told.out  # the children's calls are the session's
+
+
+@pytest.mark.parametrize(
+    ("flag", "reason", "code", "words"),
+    [
+        ("--max-cost", "budget_exceeded", 4, "0.0000 of 0 USD are spent"),
+        ("--max-tokens", "budget_exceeded", 4, "0 of 0 tokens are used"),
+        ("--max-turns", "max_turns", 3, "0 tool rounds are done, which is the limit"),
+    ],
+)
+async def test_a_budget_of_zero_asks_nobody_and_says_so(flag, reason, code, words):
+    async with ProviderServer([DONE]) as server:
+        ran = await run(server, "-p", "go", *SONNET, flag, "0")
+        assert server.generations == []
+    assert ran.code == code
+    assert f"treadle: {reason}: {words}" in one_sentence(ran)
+
+
+async def test_no_time_at_all_is_a_wrong_setting():
+    ran = await run(None, "-p", "go", *SONNET, "--max-time", "0")
+    assert ran.code == 2
+    assert "max_time is '0'; it has to be a time above 0" in one_sentence(ran)
+
+
+async def test_a_price_that_is_not_known_stops_a_budget_in_money_with_what_to_do():
+    async with ProviderServer([DONE]) as server:
+        ran = await run(server, "-p", "go", "--model", "anthropic/mystery-1", "--max-cost", "1")
+        assert server.generations == []
+    assert ran.code == 4
+    line = one_sentence(ran)
+    assert "the price of anthropic/mystery-1 is not known" in line
+    assert "a limit in tokens instead" in line
+
+
+async def test_without_a_budget_of_ones_own_an_unknown_price_is_only_noted():
+    async with ProviderServer([DONE]) as server:
+        ran = await run(server, "-p", "go", "--model", "anthropic/mystery-1", "--verbose")
+    assert (ran.code, ran.out) == (0, "Done.\n")
+    assert "the price of anthropic/mystery-1 is not known, so nothing limits" in ran.err
+
+
+# ------------------------------------------------------------------ windows
+
+
+async def test_a_window_too_small_for_the_fixed_part_is_said_before_anything_is_sent():
+    config = Path.home() / ".treadle" / "config.toml"
+    config.parent.mkdir()
+    config.write_text('[aliases.tiny]\nmodel = "anthropic/claude-sonnet-5-5"\nwindow = 600\n')
+    async with ProviderServer([DONE]) as server:
+        ran = await run(server, "-p", "go", "--model", "tiny")
+        assert server.generations == []
+    assert ran.code == 1
+    line = one_sentence(ran)
+    assert "the instructions and tools alone need about" in line
+    assert "choose a model with a larger window" in line
+
+
+# ------------------------------------------------------------------ memory
+
+
+async def trusting(*files: tuple[str, bytes], links: dict[str, str] | None = None) -> None:
+    for name, data in files:
+        Path(name).write_bytes(data)
+    for name, target in (links or {}).items():
+        Path(name).symlink_to(target)
+    assert (await run(None, "trust")).code == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"x" * 100_000, "AGENTS.md: has 100,000 characters; only the first 40,000 are read"),
+        (b"a\0b", "AGENTS.md: is binary; it is not read"),
+        (b"@AGENTS.md", "AGENTS.md: imports itself; it is left out"),
+        (b"@../secret", "AGENTS.md: @../secret is outside the workspace; it is left out"),
+        (b"@nothing.md", "AGENTS.md: @nothing.md is not there; it is left out"),
+    ],
+)
+async def test_a_memory_file_with_a_problem_is_named_and_the_work_goes_on(data, words):
+    await trusting(("AGENTS.md", data))
+    async with ProviderServer([DONE]) as server:
+        ran = await run(server, "-p", "go", *SONNET, "--verbose")
+        [request] = server.generations
+    assert (ran.code, ran.out) == (0, "Done.\n")
+    assert words in ran.err
+    assert len(request.body) < 200_000
+
+
+async def test_a_memory_file_that_is_a_link_out_of_the_workspace_is_not_read(own_place: Path):
+    (own_place / "secret").write_text("the secret")
+    await trusting(links={"CLAUDE.md": str(own_place / "secret")})
+    async with ProviderServer([DONE]) as server:
+        ran = await run(server, "-p", "go", *SONNET, "--verbose")
+        [request] = server.generations
+    assert ran.code == 0
+    assert "CLAUDE.md: a link out of the workspace; it is not read" in ran.err
+    assert b"the secret" not in request.body
