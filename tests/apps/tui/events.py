@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from treadle.apps.tui.blocks import Block
@@ -10,7 +9,7 @@ from treadle.apps.tui.view import View, step
 from treadle.core.events import Event
 
 
-def after(*happened: tuple[Callable[..., Event], Any] | Event, view: View | None = None) -> View:
+def after(*happened: tuple[Any, ...] | Event, view: View | None = None) -> View:
     """The view after these: `(TextDelta, "hello")` or a whole event."""
     view = view or View()
     for number, one in enumerate(happened):

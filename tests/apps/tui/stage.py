@@ -73,6 +73,21 @@ class Stage:
         return "\n".join(strip.text.rstrip() for strip in strips)
 
 
+def made(name: str, text: str = "") -> None:
+    """A file in the current folder."""
+    file = Path(name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+def exists(name: str) -> bool:
+    return Path(name).exists()
+
+
+def content(name: str) -> str:
+    return Path(name).read_text(encoding="utf-8")
+
+
 @asynccontextmanager
 async def stage(
     monkeypatch: pytest.MonkeyPatch,

@@ -35,6 +35,7 @@ from treadle.core.events import (
 from treadle.core.transcript.content import Image, Text, Thinking, ToolCall
 from treadle.core.transcript.items import (
     AssistantItem,
+    Item,
     NoticeItem,
     SummaryItem,
     ToolResultItem,
@@ -202,7 +203,7 @@ def test_an_answer_to_a_call_that_nobody_knows_changes_nothing():
 
 
 def test_a_resumed_session_looks_as_it_did():
-    items = [
+    items: list[Item] = [
         UserItem((Text("fix it"), Image("image/png", b"xx"))),
         AssistantItem((Thinking("hm"), Text("I look.\n\nThen:"), CALL), "tool_use", "m"),
         ToolResultItem("c1", "bash", (Text("a.py"),)),

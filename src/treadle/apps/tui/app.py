@@ -74,8 +74,8 @@ class TerminalApp(App[int]):
         Binding("ctrl+y", "copy_reply", "copy", priority=True, show=False),
         Binding("ctrl+z", "suspend_process", "suspend", priority=True, show=False),
         Binding("ctrl+l", "redraw", "redraw", priority=True, show=False),
-        Binding("pageup", "page(-1)", "up", show=False),
-        Binding("pagedown", "page(1)", "down", show=False),
+        Binding("pageup", "page(-1)", "up", priority=True, show=False),
+        Binding("pagedown", "page(1)", "down", priority=True, show=False),
         Binding("ctrl+up", "line(-1)", "up", priority=True, show=False),
         Binding("ctrl+down", "line(1)", "down", priority=True, show=False),
         Binding("ctrl+end", "bottom", "end", priority=True, show=False),
@@ -444,7 +444,7 @@ class TerminalApp(App[int]):
     # --- keys ----------------------------------------------------------------------------
 
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key):
+        if isinstance(event, events.Key) and not event.is_forwarded:
             self._before, self._last_key = self._last_key, event.key
             if event.key not in ("escape", "ctrl+c") and self._hint:
                 self._hint = ""
@@ -513,7 +513,10 @@ class TerminalApp(App[int]):
         self._do(commands.perform(self, "/todo"))
 
     def action_page(self, by: int) -> None:
-        self.transcript.scroll_pages(by)
+        if isinstance(self.focused, Choices):
+            self.focused.turn_page(by)
+        else:
+            self.transcript.scroll_pages(by)
         self.changed()
 
     def action_line(self, by: int) -> None:

@@ -131,9 +131,6 @@ class Choices(Widget, can_focus=True):
                 self._move(-1)
             case "down" | "ctrl+n":
                 self._move(1)
-            case "pageup" | "pagedown":
-                self._offset += (-1 if event.key == "pageup" else 1) * max(self.size.height // 2, 1)
-                self.refresh()
             case "enter":
                 if self.shown:
                     self.post_message(self.Chosen(self.shown[self.at].value))
@@ -156,6 +153,11 @@ class Choices(Widget, can_focus=True):
                 self.post_message(self.Chosen(option.value))
                 return True
         return False
+
+    def turn_page(self, by: int) -> None:
+        """Scroll the lines above the choices."""
+        self._offset += by * max(self.size.height // 2, 1)
+        self.refresh()
 
     def _move(self, by: int) -> None:
         if self.shown:

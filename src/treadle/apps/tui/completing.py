@@ -93,7 +93,12 @@ async def project_files(folder: Path) -> list[str]:
         )
     except OSError:
         return _walked(folder)
-    out, _ = await process.communicate()
+    try:
+        out, _ = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        await process.wait()
+        raise
     if process.returncode != 0:
         return _walked(folder)
     return out.decode(errors="replace").rstrip("\0").split("\0")[:MOST_FILES] if out else []

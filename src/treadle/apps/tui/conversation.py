@@ -176,7 +176,9 @@ class Conversation:
             except Exception as error:  # noqa: BLE001 - shown to the person, who decides what next
                 self.view = msgspec.structs.replace(self.view, is_busy=False, activity="")
                 self.note(f"{type(error).__name__}: {error}", "error")
-                await self._wait_for_words()
+                self._spoken.clear()
+                self._rests.set()
+                await self._spoken.wait()  # what was said is kept, and tried with the next word
 
     async def _drive(self) -> None:
         while True:

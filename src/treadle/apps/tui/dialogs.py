@@ -270,8 +270,8 @@ def changed_lines(changes: Sequence[FileChange], palette: Palette) -> list[Text]
 
 def _question(approval: PendingApproval) -> str:
     call = Call(approval.call.id, approval.call.name, summary=approval.summary)
-    name = approval.call.name
-    return "Run this command?" if name == "bash" else f"Allow {title(call)}?"
+    subject = title(call).replace(": ", " ", 1)
+    return "Run this command?" if call.name == "bash" else f"Allow {subject}?"
 
 
 def _editable(approval: PendingApproval) -> tuple[str, str] | None:

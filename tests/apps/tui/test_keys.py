@@ -1,0 +1,411 @@
+"""Every key does what the help says it does."""
+
+import pytest
+
+from tests.apps.tui.stage import content, exists, made, scripted, stage, used
+from treadle.models.scripted import Pause, Say
+
+BASH = ("bash", {"command": "touch made.txt"})
+
+
+async def test_enter_sends_and_the_reply_is_shown(monkeypatch):
+    async with stage(monkeypatch, scripted(["Hello, *you*."])) as on:
+        await on.send("hi")
+        await on.sees("Hello, you.")
+        await on.idle()
+        assert "› hi" in on.screen()
+        assert on.app.prompt.text == ""
+
+
+@pytest.mark.parametrize("key", ["shift+enter", "alt+enter", "ctrl+j"])
+async def test_a_new_line_does_not_send(monkeypatch, key):
+    async with stage(monkeypatch) as on:
+        await on.type("one")
+        await on.press(key, "t", "w", "o")
+        assert on.app.prompt.text == "one\ntwo"
+
+
+async def test_a_backslash_at_the_end_begins_a_new_line(monkeypatch):
+    async with stage(monkeypatch) as on:
+        await on.type("one\\")
+        await on.press("enter", "t")
+        assert on.app.prompt.text == "one\nt"
+
+
+async def test_up_and_down_walk_through_what_was_typed(monkeypatch):
+    async with stage(monkeypatch, scripted(["a", "b"])) as on:
+        await on.send("first")
+        await on.idle()
+        await on.send("second")
+        await on.idle()
+        await on.type("draft")
+        await on.press("up")
+        assert on.app.prompt.text == "second"
+        await on.press("up")
+        assert on.app.prompt.text == "first"
+        await on.press("down", "down")
+        assert on.app.prompt.text == "draft"
+
+
+async def test_shift_tab_changes_the_mode(monkeypatch):
+    async with stage(monkeypatch) as on:
+        seen = [on.app.host.mode]
+        for _ in range(4):
+            await on.press("shift+tab")
+            seen.append(on.app.host.mode)
+        assert seen == ["ask", "accept-edits", "auto", "plan", "ask"]
+        await on.sees("asks before anything")
+
+
+async def test_escape_interrupts_at_once_and_what_was_said_stays(monkeypatch):
+    pause = Pause()
+    async with stage(monkeypatch, scripted([["Half a ", pause, "word"], "More."])) as on:
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.press("escape")
+        await on.sees("interrupted")
+        assert not on.app.conversation.view.is_busy
+        assert "Half a" in on.screen()
+        await on.send("go on")
+        await on.sees("More.")
+
+
+async def test_escape_clears_what_is_typed_and_up_brings_it_back(monkeypatch):
+    async with stage(monkeypatch) as on:
+        await on.type("something long")
+        await on.press("escape")
+        assert on.app.prompt.text == ""
+        await on.press("up")
+        assert on.app.prompt.text == "something long"
+
+
+async def test_escape_twice_on_nothing_goes_back_and_the_words_can_be_changed(monkeypatch):
+    async with stage(monkeypatch, scripted(["one", "two", "three"])) as on:
+        for text in ("first", "second"):
+            await on.send(text)
+            await on.idle()
+        await on.press("escape")
+        await on.sees("esc again to go back")
+        await on.press("escape")
+        await on.sees("Go back to before")
+        await on.sees("no file would change")
+        await on.press("enter")
+        await on.sees("went back")
+        assert on.app.prompt.text == "second"
+        assert "two" not in on.screen()
+        assert len(on.app.conversation.driver.transcript) == 2
+
+
+async def test_going_back_can_take_the_files_along(monkeypatch):
+    write = Say(calls=[("write", {"file_path": "a.txt", "content": "new\n"})])
+    async with stage(
+        monkeypatch, scripted([write, "done"]), flags={"permission_mode": "accept-edits"}
+    ) as on:
+        await on.send("make it")
+        await on.sees("done")
+        await on.idle()
+        assert content("a.txt") == "new\n"
+        await on.press("escape", "escape")
+        await on.sees("- a.txt")
+        await on.press("enter")
+        await on.sees("1 files would change")
+        await on.press("b")
+        await on.sees("went back; files: 1 removed")
+        assert not exists("a.txt")
+
+
+async def test_ctrl_c_stops_then_clears_then_leaves(monkeypatch):
+    pause = Pause()
+    async with stage(monkeypatch, scripted([["x", pause]])) as on:
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.press("ctrl+c")
+        await on.sees("interrupted")
+        await on.type("typed")
+        await on.press("ctrl+c")
+        assert on.app.prompt.text == ""
+        await on.press("x", "backspace", "ctrl+c")
+        await on.sees("ctrl+c again to leave")
+        await on.press("ctrl+c")
+        await on.until(lambda: on.app._exit, "the end")
+        assert on.app.return_code == 0
+
+
+async def test_ctrl_d_leaves_only_from_an_empty_prompt(monkeypatch):
+    async with stage(monkeypatch) as on:
+        await on.type("ab")
+        await on.press("home", "ctrl+d")
+        assert on.app.prompt.text == "b"
+        await on.press("escape", "ctrl+d")
+        await on.until(lambda: on.app._exit, "the end")
+
+
+async def test_what_is_said_while_it_works_waits_and_is_steered_in(monkeypatch):
+    pause = Pause()
+    model = scripted([[Say("I begin.", calls=[("ls", {})]), pause], "I heard you."])
+    async with stage(monkeypatch, model) as on:
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.send("and mind the tests")
+        await on.sees("↳ and mind the tests")
+        pause.release()
+        await on.sees("I heard you.")
+        await on.idle()
+        assert "↳" not in on.screen()
+        assert model.requests[-1].transcript[-1].text == "and mind the tests"
+
+
+async def test_y_allows_once(monkeypatch):
+    async with stage(monkeypatch, scripted([Say(calls=[BASH]), "made"])) as on:
+        await on.send("go")
+        await on.sees("Run this command?")
+        assert not exists("made.txt")
+        await on.press("y")
+        await on.sees("made")
+        await on.idle()
+        assert exists("made.txt")
+
+
+async def test_a_allows_always_and_keeps_the_rule_that_was_shown(monkeypatch):
+    calls = [Say(calls=[BASH]), "one", Say(calls=[BASH]), "two"]
+    async with stage(monkeypatch, scripted(calls)) as on:
+        await on.send("go")
+        await on.sees("Yes, and always: ")
+        await on.press("a")
+        await on.sees("one")
+        await on.idle()
+        await on.send("again")
+        await on.sees("two")
+        assert "touch" in content(".treadle/settings.local.json")
+
+
+async def test_e_edits_the_command_before_it_runs(monkeypatch):
+    async with stage(monkeypatch, scripted([Say(calls=[BASH]), "ok"])) as on:
+        await on.send("go")
+        await on.sees("Edit first")
+        await on.press("e")
+        await on.sees("change command, enter runs it")
+        await on.press(*["backspace"] * 8, *"other", "enter")
+        await on.sees("ok")
+        await on.idle()
+        assert exists("other") or exists("touch other")
+        assert not exists("made.txt")
+
+
+async def test_n_denies_with_a_reason_that_the_model_reads(monkeypatch):
+    model = scripted([Say(calls=[BASH]), "I understand."])
+    async with stage(monkeypatch, model) as on:
+        await on.send("go")
+        await on.sees("No, and say why")
+        await on.press("n")
+        await on.sees("Why not?")
+        await on.press(*"later", "enter")
+        await on.sees("I understand.")
+        assert "later" in model.requests[-1].transcript[-1].text
+        assert not exists("made.txt")
+
+
+async def test_fault_80_escape_at_an_approval_stops_the_turn(monkeypatch):
+    async with stage(monkeypatch, scripted([Say(calls=[BASH]), "again"])) as on:
+        await on.send("go")
+        await on.sees("Run this command?")
+        await on.press("escape")
+        await on.sees("interrupted")
+        await on.idle()
+        assert not exists("made.txt")
+        assert on.app.prompt.has_focus
+        await on.send("hello")
+        await on.sees("again")
+
+
+async def test_fault_88_an_answer_after_the_question_is_gone_changes_nothing(monkeypatch):
+    async with stage(monkeypatch, scripted([Say(calls=[BASH]), "later"])) as on:
+        await on.send("go")
+        await on.sees("Run this command?")
+        question = on.app.conversation.questions[0]
+        on.app.conversation.interrupt()
+        await on.idle()
+        on.app.conversation.approve(question)
+        await on.pilot.pause()
+        assert not exists("made.txt")
+        assert not on.app.dialogs.is_open
+
+
+async def test_an_edit_is_shown_as_a_diff_before_and_after(monkeypatch):
+    made("a.py", "one\ntwo\nthree\n")
+    edit = {"file_path": "a.py", "old_string": "two", "new_string": "2"}
+    script = [Say(calls=[("read", {"file_path": "a.py"})]), Say(calls=[("edit", edit)]), "edited"]
+    async with stage(monkeypatch, scripted(script)) as on:
+        await on.send("go")
+        await on.sees("Allow edit a.py?")
+        assert "2 - two" in on.screen()
+        assert "2 + 2" in on.screen()
+        await on.press("y")
+        await on.sees("edited")
+        await on.sees("edit a.py  +1 -1")
+        assert "2 + 2" in on.screen()
+
+
+async def test_the_model_can_ask_and_is_answered(monkeypatch):
+    ask = {"question": "Which one?", "options": ["red", "blue"]}
+    model = scripted([Say(calls=[("ask", ask)]), "thanks"])
+    async with stage(monkeypatch, model) as on:
+        await on.send("go")
+        await on.sees("Which one?")
+        await on.press("down", "enter")
+        await on.sees("thanks")
+        assert "blue" in model.requests[-1].transcript[-1].text
+
+
+async def test_tab_and_arrows_take_what_is_offered_after_a_slash(monkeypatch):
+    async with stage(monkeypatch) as on:
+        await on.press("slash", "c", "o")
+        await on.sees("/cost")
+        await on.press("down", "tab")
+        assert on.app.prompt.text.startswith("/co")
+        assert on.app.prompt.text.endswith(" ")
+
+
+async def test_an_at_sign_offers_files(monkeypatch):
+    made("src/view.py")
+    async with stage(monkeypatch) as on:
+        await on.until(lambda: bool(on.app.prompt.files), "the files")
+        await on.press(*"see", "space", "at", *"vie")
+        await on.sees("@src/view.py")
+        await on.press("tab")
+        assert on.app.prompt.text == "see @src/view.py "
+
+
+async def test_an_exclamation_mark_runs_a_command_and_the_model_hears_of_it(monkeypatch):
+    model = scripted(["I see."])
+    async with stage(monkeypatch, model) as on:
+        await on.send("!echo from-here")
+        await on.sees("from-here")
+        await on.until(lambda: bool(on.app._ran), "its end")
+        await on.send("look")
+        await on.sees("I see.")
+        said = model.requests[0].transcript[0]
+        assert "from-here" in said.text
+        assert "from-here" not in on.screen().split("› look")[1]
+
+
+async def test_a_long_paste_is_a_mark_that_stands_for_the_text(monkeypatch):
+    model = scripted(["ok"])
+    text = "\n".join(f"line {number}" for number in range(40))
+    async with stage(monkeypatch, model) as on:
+        on.app.prompt.insert(on.app.prompt.attachments.pasted(text))
+        await on.sees("[paste 1: 40 lines]")
+        await on.press("enter")
+        await on.sees("ok")
+        assert model.requests[0].transcript[0].text == text
+
+
+async def test_ctrl_o_opens_the_last_call(monkeypatch):
+    made("seen.txt")
+    async with stage(monkeypatch, scripted([Say(calls=[("ls", {})]), "done"])) as on:
+        await on.send("go")
+        await on.sees("done")
+        await on.idle()
+        folded = on.screen()
+        await on.press("ctrl+o")
+        await on.until(lambda: on.screen() != folded, "opening")
+        assert "seen.txt" in on.screen()
+        await on.press("ctrl+o")
+        await on.until(lambda: on.screen() == folded, "folding")
+
+
+async def test_the_text_above_can_be_walked_opened_copied_and_left(monkeypatch):
+    made("seen.txt")
+    async with stage(monkeypatch, scripted([Say(calls=[("ls", {})]), "the end"])) as on:
+        await on.send("go")
+        await on.sees("the end")
+        await on.idle()
+        await on.press("tab")
+        assert on.app.transcript.has_focus
+        await on.press("up", "enter")
+        await on.sees("seen.txt")
+        await on.press("down", "c")
+        await on.sees("copied 7 characters")
+        assert on.app.clipboard == "the end"
+        await on.press("escape")
+        assert on.app.prompt.has_focus
+
+
+async def test_pages_and_the_way_back_to_the_end(monkeypatch):
+    text = "\n\n".join(f"Paragraph {number}." for number in range(60))
+    async with stage(monkeypatch, scripted([text])) as on:
+        await on.send("go")
+        await on.sees("Paragraph 59.")
+        await on.idle()
+        await on.press("pageup", "pageup")
+        await on.until(lambda: "Paragraph 59." not in on.screen(), "scrolling")
+        assert "↓ end" in on.screen()
+        await on.press("ctrl+up", "ctrl+down", "pagedown")
+        await on.press("ctrl+end")
+        await on.sees("Paragraph 59.")
+        await on.press("tab", "home")
+        await on.sees("› go")
+
+
+async def test_what_is_read_does_not_move_while_more_arrives(monkeypatch):
+    pause = Pause()
+    first = "\n\n".join(f"Paragraph {number}." for number in range(60))
+    async with stage(monkeypatch, scripted([[first, pause, "\n\nand more\n\n" * 20]])) as on:
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.sees("Paragraph 59.")
+        await on.press("pageup")
+        await on.until(lambda: "Paragraph 59." not in on.screen(), "scrolling")
+        top = on.screen().split("\n")[:8]
+        pause.release()
+        await on.idle()
+        assert on.screen().split("\n")[:8] == top
+
+
+async def test_ctrl_f_finds_a_word_also_inside_a_folded_call(monkeypatch):
+    made("needle.txt")
+    text = "\n\n".join(f"Paragraph {number}." for number in range(60))
+    async with stage(monkeypatch, scripted([Say(calls=[("ls", {})]), text])) as on:
+        await on.send("go")
+        await on.sees("Paragraph 59.")
+        await on.idle()
+        await on.press("ctrl+f")
+        await on.sees("Search")
+        await on.press(*"NEEDLE", "enter")
+        await on.sees("needle.txt")
+        await on.press("escape", "ctrl+f", *["backspace"] * 6, *"zebra", "enter")
+        await on.sees("'zebra' is nowhere")
+
+
+async def test_ctrl_y_copies_the_last_reply_as_markdown(monkeypatch):
+    text = "Look:\n\n```py\nx = 1\n```\n\nDone."
+    async with stage(monkeypatch, scripted([text])) as on:
+        await on.send("go")
+        await on.sees("Done.")
+        await on.idle()
+        await on.press("ctrl+y")
+        assert on.app.clipboard == text
+
+
+async def test_ctrl_t_lists_the_todos(monkeypatch):
+    todos = [{"content": "look", "status": "completed"}, {"content": "mend", "status": "pending"}]
+    async with stage(monkeypatch, scripted([Say(calls=[("todo", {"todos": todos})]), "ok"])) as on:
+        await on.send("go")
+        await on.sees("☐ mend")
+        await on.idle()
+        await on.press("ctrl+t")
+        await on.sees("☑ look")
+
+
+@pytest.mark.parametrize("size", [(20, 6), (20, 24), (1, 1), (10, 3), (200, 60)])
+async def test_no_size_of_a_terminal_breaks_it(monkeypatch, size):
+    script = [Say("# Some\n\n| a | b |\n|--|--|\n| c | d |", calls=[BASH], usage=used(9_000)), "ok"]
+    async with stage(monkeypatch, scripted(script), size=size) as on:
+        await on.send("go")
+        await on.until(lambda: bool(on.app.conversation.questions), "the question")
+        await on.until(lambda: on.app.dialogs.is_open, "the dialog")
+        await on.pilot.resize_terminal(40, 15)
+        await on.pilot.resize_terminal(*size)
+        await on.press("y")
+        await on.idle()
+        await on.press("ctrl+l")
