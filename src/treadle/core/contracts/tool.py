@@ -7,7 +7,7 @@ workspace; above it core/loop/calling.py.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -80,7 +80,6 @@ class ToolContext(msgspec.Struct, frozen=True):
     detach: Callable[[], None]  # go on in the background; for detachable tools
     relay: Callable[[Event], None]  # show an event of a child agent to this one's observers
     workspace: Workspace | None = None
-    spawn: Callable[..., Awaitable[Any]] | None = None  # starts a child agent
     tasks: Any = None  # the loop's detached calls: list, read, cancel
     services: dict[str, Any] = {}  # what the host put in for its own tools
     history: Callable[[], Transcript] = Transcript  # all that was said, in view or not

@@ -21,10 +21,12 @@ from treadle.core.errors import ToolError
 from treadle.core.events import (
     ChildEvent,
     Event,
+    Notified,
     ToolDetached,
     ToolFinished,
     ToolProgress,
     ToolStarted,
+    Warning,
     preview,
 )
 from treadle.core.loop.capping import capped
@@ -50,6 +52,7 @@ class Prepared(msgspec.Struct, frozen=True):
     arguments: Arguments = {}
     summary: str = ""
     refusal: str | None = None
+    objection: str | None = None  # why it may not be run now, if it was not before a crash
     settled: ToolResultItem | None = None  # it ended before a crash, and waits for its place
 
 
@@ -157,6 +160,8 @@ class Calling:
                 ready = Prepared(call, settled=settled[call.id])
             elif ready.refusal is None and call.id not in intents:
                 ready = await self._judge(ready, ruling, asked)
+            elif ready.refusal is None and intents[call.id].effect == "verifiable":
+                ready = await self._judge_again(ready, ruling)
             prepared.append(ready)
         return prepared, asked
 
@@ -169,14 +174,7 @@ class Calling:
         parsed = parse_arguments(ruling.raw or "") if edited and ruling else call.parsed
         if isinstance(parsed, str):
             return Prepared(call, tool, refusal=f"error: {parsed}. Nothing was run.")
-        try:
-            problem = tool.check(parsed)
-            summary = tool.summary(parsed)
-        except Exception as error:  # noqa: BLE001 - becomes the call's answer
-            problem, summary = f"{type(error).__name__}: {error}", ""
-        if problem is not None:
-            return Prepared(call, tool, parsed, refusal=f"error: {problem}")
-        return Prepared(call, tool, parsed, summary)
+        return _checked(call, tool, parsed)
 
     async def _judge(
         self, ready: Prepared, ruling: Ruling | None, asked: list[PendingApproval]
@@ -196,8 +194,25 @@ class Calling:
                     PendingApproval(ready.call, ready.summary, verdict.reason, verdict.rules)
                 )
         if isinstance(verdict, Ask) and ruling is not None and ruling.always:
-            await self._equipment.policy.remember(self._proposal(ready), verdict.rules)
+            await self._remember(ready, verdict.rules)
         return ready
+
+    async def _judge_again(self, ready: Prepared, ruling: Ruling | None) -> Prepared:
+        """It may have happened before a crash. If it did not: may it happen now?"""
+        asked: list[PendingApproval] = []
+        judged = await self._judge(ready, ruling, asked)
+        objection = judged.refusal or (f"denied: {asked[0].reason}" if asked else None)
+        return msgspec.structs.replace(ready, objection=objection)
+
+    async def _remember(self, ready: Prepared, rules: tuple[str, ...]) -> None:
+        if ready.arguments != ready.call.arguments:
+            text = f"no rule was saved for {ready.summary}: it was edited after they were shown"
+            self._teller.tell(Notified, text)
+            return
+        try:
+            await self._equipment.policy.remember(self._proposal(ready), rules)
+        except Exception as error:  # noqa: BLE001 - the call is allowed all the same
+            self._teller.tell(Warning, f"the rule could not be saved: {_words(error)}")
 
     async def _decide(self, ready: Prepared) -> Verdict:
         try:
@@ -242,11 +257,14 @@ class Calling:
             concluded = await self._conclude(ready, intent)
             if concluded is not None:
                 return concluded
+            if ready.objection is not None:
+                text = f"{ready.objection} It was not done before the interruption."
+                return self._finish(ready, ToolOutput(text, is_error=True))
         early = self._take_early(ready.call)
         if early is not None:
             result = await _joined(early)
             if result is not None:
-                return msgspec.structs.replace(result, call_id=ready.call.id)
+                return self._renamed(result, ready)
         if self._hooks.has("pre_tool_use"):
             ready = await self._ask_hooks(ready)
             if ready.refusal is not None:
@@ -258,21 +276,19 @@ class Calling:
 
     async def _ask_hooks(self, ready: Prepared) -> Prepared:
         """A hook may deny, add, or change the arguments; changed ones are judged again."""
-        changed = False
+        tool, changed = ready.tool, False
         for answer in await self._hooks.ask("pre_tool_use", _tool_data(ready)):
             match answer:
                 case Block(reason=reason):
                     return msgspec.structs.replace(ready, refusal=f"denied: {reason}")
-                case Change(arguments=arguments) if arguments is not None:
-                    ready, changed = msgspec.structs.replace(ready, arguments=arguments), True
+                case Change(arguments=arguments) if arguments is not None and tool is not None:
+                    ready, changed = _checked(ready.call, tool, arguments), True
                 case Add(text=text):
                     self._on_notice(NoticeItem(text, kind="hook"))
-        if changed and ready.tool is not None:
-            problem = ready.tool.check(ready.arguments)
+        if changed and ready.refusal is None:
             verdict = await self._decide(ready)
-            if problem is None and isinstance(verdict, (Deny, Ask)):
+            if isinstance(verdict, (Deny, Ask)):
                 problem = f"a hook changed the call into one that is not allowed: {verdict.reason}"
-            if problem is not None:
                 return msgspec.structs.replace(ready, refusal=f"error: {problem}")
         return ready
 
@@ -379,7 +395,6 @@ class Calling:
             detach,
             relay,
             equipment.workspace,
-            equipment.spawn,
             tasks,
             equipment.services,
             self._history,
@@ -390,7 +405,30 @@ class Calling:
         limit = self._equipment.max_result_chars
         if ready.tool is not None:
             limit = min(limit, ready.tool.spec.max_result_chars)
-        result = capped(ready.call, output, limit, self._equipment.keep_output)
+        keep = self._keep if self._equipment.keep_output is not None else None
+        result = capped(ready.call, output, limit, keep)
+        self._tell_finished(result)
+        return result
+
+    def _keep(self, call_id: str, text: str) -> str:
+        """Where the whole output is, or nothing if it could not be kept."""
+        keep = self._equipment.keep_output
+        try:
+            return keep(call_id, text) if keep is not None else ""
+        except Exception as error:  # noqa: BLE001 - the beginning of it is an answer, too
+            self._teller.tell(Warning, f"an output could not be kept whole: {_words(error)}")
+            return ""
+
+    def _renamed(self, result: ToolResultItem, ready: Prepared) -> ToolResultItem:
+        """The result of a call that started early, perhaps under the id of a broken attempt."""
+        if result.call_id == ready.call.id:
+            return result
+        result = msgspec.structs.replace(result, call_id=ready.call.id)
+        self._teller.tell(ToolStarted, ready.call.id, ready.call.name, ready.summary)
+        self._tell_finished(result)
+        return result
+
+    def _tell_finished(self, result: ToolResultItem) -> None:
         self._teller.tell(
             ToolFinished,
             result.call_id,
@@ -400,7 +438,18 @@ class Calling:
             result.is_error,
             result.is_truncated,
         )
-        return result
+
+
+def _checked(call: ToolCall, tool: Tool, arguments: Arguments) -> Prepared:
+    """The call with these arguments, if the tool can do something with them."""
+    try:
+        problem = tool.check(arguments)
+        summary = tool.summary(arguments)
+    except Exception as error:  # noqa: BLE001 - becomes the call's answer
+        problem, summary = f"{type(error).__name__}: {error}", ""
+    if problem is not None:
+        return Prepared(call, tool, arguments, refusal=f"error: {problem}")
+    return Prepared(call, tool, arguments, summary)
 
 
 async def contained(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from treadle.core.contracts.tool import ToolOutput
-from treadle.core.transcript.content import ResultContent, Text, ToolCall
+from treadle.core.transcript.content import ResultContent, Text, ToolCall, whole
 from treadle.core.transcript.items import ToolResultItem
 
 
@@ -25,7 +25,11 @@ def capped(
 ) -> ToolResultItem:
     """The answer to a call, at most `limit` characters of text long."""
     parts: tuple[ResultContent, ...]
-    parts = (Text(output.content),) if isinstance(output.content, str) else output.content
+    if isinstance(output.content, str):
+        parts = (Text(whole(output.content)),)
+    else:
+        parts = tuple([Text(whole(p.text)) if type(p) is Text else p for p in output.content])
+    display = whole(output.display)
     total = sum([len(part.text) for part in parts if type(part) is Text])
     if total <= limit:
         return ToolResultItem(
@@ -35,7 +39,7 @@ def capped(
             output.is_error,
             False,
             total,
-            output.display,
+            display,
             output.full_output,
         )
     kept_at = output.full_output
@@ -48,7 +52,7 @@ def capped(
         output.is_error,
         True,
         total,
-        output.display,
+        display,
         kept_at,
     )
 

@@ -68,6 +68,10 @@ class Hooks:
                 kind = type(answer).__name__
                 teller.tell(Warning, f"hook {name} may not answer {kind} at {point}: ignored")
                 continue
+            if isinstance(answer, Add) and not answer.text.strip():
+                continue
+            if isinstance(answer, Block) and not answer.reason.strip():
+                answer = Block(f"hook {name} objects")
             answers.append(answer)
             if isinstance(answer, (Block, Permit)):
                 break

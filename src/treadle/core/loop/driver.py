@@ -16,7 +16,7 @@ import os
 import msgspec
 
 from treadle.core.contracts.gate import Account, Stop
-from treadle.core.contracts.hook import Add, Block
+from treadle.core.contracts.hook import Add, Block, HookPoint
 from treadle.core.contracts.model import CacheRequest, ModelRequest
 from treadle.core.contracts.mutator import MutationPoint, Scene
 from treadle.core.contracts.observer import Observer
@@ -43,13 +43,13 @@ from treadle.core.loop.steps import (
     Step,
 )
 from treadle.core.loop.stopping import Stopping
-from treadle.core.loop.taking import CONTINUE, Ending, take, take_stop
+from treadle.core.loop.taking import CONTINUE, Ending, take, take_objection, take_stop
 from treadle.core.loop.tasks import Tasks
 from treadle.core.loop.telling import Teller
 from treadle.core.loop.toolbox import Toolbox
 from treadle.core.transcript.content import Arguments, ToolCall
 from treadle.core.transcript.entries import View
-from treadle.core.transcript.integrity import interrupted
+from treadle.core.transcript.integrity import interrupted, is_empty
 from treadle.core.transcript.items import AssistantItem, NoticeItem, ToolResultItem, UserItem, user
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
 from treadle.core.transcript.transcript import Transcript
@@ -128,15 +128,17 @@ class Driver:
     async def _ask_model(self) -> Ending | None:
         """One model call, at the only place where one is made."""
         await self._listening.accept()
-        await self._mutate("before_model")
-        self._toolbox.refresh()
-        await self._journal.before_asking()
-        system = self._equipment.system()
-        stop = self._consult_gates(system)
-        if stop is not None:
-            return take_stop(stop, self._ledger)
-        self._calling.renew()
+        if isinstance(pending(self._ledger.state.transcript), Rest):
+            return None  # a hook refused what would have gone on from there
         try:
+            await self._mutate("before_model")
+            self._toolbox.refresh()
+            await self._journal.before_asking()
+            system = self._equipment.system()
+            stop = self._consult_gates(system)
+            if stop is not None:
+                return take_stop(stop, self._ledger)
+            self._calling.renew()
             reply = await self._asking.ask(self._request(system))
             self._gates.settle(reply.usage)
             self._ledger.spend(reply)
@@ -153,7 +155,9 @@ class Driver:
             calls, state.rulings, state.intents, state.settled
         )
         if asked:
-            return self._approvals.request(asked)
+            request = self._approvals.request(asked)
+            await self._hooks.ask("notification", {"notification_type": "permission_prompt"})
+            return request
         results: list[ToolResultItem] = []
 
         def answer(result: ToolResultItem) -> None:
@@ -169,21 +173,26 @@ class Driver:
 
     async def _rest(self, reply: AssistantItem | None) -> Ending | None:
         """The model has nothing more to do, unless somebody objects."""
-        if self._hooks.has("stop"):
+        role = self._equipment.role
+        point: HookPoint = "subagent_stop" if role else "stop"
+        if self._hooks.has(point):
             data = {"last_message": reply.text if reply else "", "rounds": self._ledger.turn.rounds}
-            for answer in await self._hooks.ask("stop", data):
+            if role:
+                data["agent_type"] = role
+            for answer in await self._hooks.ask(point, data):
                 if isinstance(answer, Block):
-                    self._ledger.append(NoticeItem(answer.reason, kind="stop_hook", then="ask"))
-                    self._ledger.go_on("stop_hook")
-                    return None
+                    return take_objection(answer.reason, self._ledger)
         return Ending("end_turn")
 
     async def _give_up(self, error: ModelError) -> Ending | None:
         """No answer. A request that is too long is made smaller, once; else the turn is over."""
         ledger = self._ledger
         smaller = may_compact(error) and not ledger.turn.was_compacted
-        if not smaller or not await self._mutate("context_too_long"):
-            return Ending("error", error)
+        try:
+            if not smaller or not await self._mutate("context_too_long"):
+                return Ending("error", error)
+        except ModelError as hopeless:
+            return Ending("error", hopeless)
         if isinstance(pending(ledger.state.transcript), Rest):
             ledger.append(NoticeItem(CONTINUE, kind="continue", then="ask"))
         ledger.go_on(
@@ -239,12 +248,16 @@ class Driver:
     # --- doors for the host --------------------------------------------------------------
 
     def submit(self, said: Said) -> None:
-        """Say something; it enters at the next legal point."""
-        self._inbox.put(user(said), is_busy=self._ledger.state.turn is not None)
+        """Say something; it enters at the next legal point. An empty message is none."""
+        item = user(said)
+        if not is_empty(item):
+            self._inbox.put(item, is_busy=self._ledger.state.turn is not None)
 
     def steer(self, said: Said) -> None:
         """Say something while the agent works; it is marked as such."""
-        self._inbox.put(msgspec.structs.replace(user(said), steered=True))
+        item = msgspec.structs.replace(user(said), steered=True)
+        if not is_empty(item):
+            self._inbox.put(item)
 
     def approve(
         self, call_id: str, *, arguments: Arguments | None = None, always: bool = False
@@ -409,7 +422,8 @@ class Driver:
             state.quarantine,
             self.session_id,
             turn.id,
-            f"{self.session_id}/{len(state.transcript)}",
+            f"{self.session_id}/{turn.id}/{len(self._ledger.history)}"
+            + ("/smaller" if turn.was_compacted else ""),
         )
 
     def _consult_gates(self, system: str) -> Stop | None:
@@ -447,7 +461,7 @@ class Driver:
             state.last_usage,
             len(self._equipment.system()) + self._toolbox.chars,
             lambda text: self._teller.tell(Notified, text),
-            self._may_compact,
+            lambda: self._may_compact(point),
             focus,
         )
         changes = await mutated(self._equipment.mutators, scene, self._teller)
@@ -455,9 +469,10 @@ class Driver:
             self._ledger.rewrite(name, new)
         return bool(changes)
 
-    async def _may_compact(self) -> str | None:
+    async def _may_compact(self, point: MutationPoint) -> str | None:
         """What the hooks say: None forbids a compaction, a text is something to keep."""
-        answers = await self._hooks.ask("pre_compact", {})
+        trigger = "manual" if point == "on_request" else "auto"
+        answers = await self._hooks.ask("pre_compact", {"trigger": trigger})
         if any(isinstance(answer, Block) for answer in answers):
             return None
         return "\n".join(answer.text for answer in answers if isinstance(answer, Add))

@@ -5,7 +5,7 @@ Made by agents/, shared by every driver of one agent, never changed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -43,9 +43,9 @@ class Equipment(msgspec.Struct, frozen=True, kw_only=True):
     gates: tuple[Gate, ...] = ()
     observers: tuple[Observer, ...] = ()
     workspace: Workspace | None = None
+    role: str = ""  # of a child agent: its kind
     clock: Clock = msgspec.field(default_factory=RealClock)
     services: dict[str, Any] = {}
-    spawn: Callable[..., Awaitable[Any]] | None = None
     keep_output: Callable[[str, str], str] | None = None  # (call id, whole text) -> where it is
     max_result_chars: int = 100_000
     max_parallel: int = 16

@@ -18,37 +18,35 @@ class Inbox:
     def __init__(
         self, waiting: Iterable[UserItem | NoticeItem], on_wait: Callable[[Entry], None]
     ) -> None:
-        self._waiting = deque(waiting)
-        self._logged = len(self._waiting)
+        self._waiting = deque((item, True) for item in waiting)  # and whether it is in the log
         self._on_wait = on_wait
 
     def put(self, item: UserItem | NoticeItem, *, is_busy: bool = True) -> None:
         """Let something wait. While the agent is idle it enters at once, and needs no log."""
-        self._waiting.append(item)
-        if is_busy or self._logged:
+        must_log = is_busy or any(is_logged for _, is_logged in self._waiting)
+        self._waiting.append((item, must_log))
+        if must_log:
             self._on_wait(Queued(item))
-            self._logged += 1
 
     def take(self) -> None:
         """The first has entered the transcript."""
         self._waiting.popleft()
-        self._logged = max(0, self._logged - 1)
 
     def refuse(self) -> None:
         """The first will never enter it."""
-        if self._logged:
+        _, is_logged = self._waiting.popleft()
+        if is_logged:
             self._on_wait(Unqueued())
-        self.take()
 
     @property
     def first(self) -> UserItem | NoticeItem | None:
-        return self._waiting[0] if self._waiting else None
+        return self._waiting[0][0] if self._waiting else None
 
     @property
     def has_message(self) -> bool:
         """Whether a person's message waits; notices alone do not begin a turn."""
-        return any(isinstance(item, UserItem) for item in self._waiting)
+        return any(isinstance(item, UserItem) for item, _ in self._waiting)
 
     @property
     def waiting(self) -> tuple[UserItem | NoticeItem, ...]:
-        return tuple(self._waiting)
+        return tuple([item for item, _ in self._waiting])

@@ -25,6 +25,7 @@ class Turn(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     continuations: int = 0
     pauses: int = 0
+    objections: int = 0  # of stop hooks
     was_nudged: bool = False
     was_compacted: bool = False
     closing: Stop | None = None

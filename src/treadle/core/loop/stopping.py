@@ -8,7 +8,6 @@ cannot be cancelled on the spot: then it is cut where it next waits, or stops wh
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
 from treadle.core.errors import DriverBusy
 
@@ -44,8 +43,9 @@ class Stopping:
         task = self._task
         if task is None:
             return
-        if task is asyncio.current_task():
-            asyncio.get_running_loop().call_soon(partial(self._cut_unheard, task))
+        is_own = task is asyncio.current_task()
+        if is_own:
+            asyncio.get_running_loop().call_soon(self._cut_unheard, task)
         else:
             self._cut(task)
 

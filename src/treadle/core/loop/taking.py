@@ -20,6 +20,7 @@ from treadle.core.errors import ContextTooLong, EmptyReply
 from treadle.core.events import TerminalReason
 from treadle.core.loop.ledger import Ledger
 from treadle.core.transcript.content import ToolCall
+from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.items import AssistantItem, NoticeItem
 
 CONTINUE = "Your reply was cut off at the output limit. Go on exactly where it stopped."
@@ -27,6 +28,7 @@ CUT_CALL = "Your reply was cut off inside a tool call, which was not run. Use sm
 NUDGE = "Your last reply was empty. Answer, or call a tool."
 CLOSING = "The budget is used up: {detail}. Without tools, sum up what is done and what is left."
 MOST_PAUSES = 20
+MOST_OBJECTIONS = 100
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -39,19 +41,20 @@ class Ending(msgspec.Struct, frozen=True):
 
 def take(reply: AssistantItem, ledger: Ledger, max_continuations: int) -> Ending | None:
     turn = ledger.turn
-    if turn.closing is not None:
+    if turn.closing is not None or reply.stop == "refusal":
         reply = _without_calls(reply)
-    if reply.content:
+    says_nothing = is_empty(reply)
+    if not says_nothing:
         ledger.append(reply)
     if reply.stop == "refusal":
         return Ending("refused")
     if turn.closing is not None:
         return Ending(turn.closing.reason, metadata={"detail": turn.closing.detail})
-    if reply.stop == "context":
+    if reply.stop == "context" and not reply.calls:
         raise ContextTooLong(f"{reply.model} reached the end of its window", provider=reply.model)
     if reply.stop == "max_tokens" and not reply.calls:
-        return _ask_for_the_rest(reply, ledger, max_continuations)
-    if not reply.content:
+        return _ask_for_the_rest(says_nothing, ledger, max_continuations)
+    if says_nothing:
         return _nudge(reply, ledger)
     if reply.stop == "pause" and not reply.calls:
         if turn.pauses >= MOST_PAUSES:
@@ -69,17 +72,27 @@ def take_stop(stop: Stop, ledger: Ledger) -> Ending | None:
     return None
 
 
+def take_objection(reason: str, ledger: Ledger) -> Ending | None:
+    """A stop hook sends the model back to work; not for ever."""
+    turn = ledger.turn
+    if turn.objections >= MOST_OBJECTIONS:
+        return Ending("end_turn", metadata={"stop_hook": reason})
+    ledger.append(NoticeItem(reason, kind="stop_hook", then="ask"))
+    ledger.go_on("stop_hook", msgspec.structs.replace(turn, objections=turn.objections + 1))
+    return None
+
+
 def _without_calls(reply: AssistantItem) -> AssistantItem:
-    """A model that calls for tools though it was told not to: nothing will answer them."""
+    """Calls that nothing will answer: of a refusal, or though it was told to call for none."""
     kept = tuple(part for part in reply.content if not isinstance(part, ToolCall))
     return msgspec.structs.replace(reply, content=kept)
 
 
-def _ask_for_the_rest(reply: AssistantItem, ledger: Ledger, most: int) -> Ending | None:
+def _ask_for_the_rest(says_nothing: bool, ledger: Ledger, most: int) -> Ending | None:
     turn = ledger.turn
     if turn.continuations >= most:
         return Ending("end_turn", metadata={"truncated": True})
-    text = CONTINUE if reply.content else CUT_CALL
+    text = CUT_CALL if says_nothing else CONTINUE
     ledger.append(NoticeItem(text, kind="continue", then="ask"))
     ledger.go_on(
         "max_tokens_recovery",

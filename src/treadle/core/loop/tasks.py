@@ -103,14 +103,18 @@ class Tasks:
         return TaskInfo(task.id, task.call.id, task.call.name, task.summary, task.state, output)
 
     def _ended(self, task: _Task, work: asyncio.Task[ToolResultItem]) -> None:
+        heard = self._heard.pop(task.call.id, "")
         if work.cancelled():
-            task.state, text = "cancelled", "It was cancelled."
+            task.state, text, task.output = "cancelled", "It was cancelled.", heard
+        elif (problem := work.exception()) is not None:
+            task.state, text = "failed", f"{type(problem).__name__}: {problem}"
+            task.output = heard or text
         else:
             result = work.result()
             task.state = "failed" if result.is_error else "done"
             text = result.text
             task.output = text[-KEPT_OUTPUT_CHARS:]
-            self._heard.pop(task.call.id, None)
+        task.work = None
         failed = task.state != "done"
         self._teller.tell(TaskFinished, task.id, task.call.name, preview(text), failed)
         head = f"Background task {task.id} {task.summary} is {task.state}."

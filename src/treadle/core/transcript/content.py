@@ -99,6 +99,17 @@ AssistantContent = Text | Thinking | RedactedThinking | ToolCall | Opaque
 ResultContent = Text | Image | Document
 
 
+def whole(text: str) -> str:
+    """The text, with halves of characters mended or marked: no log or request can hold them."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def parse_arguments(raw: str) -> Arguments | str:
     """Read a call's arguments strictly; a string says what is wrong with them."""
     if not raw.strip():

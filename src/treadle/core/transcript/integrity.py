@@ -88,24 +88,25 @@ def _repair_beginning(items: Sequence[Item]) -> list[Item]:
 # --- no_empty_items ----------------------------------------------------------------------
 
 
-def _is_empty(item: Item) -> bool:
+def is_empty(item: Item) -> bool:
+    """Whether there is nothing in it that a provider would take."""
     if isinstance(item, (NoticeItem, SummaryItem)):
         return not item.text.strip()
     if isinstance(item, ToolResultItem):
         return False  # "the command printed nothing" is an answer
-    return not any(not isinstance(part, Text) or part.text for part in item.content)
+    return not any(not isinstance(part, Text) or part.text.strip() for part in item.content)
 
 
 def _check_emptiness(items: Sequence[Item]) -> list[Violation]:
     return [
         Violation("no_empty_items", position, f"{type(item).__name__} without content")
         for position, item in enumerate(items)
-        if _is_empty(item)
+        if is_empty(item)
     ]
 
 
 def _repair_emptiness(items: Sequence[Item]) -> list[Item]:
-    return [item for item in items if not _is_empty(item)]
+    return [item for item in items if not is_empty(item)]
 
 
 # --- call_ids_unique ---------------------------------------------------------------------

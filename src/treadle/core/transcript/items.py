@@ -23,6 +23,7 @@ from treadle.core.transcript.content import (
     Text,
     ToolCall,
     UserContent,
+    whole,
 )
 from treadle.core.transcript.usage import Usage
 
@@ -103,13 +104,16 @@ Item = UserItem | AssistantItem | ToolResultItem | NoticeItem | SummaryItem
 
 def user(said: str | UserItem | UserContent | tuple[UserContent, ...]) -> UserItem:
     """What a caller may give as input, as an item."""
-    if isinstance(said, UserItem):
-        return said
     if isinstance(said, str):
-        return UserItem((Text(said),))
+        return UserItem((Text(whole(said)),))
     if isinstance(said, (Text, Image, Document)):
-        return UserItem((said,))
-    return UserItem(tuple(said))
+        said = (said,)
+    if not isinstance(said, UserItem):
+        said = UserItem(tuple(said))
+    content = tuple(
+        [Text(whole(part.text)) if type(part) is Text else part for part in said.content]
+    )
+    return said if content == said.content else msgspec.structs.replace(said, content=content)
 
 
 def _text(content: tuple[AssistantContent | ResultContent, ...]) -> str:
