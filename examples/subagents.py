@@ -1,0 +1,78 @@
+"""Two children at once: an agent that hands out work, and who did what.
+
+The children see nothing of the parent's conversation; their last words come back as results. Runs
+as it is, with a scripted model; give it a real one by its name:
+
+    python examples/subagents.py anthropic/claude-sonnet-4-5
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from treadle import Agent, tool
+from treadle.agents.definitions import Definition
+from treadle.core.contracts.model import ModelRequest
+from treadle.core.transcript import UserItem
+from treadle.models import Say, Scripted
+from treadle.observe.totals import Totals
+
+LENGTHS = {"Danube": 2_850, "Rhine": 1_230}
+
+
+@tool(effect="pure")
+async def length_of(river: str) -> int:
+    """The length of a river in kilometres."""
+    return LENGTHS[river]
+
+
+CLERK = Definition(
+    "clerk",
+    "Looks up one fact and reports it.",
+    "Look up what you are asked, with your tool, and answer in one sentence.",
+    tools=("length_of",),
+)
+
+
+def answer(request: ModelRequest) -> Say | str:
+    """What a model might say here: the parent's part, and that of its children."""
+    first = request.transcript[0]
+    assert isinstance(first, UserItem)
+    asked_about = next(
+        (river for river in LENGTHS if first.text == f"How long is the {river}?"), ""
+    )
+    has_worked = len(request.transcript) > 1
+    if asked_about:
+        if not has_worked:
+            return Say(calls=[("length_of", {"river": asked_about})])
+        return f"The {asked_about} is {LENGTHS[asked_about]} km long."
+    if has_worked:
+        return "The Danube is the longer one."
+    return Say(
+        calls=[
+            (
+                "task",
+                {
+                    "description": f"length of the {river}",
+                    "prompt": f"How long is the {river}?",
+                    "subagent_type": "clerk",
+                },
+            )
+            for river in LENGTHS
+        ]
+    )
+
+
+async def main() -> None:
+    totals = Totals()
+    model = sys.argv[1] if len(sys.argv) > 1 else Scripted(answer)
+    agent = Agent(model, [length_of], subagents=[CLERK], observers=[totals])
+    result = await agent.run("Which is longer, the Danube or the Rhine? Ask one clerk for each.")
+    print(result.text)
+    print(f"{len(totals.children)} children; {totals}")
+    await agent.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
