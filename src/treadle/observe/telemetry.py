@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
 # Where the conventions have another word for a provider than we.
-PROVIDERS = {"gemini": "gcp.gemini", "azure": "azure.ai.openai", "mistral": "mistral_ai"}
-PROVIDERS["openai-chat"] = "openai"
+PROVIDERS = {
+    "openai-chat": "openai",
+    "gemini": "gcp.gemini",
+    "azure": "azure.ai.openai",
+    "mistral": "mistral_ai",
+}
 ABORTED = "aborted"
 
 
