@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.mcp.helpers import Log, call, context, raw, served, workspace
+from tests.tools.mcp.helpers import Log, call, context, raw, sdk, served, workspace
 from treadle.core.errors import ToolError
 from treadle.tools.mcp import McpServer
 
-pytestmark = pytest.mark.usefixtures("no_leaks")
+__all__ = ["sdk"]
+pytestmark = pytest.mark.usefixtures("sdk", "no_leaks")
 
 
 async def test_fault_76_crashes_at_start_and_is_tried_again_until_it_is_left_alone(own_place: Path):

@@ -1,10 +1,19 @@
-"""Every test of MCP servers leaves no process, descriptor, thread or task behind."""
+"""Every test that runs an MCP server leaves no process, descriptor, thread or task behind."""
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
+
+from tests.tools.mcp.helpers import sdk
+
+__all__ = ["sdk"]
 
 
 @pytest.fixture(autouse=True)
-def census(no_leaks: object) -> None:
-    """The leak check of tests/conftest.py, for every test in this folder."""
+def census(request: pytest.FixtureRequest) -> None:
+    """The leak check of tests/conftest.py, where something is run."""
+    if inspect.iscoroutinefunction(request.function):
+        request.getfixturevalue("sdk")
+        request.getfixturevalue("no_leaks")

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from treadle.core.contracts.tool import ToolContext, ToolOutput
 from treadle.tools.mcp import McpServer, McpStatus
 from treadle.tools.mcp.server import State
 from treadle.workspace.local import LocalWorkspace, Options
+
+
+@pytest.fixture(scope="session")
+def sdk() -> None:
+    """The SDK, loaded: its objects live on, so that a look for leaks need not go over them."""
+    import_module("treadle.tools.mcp.link")
+    gc.collect()
+    gc.freeze()
+
 
 RAW = str(Path(__file__).with_name("raw_server.py"))
 
