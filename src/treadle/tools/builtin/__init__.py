@@ -13,11 +13,12 @@ Each tool is described to the model by the `.md` beside its code.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 
 from treadle.core.contracts.tool import Tool
 from treadle.core.contracts.workspace import Workspace
-from treadle.core.errors import ConfigError
+from treadle.core.errors import ConfigError, WorkspaceError
 from treadle.core.transcript.items import Item
 from treadle.tools.builtin.apply_patch import ApplyPatchTool
 from treadle.tools.builtin.ask import AskTool, Choice, Question
@@ -79,7 +80,8 @@ class Builtin(Registry):
         """A session goes on in a new process: stand where its last command left off."""
         cwd = last_directory(items)
         if cwd is not None:
-            self.desk.move(session_id, cwd)
+            with contextlib.suppress(WorkspaceError):  # it is not part of the workspace any more
+                self.desk.move(session_id, str(self.desk.workspace.resolve(cwd)))
 
 
 def builtin_tools(

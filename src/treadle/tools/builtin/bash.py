@@ -21,7 +21,7 @@ from treadle.tools.builtin.form import BuiltinTool
 USUAL_SECONDS = 120.0
 MOST_SECONDS = 600.0
 MOVED = "[working directory is now {}]"
-_MOVED = re.compile(r"^\[working directory is now (.+)\]$", re.MULTILINE)
+_MOVED = re.compile(r"\[working directory is now ([^\n]+)\]\Z")
 
 
 class BashArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,8 +123,8 @@ def last_directory(items: Iterable[Item]) -> str | None:
     found = None
     for item in items:
         if isinstance(item, ToolResultItem) and item.name == BashTool.name:
-            said = _MOVED.findall(item.text[-5_000:])
-            found = said[-1] if said else found
+            said = _MOVED.search(item.text[-5_000:])
+            found = said.group(1) if said else found
     return found
 
 
@@ -134,8 +134,8 @@ def _output(done: Completed, moved: str) -> ToolOutput:
     said = "\n".join(note for note in notes if note)
     printed = done.output.rstrip("\n")
     content = "\n".join(part for part in (printed, said) if part) or "(no output)"
-    is_error = done.exit_code != 0
-    return ToolOutput(content, content, is_error, done.full_output)
+    # Nothing else to display: the person sees what the model sees, and the log holds it once.
+    return ToolOutput(content, is_error=done.exit_code != 0, full_output=done.full_output)
 
 
 def _ended(done: Completed) -> str:
