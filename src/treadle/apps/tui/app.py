@@ -57,7 +57,7 @@ class TerminalApp(App[int]):
     CSS = """
     Screen { background: transparent; }
     #foot { height: auto; max-height: 90vh; }
-    #rule { height: 1; color: ansi_bright_black; }
+    #rule { height: 1; }
     #row { height: auto; }
     #sign { width: 2; height: 1; }
     #row Prompt { width: 1fr; }
@@ -186,6 +186,8 @@ class TerminalApp(App[int]):
             conversation.show(Note(note))
         if conversation.is_unfinished:
             conversation.note("the last turn was not finished: enter goes on with it", "warning")
+        if not len(driver.history):
+            self._hint = "/help lists commands and keys"
         conversation.start()
         self.transcript.begin(conversation.view)
         self.changed()
@@ -425,7 +427,9 @@ class TerminalApp(App[int]):
     @on(Prompt.Offering)
     def _on_offering(self) -> None:
         prompt, lines = self.prompt, list[Text]()
-        for place, offer in enumerate(prompt.offers[: max(self.size.height // 3, 1)]):
+        most = min(completing.MOST_SHOWN, max(self.size.height // 3, 1))
+        first = max(0, min(prompt.picked - most // 2, len(prompt.offers) - most))
+        for place, offer in enumerate(prompt.offers[first : first + most], first):
             is_at = place == prompt.picked
             line = lead("▸ " if is_at else "  ", self.palette.accent)
             line.append(offer.text.strip(), self.palette.accent if is_at else self.palette.plain)

@@ -20,6 +20,7 @@ from treadle.apps.tui.markdown import lead, safe, wrapped
 from treadle.apps.tui.palette import Palette
 
 Body = Callable[[int], list[Text]]
+MOST_ROWS = 12
 
 
 class Choices(Widget, can_focus=True):
@@ -82,11 +83,10 @@ class Choices(Widget, can_focus=True):
                 )
             )
         foot = wrapped(Text(self._hint, palette.faint), width)[:1] if self._hint else []
-        wanted = max(min(len(self.shown), 12), 1)
-        options = min(wanted, max(height - len(head) - len(foot), 1))
+        room = max(height - len(head) - len(foot), 1)
+        rows = self._rows(width, min(room, MOST_ROWS))
         body = self._body(width) if self._body is not None else []
-        room = max(height - len(head) - len(foot) - options, 0)
-        return [*head, *self._window(body, room), *self._rows(width, options), *foot][:height]
+        return [*head, *self._window(body, max(room - len(rows), 0)), *rows, *foot][:height]
 
     def _window(self, body: list[Text], room: int) -> list[Text]:
         """As much of the body as there is room for, from where it was scrolled to."""
@@ -101,22 +101,33 @@ class Choices(Widget, can_focus=True):
         word = f"… {left} more lines (pgdn)" if left else "the end (pgup)"
         return [*part, Text(word, self._palette.faint)]
 
-    def _rows(self, width: int, count: int) -> list[Text]:
-        first = max(0, min(self.at - count // 2, len(self.shown) - count))
-        rows = []
-        for place in range(first, min(first + count, len(self.shown))):
-            option = self.shown[place]
-            is_at = place == self.at
-            style = self._palette.accent if is_at else self._palette.plain
-            row = lead("▸ " if is_at else "  ", self._palette.accent)
-            if option.key and not self._filters:
-                row.append(f"{option.key} ", self._palette.faint)
-            row.append(" ".join(option.label.split()), style)
-            if option.about:
-                row.append("  " + " ".join(option.about.split()), self._palette.faint)
-            row.truncate(max(width, 1), overflow="ellipsis")
-            rows.append(row)
-        return rows or [Text("  nothing fits", self._palette.faint)]
+    def _rows(self, width: int, most: int) -> list[Text]:
+        """The choices around the one under the cursor. Few are shown whole, many in a line each."""
+        if not self.shown:
+            return [Text("  nothing fits", self._palette.faint)]
+        whole = [self._row(place, width) for place in range(len(self.shown))]
+        if not self._filters and sum(map(len, whole)) <= most:
+            return [line for row in whole for line in row]
+        first = max(0, min(self.at - most // 2, len(self.shown) - most))
+        rows = [row[0] for row in whole[first : first + most]]
+        for row, line in zip(whole[first:], rows, strict=False):
+            if len(row) > 1:
+                line.append("…", self._palette.faint)
+            line.truncate(max(width, 1), overflow="ellipsis")
+        return rows
+
+    def _row(self, place: int, width: int) -> list[Text]:
+        option, is_at = self.shown[place], place == self.at
+        text = Text(" ".join(option.label.split()), end="")
+        text.stylize(self._palette.accent if is_at else self._palette.plain)
+        if option.about:
+            text.append("  " + " ".join(option.about.split()), self._palette.faint)
+        sign = lead("▸ " if is_at else "  ", self._palette.accent)
+        if option.key and not self._filters:
+            sign.append(f"{option.key} ", self._palette.faint)
+        lines = wrapped(text, max(width - sign.cell_len, 1))
+        rest = Text(" " * sign.cell_len)
+        return [(rest if number else sign) + line for number, line in enumerate(lines)]
 
     # --- keys ----------------------------------------------------------------------------
 

@@ -32,8 +32,8 @@ class Offer(msgspec.Struct, frozen=True):
 def offers(line: str, files: Sequence[str], commands: Sequence[tuple[str, str]]) -> list[Offer]:
     """What fits the text before the cursor."""
     if line.startswith("/") and " " not in line:
-        found = matches(line[1:], [name for name, _ in commands])
-        about = dict(commands)
+        names, about = [name for name, _ in commands], dict(commands)
+        found = matches(line[1:], names, len(names)) if len(line) > 1 else names
         return [Offer(f"/{name} ", 0, about[name]) for name in found]
     at = _AT.search(line)
     if at is None:

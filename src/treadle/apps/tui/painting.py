@@ -35,6 +35,8 @@ _SIGNS = {
     "stopped": "◦",
 }
 
+_TONES = {"warning": "! ", "error": "✗ ", "good": "✓ "}
+
 
 def is_foldable(block: Block) -> bool:
     """Whether there is more to see than what is shown folded."""
@@ -79,8 +81,8 @@ def paint(block: Block, width: int, palette: Palette, *, is_open: bool = False) 
         case Shell():
             return _shell(block, room, palette, is_open)
         case Note(text=text, tone=tone):
-            style = palette.tone(tone)
-            return _gutter(markdown.wrapped(Text(text, style), room), "· ", style)
+            style, sign = palette.tone(tone), _TONES.get(tone, "· ")
+            return _gutter(markdown.wrapped(Text(text, style), room), sign, style)
 
 
 def plain_text(block: Block) -> str:

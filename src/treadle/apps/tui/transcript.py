@@ -270,9 +270,7 @@ class Transcript(Widget, can_focus=True):
         self.scroll_lines(3)
 
     def on_resize(self) -> None:
-        self._painted.clear()
-        self._lines = 0
-        self._rows = None
+        self.restyle(self.palette)
 
     # --- choosing, opening, copying ------------------------------------------------------
 
