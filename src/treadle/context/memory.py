@@ -107,7 +107,8 @@ def _digest(file: Path) -> str:
 
 
 def _beginning(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="replace").strip()[:MOST_CHARS]
+    with file.open(encoding="utf-8", errors="replace") as text:
+        return text.read(MOST_CHARS).strip()
 
 
 class _Reader:

@@ -33,8 +33,12 @@ class Meter:
             self._ratio = min(MOST, max(FEWEST, self._sent / measured))
         chars = scene.overhead_chars + size(scene.transcript)
         if scene.point == "before_model":
-            self._sent = chars
+            self.sends(chars)
         return self.of_chars(chars)
+
+    def sends(self, chars: int) -> None:
+        """The next measurement will be of so many characters."""
+        self._sent = chars
 
     def of_chars(self, chars: int) -> int:
         return int(chars / self._ratio) + 1

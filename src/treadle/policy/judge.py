@@ -20,6 +20,10 @@ _PATCHED = re.compile(
 )
 
 
+# Tools that do nothing themselves: what they lead to passes the same policy, call by call.
+DELEGATING = frozenset({"task", "taskoutput", "taskstop", "skill", "ask"})
+
+
 class Judge:
     """Judges calls in one situation. Cheap to keep, a few microseconds to make."""
 
@@ -131,6 +135,9 @@ class Judge:
         for rule in rules.allow:
             if rule.names_tool(key):
                 return _one(call, "allow", rule)
+        if key in DELEGATING:
+            finding = Finding(call.tool, "allow", "its own calls are judged one by one", plain=True)
+            return Ruling("allow", finding.reason, (finding,))
         if call.pure and not key.startswith("mcp__"):
             finding = Finding(call.tool, "allow", "changes nothing", plain=True)
             return Ruling("allow", finding.reason, (finding,))

@@ -27,6 +27,7 @@ from treadle.core.contracts.mutator import MutationPoint, Scene
 from treadle.core.errors import ContextTooLong
 from treadle.core.transcript.integrity import violations
 from treadle.core.transcript.items import AssistantItem, Item, SummaryItem
+from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.transcript import Transcript
 
 WARN, COMPACT, AIM = 0.70, 0.85, 0.50
@@ -60,6 +61,8 @@ class Compactor:
         return frozenset({"before_model", "context_too_long", "on_request"})
 
     async def mutate(self, scene: Scene) -> Transcript | None:
+        if isinstance(pending(scene.transcript), RunTools):
+            return None  # they are read off the view: cut arguments would be carried out
         session = self._sessions.setdefault(scene.session_id, _Session())
         used = session.meter.tokens(scene)
         room = room_of(scene)
@@ -106,6 +109,7 @@ class Compactor:
             scene.tell(_in_vain(session.in_vain, used, room))
             return None
         session.in_vain = 0
+        meter.sends(scene.overhead_chars + after)
         saved = meter.of_chars(before - after)
         scene.tell(
             f"compacted: about {used:,} tokens became {max(0, used - saved):,}; "
@@ -137,7 +141,14 @@ class Compactor:
         model = self._model() if callable(self._model) else self._model
         if model is not None:
             limit = int(model.card.window * 2)  # characters: well below any window in tokens
-            text = await summarised(model, old, limit, focus=focus, session_id=scene.session_id)
+            text = await summarised(
+                model,
+                old,
+                limit,
+                focus=focus,
+                session_id=scene.session_id,
+                reserve=scene.reserve,
+            )
         room = max(500, target - size(keep) - size(new))
         if not text or len(text) > max(room, size(old) // 2):
             scene.tell("the summary could not be used; older work is named instead")

@@ -73,7 +73,8 @@ def _todos(items: Sequence[Item]) -> NoticeItem | None:
             and item.name.lower() in TODO_TOOLS
             and not item.is_error
         ):
-            return NoticeItem(f"The todo list:\n{item.text}", kind="todos")
+            # The person's side of the answer holds the list itself.
+            return NoticeItem(f"The todo list:\n{item.display or item.text}", kind="todos")
     return None
 
 

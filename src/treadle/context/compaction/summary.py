@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, Reply
+from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, Reply, UsageSeen
+from treadle.core.contracts.mutator import Reserve, freely
 from treadle.core.errors import ModelError
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import (
@@ -21,6 +22,7 @@ from treadle.core.transcript.items import (
     user,
 )
 from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import Usage
 
 INSTRUCTIONS = """\
 You write notes for a coding agent that has to go on with its work after its conversation was cut.
@@ -30,14 +32,22 @@ failed, what is left to do and in which order. The user's own messages are kept 
 do not repeat them. Write short plain sentences under the headings Goal, Known, Done, Failed, Next.
 Write nothing else."""
 
+MOST_TOKENS = 2_000
 RESULT_CHARS = 1_500
 ARGUMENT_CHARS = 500
 
 
 async def summarised(
-    model: Model, items: Sequence[Item], limit: int, *, focus: str = "", session_id: str = ""
+    model: Model,
+    items: Sequence[Item],
+    limit: int,
+    *,
+    focus: str = "",
+    session_id: str = "",
+    reserve: Reserve = freely,
 ) -> str:
-    """Notes on these items, or an empty text if the model gave none. `limit`: characters shown."""
+    """Notes on these items, or an empty text if there are none to be had. `limit`: characters
+    shown. `reserve` asks whether there is money for it."""
     shown = as_text(items, limit)
     task = f"<conversation>\n{shown}\n</conversation>"
     if focus:
@@ -45,17 +55,24 @@ async def summarised(
     request = ModelRequest(
         Transcript([user(task)]),
         system=INSTRUCTIONS,
-        options=ModelOptions(max_tokens=2_000),
-        session_id=session_id,
-        key=f"{session_id}/summary/{len(items)}",
+        options=ModelOptions(max_tokens=MOST_TOKENS),
+        session_id=f"{session_id}/summary",  # its own cached beginning
     )
+    settle = reserve(model.card, len(task) + len(INSTRUCTIONS), MOST_TOKENS)
+    if settle is None:
+        return ""
     reply: AssistantItem | None = None
+    used = Usage()
     try:
         async for event in model.stream(request):
-            if isinstance(event, Reply):
-                reply = event.item
+            if isinstance(event, UsageSeen):
+                used = event.usage
+            elif isinstance(event, Reply):
+                reply, used = event.item, event.item.usage
     except ModelError:
         return ""
+    finally:
+        settle(used)
     return reply.text.strip() if reply is not None else ""
 
 
