@@ -288,3 +288,29 @@ async def test_whatever_the_sizes_the_request_fits_and_every_law_holds(
         assert size(new) < size(view)
         view = new
     assert meter.of_chars(size(view)) <= room_of(scene(view, [], card=card))
+
+
+async def test_calls_that_wait_to_be_run_are_never_cut():
+    raw = json.dumps({"text": "x" * 30_000})
+    history: list[Item] = [user("a" * 20_000), AssistantItem((ToolCall("c", "act", raw),))]
+    view = Transcript(history)
+    assert await Compactor().mutate(scene(view, [], point="on_request")) is None
+    assert await Compactor().mutate(scene(view, [], point="context_too_long")) is None
+
+
+async def test_pins_that_nearly_fill_the_window_do_not_compact_at_every_step():
+    notes = note_taker()
+    model = Scripted(
+        lambda request: Say(calls=[("work", {"n": len(request.transcript)})]), card=CARD
+    )
+    agent = Agent(model, [work], mutators=[Compactor(notes)], max_turns=40)
+    await agent.run("z" * int(0.83 * 3.5 * (WINDOW - 1_000)))
+    assert len(notes.requests) <= 12
+
+
+def test_a_compaction_does_not_spoil_the_measure_of_the_meter():
+    meter = Meter()
+    meter.tokens(scene(Transcript([user("a" * 30_000)]), []))
+    small = Transcript([user("a" * 3_000)])
+    meter.sends(size(small))
+    assert meter.tokens(scene(small, [], used=Usage(1_000))) == pytest.approx(1_000, rel=0.1)

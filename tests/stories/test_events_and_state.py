@@ -35,6 +35,7 @@ from treadle.core.transcript import (
     NoticeItem,
     SummaryItem,
     Text,
+    ToolCall,
     ToolResultItem,
     Usage,
     UserItem,
@@ -429,6 +430,31 @@ async def test_a_mutator_that_breaks_a_law_is_a_hard_error_naming_the_law():
         await driver.next()
     assert violations(driver.transcript) == []
     assert len(driver.transcript) == 3
+
+
+async def test_a_mutator_cannot_make_a_call_run_twice_by_dropping_its_answer():
+    act = RecordingTool("act", effect="irreversible")
+    drops = Rewrites("after_tool_result", lambda transcript: Transcript(transcript[:2]))
+    driver = Agent(Scripted([Say(calls=[("act", {})])]), [act], mutators=[drops]).start(input="go")
+    with pytest.raises(LawBroken, match="open_calls_kept"):
+        await driver.next()
+    assert len(act.calls) == 1
+
+
+async def test_a_mutator_cannot_change_the_calls_that_wait_to_be_run():
+    def cut(transcript: Transcript) -> Transcript:
+        reply = AssistantItem((ToolCall("c", "act", "{}"),), "tool_use")
+        return Transcript([*transcript[:1], reply])
+
+    act = RecordingTool("act", effect="irreversible")
+    history = [user("go"), AssistantItem((ToolCall("c", "act", '{"path": "x"}'),), "tool_use")]
+    driver = Agent(Scripted(["ok"]), [act], mutators=[Rewrites("on_request", cut)]).start(
+        transcript=history
+    )
+    with pytest.raises(LawBroken, match="open_calls_kept"):
+        await driver.compact()
+    await driver.next()
+    assert act.calls == [{"path": "x"}]
 
 
 @pytest.mark.parametrize("point", ["before_model", "after_tool_result", "after_turn_ended"])

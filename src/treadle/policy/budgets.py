@@ -185,16 +185,18 @@ class Repetition:
     def __init__(self, tell_after: int = 3, stop_after: int = 6) -> None:
         self.tell_after = tell_after
         self.stop_after = stop_after
-        self._last: dict[str, tuple[int, object]] = {}
+        self._last: dict[str, tuple[int, int, int]] = {}  # the round, its print, how many times
 
     def admit(self, account: Account) -> Pass | Stop:
         seen = _last_round(account.transcript)
-        times, before = self._last.get(account.session_id, (0, None))
+        counted, before, times = self._last.get(account.session_id, (0, 0, 0))
         if seen is None or account.rounds == 0:
             self._last.pop(account.session_id, None)
             return Pass()
-        times = times + 1 if seen == before else 1
-        self._last[account.session_id] = (times, seen)
+        if counted == account.rounds:
+            return Pass()  # the same round, asked about again
+        times = times + 1 if hash(seen) == before else 1
+        self._last[account.session_id] = (account.rounds, hash(seen), times)
         if times >= self.stop_after:
             return Stop("budget_exceeded", f"the same call gave the same answer {times} times")
         if times >= self.tell_after:

@@ -23,11 +23,22 @@ MutationPoint = Literal[
 ]
 
 
+# With the model's card, the characters it is shown and the tokens it may answer: None says that
+# the budget does not allow it; otherwise what it gives is called once, with what was used.
+Reserve = Callable[[ModelCard, int, int], Callable[[Usage], None] | None]
+
+
+def freely(card: ModelCard, chars: int, max_output: int) -> Callable[[Usage], None]:
+    """Where nobody keeps books."""
+    return lambda used: None
+
+
 class Scene(msgspec.Struct, frozen=True):
     """What a mutator sees. `last_usage` is what the provider measured at the last call.
 
     tell     one line for the person
     consult  asks the pre_compact hooks: None forbids it, a text is added to the focus
+    reserve  asks the budgets for a model call of its own; see Reserve
     """
 
     point: MutationPoint
@@ -40,6 +51,7 @@ class Scene(msgspec.Struct, frozen=True):
     tell: Callable[[str], None]
     consult: Callable[[], Awaitable[str | None]]
     focus: str = ""  # what the person wants to be kept above all
+    reserve: Reserve = freely
 
 
 class Mutator(Protocol):

@@ -45,7 +45,7 @@ from treadle.core.loop.telling import Teller
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.integrity import with_unique_ids
 from treadle.core.transcript.items import AssistantItem
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript.usage import NOTHING, Usage
 
 
 class Asking:
@@ -68,14 +68,15 @@ class Asking:
         self._on_quarantine = on_quarantine
         self._is_stopped = is_stopped
         self._said: list[str] = []  # the text of the running attempt
-        self._spent = Usage()  # what a broken attempt is known to have used
+        self._spent = NOTHING  # what the running attempt is known to have used
+        self._lost = NOTHING  # what attempts used that gave no reply
         self._refused: frozenset[tuple[int, int]] = frozenset()
 
     async def ask(self, request: ModelRequest) -> AssistantItem:
         """The whole reply, its call ids unique in this transcript; or a ModelError."""
         failures: Counter[type[ModelError]] = Counter()
         attempt = 0
-        self._spent, self._refused = Usage(), request.quarantine
+        self._refused = request.quarantine
         while True:
             attempt += 1
             self._teller.tell(RequestStarted, self.model.name, attempt)
@@ -86,6 +87,7 @@ class Asking:
                 return await self._attempt(request)
             except ModelError as error:
                 self._discard()
+                self._lost = self.lost()
                 answer = verdict(
                     error,
                     failures,
@@ -110,6 +112,12 @@ class Asking:
         if not text.strip():
             return None
         return AssistantItem((Text(text),), "aborted", self.model.name, self._spent)
+
+    def lost(self) -> Usage:
+        """What was used since the last time and came to nothing."""
+        used = self._lost if self._spent is NOTHING else self._lost + self._spent
+        self._lost = self._spent = NOTHING
+        return used
 
     async def _attempt(self, request: ModelRequest) -> AssistantItem:
         tell, said, ready = self._teller.tell, self._said, _Ready(request)
@@ -140,6 +148,7 @@ class Asking:
                 f"{self.model.name} ended its stream without a reply", provider=self.model.name
             )
         said.clear()
+        self._spent = NOTHING  # the reply says it better
         return ready.settle(reply)
 
     def _tell_other(self, event: object, ready: _Ready) -> None:

@@ -11,13 +11,15 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.contracts.gate import Account, Gate, Stop
+from treadle.core.contracts.gate import Account, Gate, Pass, Stop
 from treadle.core.contracts.hook import Add, Answer, Block, Change, Hook, HookPoint, Moment, Permit
 from treadle.core.contracts.mutator import Mutator, Scene
 from treadle.core.errors import LawBroken, TreadleError
 from treadle.core.events import MutationFinished, MutationStarted, Warning
 from treadle.core.loop.telling import Teller
-from treadle.core.transcript.integrity import violations
+from treadle.core.transcript.integrity import Violation, is_empty, violations
+from treadle.core.transcript.items import Item, NoticeItem, UserItem
+from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
@@ -100,12 +102,27 @@ async def mutated(
         teller.tell(MutationFinished, mutator.name, scene.point, new is not None)
         if new is None:
             continue
-        broken = violations(new)
+        broken = _breaches(scene.transcript, new)
         if broken:
             raise LawBroken(mutator.name, broken[0].law, broken[0].problem)
         changes.append((mutator.name, new))
         scene = msgspec.structs.replace(scene, transcript=new)
     return changes
+
+
+def _breaches(old: Transcript, new: Transcript) -> list[Violation]:
+    """What is wrong with a changed view, beside one that was lawful."""
+    before, after = pending(old), pending(new)
+    is_open = isinstance(before, RunTools) or isinstance(after, RunTools)
+    if is_open and before != after:
+        return [Violation("open_calls_kept", len(new), "other calls would be run than before")]
+    if new.extends(old) and not is_open and all(map(_is_remark, new[len(old) :])):
+        return []  # a few lines more: no need to walk the history
+    return violations(new)
+
+
+def _is_remark(item: Item) -> bool:
+    return isinstance(item, (NoticeItem, UserItem)) and not is_empty(item)
 
 
 class Gates:
@@ -116,20 +133,28 @@ class Gates:
         self._admitted: list[tuple[Gate, Account]] = []
 
     def admit(self, account: Account) -> tuple[Stop | None, list[str]]:
-        """The first objection, or what the gates want the model to know."""
+        """Whether to stop, and what the gates want the model to know.
+
+        All are asked, so that each has reserved what a closing reply costs. Nothing left to ask
+        goes before a budget that is used up; there is a closing reply if nobody objects to it.
+        """
         told: list[str] = []
+        stops: list[Stop] = []
         for gate in self._gates:
             answer = gate.admit(account)
             if isinstance(answer, Stop):
-                if answer.closing:
-                    self._admitted.append((gate, account))  # it hears what the last reply used
-                else:
-                    self.settle(Usage())
-                return answer, []
-            self._admitted.append((gate, account))
-            if answer.tell:
+                stops.append(answer)
+            elif answer.tell:
                 told.append(answer.tell)
-        return None, told
+            if isinstance(answer, Pass) or answer.closing:
+                self._admitted.append((gate, account))
+        if not stops:
+            return None, told
+        first = next((stop for stop in stops if stop.reason == "end_turn"), stops[0])
+        closing = min(stop.closing for stop in stops)
+        if not closing:
+            self.settle(Usage())
+        return msgspec.structs.replace(first, closing=closing), told
 
     def settle(self, used: Usage) -> None:
         for gate, account in self._admitted:

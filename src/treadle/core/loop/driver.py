@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 
 import msgspec
 
-from treadle.core.contracts.gate import Account, Stop
+from treadle.core.contracts.gate import Stop
 from treadle.core.contracts.hook import Add, Block, HookPoint
-from treadle.core.contracts.model import CacheRequest, ModelRequest
+from treadle.core.contracts.model import CacheRequest, ModelCard, ModelRequest
 from treadle.core.contracts.mutator import MutationPoint, Scene
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
@@ -53,7 +54,7 @@ from treadle.core.transcript.integrity import interrupted, is_empty
 from treadle.core.transcript.items import AssistantItem, NoticeItem, ToolResultItem, UserItem, user
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript.usage import NOTHING, Usage
 
 INTERRUPTED = "The user interrupted the turn here."
 CALL_INTERRUPTED = "Interrupted by the user before it finished; its effect may be incomplete."
@@ -140,12 +141,23 @@ class Driver:
                 return take_stop(stop, self._ledger)
             self._calling.renew()
             reply = await self._asking.ask(self._request(system))
-            self._gates.settle(reply.usage)
+            self._settle(reply.usage)
             self._ledger.spend(reply)
             return take(reply, self._ledger, self._equipment.max_continuations)
         except ModelError as error:
-            self._gates.settle(Usage())
+            self._settle(Usage())
             return await self._give_up(error)
+        except Exception:
+            self._settle(Usage())
+            raise
+
+    def _settle(self, used: Usage) -> None:
+        """Tell the gates what the call has used, with what attempts lost that gave no reply."""
+        lost = self._asking.lost()
+        if lost is not NOTHING:
+            self._ledger.waste(self._asking.model.name, lost)
+            used = used + lost
+        self._gates.settle(used)
 
     async def _run_tools(self, calls: tuple[ToolCall, ...]) -> Step:
         """One tool round, or the question whether it may happen."""
@@ -217,8 +229,8 @@ class Driver:
         """Leave a lawful transcript and nothing running, whatever was going on."""
         ledger = self._ledger
         self._approvals.forget()
-        self._gates.settle(Usage())
         partial = self._asking.partial()
+        self._settle(Usage())
         why = self._stopping.reason or "cancelled"
         ending = Ending("aborted", metadata={"interrupted": True, "interrupt_reason": why})
         if ledger.state.turn is None:
@@ -427,25 +439,33 @@ class Driver:
         )
 
     def _consult_gates(self, system: str) -> Stop | None:
-        state, turn, card = self._ledger.state, self._ledger.turn, self._asking.model.card
-        if not self._equipment.gates or turn.closing:
+        if not self._equipment.gates or self._ledger.turn.closing:
             return None
-        account = Account(
-            self.session_id,
-            turn.id,
-            turn.rounds,
-            turn.calls,
-            turn.usage,
-            state.usage,
-            state.transcript,
-            card,
-            state.chars + len(system) + self._toolbox.chars,
-            self._equipment.options.max_tokens or card.max_output,
-        )
-        stop, told = self._gates.admit(account)
+        card = self._asking.model.card
+        chars = self._ledger.state.chars + len(system) + self._toolbox.chars
+        most = self._equipment.options.max_tokens or card.max_output
+        stop, told = self._gates.admit(self._ledger.account(card, chars, most))
         for text in told:
             self._ledger.append(NoticeItem(text, kind="budget"))
         return stop
+
+    def _reserve(
+        self, card: ModelCard, chars: int, max_output: int
+    ) -> Callable[[Usage], None] | None:
+        """Ask the gates for a model call that a mutator wants to make."""
+        gates = Gates(self._equipment.gates)
+        stop, told = gates.admit(self._ledger.account(card, chars, max_output))
+        for text in told:
+            self._inbox.put(NoticeItem(text, kind="budget"))
+        if stop is not None:
+            gates.settle(Usage())
+            return None
+
+        def settle(used: Usage) -> None:
+            gates.settle(used)
+            self._ledger.waste(card.name, used)
+
+        return settle
 
     async def _mutate(self, point: MutationPoint, focus: str = "") -> bool:
         """Let the mutators look; whether one changed the view."""
@@ -463,6 +483,7 @@ class Driver:
             lambda text: self._teller.tell(Notified, text),
             lambda: self._may_compact(point),
             focus,
+            self._reserve,
         )
         changes = await mutated(self._equipment.mutators, scene, self._teller)
         for name, new in changes:

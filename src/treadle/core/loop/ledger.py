@@ -10,7 +10,8 @@ from collections import deque
 
 import msgspec
 
-from treadle.core.contracts.model import PartQuarantined
+from treadle.core.contracts.gate import Account
+from treadle.core.contracts.model import ModelCard, PartQuarantined
 from treadle.core.errors import LoopError
 from treadle.core.events import (
     LoopContinued,
@@ -25,6 +26,7 @@ from treadle.core.events import (
 from treadle.core.loop.journaling import Journaling
 from treadle.core.loop.state import LoopState, Transition, Turn
 from treadle.core.loop.telling import Teller
+from treadle.core.transcript.content import Opaque, Text, Thinking, ToolCall
 from treadle.core.transcript.entries import (
     Intent,
     Quarantined,
@@ -46,9 +48,10 @@ from treadle.core.transcript.items import (
     ToolResultItem,
 )
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript.usage import NOTHING, Usage
 
 TRACE_LENGTH = 1_000
+PICTURE_CHARS = 4_000
 
 
 class Ledger:
@@ -92,6 +95,23 @@ class Ledger:
             self._history = self._history.append(item)
         self._added.append(item)
         self._teller.tell_item(len(state.transcript), item)
+
+    def account(self, card: ModelCard, request_chars: int, max_output: int) -> Account:
+        """What a gate sees of the books and of the next request."""
+        state = self.state
+        turn = state.turn or Turn(self._teller.turn_id, len(state.transcript))
+        return Account(
+            self._teller.session_id,
+            turn.id,
+            turn.rounds,
+            turn.calls,
+            turn.usage,
+            state.usage,
+            state.transcript,
+            card,
+            request_chars,
+            max_output,
+        )
 
     def go_on(self, why: str, turn: Turn | None = None) -> None:
         """Record why the loop goes round again."""
@@ -154,6 +174,18 @@ class Ledger:
             self.state, turn=turn, usage=self.state.usage + used, last_usage=used
         )
         self._teller.tell(UsageUpdated, reply.model, used, turn.usage)
+
+    def waste(self, model: str, used: Usage) -> None:
+        """Count what was used beside the replies: by a broken attempt, or a mutator's own call."""
+        state = self.state
+        if used == NOTHING:
+            return
+        self._journal.write(Spent(model, used))
+        turn = state.turn
+        if turn is not None:
+            turn = msgspec.structs.replace(turn, usage=turn.usage + used)
+        self.state = msgspec.structs.replace(state, turn=turn, usage=state.usage + used)
+        self._teller.tell(UsageUpdated, model, used, turn.usage if turn is not None else used)
 
     # --- what is known about open calls --------------------------------------------------
 
@@ -236,10 +268,26 @@ class Ledger:
 
 
 def chars_of(item: Item) -> int:
-    """How much text an item holds, roughly; pictures count as a fixed amount."""
+    """How much text an item holds, for estimates that may be too large but not too small.
+
+    Letters that are rare in what models were trained on need more tokens, about as they need more
+    bytes. Pictures and documents count as a fixed amount.
+    """
     if isinstance(item, (NoticeItem, SummaryItem)):
-        return len(item.text)
+        return _weight(item.text)
     total = 0
     for part in item.content:
-        total += len(getattr(part, "text", "")) or len(getattr(part, "raw", "")) or 4_000
+        kind = type(part)
+        if kind is Text or kind is Thinking:
+            total += _weight(part.text)  # type: ignore[union-attr]
+        elif kind is ToolCall:
+            total += _weight(part.raw)  # type: ignore[union-attr]
+        elif kind is Opaque:
+            total += len(part.json)  # type: ignore[union-attr]
+        else:
+            total += PICTURE_CHARS
     return total
+
+
+def _weight(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))

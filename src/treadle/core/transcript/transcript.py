@@ -42,11 +42,12 @@ class Transcript(Sequence[Item]):
     def append(self, item: Item) -> Transcript:
         longer = Transcript.__new__(Transcript)
         shared = self._shared
-        if len(shared.items) != self._length:
+        if len(shared.items) == self._length:
+            shared.items.append(item)
+            shared.note(item)
+        elif shared.items[self._length] is not item:
             # Someone else grew this list already: the two histories part here.
-            shared = _Shared(shared.items[: self._length])
-        shared.items.append(item)
-        shared.note(item)
+            shared = _Shared([*shared.items[: self._length], item])
         longer._shared = shared
         longer._length = self._length + 1
         return longer
@@ -56,6 +57,10 @@ class Transcript(Sequence[Item]):
         for item in items:
             longer = longer.append(item)
         return longer
+
+    def extends(self, other: Transcript) -> bool:
+        """Whether this is the other one, grown or as it was; seen without a walk."""
+        return self._shared is other._shared and self._length >= other._length
 
     @property
     def scratch(self) -> dict[Any, Any]:

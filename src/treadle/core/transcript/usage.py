@@ -41,3 +41,6 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
             requests=self.requests + other.requests,
             cost=None if unknown else (self.cost or 0.0) + (other.cost or 0.0),
         )
+
+
+NOTHING = Usage()
