@@ -1,0 +1,98 @@
+"""A real terminal for the tests: tmux, with keys typed into it and the screen read off it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here")
+PATIENCE = 30.0  # seconds until a screen that does not come is a failure
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from treadle.apps.tui.main import start
+given = dict(word.split("=", 1) for word in sys.argv[1:])
+resume, plain = given.pop("resume", None), bool(given.pop("plain", ""))
+sys.exit(start(Path.cwd(), given, resume=resume, plain=plain, theme="dark"))
+"""
+
+
+class Terminal:
+    """One tmux server of its own, with one window."""
+
+    def __init__(self, place: Path, size: tuple[int, int] = (100, 30)) -> None:
+        self._socket = str(place / "tmux.sock")
+        self._place = place
+        width, height = size
+        self._tmux(
+            *("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height)),
+            *("-c", str(Path.cwd()), "sh"),
+            env={**os.environ, "TERM": "xterm-256color", "PS1": "$ "},
+        )
+        self._tmux("set-option", "-g", "status", "off")
+
+    def run(self, *given: str, env: Mapping[str, str] | None = None) -> None:
+        """Start the program. Its exit code is shown when it ends."""
+        program = self._place / "program.py"
+        program.write_text(PROGRAM, encoding="utf-8")
+        words = [f"{name}={value}" for name, value in (env or {}).items()]
+        words = ["env", *words, sys.executable, str(program), *given]
+        self._tmux("send-keys", "-l", "clear; " + shlex.join(words) + "; echo ended with $?")
+        self.press("Enter")
+
+    def type(self, text: str) -> None:
+        self._tmux("send-keys", "-l", text)
+
+    def press(self, *keys: str) -> None:
+        self._tmux("send-keys", *keys)
+
+    def screen(self) -> str:
+        return self._tmux("capture-pane", "-p").rstrip("\n")
+
+    def sees(self, text: str, *, gone: bool = False) -> str:
+        """Wait for a text, or until it is gone; the screen then."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            screen = self.screen()
+            if (text in screen) is not gone:
+                return screen
+            time.sleep(0.02)
+        raise AssertionError(f"{text!r} {'stays' if gone else 'does not come'}:\n{self.screen()}")
+
+    def pid(self) -> int:
+        """The program's process."""
+        shell = self._tmux("display-message", "-p", "#{pane_pid}").strip()
+        children = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
+        return int(children[-1])
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        os.kill(self.pid(), number)
+
+    def renew(self) -> None:
+        """Another shell: a killed program leaves the terminal as no program should."""
+        self._tmux("respawn-pane", "-k", "-c", str(Path.cwd()), "sh")
+
+    def close(self) -> None:
+        subprocess.run(
+            ["tmux", "-S", self._socket, "kill-server"], check=False, capture_output=True
+        )
+
+    def _tmux(self, *words: str, env: Mapping[str, str] | None = None) -> str:
+        done = subprocess.run(
+            ["tmux", "-S", self._socket, *words],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=env,
+        )
+        return done.stdout
