@@ -18,7 +18,7 @@ from treadle.policy.shell.facts import (
 from treadle.policy.shell.moves import join_moves, move
 from treadle.policy.shell.reading import WORDS, WordReader, text_of
 from treadle.policy.shell.tokens import check_heredoc, heredoc_data, heredoc_quoted
-from treadle.policy.shell.words import BadWord, check_body, read_word
+from treadle.policy.shell.words import BadWord, check_body, read_value
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -108,7 +108,10 @@ class CommandReader(WordReader):
                 operator += self.slice(child)
                 self.token(child, "redirect")
             else:
-                words += self.words(child, depth, owner, troubles)
+                found = self.words(child, depth, owner, troubles)
+                if not words and len(found) != 1:
+                    self.doubt("braces in the target of a redirection")
+                words += found
         target = words[0] if words else None
         if node.type == "herestring_redirect":
             text = target.text if target else None
@@ -184,9 +187,7 @@ class CommandReader(WordReader):
         text = self.slice(node)
         at = text.find("=") + 1
         try:
-            value = (
-                read_word(text[at:], spans, node.start_byte + at)[0] if text[at:] else Word("", "")
-            )
+            value = read_value(text[at:], spans, node.start_byte + at)
         except BadWord as bad:
             self.doubt(str(bad))
             value = Word(text_of(text[at:]), None)

@@ -32,7 +32,7 @@ def check_tokens(
     ordered = sorted(tokens)
     at, last = start, None
     for token in ordered:
-        gap = source[at : token.start].replace("\\\n", "") if token.start >= at else "?"
+        gap = source[at : token.start] if token.start >= at else "?"
         if gap.strip(" \t\n"):
             doubts.append("text that was not understood")
         elif last is not None:
@@ -40,7 +40,7 @@ def check_tokens(
             if trouble:
                 doubts.append(trouble)
         at, last = max(at, token.end), token
-    if source[at:end].replace("\\\n", "").strip(" \t\n"):
+    if source[at:end].strip(" \t\n"):
         doubts.append("text that was not understood")
     return doubts
 

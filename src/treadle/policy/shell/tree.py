@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from treadle.policy.listed import listed
 from treadle.policy.shell.facts import Assignment, CommandFacts, Moves, Part, Redirect, Word
 from treadle.policy.shell.guess import guess_parts
+from treadle.policy.shell.joining import check_joints, join_lines
 from treadle.policy.shell.moves import join_moves
 from treadle.policy.shell.reading import DEPTH_LIMIT, WORDS, text_of
 from treadle.policy.shell.simple import CommandReader
@@ -43,13 +44,17 @@ def read_command(text: str, depth: int = 0) -> CommandFacts:
     if depth > _SCRIPT_DEPTH_LIMIT:
         return CommandFacts(text, (), ("scripts nested too deep",))
     raw = text.encode("utf-8", "surrogatepass")
-    source = raw.decode("latin-1")
+    joined = join_lines(raw.decode("latin-1"))
+    source = joined.text
     if len(raw) > _LENGTH_LIMIT:
         return CommandFacts(text, (), ("too long to be read",), guess_parts(source))
-    root = _parser().parse(raw).root_node
+    root = _parser().parse(source.encode("latin-1")).root_node
     reader = _Reader(source)
     if root.has_error:
         reader.doubt("does not parse as a shell command")
+    trouble = joined.doubt or check_joints(joined, root)
+    if trouble:
+        reader.doubt(trouble)
     reader.statement(root, 0)
     reader.doubts.extend(check_tokens(source, reader.tokens))
     parts = tuple(unwrap(part, depth) for part in reader.parts)

@@ -4,10 +4,10 @@ Not a tokenizer: where a word begins and ends is told by the tree, and checked h
 given as spans, since their contents are commands that the tree lists itself.
 """
 
-import itertools
 import re
 from collections.abc import Mapping
 
+from treadle.policy.shell.braces import UnclearBraces, expand_braces
 from treadle.policy.shell.facts import Word
 
 _ANSI = {
@@ -17,7 +17,6 @@ _ANSI = {
 _META = frozenset(" \t\n;&|<>()")
 _SPECIAL = frozenset("?#$!")  # always a number
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,+@%^-]+")  # means itself, whatever stands around it
-_BRACE_LIMIT = 256
 
 UNCLEAR = "\0"  # an expansion whose value may run something or hide anything
 LISTED = "\1"  # a substitution whose commands are parts of their own, or plain arithmetic
@@ -56,6 +55,11 @@ class _Scan:
         self.dynamic = True
         return end - self.base
 
+    def escaped(self, at: int) -> None:
+        if self.text[at] == "\n":
+            raise BadWord("a continued line that was not joined")
+        self.chars.append((self.text[at], True))
+
     def single(self, at: int) -> int:
         end = self.text.find("'", at)
         if end < 0:
@@ -88,8 +92,7 @@ class _Scan:
             if c == '"':
                 return at + 1
             if c == "\\" and at + 1 < len(text) and text[at + 1] in '$`"\\\n':
-                if text[at + 1] != "\n":
-                    self.chars.append((text[at + 1], True))
+                self.escaped(at + 1)
                 at += 2
             elif c == "`" or (c == "$" and _expands(text, at + 1, quoted=True)):
                 at = self.expansion(at)
@@ -109,8 +112,7 @@ class _Scan:
             elif c == "\\":
                 if at + 1 >= len(text):
                     raise BadWord("a backslash at the end")
-                if text[at + 1] != "\n":
-                    self.chars.append((text[at + 1], True))
+                self.escaped(at + 1)
                 at += 2
             elif text.startswith("$'", at):
                 at = self.ansi(at + 2)
@@ -137,12 +139,26 @@ def read_word(text: str, spans: Spans, base: int = 0) -> list[Word]:
     """The words that one source word becomes (several, when braces expand)."""
     if _PLAIN.fullmatch(text):
         return [Word(text, text)]
+    whole = _scanned(text, spans, base)
+    if whole.dynamic or "{" not in text:
+        return [_finish(text, whole)]
+    try:
+        scans = [_scanned(made, {}, 0) for made in expand_braces(text)]
+    except UnclearBraces as unclear:
+        raise BadWord(str(unclear)) from unclear
+    # A word that braces leave empty vanishes; a quoted empty one holds a mark and stays.
+    return [_finish(text, scan) for scan in scans if scan.chars]
+
+
+def read_value(text: str, spans: Spans, base: int = 0) -> Word:
+    """A word that stays one: the value of an assignment, where braces are only characters."""
+    return _finish(text, _scanned(text, spans, base))
+
+
+def _scanned(text: str, spans: Spans, base: int) -> _Scan:
     scan = _Scan(text, spans, base)
     scan.run()
-    if scan.dynamic:
-        return [Word(_utf8(text), None, data=scan.data, names=tuple(scan.names))]
-    # A word that braces leave empty vanishes; a quoted empty one holds a mark and stays.
-    return [_finish(text, chars) for chars in _braces(scan.chars) if chars]
+    return scan
 
 
 def check_body(text: str, spans: Spans, base: int) -> None:
@@ -160,7 +176,10 @@ def check_body(text: str, spans: Spans, base: int) -> None:
             at += 1
 
 
-def _finish(source: str, chars: list[Char]) -> Word:
+def _finish(source: str, scan: _Scan) -> Word:
+    if scan.dynamic:
+        return Word(_utf8(source), None, data=scan.data, names=tuple(scan.names))
+    chars = scan.chars
     glob = any(c in "*?[" and not quoted for c, quoted in chars if c)
     tilde = bool(chars) and chars[0] == ("~", False)
     return Word(_utf8(source), _utf8("".join(c for c, _ in chars)), glob=glob, tilde=tilde)
@@ -207,74 +226,3 @@ def _digits(text: str, at: int, most: int, radix: int) -> tuple[str, int]:
         # NUL ends the word in bash; bytes above ASCII depend on the locale.
         raise BadWord("an escape for a byte that is not plain text")
     return chr(code), end
-
-
-def _braces(chars: list[Char]) -> list[list[Char]]:
-    """Expand braces as bash does; what would be too many or unclear raises."""
-    out: list[list[Char]] = []
-    todo = [chars]
-    while todo:
-        current = todo.pop()
-        parts = _first_brace(current)
-        if parts is None:
-            out.append(current)
-        else:
-            before, items, after = parts
-            todo.extend([*before, *item, *after] for item in reversed(items))
-        if len(out) + len(todo) > _BRACE_LIMIT:
-            raise BadWord("too many words from braces")
-    return out
-
-
-def _first_brace(chars: list[Char]) -> tuple[list[Char], list[list[Char]], list[Char]] | None:
-    for start, char in enumerate(chars):
-        if char != ("{", False):
-            continue
-        found = _match_brace(chars, start)
-        if found is None:
-            continue
-        end, commas = found
-        body = chars[start + 1 : end]
-        if commas:
-            edges = [start, *commas, end]
-            items = [chars[a + 1 : b] for a, b in itertools.pairwise(edges)]
-            return chars[:start], items, chars[end + 1 :]
-        text = "".join(c for c, _ in body)
-        if ".." in text and all(not quoted for _, quoted in body):
-            return (
-                chars[:start],
-                [[(c, False) for c in s] for s in _sequence(text)],
-                chars[end + 1 :],
-            )
-    return None
-
-
-def _match_brace(chars: list[Char], start: int) -> tuple[int, list[int]] | None:
-    depth, commas = 0, list[int]()
-    for i in range(start, len(chars)):
-        if chars[i] == ("{", False):
-            depth += 1
-        elif chars[i] == ("}", False):
-            depth -= 1
-            if depth == 0:
-                return i, commas
-        elif chars[i] == (",", False) and depth == 1:
-            commas.append(i)
-    return None
-
-
-def _sequence(text: str) -> list[str]:
-    ends = text.split("..")
-    if len(ends) == 2 and all(_number(e) for e in ends):
-        first, last = int(ends[0]), int(ends[1])
-        if any(e.lstrip("-").startswith("0") and len(e.lstrip("-")) > 1 for e in ends):
-            raise BadWord("a padded sequence")
-        if abs(last - first) > _BRACE_LIMIT:
-            raise BadWord("too many words from braces")
-        step = 1 if last >= first else -1
-        return [str(n) for n in range(first, last + step, step)]
-    raise BadWord("a brace sequence")
-
-
-def _number(text: str) -> bool:
-    return text.lstrip("-").isdigit() and text.count("-") <= 1

@@ -1,0 +1,128 @@
+"""Brace expansion as bash does it: on the word as written, before any quote is removed.
+
+Bash has no grammar for braces but a search: an opening brace counts when a comma or `..` of its own
+stands somewhere before a closing one. Sequences other than plain numbers are a doubt. Below it
+stands nothing; above, `words.py`.
+"""
+
+import re
+
+_LIMIT = 256
+_SEQUENCE = re.compile(r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})")
+_PADDED = re.compile(r"-?0[0-9]")
+
+
+class UnclearBraces(Exception):
+    """What bash makes of these braces is not known here."""
+
+
+def expand_braces(word: str) -> list[str]:
+    """The words that the braces of one word make; nothing of it may be an expansion."""
+    if "{" not in word:
+        return [word]
+    pieces = _pieces(word)
+    if "{" not in pieces:
+        return [word]
+    if any(piece[:2] == "$'" and "\\" in piece for piece in pieces):
+        # The search for braces takes the first ' for the end, escaped or not.
+        raise UnclearBraces("braces beside an escaped quote")
+    return ["".join(made) for made in _expand(pieces)]
+
+
+def _pieces(word: str) -> list[str]:
+    """Characters; a quoted stretch, with its quotes, is one piece."""
+    pieces: list[str] = []
+    at = 0
+    while at < len(word):
+        c, end = word[at], at + 1
+        if c == "\\":
+            end = at + 2
+        elif c == "'":
+            end = word.find("'", end) + 1
+        elif c == '"' or word.startswith("$'", at):
+            end += c == "$"
+            quote = word[end - 1]
+            while end < len(word) and word[end] != quote:
+                end += 2 if word[end] == "\\" else 1
+            end += 1
+        if end <= at or end > len(word):
+            raise UnclearBraces("an open quote beside braces")
+        pieces.append(word[at:end])
+        at = end
+    return pieces
+
+
+def _expand(pieces: list[str]) -> list[list[str]]:
+    found = _first(pieces)
+    if found is None:
+        return [pieces]
+    start, end = found
+    body = pieces[start + 1 : end]
+    items = [w for item in _items(body) for w in _expand(item)] if "," in body else _series(body)
+    rest = _expand(pieces[end + 1 :])
+    if len(items) * len(rest) > _LIMIT:
+        raise UnclearBraces("too many words from braces")
+    return [[*pieces[:start], *item, *after] for item in items for after in rest]
+
+
+def _first(pieces: list[str]) -> tuple[int, int] | None:
+    """The first pair of braces that expands."""
+    for start, piece in enumerate(pieces):
+        if piece != "{":
+            continue
+        if pieces[start + 1 : start + 2] in ([], ["}"]):
+            if start and pieces[start - 1][-1].isspace():
+                raise UnclearBraces("empty braces after a blank")
+            if not start:
+                continue
+        end = _closing(pieces, start + 1)
+        if end is not None:
+            return start, end
+    return None
+
+
+def _closing(pieces: list[str], at: int) -> int | None:
+    """Where the brace closes: a } before the first separator of its own is only a character."""
+    depth, separated = 0, False
+    while at < len(pieces):
+        piece = pieces[at]
+        if piece == "}" and depth == 0 and separated:
+            return at
+        if piece == "{":
+            depth += 1
+        elif piece == "}" and depth:
+            depth -= 1
+        elif depth == 0 and (piece == "," or _dots(pieces, at)):
+            separated = True
+        at += 1
+    return None
+
+
+def _dots(pieces: list[str], at: int) -> bool:
+    return pieces[at : at + 2] == [".", "."] and pieces[at + 2 : at + 3] != ["}"]
+
+
+def _items(body: list[str]) -> list[list[str]]:
+    items: list[list[str]] = [[]]
+    depth = 0
+    for piece in body:
+        if piece == "{":
+            depth += 1
+        elif piece == "}" and depth:
+            depth -= 1
+        if piece == "," and depth == 0:
+            items.append([])
+        else:
+            items[-1].append(piece)
+    return items
+
+
+def _series(body: list[str]) -> list[list[str]]:
+    found = _SEQUENCE.fullmatch("".join(body))
+    if found is None or any(_PADDED.match(number) for number in found.groups()):
+        raise UnclearBraces("a brace sequence")
+    first, last = int(found.group(1)), int(found.group(2))
+    if abs(last - first) > _LIMIT:
+        raise UnclearBraces("too many words from braces")
+    step = 1 if last >= first else -1
+    return [[str(n)] for n in range(first, last + step, step)]
