@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
 from treadle import Agent
 from treadle.core.contracts.model import ModelCard
-from treadle.core.errors import OutputMismatch
+from treadle.core.errors import OutputMismatch, StreamBroken
 from treadle.core.transcript import ToolResultItem, UserItem
-from treadle.models import Say, Scripted
+from treadle.models import Pause, Say, Scripted
+from treadle.testing.clock import ManualClock
 
 
 class Weather(msgspec.Struct):
@@ -69,3 +72,24 @@ async def test_a_wrong_last_call_is_an_error_result_and_tried_again():
 async def test_a_model_that_only_talks_is_reminded_of_the_tool():
     model = Scripted(["It is cold.", Say(calls=[("final_answer", {"city": "O", "degrees": 4})])])
     assert (await Agent(model).run("Weather?", output=Weather)).output == Weather("O", 4)
+
+
+async def test_an_answer_in_the_last_round_that_is_allowed_is_an_answer():
+    model = Scripted([Say(calls=[("final_answer", {"city": "Oslo", "degrees": 4})])])
+    result = await Agent(model, max_turns=1).run("Weather?", output=Weather)
+    assert result.output == Weather("Oslo", 4)
+    assert result.reason == "end_turn"
+
+
+async def test_an_answer_of_a_stream_that_broke_is_no_answer():
+    wrong = Say(calls=[("final_answer", {"city": "Rome", "degrees": 30})])
+    reached = asyncio.Event()
+
+    async def broken(request):
+        asyncio.get_running_loop().call_later(0.01, reached.set)
+        return [wrong, Pause(reached), StreamBroken("cut")]
+
+    right = Say(calls=[("final_answer", {"city": "Oslo", "degrees": 4})])
+    model = Scripted([broken, "It is cold.", right])
+    agent = Agent(model, clock=ManualClock())
+    assert (await agent.run("Weather?", output=Weather)).output == Weather("Oslo", 4)

@@ -9,9 +9,12 @@ import pytest
 
 from treadle import Agent, Usage
 from treadle.agents.definitions import Definition, read_definition, read_definitions
+from treadle.core.contracts.hook import HookPoint
 from treadle.core.contracts.model import ModelCard
+from treadle.core.contracts.policy import Allow, Ask
 from treadle.core.errors import AccessDenied, ConfigError
 from treadle.core.events import ChildEvent, TextDelta, ToolDetached, TurnFinished
+from treadle.core.loop.equipment import AllowAll
 from treadle.core.loop.steps import Finished
 from treadle.core.transcript import NoticeItem, ToolResultItem, Transcript, UserItem
 from treadle.core.transcript.entries import ItemAdded
@@ -228,3 +231,137 @@ def test_a_broken_head_says_where():
         split("---\na: 1\n")
     assert words("a, b,") == ["a", "b"]
     assert words(None) is None
+
+
+# --- never more than the parent ----------------------------------------------------------
+
+
+async def test_a_child_has_at_most_its_parents_rounds():
+    model = by_prompt(
+        parent=[Say(calls=[task("child")]), "ok"],
+        child=[Say(calls=[("record", {"n": n})]) for n in range(9)],
+    )
+    result = await Agent(model, [record := RecordingTool()], subagents=[], max_turns=3).run(
+        "parent"
+    )
+    assert len(record.calls) == 3
+    assert answers(result.transcript)[0].startswith("[ended early: max_turns")
+
+
+async def test_children_are_bounded_in_number_also_while_their_sessions_are_opened():
+    opened = asyncio.Event()
+    running = most = 0
+
+    async def open_store(parent: str, call_id: str) -> MemoryStore:
+        await opened.wait()
+        return MemoryStore(call_id)
+
+    async def answer(request):
+        nonlocal running, most
+        if request.transcript[0].text == "parent":
+            results = [i for i in request.transcript if isinstance(i, ToolResultItem)]
+            return "ok" if results else Say(calls=[task(f"child {n}") for n in range(12)])
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return "done"
+
+    agent = Agent(Scripted(answer), subagents=[], open_store=open_store)
+    run = asyncio.create_task(agent.run("parent"))
+    await asyncio.sleep(0.01)
+    opened.set()
+    results = answers((await run).transcript)
+    assert most <= 8
+    assert sum("agents are running already" in text for text in results) == 4
+
+
+async def test_the_session_of_a_child_that_cannot_be_made_is_closed():
+    stores: list[MemoryStore] = []
+
+    async def open_store(parent: str, call_id: str) -> MemoryStore:
+        stores.append(MemoryStore(call_id))
+        return stores[-1]
+
+    kinds = [Definition("odd", "odd", "Be odd.", model="no-such-provider/nothing")]
+    model = by_prompt(parent=[Say(calls=[task("child", subagent_type="odd")]), "Pity."])
+    result = await Agent(model, subagents=kinds, open_store=open_store).run("parent")
+    assert answers(result.transcript)[0].startswith("error: ")
+    assert all(store.is_closed for store in stores)
+
+
+async def test_the_model_of_a_child_is_closed_with_it(monkeypatch: pytest.MonkeyPatch):
+    import treadle.agents.agent as agents
+
+    made: list[Scripted] = []
+
+    def named(model):
+        if not isinstance(model, str):
+            return model
+        made.append(Scripted(["done"], name=model))
+        return made[-1]
+
+    monkeypatch.setattr(agents, "_model", named)
+    kinds = [Definition("other", "other", "Think.", model="other/model")]
+    model = by_prompt(parent=[Say(calls=[task("child", subagent_type="other")]), "ok"])
+    result = await Agent(model, subagents=kinds).run("parent")
+    assert answers(result.transcript) == ["done"]
+    assert [one.closed for one in made] == [True]
+    assert not model.closed
+
+
+async def test_a_child_that_stops_is_asked_about_as_a_child():
+    seen: list[tuple[str, object]] = []
+
+    class Stops:
+        points: frozenset[HookPoint] = frozenset({"stop", "subagent_stop"})
+
+        async def ask(self, moment):
+            seen.append((moment.point, moment.data.get("agent_type")))
+
+    model = by_prompt(parent=[Say(calls=[task("child")]), "ok"], child=["done"])
+    await Agent(model, subagents=[], hooks=[Stops()]).run("parent")
+    assert seen == [("subagent_stop", "general"), ("stop", None)]
+
+
+async def test_an_approval_inside_a_child_is_asked_of_the_parents_approver():
+    class Asks(AllowAll):
+        async def decide(self, proposal):
+            return Ask("sure?") if proposal.tool.name == "act" else Allow()
+
+    asked: list[str] = []
+
+    def approve(approval):
+        asked.append(approval.call.name)
+        return len(asked) == 1
+
+    model = by_prompt(
+        parent=[Say(calls=[task("child")]), "ok"],
+        child=[Say(calls=[("act", {"n": 1})]), Say(calls=[("act", {"n": 2})]), "done"],
+    )
+    act = RecordingTool("act", effect="irreversible")
+    agent = Agent(model, [act], subagents=[], policy=Asks(), approve=approve)
+    await agent.run("parent")
+    assert asked == ["act", "act"]
+    assert act.calls == [{"n": 1}]
+
+
+async def test_a_background_child_is_stopped_when_the_parent_is_closed(no_leaks: object):
+    pause = Pause()
+    model = by_prompt(
+        parent=[Say(calls=[task("child", run_in_background=True)]), "Started."],
+        child=[[pause, "never"]],
+    )
+    stores: list[MemoryStore] = []
+
+    async def open_store(parent: str, call_id: str) -> MemoryStore:
+        stores.append(MemoryStore(call_id))
+        return stores[-1]
+
+    driver = Agent(model, subagents=[], open_store=open_store).start(input="parent")
+    await driver.next()
+    await driver.next()
+    await pause.reached.wait()
+    await driver.aclose()
+    assert model.running == 0
+    assert stores[0].is_closed

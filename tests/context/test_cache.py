@@ -10,14 +10,19 @@ import pytest
 
 from treadle import Agent, Transcript, Usage
 from treadle.context.cache import CacheAccountant, first_change
+from treadle.core.contracts.hook import HookPoint, Moment
 from treadle.core.contracts.model import ModelCard, ModelRequest
+from treadle.core.contracts.policy import Allow, Deny, Proposal, Verdict
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.events import Notified
+from treadle.core.loop.equipment import AllowAll
 from treadle.core.loop.steps import Finished
 from treadle.core.transcript import NoticeItem, ToolResultItem, user
+from treadle.core.transcript.entries import Intent
 from treadle.models import Anthropic, Say, Scripted
 from treadle.testing.observers import Witness
 from treadle.testing.provider import Call, ProviderServer, Reply
+from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool, ShiftingSource
 from treadle.tools.steady import Steady
 
@@ -81,6 +86,37 @@ async def test_a_tool_that_comes_late_is_announced_and_called_without_touching_t
     assert model.requests[0].tools == model.requests[-1].tools
     assert sum(isinstance(item, NoticeItem) for item in driver.transcript) == 1
     assert driver.history == driver.transcript
+
+
+async def test_a_tool_that_comes_late_is_judged_and_told_as_itself():
+    class Careful(AllowAll):
+        async def decide(self, proposal: Proposal) -> Verdict:
+            asked.append((proposal.tool.name, proposal.arguments))
+            return Deny("never") if proposal.tool.name == "danger" else Allow()
+
+    class Hears:
+        points: frozenset[HookPoint] = frozenset({"pre_tool_use"})
+
+        async def ask(self, moment: Moment) -> None:
+            asked.append((moment.data["tool_name"], moment.data["tool_input"]))
+
+    asked: list[tuple[str, Any]] = []
+    source = ShiftingSource([RecordingTool("first")])
+    steady = Steady(source)
+    danger, fine = RecordingTool("danger"), RecordingTool("fine", effect="irreversible")
+    calls = [("use_tool", {"name": name, "arguments": {"n": 1}}) for name in ("danger", "fine")]
+    model = Scripted(["hi", Say(calls=calls), "done"])
+    agent = Agent(model, [steady], mutators=[steady], policy=Careful(), hooks=[Hears()])
+    driver = agent.start(input="a", store=(store := MemoryStore()))
+    await driver.next()
+    source.change([RecordingTool("first"), danger, fine])
+    driver.submit("b")
+    while not isinstance(await driver.next(), Finished):
+        pass
+    assert danger.calls == []
+    assert fine.calls == [{"n": 1}]
+    assert asked == [("danger", {"n": 1}), ("fine", {"n": 1}), ("fine", {"n": 1})]
+    assert [entry.tool for entry in store.entries if isinstance(entry, Intent)] == ["fine"]
 
 
 async def test_a_tool_that_goes_away_stays_listed_and_says_so():

@@ -447,7 +447,8 @@ async def test_a_mutator_cannot_change_the_calls_that_wait_to_be_run():
         return Transcript([*transcript[:1], reply])
 
     act = RecordingTool("act", effect="irreversible")
-    history = [user("go"), AssistantItem((ToolCall("c", "act", '{"path": "x"}'),), "tool_use")]
+    call = ToolCall("c", "act", '{"path": "x"}')
+    history: list[Item] = [user("go"), AssistantItem((call,), "tool_use")]
     driver = Agent(Scripted(["ok"]), [act], mutators=[Rewrites("on_request", cut)]).start(
         transcript=history
     )

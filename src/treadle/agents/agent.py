@@ -91,11 +91,13 @@ class Agent:
         subagents: Sequence[Definition] | None = None,
         open_store: OpenStore | None = None,
         depth: int = 0,
+        role: str = "",
     ) -> None:
         self._settings = {key: value for key, value in locals().items() if key != "self"}
         if max_turns < 0:
             raise ConfigError(f"max_turns is {max_turns}; it must be 0 or more")
         self._approve = approve
+        self._made_model = isinstance(model, str)
         self._own_tools = source = Federation(_sources(tools), collision)
         if subagents is not None:
             nursery = Nursery(self._child, depth=depth, open_store=open_store)
@@ -113,8 +115,9 @@ class Agent:
             gates=(Rounds(max_turns), *gates),
             observers=tuple(observers),
             workspace=workspace,
+            role=role,
             clock=clock or RealClock(),
-            services=services or {},
+            services=services if services is not None else {},
             keep_output=keep_output,
             max_result_chars=max_result_chars,
             max_parallel=max_parallel,
@@ -211,14 +214,18 @@ class Agent:
         await self.equipment.source.aclose()
         await self.equipment.model.aclose()
 
+    async def aclose_own(self) -> None:
+        """What a child leaves behind: its model, if it is not its parent's. The tools are."""
+        if self._made_model:
+            await self.equipment.model.aclose()
+
     async def finish(self, driver: Driver) -> TurnResult:
         """Drive a turn to its end; approvals go to the approver."""
         return await self._drive(driver, self._ask_approver)
 
     def _child(self, definition: Definition, depth: int) -> Agent:
-        settings = child_settings(
-            self._settings, definition, self._own_tools, self.equipment.policy
-        )
+        settings = {**self._settings, "model": self.equipment.model}
+        settings = child_settings(settings, definition, self._own_tools, self.equipment.policy)
         return Agent(**{**settings, "depth": depth})
 
     # --- what they share -----------------------------------------------------------------

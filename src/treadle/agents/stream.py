@@ -32,7 +32,7 @@ class Stream:
         self._reader: asyncio.Future[None] | None = None
         self._decided = asyncio.Event()
         self._work: asyncio.Task[TurnResult] | None = None
-        self._latest = ("", 0)
+        self._latest: Event | None = None
         self._has_begun = False
         self._is_over = False
 
@@ -104,7 +104,7 @@ class Stream:
         if self._is_over:
             return  # a background task that ends behind the terminal event
         self._events.append(event)
-        self._latest = event.turn_id, event.seq
+        self._latest = event
         kind = type(event)
         if kind is ApprovalResolved:
             self._decided.set()
@@ -133,7 +133,8 @@ class Stream:
 
     def _end_with(self, error: Exception) -> None:
         """The loop itself failed, and told no end: whoever reads gets one all the same."""
-        turn_id, seq = self._latest
+        last = self._latest
+        turn_id, seq = (last.turn_id, last.seq) if last is not None else ("", 0)
         result = TurnResult(turn_id, "error", error=error)
         name = type(error).__name__
         self.on_event(RunFailed(self.driver.session_id, turn_id, seq + 1, str(error), name, result))

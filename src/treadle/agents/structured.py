@@ -26,7 +26,8 @@ class FinalAnswer:
 
     def __init__(self, kind: object) -> None:
         self._kind = kind
-        self._spec = ToolSpec(NAME, DESCRIPTION, schema_of(kind), effect="pure")
+        # Not eager: a reply that breaks off has answered nothing.
+        self._spec = ToolSpec(NAME, DESCRIPTION, schema_of(kind), effect="pure", eager=False)
         self._text: str | None = None
 
     @property

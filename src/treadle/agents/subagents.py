@@ -44,6 +44,8 @@ class ParentAgent(Protocol):
 
     async def finish(self, driver: Driver) -> TurnResult: ...
 
+    async def aclose_own(self) -> None: ...
+
 
 MakeChild = Callable[[Definition, int], ParentAgent]
 OpenStore = Callable[[str, str], Awaitable[Store | None]]  # (parent session, call id)
@@ -87,18 +89,20 @@ class Nursery:
             raise ToolError(f"agents may be nested {self._most_depth} deep; do this one yourself")
         if self._running >= self._most_children:
             raise ToolError(f"{self._running} agents are running already; wait for one to end")
-        store = None
-        if self._open_store is not None:
-            store = await self._open_store(context.session_id, context.call_id)
         self._running += 1
         try:
-            return await self._run(self._make(definition, self.depth + 1), prompt, store, context)
+            child = self._make(definition, self.depth + 1)
+            try:
+                return await self._run(child, prompt, context)
+            finally:
+                await child.aclose_own()
         finally:
             self._running -= 1
 
-    async def _run(
-        self, child: ParentAgent, prompt: str, store: Store | None, context: ToolContext
-    ) -> str:
+    async def _run(self, child: ParentAgent, prompt: str, context: ToolContext) -> str:
+        store = None
+        if self._open_store is not None:
+            store = await self._open_store(context.session_id, context.call_id)
         driver = child.start(input=prompt, store=store)
         driver.watch(Relay(context.relay))
         try:
@@ -233,8 +237,9 @@ def child_settings(
         **settings,
         "tools": tools,
         "instructions": definition.prompt,
-        "max_turns": definition.max_turns,
+        "max_turns": min(definition.max_turns, settings["max_turns"]),
         "policy": ReadOnly(policy) if definition.mode == "plan" else policy,
         "observers": (),
+        "role": definition.name,
         **({"model": definition.model} if definition.model else {}),
     }

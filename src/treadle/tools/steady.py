@@ -153,33 +153,45 @@ class _Use:
     def spec(self) -> ToolSpec:
         return self._spec
 
-    def check(self, arguments: Arguments) -> str | None:
+    def target(self, arguments: Arguments) -> tuple[Tool, Arguments] | str:
+        """The tool that is meant: rules, hooks and the person see that one."""
         name, given = arguments.get("name"), arguments.get("arguments")
         if not isinstance(name, str) or not isinstance(given, dict):
             return "give the tool's name as a text and its arguments as an object"
-        tool = self._source.late().get(name)
+        tool = self._source.current(name)
         if tool is None:
             names = ", ".join(self._source.late()) or "none"
             return f"no tool {name!r} was announced (there are: {names})"
-        return tool.check(given)
+        return tool, given
+
+    def check(self, arguments: Arguments) -> str | None:
+        meant = self.target(arguments)
+        return meant if isinstance(meant, str) else meant[0].check(meant[1])
 
     def summary(self, arguments: Arguments) -> str:
-        tool = self._source.late().get(str(arguments.get("name")))
-        return tool.summary(arguments.get("arguments") or {}) if tool else f"[{NAME}]"
+        meant = self.target(arguments)
+        return f"[{NAME}]" if isinstance(meant, str) else meant[0].summary(meant[1])
 
     def resources(self, arguments: Arguments) -> Resources:
-        return Resources()
+        tool, given = self._meant(arguments)
+        return tool.resources(given)
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        tool = self._source.late().get(arguments["name"])
-        if tool is None:
-            raise ToolError(f"{arguments['name']} is not available any more")
-        return await tool.call(arguments["arguments"], context)
+        tool, given = self._meant(arguments)
+        return await tool.call(given, context)
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        return {}
+        tool, given = self._meant(arguments)
+        return await tool.evidence(given, context)
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
     ) -> Probe:
-        return Probe("unknown", "a tool that came late cannot be checked afterwards")
+        tool, given = self._meant(arguments)
+        return await tool.probe(given, evidence, context)
+
+    def _meant(self, arguments: Arguments) -> tuple[Tool, Arguments]:
+        meant = self.target(arguments)
+        if isinstance(meant, str):
+            raise ToolError(meant)
+        return meant

@@ -8,7 +8,7 @@ workspace; above it core/loop/calling.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -32,6 +32,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     timeout     seconds; None means no limit of its own
     detachable  the call may go on in the background: when it says so by `context.detach()`,
                 or after `detach_after` seconds
+    eager       if it is pure, it may start while the stream that calls for it still runs
     """
 
     name: str
@@ -44,6 +45,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     detachable: bool = False
     detach_after: float | None = None
     strict: bool = False
+    eager: bool = True
 
 
 class Resources(msgspec.Struct, frozen=True):
@@ -113,3 +115,11 @@ class Tool(Protocol):
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
     ) -> Probe:
         """Whether an interrupted call had its effect."""
+
+
+@runtime_checkable
+class Forwarding(Protocol):
+    """A tool that stands for others: a call of it is judged, shown and carried out as theirs."""
+
+    def target(self, arguments: Arguments) -> tuple[Tool, Arguments] | str:
+        """Which tool is meant, and with what; or what is wrong, in words for the model."""

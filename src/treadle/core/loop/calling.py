@@ -16,7 +16,7 @@ import msgspec
 
 from treadle.core.contracts.hook import Add, Block, Change, Permit
 from treadle.core.contracts.policy import Allow, Ask, Deny, Proposal, Verdict
-from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
+from treadle.core.contracts.tool import Forwarding, Tool, ToolContext, ToolOutput, ToolSpec
 from treadle.core.errors import ToolError
 from treadle.core.events import (
     ChildEvent,
@@ -98,7 +98,7 @@ class Calling:
         start, and its calls then cost no task.
         """
         tool = self._toolbox.find(call.name)
-        if tool is None or tool.spec.effect != "pure" or tool.spec.detachable:
+        if tool is None or not _may_start_early(tool.spec):
             self._may_start_early = False
         if self._may_start_early and not self._early.get((call.name, call.raw)):
             self._offered.append(call)
@@ -174,6 +174,11 @@ class Calling:
         parsed = parse_arguments(ruling.raw or "") if edited and ruling else call.parsed
         if isinstance(parsed, str):
             return Prepared(call, tool, refusal=f"error: {parsed}. Nothing was run.")
+        if hasattr(tool, "target") and isinstance(tool, Forwarding):
+            meant = tool.target(parsed)
+            if isinstance(meant, str):
+                return Prepared(call, tool, refusal=f"error: {meant}")
+            tool, parsed = meant
         return _checked(call, tool, parsed)
 
     async def _judge(
@@ -194,7 +199,7 @@ class Calling:
                     PendingApproval(ready.call, ready.summary, verdict.reason, verdict.rules)
                 )
         if isinstance(verdict, Ask) and ruling is not None and ruling.always:
-            await self._remember(ready, verdict.rules)
+            await self._remember(ready, ruling, verdict.rules)
         return ready
 
     async def _judge_again(self, ready: Prepared, ruling: Ruling | None) -> Prepared:
@@ -204,8 +209,8 @@ class Calling:
         objection = judged.refusal or (f"denied: {asked[0].reason}" if asked else None)
         return msgspec.structs.replace(ready, objection=objection)
 
-    async def _remember(self, ready: Prepared, rules: tuple[str, ...]) -> None:
-        if ready.arguments != ready.call.arguments:
+    async def _remember(self, ready: Prepared, ruling: Ruling, rules: tuple[str, ...]) -> None:
+        if ruling.raw is not None and parse_arguments(ruling.raw) != ready.call.arguments:
             text = f"no rule was saved for {ready.summary}: it was edited after they were shown"
             self._teller.tell(Notified, text)
             return
@@ -342,7 +347,7 @@ class Calling:
             except Exception as error:  # noqa: BLE001 - becomes the call's answer
                 return ToolOutput(f"error: {_words(error)}", is_error=True)
         await self._intend(
-            Intent(ready.call.id, ready.call.name, context.key, tool.spec.effect, evidence)
+            Intent(ready.call.id, tool.spec.name, context.key, tool.spec.effect, evidence)
         )
         return None
 
@@ -499,9 +504,13 @@ async def _joined(early: asyncio.Task[ToolResultItem | None]) -> ToolResultItem 
         raise
 
 
+def _may_start_early(spec: ToolSpec) -> bool:
+    return spec.effect == "pure" and spec.eager and not spec.detachable
+
+
 def _tool_data(ready: Prepared) -> dict[str, Any]:
     return {
-        "tool_name": ready.call.name,
+        "tool_name": ready.tool.spec.name if ready.tool is not None else ready.call.name,
         "tool_input": ready.arguments,
         "call_id": ready.call.id,
         "summary": ready.summary,

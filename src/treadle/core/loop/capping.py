@@ -29,7 +29,7 @@ def capped(
         parts = (Text(whole(output.content)),)
     else:
         parts = tuple([Text(whole(p.text)) if type(p) is Text else p for p in output.content])
-    display = whole(output.display)
+    display = whole(output.display) if output.display else ""
     total = sum([len(part.text) for part in parts if type(part) is Text])
     if total <= limit:
         return ToolResultItem(

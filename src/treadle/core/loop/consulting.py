@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.contracts.gate import Account, Gate, Pass, Stop
+from treadle.core.contracts.gate import Account, Gate, Stop
 from treadle.core.contracts.hook import Add, Answer, Block, Change, Hook, HookPoint, Moment, Permit
 from treadle.core.contracts.mutator import Mutator, Scene
 from treadle.core.errors import LawBroken, TreadleError
@@ -144,10 +144,11 @@ class Gates:
             answer = gate.admit(account)
             if isinstance(answer, Stop):
                 stops.append(answer)
+                if not answer.closing:
+                    continue
             elif answer.tell:
                 told.append(answer.tell)
-            if isinstance(answer, Pass) or answer.closing:
-                self._admitted.append((gate, account))
+            self._admitted.append((gate, account))
         if not stops:
             return None, told
         first = next((stop for stop in stops if stop.reason == "end_turn"), stops[0])

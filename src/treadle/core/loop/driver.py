@@ -128,9 +128,9 @@ class Driver:
 
     async def _ask_model(self) -> Ending | None:
         """One model call, at the only place where one is made."""
-        await self._listening.accept()
-        if isinstance(pending(self._ledger.state.transcript), Rest):
-            return None  # a hook refused what would have gone on from there
+        has_refused = await self._listening.accept()
+        if has_refused and isinstance(pending(self._ledger.state.transcript), Rest):
+            return None  # there is nothing new to be answered
         try:
             await self._mutate("before_model")
             self._toolbox.refresh()

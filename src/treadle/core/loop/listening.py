@@ -22,8 +22,9 @@ class Listening:
         self._ledger = ledger
         self._teller = teller
 
-    async def accept(self) -> None:
-        """Everything that waits, in order."""
+    async def accept(self) -> bool:
+        """Everything that waits, in order; whether some of it was refused."""
+        has_refused = False
         while (item := self._inbox.first) is not None:
             refusal: str | None = None
             added: list[str] = []
@@ -31,6 +32,7 @@ class Listening:
                 refusal, added = await self._consult(item)
             if refusal is not None:
                 self._inbox.refuse()
+                has_refused = True
                 self._teller.tell(Warning, f"the message was not taken: {refusal}")
                 continue
             self._ledger.append(item)
@@ -39,6 +41,7 @@ class Listening:
                 self._teller.tell(InputAccepted, item)
             for text in added:
                 self._ledger.append(NoticeItem(text, kind="hook"))
+        return has_refused
 
     async def _consult(self, item: UserItem) -> tuple[str | None, list[str]]:
         added: list[str] = []

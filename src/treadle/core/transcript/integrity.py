@@ -94,7 +94,7 @@ def is_empty(item: Item) -> bool:
         return not item.text.strip()
     if isinstance(item, ToolResultItem):
         return False  # "the command printed nothing" is an answer
-    return not any(not isinstance(part, Text) or part.text.strip() for part in item.content)
+    return not [part for part in item.content if type(part) is not Text or part.text.strip()]
 
 
 def _check_emptiness(items: Sequence[Item]) -> list[Violation]:
