@@ -41,6 +41,7 @@ class Setting(msgspec.Struct, frozen=True):
 # Words stand in the order from narrow to wide.
 TABLE: tuple[Setting, ...] = (
     Setting("model", "text", "the model, as in `treadle models`; several by commas stand in"),
+    Setting("small_model", "text", "who writes summaries of long sessions (the model itself)"),
     Setting("thinking", "text", "how much the model reasons: low, medium, high, or tokens"),
     Setting(
         "permission_mode",
@@ -69,6 +70,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What counts. `origins` says where each value that is no default comes from."""
 
     model: str = ""
+    small_model: str = ""
     thinking: str = ""
     permission_mode: Literal["plan", "ask", "accept-edits", "auto", "bypass"] = "ask"
     sandbox: Literal["required", "auto", "off"] = "auto"

@@ -7,11 +7,11 @@ coming while the model still writes it. Both keep their contracts: nobody can te
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treadle.core.contracts.policy import Proposal, Verdict
+from treadle.core.contracts.policy import Deny, Proposal, Verdict
 from treadle.core.contracts.workspace import Completed, FileContent, Running
 
 if TYPE_CHECKING:
@@ -165,6 +165,10 @@ class LatePolicy:
         self._judged = ""  # the session whose call is being judged
         # Where the next command of a session would run; its tools know.
         self.stands: Callable[[str], str] | None = None
+        # What a call is really about, where one tool calls another.
+        self.meant: Callable[[Proposal], Proposal] = lambda proposal: proposal
+        # Awaited before a call that is not denied, so before its effect.
+        self.before: Callable[[Proposal], Awaitable[None]] | None = None
 
     @property
     def mode(self) -> Mode:
@@ -179,10 +183,13 @@ class LatePolicy:
     async def decide(self, proposal: Proposal) -> Verdict:
         policy = await self.policy()
         self._judged = proposal.session_id
-        return await policy.decide(proposal)
+        verdict = await policy.decide(self.meant(proposal))
+        if self.before is not None and not isinstance(verdict, Deny):
+            await self.before(proposal)
+        return verdict
 
     async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
-        await (await self.policy()).remember(proposal, rules)
+        await (await self.policy()).remember(self.meant(proposal), rules)
 
     async def policy(self) -> RulePolicy:
         if self._made is None:

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from treadle.context.prompt import build, facts, own
+
+if TYPE_CHECKING:
+    from treadle.context.memory import Memory
 
 ALONE = "Nobody can answer questions during this run: decide, and say in the end what you chose."
 
@@ -22,23 +26,30 @@ def system_prompt(
     mode: str,
     added_folders: Sequence[Path] = (),
     tools: str = "",
+    skills: str = "",
     added: str = "",
     is_small: bool = False,
-) -> str:
-    """The whole of it; constant during a session, so that it stays in the provider's cache."""
+) -> tuple[str, Memory | None]:
+    """The whole of it, and the memory in it, if there is any.
+
+    Constant during a session, so that it stays in the provider's cache.
+    """
     extra = [own("plan")] if mode == "plan" else []
     extra += [] if interactive or is_small else [ALONE]
     extra += [added] if added.strip() else []
-    return build(
+    memory = None if is_small else _memory(root, trusted, notes)
+    prompt = build(
         environment=facts(root, added=added_folders),
         tools=tools,
-        memory="" if is_small else _memory(root, trusted, notes),
+        memory=memory.text if memory is not None else "",
+        skills=skills,
         added="\n\n".join(extra),
         is_small=is_small,
-    ).text
+    )
+    return prompt.text, memory
 
 
-def _memory(root: Path, trusted: bool, notes: list[str]) -> str:
+def _memory(root: Path, trusted: bool, notes: list[str]) -> Memory | None:
     home = Path.home()
     own_files = (home / ".treadle" / "AGENTS.md", home / ".claude" / "CLAUDE.md")
     project_files = [root / name for name in ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")]
@@ -46,11 +57,11 @@ def _memory(root: Path, trusted: bool, notes: list[str]) -> str:
     if here and not trusted:
         notes.append(f"{', '.join(here)} not read: `treadle trust` says that you trust this folder")
     if not (here and trusted) and not any(file.is_file() for file in own_files):
-        return ""
+        return None
     from treadle.context.memory import read_memory
 
     # Without trust the user's own files alone: as if the work were in the home folder of treadle.
     place = root if trusted else home / ".treadle"
     memory = read_memory(place, home=home)
     notes.extend(memory.problems)
-    return memory.text
+    return memory

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from treadle.core.contracts.store import Store
 from treadle.core.errors import SessionUnknown
-from treadle.core.transcript.entries import View
+from treadle.core.transcript.entries import Told, View
 
 
 def open_session(resume: str | None, folder: Path) -> tuple[Store, View | None, tuple[str, ...]]:
@@ -35,7 +35,7 @@ def open_session(resume: str | None, folder: Path) -> tuple[Store, View | None, 
 
 def outputs_of(store: Store) -> Path:
     """Where a session keeps the whole of long outputs, for the model to read on."""
-    return _place(store) / "outputs"
+    return place_of(store) / "outputs"
 
 
 def keeper_of(outputs: Path) -> Callable[[str, str], str]:
@@ -50,15 +50,18 @@ def keeper_of(outputs: Path) -> Callable[[str, str], str]:
     return keep
 
 
-def child_store(folder: Path, store: Store, call_id: str) -> Store:
-    """Where a child agent's session is kept: within its parent's."""
+def child_store(folder: Path, store: Store, parent: str, call_id: str) -> Store:
+    """Where a child agent's session is kept: within that of the session it works for."""
     from treadle.sessions.journal import Journal
 
-    place = _place(store) / "children" / f"{_word(call_id)}-{os.urandom(3).hex()}"
-    return Journal.create(place, folder=str(folder))
+    place = place_of(store) / "children" / f"{_word(call_id)}-{os.urandom(3).hex()}"
+    journal = Journal.create(place, folder=str(folder))
+    journal.append(Told(f"started by call {call_id} of session {parent}"))
+    return journal
 
 
-def _place(store: Store) -> Path:
+def place_of(store: Store) -> Path:
+    """The folder of a session."""
     from treadle.sessions.journal import Journal
 
     assert isinstance(store, Journal), "sessions of the wiring are journals"

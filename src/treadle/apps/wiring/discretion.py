@@ -1,0 +1,152 @@
+"""Secrets stay where they are: what tools bring in, and what is shown, without them.
+
+    Discreet    tools whose output holds no key of this process: neither the model, nor the
+                session, nor anybody who watches gets to see one
+    shown       a text for a person or a log, without what looks like a key of anybody's
+
+What a key looks like is models/redaction's business. Commands have no keys in their environment
+at all (workspace/environment).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.tool import Probe, Resources, Tool, ToolContext, ToolOutput, ToolSpec
+from treadle.core.errors import ToolError
+from treadle.core.transcript.content import Arguments, Text
+
+if TYPE_CHECKING:
+    from treadle.models.redaction import Redaction
+
+REDACTED = "[redacted]"
+_SECRET_ENDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIALS")
+_SHORTEST = 8
+
+
+def own_secrets(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The values of this process's variables that are secret by their names, longest first."""
+    env = os.environ if environ is None else environ
+    found = {
+        value.strip()
+        for name, value in env.items()
+        if name.upper().endswith(_SECRET_ENDS) and len(value.strip()) >= _SHORTEST
+    }
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def without(secrets: Sequence[str], text: str) -> str:
+    """The text without these values."""
+    for secret in secrets:
+        if secret in text:
+            text = text.replace(secret, REDACTED)
+    return text
+
+
+@lru_cache(maxsize=1)
+def _redaction() -> Redaction:
+    from treadle.models.redaction import Redaction
+
+    return Redaction()
+
+
+def shown(text: str) -> str:
+    """The text without keys of this process and without well-known shapes of tokens."""
+    return _redaction().text(text)
+
+
+class Discreet:
+    """A source whose tools tell no secret of this process."""
+
+    def __init__(self, source: ToolSource, secrets: tuple[str, ...]) -> None:
+        self._source = source
+        self._secrets = secrets
+        self._seen: Sequence[Tool] | None = None
+        self._tools: tuple[Tool, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    def tools(self) -> Sequence[Tool]:
+        offered = self._source.tools()
+        if offered is not self._seen:
+            self._seen = offered
+            self._tools = tuple(DiscreetTool(tool, self._secrets) for tool in offered)
+        return self._tools
+
+    def instructions(self) -> str:
+        return self._source.instructions()
+
+    async def open(self) -> None:
+        await self._source.open()
+
+    async def aclose(self) -> None:
+        await self._source.aclose()
+
+
+class DiscreetTool:
+    """A tool whose words are looked through before anybody hears them."""
+
+    def __init__(self, tool: Tool, secrets: tuple[str, ...]) -> None:
+        self._tool = tool
+        self._secrets = secrets
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._tool.spec
+
+    def check(self, arguments: Arguments) -> str | None:
+        return self._tool.check(arguments)
+
+    def summary(self, arguments: Arguments) -> str:
+        return self._tool.summary(arguments)
+
+    def resources(self, arguments: Arguments) -> Resources:
+        return self._tool.resources(arguments)
+
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        progress, secrets = context.progress, self._secrets
+        quiet = msgspec.structs.replace(
+            context, progress=lambda text: progress(without(secrets, text))
+        )
+        try:
+            return self._cleaned(await self._tool.call(arguments, quiet))
+        except ToolError as error:
+            text = str(error)
+            if without(secrets, text) == text:
+                raise
+            raise ToolError(without(secrets, text)) from None
+
+    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        return await self._tool.evidence(arguments, context)
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> Probe:
+        return await self._tool.probe(arguments, evidence, context)
+
+    def _cleaned(self, output: ToolOutput) -> ToolOutput:
+        texts = [output.display]
+        if isinstance(output.content, str):
+            texts.append(output.content)
+        else:
+            texts += [part.text for part in output.content if isinstance(part, Text)]
+        if not any(secret in text for secret in self._secrets for text in texts):
+            return output
+        content = output.content
+        if isinstance(content, str):
+            content = without(self._secrets, content)
+        else:
+            content = tuple(
+                Text(without(self._secrets, part.text)) if isinstance(part, Text) else part
+                for part in content
+            )
+        display = without(self._secrets, output.display)
+        return msgspec.structs.replace(output, content=content, display=display)

@@ -1,0 +1,162 @@
+"""What the user and a trusted folder plug in: hooks, MCP servers, skills.
+
+    ~/.treadle/settings.json, .treadle/settings.json, .treadle/settings.local.json
+        "hooks" and "mcpServers"                .mcp.json    "mcpServers"
+    ~/.treadle/skills, .treadle/skills, .claude/skills
+
+The user's own count always. A folder's hooks and servers count where it is trusted, each as it was
+approved; its skills where it is trusted. A folder without any of these costs a look at a few names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from treadle.apps.settings import home
+from treadle.apps.wiring.rules import rules_files, trust_file
+from treadle.core.contracts.hook import Hook
+from treadle.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from treadle.apps.wiring.late import LateWorkspace
+    from treadle.policy.hooks import HookCommand, Waiting
+    from treadle.tools.skills import Skill
+
+SKILL_PLACES = (".treadle/skills", ".claude/skills")
+
+
+class Brought(msgspec.Struct, frozen=True):
+    """The programs that settings name: those that may run, and those that wait for the user.
+
+    `waiting` holds hooks and servers of the folder that are new, changed, or not trusted; they
+    are approved by `approve`.
+    """
+
+    hooks: tuple[HookCommand, ...] = ()
+    servers: dict[str, Mapping[str, Any]] = {}
+    waiting: tuple[Waiting, ...] = ()
+
+
+def brought(folder: Path) -> Brought:
+    """What settings and the folder bring, looked at as it is now."""
+    own, theirs = _commands(folder, own=True), _commands(folder, own=False)
+    servers, foreign = _servers(folder, own=True), _servers(folder, own=False)
+    if not theirs and not foreign:
+        return Brought(tuple(own), servers)
+    from treadle.policy.hooks import approved_hooks, approved_servers
+    from treadle.policy.trust import TrustStore
+
+    trust = TrustStore(trust_file())
+    hooks, waiting = approved_hooks(trust, folder, theirs)
+    allowed, more = approved_servers(trust, folder, foreign)
+    # Of two servers with one name the user's own counts.
+    return Brought((*own, *hooks), {**allowed, **servers}, (*waiting, *more))
+
+
+def approve(folder: Path) -> list[str]:
+    """The user was shown the hooks and servers of the folder and approves them; their names."""
+    commands, servers = _commands(folder, own=False), _servers(folder, own=False)
+    if not commands and not servers:
+        return []
+    from treadle.policy.hooks import approve_hooks, approve_server
+    from treadle.policy.trust import TrustStore
+
+    trust = TrustStore(trust_file())
+    approve_hooks(trust, folder, commands)
+    for name, server in servers.items():
+        approve_server(trust, folder, name, server)
+    return [*(command.name for command in commands), *servers]
+
+
+def still_approved(folder: Path) -> Callable[[HookCommand], bool]:
+    """Asked before each run of a hook: a script that changed since then is not the approved one."""
+
+    def ask(command: HookCommand) -> bool:
+        if Path(command.origin).parent == home():
+            return True
+        from treadle.policy.hooks import approved_hooks
+        from treadle.policy.trust import TrustStore
+
+        return bool(approved_hooks(TrustStore(trust_file()), folder, [command])[0])
+
+    return ask
+
+
+def _commands(folder: Path, *, own: bool) -> list[HookCommand]:
+    found: list[HookCommand] = []
+    for file in _files(folder, '"hooks"', own=own):
+        from treadle.policy.hooks import hooks_of_file
+
+        found += hooks_of_file(file)
+    return found
+
+
+def _servers(folder: Path, *, own: bool) -> dict[str, Mapping[str, Any]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    more = () if own else (folder / ".mcp.json",)
+    for file in _files(folder, '"mcpServers"', *more, own=own):
+        from treadle.tools.mcp.config import servers_of_file
+
+        found = {**servers_of_file(file), **found}
+    return found
+
+
+def _files(folder: Path, word: str, *more: Path, own: bool) -> Iterator[Path]:
+    """Files that may say something about it; most say nothing, and need no parser."""
+    for file in [*(f for scope, f in rules_files(folder) if (scope == "everywhere") is own), *more]:
+        try:
+            if word in file.read_text(encoding="utf-8"):
+                yield file
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{file}:1: cannot be read ({error})") from error
+
+
+# ------------------------------------------------------------------ hooks
+
+
+def hooks_of(
+    commands: Sequence[HookCommand],
+    workspace: LateWorkspace,
+    folder: Path,
+    *,
+    transcript: Path,
+    mode: Callable[[], str],
+    tell: Callable[[str], None] | None,
+    halt: Callable[[str], None],
+    confined: bool | None,
+) -> list[Hook]:
+    """The commands as hooks of an agent."""
+    if not commands:
+        return []
+    from treadle.policy.hooks import shell_hooks
+
+    return shell_hooks(
+        commands,
+        workspace.execute,
+        folder,
+        transcript_path=str(transcript),
+        mode=mode,
+        tell=tell,
+        halt=halt,
+        approved=still_approved(folder),
+        confined=confined,
+    )
+
+
+# ------------------------------------------------------------------ skills
+
+
+def skills_of(folder: Path, *, trusted: bool) -> tuple[list[Skill], list[str]]:
+    """The skills that count here, and notes on those that do not."""
+    places = [home() / "skills", *(folder / place for place in SKILL_PLACES)]
+    if not any(place.is_dir() for place in places):
+        return [], []
+    from treadle.tools.skills import find_skills
+
+    return find_skills(folder, Path.home(), trusted=trusted)

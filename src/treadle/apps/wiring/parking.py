@@ -1,0 +1,95 @@
+"""When a turn has to wait for longer than a process should: it is put off, and kept on disk.
+
+    Patient        a model that does not sit out a long rate limit
+    Unhurried      a gate that does not end a turn for want of money
+    Postponed      what they raise; the turn stays open, and whoever resumes it goes on there
+
+Only the session itself is put off; its children wait, or end, as they always do. Writing it down
+is sessions/parking's business, deciding to do so the host's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Literal
+
+from treadle.core.contracts.gate import Account, Gate, Pass, Stop
+from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest
+from treadle.core.errors import Overloaded, RateLimited, TreadleError
+from treadle.core.transcript.entries import Wake
+from treadle.core.transcript.usage import Usage
+
+LONGEST_WAIT = 60.0  # seconds that a run which may be parked waits for a provider
+
+
+class Postponed(TreadleError):
+    """The turn cannot go on now. `wake` says what it waits for."""
+
+    def __init__(
+        self, reason: Literal["rate_limit", "approval", "budget"], wake: Wake, detail: str
+    ) -> None:
+        super().__init__(detail)
+        self.reason: Literal["rate_limit", "approval", "budget"] = reason
+        self.wake = wake
+        self.detail = detail
+
+
+class Patient:
+    """Everything is the wrapped model's, but a wait that is too long puts the turn off."""
+
+    def __init__(self, model: Model, session_id: str, longest: float = LONGEST_WAIT) -> None:
+        self._model = model
+        self._session_id = session_id
+        self._longest = longest
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def card(self) -> ModelCard:
+        return self._model.card
+
+    @property
+    def fallback(self) -> Model | None:
+        return self._model.fallback
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        stream = self._model.stream(request)
+        try:
+            async for event in stream:
+                yield event
+        except (RateLimited, Overloaded) as error:
+            wait = error.retry_after or 0.0
+            is_ours = request.session_id == self._session_id and self.fallback is None
+            if not is_ours or wait <= self._longest:
+                raise
+            wake = Wake("time", at=time.time() + wait)
+            raise Postponed("rate_limit", wake, f"{error}; again in {wait:.0f} s") from error
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+class Unhurried:
+    """Everything is the wrapped gate's, but the end of a budget puts the turn off."""
+
+    def __init__(self, gate: Gate, session_id: str) -> None:
+        self._gate = gate
+        self._session_id = session_id
+
+    def admit(self, account: Account) -> Pass | Stop:
+        answer = self._gate.admit(account)
+        is_over = isinstance(answer, Stop) and answer.reason == "budget_exceeded"
+        if is_over and account.session_id == self._session_id:
+            assert isinstance(answer, Stop), "only a Stop has a reason"
+            raise Postponed("budget", Wake("money"), answer.detail)
+        return answer
+
+    def settle(self, account: Account, used: Usage) -> None:
+        self._gate.settle(account, used)
