@@ -10,9 +10,17 @@ import pytest
 
 from treadle import Agent, CacheRequest, Transcript, tool
 from treadle.core.contracts.gate import Account, Pass, Stop
+from treadle.core.contracts.hook import HookPoint, Moment
 from treadle.core.contracts.mutator import MutationPoint, Scene
 from treadle.core.contracts.policy import Ask
-from treadle.core.errors import AccessDenied, ContextTooLong, LawBroken, Overloaded, StoreFull
+from treadle.core.errors import (
+    AccessDenied,
+    ContextTooLong,
+    DriverBusy,
+    LawBroken,
+    Overloaded,
+    StoreFull,
+)
 from treadle.core.events import (
     ApprovalRequired,
     Event,
@@ -545,3 +553,61 @@ async def test_every_event_and_item_can_be_written_as_json():
         msgspec.json.encode(event, enc_hook=repr)
     items = list((await Agent(summing(), [add]).run("go")).transcript)
     assert msgspec.json.decode(msgspec.json.encode(items), type=list[Item]) == items
+
+
+# --- closing -----------------------------------------------------------------------------
+
+
+async def test_the_session_is_closed_though_whoever_closes_it_is_cancelled():
+    gate, store = asyncio.Event(), MemoryStore()
+    entered = asyncio.Event()
+
+    @tool(detach_after=0)
+    async def slow() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            entered.set()
+            await gate.wait()
+        return "never"
+
+    driver = Agent(Scripted([Say(calls=[("slow", {})]), "ok"]), [slow]).start(
+        input="go", store=store
+    )
+    await driver.next()
+    await driver.next()
+    closing = asyncio.create_task(driver.aclose())
+    await entered.wait()
+    closing.cancel()
+    gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert store.is_closed
+
+
+async def test_closing_twice_is_harmless():
+    ended: list[str] = []
+
+    class Ends:
+        points: frozenset[HookPoint] = frozenset({"session_end"})
+
+        async def ask(self, moment: Moment) -> None:
+            ended.append(moment.session_id)
+
+    driver = Agent(Scripted(["x"]), hooks=[Ends()]).start(input="go")
+    await driver.next()
+    await driver.aclose()
+    await driver.aclose()
+    assert len(ended) == 1
+
+
+async def test_the_whole_history_does_not_come_back_in_the_middle_of_a_step():
+    pause = Pause()
+    driver = Agent(Scripted([[pause, "x"]])).start(input="go")
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    with pytest.raises(DriverBusy):
+        driver.uncompact()
+    pause.release()
+    await step
+    assert driver.uncompact() is False

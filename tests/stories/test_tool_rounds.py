@@ -792,3 +792,17 @@ async def test_a_source_that_cannot_be_closed_does_not_keep_the_others_open():
     with pytest.raises(ToolError):
         await Agent(Scripted([]), [fine, Stuck()]).aclose()
     assert fine.closed == 1
+
+
+def test_the_schema_of_nested_pydantic_models_holds_together():
+    pydantic = pytest.importorskip("pydantic")
+    street = pydantic.create_model("Street", name=(str, ...))
+    person = pydantic.create_model("Person", street=(street, ...))
+
+    async def greet(person) -> str:
+        return str(person.street.name)
+
+    greet.__annotations__["person"] = person
+    schema = tool(greet).spec.schema
+    assert schema["properties"]["person"]["properties"]["street"] == {"$ref": "#/$defs/Street"}
+    assert schema["$defs"]["Street"]["properties"]["name"]["type"] == "string"

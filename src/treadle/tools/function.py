@@ -229,7 +229,8 @@ class _Parameters:
         schema.pop("title", None)
         properties = schema.setdefault("properties", {})
         for name, model in self._models.items():
-            properties[name] = model.model_json_schema()
+            properties[name] = dict(model.model_json_schema())
+            parts.update(properties[name].pop("$defs", {}))  # they are referred to from the root
         for name, note in notes.items():
             if name in properties:
                 properties[name] = {**properties[name], "description": note}

@@ -22,7 +22,7 @@ from treadle.core.contracts.model import CacheRequest, ModelCard, ModelRequest
 from treadle.core.contracts.mutator import MutationPoint, Scene
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
-from treadle.core.errors import ApprovalPending, ModelError
+from treadle.core.errors import ApprovalPending, DriverBusy, ModelError
 from treadle.core.events import Notified, RunStarted, TurnResult
 from treadle.core.loop.approving import Approvals
 from treadle.core.loop.asking import Asking
@@ -74,6 +74,7 @@ class Driver:
     _next_cache: CacheRequest | None
     _last_result: TurnResult | None
     _is_fresh: bool
+    _has_ended: bool
 
     # --- the page ------------------------------------------------------------------------
 
@@ -306,6 +307,8 @@ class Driver:
 
     def uncompact(self) -> bool:
         """Bring the whole history back into view; False if all of it is there."""
+        if self._stopping.is_inside:
+            raise DriverBusy("the view cannot change in the middle of a step; await it first")
         return self._ledger.uncompact()
 
     def watch(self, observer: Observer) -> None:
@@ -347,11 +350,14 @@ class Driver:
 
     async def aclose(self) -> None:
         """End background tasks, tell the hooks, and wait until everything is written."""
-        await self.tasks.aclose()
-        await self._calling.drop_early()
-        if self._has_started:
-            await self._hooks.ask("session_end", {})
-        await self._journal.aclose()
+        try:
+            await self.tasks.aclose()
+            await self._calling.drop_early()
+            if self._has_started and not self._has_ended:
+                self._has_ended = True
+                await self._hooks.ask("session_end", {})
+        finally:
+            await self._journal.aclose()
 
     # --- putting it together -------------------------------------------------------------
 
@@ -398,6 +404,7 @@ class Driver:
         self._next_cache = None
         self._last_result = None
         self._has_started = False
+        self._has_ended = False
         self._is_fresh = True
 
     def _enter(self) -> None:
