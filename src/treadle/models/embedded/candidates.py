@@ -22,7 +22,7 @@ LINE_TOKENS = 48
 FUNCTION_TOKENS = 200
 SOURCE_CHARS = 2_400
 CHANCE = 0.9
-COMMENTS = ["  #", "  //"]
+COMMENTS = ["  #", " # ", "  //"]
 
 INSTRUCTION = (
     prompt.turn(
@@ -166,18 +166,26 @@ def function_start(source: str, first: int) -> str:
     return f"Corrected function:\n{source.splitlines()[first - 1]}\n"
 
 
-def function_options(*, chance: float, seed: int) -> dict[str, Any]:
-    rule = 'root ::= ([ \\t]+ [^\\n]+ "\\n" "\\n"?)+'
+def function_options(source: str, first: int, *, chance: float, seed: int) -> dict[str, Any]:
+    """How to ask for a function's body: lines that stand at least as deep as it does."""
+    rule = f'root ::= ({literal(_depth_of_body(source, first))} [^\\n]+ "\\n" "\\n"?)+'
     return {"grammar": rule, "temperature": chance, "seed": seed, "n_predict": FUNCTION_TOKENS}
+
+
+def _depth_of_body(source: str, first: int) -> str:
+    for text in source.splitlines()[first:]:
+        if text.strip():
+            return text[: len(text) - len(text.lstrip())]
+    return "    "
 
 
 def with_function(source: str, path: str, first: int, last: int, body: str) -> Change | None:
     """The source with this body behind the function's first line; None if it was not finished."""
     lines = source.splitlines()
-    depth = len(lines[first - 1]) - len(lines[first - 1].lstrip())
+    depth = _depth_of_body(source, first)
     kept: list[str] = []
     for text in body.splitlines():
-        if text.strip() and len(text) - len(text.lstrip()) <= depth:
+        if text.strip() and not text.startswith(depth):
             break
         kept.append(text.rstrip())
     while kept and not kept[-1]:

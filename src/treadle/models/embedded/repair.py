@@ -294,8 +294,9 @@ class _Search:
         if place is None:
             return None
         chance = candidates.CHANCE if (kind, which) in PLAN[:number] else 0.0
-        start = candidates.function_start(self.sources[among[0].path], place[0])
-        options = candidates.function_options(chance=chance, seed=number)
+        source = self.sources[among[0].path]
+        start = candidates.function_start(source, place[0])
+        options = candidates.function_options(source, place[0], chance=chance, seed=number)
         return _Asked(kind, self.begun + prompt.begin(start), options, tuple(among))
 
     def heard(self, asked: _Asked, text: str) -> list[tuple[Change, str]]:
