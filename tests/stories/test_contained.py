@@ -225,6 +225,16 @@ async def test_a_call_that_was_not_done_before_a_crash_is_judged_again(verdict: 
     assert answers(driver.transcript)[0].startswith("denied: ")
 
 
+@pytest.mark.parametrize("effect", ["verifiable", "irreversible"])
+async def test_a_call_in_doubt_whose_tool_is_gone_is_not_said_to_be_undone(effect: Any):
+    store = MemoryStore()
+    await Agent(calling(("record", {})), [RecordingTool(effect=effect)]).run("x", store=store)
+    cut = next(n for n, entry in enumerate(store.entries) if isinstance(entry, Intent))
+    driver = Agent(Scripted(["done"])).start(view=fold(store.entries[: cut + 1]))
+    await driver.next()
+    assert "outcome unknown" in answers(driver.transcript)[0]
+
+
 # --- tasks -------------------------------------------------------------------------------
 
 
@@ -359,3 +369,28 @@ async def test_no_two_different_requests_have_the_same_key():
     assert result.text == "done"
     keys = [request.key for request in model.requests]
     assert len(set(keys)) == len(keys)
+
+
+async def test_a_task_that_died_with_its_process_is_not_waited_for_for_ever():
+    build = RecordingTool("build", gate=asyncio.Event(), detach_after=0, effect="irreversible")
+    store = MemoryStore()
+    model = Scripted([Say(calls=[("build", {}), ("build", {})]), "Both are running."])
+    driver = Agent(model, [build]).start(input="x", store=store)
+    while not isinstance(await driver.next(), Finished):
+        pass
+    await driver.tasks.cancel("t1")
+    await asyncio.sleep(0)
+    view = fold(store.entries)  # and here the process is killed
+    await driver.aclose()
+
+    again = Agent(Scripted([Say(calls=[("build", {})]), "Oh."]), [build]).start(view=view)
+    again.submit("And?")
+    while not isinstance(await again.next(), Finished):
+        pass
+    told = [item.text for item in again.transcript if isinstance(item, NoticeItem)]
+    assert [text.split("\n")[0] for text in told] == [
+        "Background task t1 [build] is cancelled.",
+        "Background task t2 is lost: the process that ran it ended. Its outcome is unknown.",
+    ]
+    assert [task.id for task in again.tasks.list()] == ["t3"]
+    await again.aclose()

@@ -23,6 +23,7 @@
     │   ├── StoreFull              no space left
     │   ├── SessionBusy            another process has it open
     │   ├── SessionUnknown         there is no such session
+    │   ├── SessionElsewhere       it belongs to another folder
     │   └── SessionTooNew          written by a newer version: read only
     ├── WorkspaceError             files or processes cannot be reached as asked
     └── ConfigError                a setting, rule or definition is wrong: file, line, what to do
@@ -169,6 +170,17 @@ class SessionBusy(StoreError):
 
 class SessionUnknown(StoreError):
     """There is no session of that name."""
+
+
+class SessionElsewhere(StoreError):
+    """The session belongs to another folder."""
+
+    def __init__(self, session_id: str, folder: str) -> None:
+        super().__init__(
+            f"session {session_id} belongs to {folder}. Go there, or fork it here with "
+            f"`treadle sessions fork {session_id}`."
+        )
+        self.folder = folder
 
 
 class SessionTooNew(StoreError):

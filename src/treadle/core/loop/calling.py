@@ -1,4 +1,4 @@
-"""One tool round: lookup, parse, validate, decide, hook, run, cap, answer.
+"""One tool round: hook, run, cap, answer, once judging.py has looked, checked and decided.
 
 Whatever goes wrong with a call becomes its result; nothing but cancellation leaves here as an
 exception. Safe calls run beside each other by resource, the others in order, and the answers
@@ -14,14 +14,12 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.contracts.hook import Add, Block, Change, Permit
-from treadle.core.contracts.policy import Allow, Ask, Deny, Proposal, Verdict
-from treadle.core.contracts.tool import Forwarding, Tool, ToolContext, ToolOutput, ToolSpec
-from treadle.core.errors import ToolError
+from treadle.core.contracts.hook import Add, Block, Change
+from treadle.core.contracts.policy import Allow, Ask, Deny
+from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput, ToolSpec
 from treadle.core.events import (
     ChildEvent,
     Event,
-    Notified,
     ToolDetached,
     ToolFinished,
     ToolProgress,
@@ -32,28 +30,17 @@ from treadle.core.events import (
 from treadle.core.loop.capping import capped
 from treadle.core.loop.consulting import Hooks
 from treadle.core.loop.equipment import Equipment
+from treadle.core.loop.judging import Judging, Prepared, checked, tool_data, words
 from treadle.core.loop.scheduling import Slot, run_in_order
 from treadle.core.loop.steps import PendingApproval
-from treadle.core.loop.tasks import Tasks, end_all, spawn
+from treadle.core.loop.tasks import RUNNING, Tasks, end_all, spawn
 from treadle.core.loop.telling import Teller
 from treadle.core.loop.toolbox import Toolbox
-from treadle.core.transcript.content import Arguments, Text, ToolCall, parse_arguments
+from treadle.core.transcript.content import Arguments, Text, ToolCall
 from treadle.core.transcript.entries import Intent, Ruling
 from treadle.core.transcript.integrity import interrupted
 from treadle.core.transcript.items import NoticeItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
-
-
-class Prepared(msgspec.Struct, frozen=True):
-    """A call that was looked at: either ready to run, or already answered by `refusal`."""
-
-    call: ToolCall
-    tool: Tool | None = None
-    arguments: Arguments = {}
-    summary: str = ""
-    refusal: str | None = None
-    objection: str | None = None  # why it may not be run now, if it was not before a crash
-    settled: ToolResultItem | None = None  # it ended before a crash, and waits for its place
 
 
 class Calling:
@@ -75,6 +62,7 @@ class Calling:
         self._teller = teller
         self._toolbox = toolbox
         self._hooks = hooks
+        self._judging = Judging(equipment.policy, teller, toolbox, hooks)
         self._tasks = tasks
         self._intend = intend
         self._on_notice = on_notice
@@ -120,8 +108,10 @@ class Calling:
         self._offered.clear()
 
     async def _start_early(self, call: ToolCall) -> ToolResultItem | None:
-        prepared = self._look_at(call, None)
-        if prepared.refusal is not None or not isinstance(await self._decide(prepared), Allow):
+        prepared = self._judging.look_at(call, None)
+        if prepared.refusal is not None:
+            return None
+        if not isinstance(await self._judging.decide(prepared), Allow):
             return None
         async with self._early_limit:
             return await self._execute(prepared, _stay)
@@ -151,89 +141,7 @@ class Calling:
     ) -> tuple[list[Prepared], list[PendingApproval]]:
         """Look at every call, and at who must still be asked. Running it twice is harmless."""
         self._withdraw_offers()
-        prepared: list[Prepared] = []
-        asked: list[PendingApproval] = []
-        for call in calls:
-            ruling = rulings.get(call.id)
-            ready = self._look_at(call, ruling)
-            if call.id in settled:
-                ready = Prepared(call, settled=settled[call.id])
-            elif ready.refusal is None and call.id not in intents:
-                ready = await self._judge(ready, ruling, asked)
-            elif ready.refusal is None and intents[call.id].effect == "verifiable":
-                ready = await self._judge_again(ready, ruling)
-            prepared.append(ready)
-        return prepared, asked
-
-    def _look_at(self, call: ToolCall, ruling: Ruling | None) -> Prepared:
-        """Lookup, parse, validate."""
-        tool = self._toolbox.find(call.name)
-        if tool is None:
-            return Prepared(call, refusal=self._toolbox.unknown(call.name))
-        edited = ruling is not None and ruling.raw is not None
-        parsed = parse_arguments(ruling.raw or "") if edited and ruling else call.parsed
-        if isinstance(parsed, str):
-            return Prepared(call, tool, refusal=f"error: {parsed}. Nothing was run.")
-        if hasattr(tool, "target") and isinstance(tool, Forwarding):
-            meant = tool.target(parsed)
-            if isinstance(meant, str):
-                return Prepared(call, tool, refusal=f"error: {meant}")
-            tool, parsed = meant
-        return _checked(call, tool, parsed)
-
-    async def _judge(
-        self, ready: Prepared, ruling: Ruling | None, asked: list[PendingApproval]
-    ) -> Prepared:
-        """Decide, or note that somebody has to."""
-        if ruling is not None and ruling.decision == "deny":
-            return msgspec.structs.replace(ready, refusal=f"denied: {ruling.reason}")
-        verdict = await self._decide(ready)
-        if isinstance(verdict, Deny):
-            return msgspec.structs.replace(ready, refusal=f"denied: {verdict.reason}")
-        if isinstance(verdict, Ask) and ruling is None:
-            answers = await self._hooks.ask("permission_request", _tool_data(ready))
-            if answers and isinstance(answers[-1], Block):
-                return msgspec.structs.replace(ready, refusal=f"denied: {answers[-1].reason}")
-            if not (answers and isinstance(answers[-1], Permit)):
-                asked.append(
-                    PendingApproval(ready.call, ready.summary, verdict.reason, verdict.rules)
-                )
-        if isinstance(verdict, Ask) and ruling is not None and ruling.always:
-            await self._remember(ready, ruling, verdict.rules)
-        return ready
-
-    async def _judge_again(self, ready: Prepared, ruling: Ruling | None) -> Prepared:
-        """It may have happened before a crash. If it did not: may it happen now?"""
-        asked: list[PendingApproval] = []
-        judged = await self._judge(ready, ruling, asked)
-        objection = judged.refusal or (f"denied: {asked[0].reason}" if asked else None)
-        return msgspec.structs.replace(ready, objection=objection)
-
-    async def _remember(self, ready: Prepared, ruling: Ruling, rules: tuple[str, ...]) -> None:
-        if ruling.raw is not None and parse_arguments(ruling.raw) != ready.call.arguments:
-            text = f"no rule was saved for {ready.summary}: it was edited after they were shown"
-            self._teller.tell(Notified, text)
-            return
-        try:
-            await self._equipment.policy.remember(self._proposal(ready), rules)
-        except Exception as error:  # noqa: BLE001 - the call is allowed all the same
-            self._teller.tell(Warning, f"the rule could not be saved: {_words(error)}")
-
-    async def _decide(self, ready: Prepared) -> Verdict:
-        try:
-            return await self._equipment.policy.decide(self._proposal(ready))
-        except Exception as error:  # noqa: BLE001 - becomes the call's answer
-            return Deny(f"the policy failed ({type(error).__name__}: {error})")
-
-    def _proposal(self, ready: Prepared) -> Proposal:
-        assert ready.tool is not None, "only calls of known tools are judged"
-        return Proposal(
-            self._teller.session_id,
-            ready.call.id,
-            ready.tool.spec,
-            ready.arguments,
-            ready.summary,
-        )
+        return await self._judging.prepare(calls, rulings, intents, settled)
 
     # --- the round -----------------------------------------------------------------------
 
@@ -255,8 +163,6 @@ class Calling:
     async def _answer(self, ready: Prepared, intents: dict[str, Intent]) -> ToolResultItem:
         if ready.settled is not None:
             return ready.settled
-        if ready.refusal is not None:
-            return self._finish(ready, ToolOutput(ready.refusal, is_error=True))
         intent = intents.get(ready.call.id)
         if intent is not None:
             concluded = await self._conclude(ready, intent)
@@ -265,6 +171,8 @@ class Calling:
             if ready.objection is not None:
                 text = f"{ready.objection} It was not done before the interruption."
                 return self._finish(ready, ToolOutput(text, is_error=True))
+        if ready.refusal is not None:
+            return self._finish(ready, ToolOutput(ready.refusal, is_error=True))
         early = self._take_early(ready.call)
         if early is not None:
             result = await _joined(early)
@@ -282,16 +190,16 @@ class Calling:
     async def _ask_hooks(self, ready: Prepared) -> Prepared:
         """A hook may deny, add, or change the arguments; changed ones are judged again."""
         tool, changed = ready.tool, False
-        for answer in await self._hooks.ask("pre_tool_use", _tool_data(ready)):
+        for answer in await self._hooks.ask("pre_tool_use", tool_data(ready)):
             match answer:
                 case Block(reason=reason):
                     return msgspec.structs.replace(ready, refusal=f"denied: {reason}")
                 case Change(arguments=arguments) if arguments is not None and tool is not None:
-                    ready, changed = _checked(ready.call, tool, arguments), True
+                    ready, changed = checked(ready.call, tool, arguments), True
                 case Add(text=text):
                     self._on_notice(NoticeItem(text, kind="hook"))
         if changed and ready.refusal is None:
-            verdict = await self._decide(ready)
+            verdict = await self._judging.decide(ready)
             if isinstance(verdict, (Deny, Ask)):
                 problem = f"a hook changed the call into one that is not allowed: {verdict.reason}"
                 return msgspec.structs.replace(ready, refusal=f"error: {problem}")
@@ -318,7 +226,7 @@ class Calling:
             return work.result()
         task_id = self._tasks.adopt(ready.call, ready.summary, work)
         self._teller.tell(ToolDetached, ready.call.id, task_id)
-        text = f"Running as task {task_id}. Its result will be told when it ends."
+        text = RUNNING.format(id=task_id)
         return ToolResultItem(ready.call.id, ready.call.name, (Text(text),), display=text)
 
     async def _execute(self, ready: Prepared, detach: Callable[[], None]) -> ToolResultItem:
@@ -345,7 +253,7 @@ class Calling:
             try:
                 evidence = await tool.evidence(ready.arguments, context)
             except Exception as error:  # noqa: BLE001 - becomes the call's answer
-                return ToolOutput(f"error: {_words(error)}", is_error=True)
+                return ToolOutput(f"error: {words(error)}", is_error=True)
         await self._intend(
             Intent(ready.call.id, tool.spec.name, context.key, tool.spec.effect, evidence)
         )
@@ -354,12 +262,12 @@ class Calling:
     async def _conclude(self, ready: Prepared, intent: Intent) -> ToolResultItem | None:
         """An earlier process meant to do this and may have: find out, or say so."""
         evidence = f"{intent.tool} was about to run (key {intent.key})"
-        if intent.effect == "verifiable" and ready.tool is not None:
+        if intent.effect == "verifiable" and ready.tool is not None and ready.refusal is None:
             context = self._context(ready.call, _stay)
             try:
                 probe = await ready.tool.probe(ready.arguments, intent.evidence, context)
             except Exception as error:  # noqa: BLE001 - becomes the call's answer
-                evidence = f"the check failed: {_words(error)}"
+                evidence = f"the check failed: {words(error)}"
             else:
                 if probe.outcome == "not_done":
                     return None
@@ -372,7 +280,7 @@ class Calling:
 
     async def _ask_after(self, ready: Prepared, output: ToolOutput) -> ToolOutput:
         text = output.content if isinstance(output.content, str) else ""
-        data = {**_tool_data(ready), "tool_response": text, "is_error": output.is_error}
+        data = {**tool_data(ready), "tool_response": text, "is_error": output.is_error}
         for answer in await self._hooks.ask("post_tool_use", data):
             match answer:
                 case Change(text=new) if new is not None:
@@ -421,7 +329,7 @@ class Calling:
         try:
             return keep(call_id, text) if keep is not None else ""
         except Exception as error:  # noqa: BLE001 - the beginning of it is an answer, too
-            self._teller.tell(Warning, f"an output could not be kept whole: {_words(error)}")
+            self._teller.tell(Warning, f"an output could not be kept whole: {words(error)}")
             return ""
 
     def _renamed(self, result: ToolResultItem, ready: Prepared) -> ToolResultItem:
@@ -445,18 +353,6 @@ class Calling:
         )
 
 
-def _checked(call: ToolCall, tool: Tool, arguments: Arguments) -> Prepared:
-    """The call with these arguments, if the tool can do something with them."""
-    try:
-        problem = tool.check(arguments)
-        summary = tool.summary(arguments)
-    except Exception as error:  # noqa: BLE001 - becomes the call's answer
-        problem, summary = f"{type(error).__name__}: {error}", ""
-    if problem is not None:
-        return Prepared(call, tool, arguments, refusal=f"error: {problem}")
-    return Prepared(call, tool, arguments, summary)
-
-
 async def contained(
     tool: Tool, arguments: Arguments, context: ToolContext, limit: float | None
 ) -> ToolOutput:
@@ -476,9 +372,9 @@ async def contained(
     except TimeoutError as error:
         if deadline.expired():
             return ToolOutput(f"error: timed out after {limit:g} s", is_error=True)
-        return ToolOutput(f"error: {_words(error)}", is_error=True)
+        return ToolOutput(f"error: {words(error)}", is_error=True)
     except BaseException as error:  # noqa: BLE001 - a tool may throw anything
-        return ToolOutput(f"error: {_words(error)}", is_error=True)
+        return ToolOutput(f"error: {words(error)}", is_error=True)
     if not isinstance(output, ToolOutput):
         kind = type(output).__name__
         return ToolOutput(f"error: the tool returned {kind}, not an output", is_error=True)
@@ -487,13 +383,6 @@ async def contained(
 
 def _stay() -> None:
     """For calls that cannot go on in the background."""
-
-
-def _words(error: BaseException) -> str:
-    if isinstance(error, ToolError):
-        return str(error)
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 async def _joined(early: asyncio.Task[ToolResultItem | None]) -> ToolResultItem | None:
@@ -506,15 +395,6 @@ async def _joined(early: asyncio.Task[ToolResultItem | None]) -> ToolResultItem 
 
 def _may_start_early(spec: ToolSpec) -> bool:
     return spec.effect == "pure" and spec.eager and not spec.detachable
-
-
-def _tool_data(ready: Prepared) -> dict[str, Any]:
-    return {
-        "tool_name": ready.tool.spec.name if ready.tool is not None else ready.call.name,
-        "tool_input": ready.arguments,
-        "call_id": ready.call.id,
-        "summary": ready.summary,
-    }
 
 
 def _reach(ready: Prepared) -> tuple[bool, frozenset[str], frozenset[str]]:

@@ -419,6 +419,8 @@ class Driver:
         await self._equipment.source.open()
         self._has_started = True
         self._teller.tell(RunStarted)
+        if self._is_fresh:
+            self.tasks.recall((*self._ledger.history, *self._inbox.waiting))
         for answer in await self._hooks.ask("session_start", {}):
             if isinstance(answer, Add):
                 self._inbox.put(NoticeItem(answer.text, kind="hook"))

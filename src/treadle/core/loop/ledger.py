@@ -80,15 +80,15 @@ class Ledger:
             raise LoopError("no turn is running")
         return turn
 
-    def append(self, item: Item) -> None:
-        """The transcript grows."""
+    def append(self, item: Item, grown: Transcript | None = None) -> None:
+        """The transcript grows; `grown` is what it becomes, if somebody has it at hand."""
         state = self.state
         if type(item) is ToolResultItem and item.call_id in state.settled:
             self._forget_call(item.call_id)
         self._journal.write_item(item)
         self.state = msgspec.structs.replace(
             self.state,
-            transcript=state.transcript.append(item),
+            transcript=state.transcript.append(item) if grown is None else grown,
             chars=state.chars + chars_of(item),
         )
         if self._history is not None:
@@ -233,14 +233,19 @@ class Ledger:
 
     def rewrite(self, mutator: str, new: Transcript) -> None:
         """Take over a mutator's view. One that only adds is an append like any other."""
-        change = difference(mutator, self.state.transcript, new)
-        if change.start == len(self.state.transcript):
+        old = self.state.transcript
+        if new.extends(old):
+            for position in range(len(old), len(new)):
+                self.append(new[position], new.upto(position + 1))
+            return
+        change = difference(mutator, old, new)
+        if change.start == len(old):
             for item in change.items:
                 self.append(item)
             return
         self._journal.write(change)
         self._history = self.history
-        self._show(rewrite(self.state.transcript, change))
+        self._show(rewrite(old, change))
 
     def uncompact(self) -> bool:
         """Bring the whole history back into view; False if all of it is there."""

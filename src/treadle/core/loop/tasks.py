@@ -8,7 +8,8 @@ the list through their context: see, read, cancel.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import re
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -16,7 +17,10 @@ import msgspec
 from treadle.core.events import TaskFinished, preview
 from treadle.core.loop.telling import Teller
 from treadle.core.transcript.content import ToolCall
-from treadle.core.transcript.items import NoticeItem, ToolResultItem
+from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
+
+RUNNING = "Running as task {id}. Its result will be told when it ends."
+LOST = "Background task {id} is lost: the process that ran it ended. Its outcome is unknown."
 
 TaskState = Literal["running", "done", "failed", "cancelled"]
 KEPT_OUTPUT_CHARS = 20_000
@@ -50,7 +54,20 @@ class Tasks:
         self._teller = teller
         self._on_notice = on_notice
         self._tasks: dict[str, _Task] = {}
+        self._before = 0  # tasks of earlier processes
         self._heard: dict[str, str] = {}  # by call id, of calls that may become tasks
+
+    def recall(self, items: Iterable[Item]) -> None:
+        """What earlier processes started: whatever did not end there was lost with them."""
+        left: dict[str, None] = {}
+        for item in items:
+            if isinstance(item, ToolResultItem) and (found := _RUNNING.match(item.display)):
+                left[found[1]] = None
+                self._before = max(self._before, int(found[1][1:]))
+            elif isinstance(item, NoticeItem) and (found := _ENDED.match(item.text)):
+                left.pop(found[1], None)
+        for task_id in left:
+            self._on_notice(NoticeItem(LOST.format(id=task_id), kind="task"))
 
     def listen(self, call: ToolCall) -> None:
         """The call may become a task: keep what it reports from the beginning."""
@@ -62,7 +79,7 @@ class Tasks:
 
     def adopt(self, call: ToolCall, summary: str, work: asyncio.Task[ToolResultItem]) -> str:
         """Take over a call that is already running; its end will be told by a notice."""
-        task = _Task(len(self._tasks) + 1, call, summary)
+        task = _Task(self._before + len(self._tasks) + 1, call, summary)
         task.work = work
         self._tasks[task.id] = task
         work.add_done_callback(lambda done: self._ended(task, done))
@@ -119,6 +136,10 @@ class Tasks:
         self._teller.tell(TaskFinished, task.id, task.call.name, preview(text), failed)
         head = f"Background task {task.id} {task.summary} is {task.state}."
         self._on_notice(NoticeItem(f"{head}\n{text}", kind="task"))
+
+
+_RUNNING = re.compile(r"Running as task (t\d+)\.")
+_ENDED = re.compile(r"Background task (t\d+) ")
 
 
 async def end_all(work: list[asyncio.Task[Any]], grace: float = 5.0) -> None:

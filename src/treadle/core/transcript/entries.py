@@ -254,8 +254,6 @@ def rewrite(transcript: Transcript, change: Rewritten) -> Transcript:
 
 def difference(mutator: str, old: Transcript, new: Transcript) -> Rewritten:
     """The smallest single replacement that leads from one view to the other."""
-    if new.extends(old):
-        return Rewritten(mutator, len(old), len(old), tuple(new[len(old) :]))
     shorter = min(len(old), len(new))
     start = 0
     while start < shorter and old[start] is new[start]:

@@ -42,12 +42,11 @@ class Transcript(Sequence[Item]):
     def append(self, item: Item) -> Transcript:
         longer = Transcript.__new__(Transcript)
         shared = self._shared
-        if len(shared.items) == self._length:
-            shared.items.append(item)
-            shared.note(item)
-        elif shared.items[self._length] is not item:
+        if len(shared.items) != self._length:
             # Someone else grew this list already: the two histories part here.
-            shared = _Shared([*shared.items[: self._length], item])
+            shared = _Shared(shared.items[: self._length])
+        shared.items.append(item)
+        shared.note(item)
         longer._shared = shared
         longer._length = self._length + 1
         return longer
@@ -57,6 +56,13 @@ class Transcript(Sequence[Item]):
         for item in items:
             longer = longer.append(item)
         return longer
+
+    def upto(self, length: int) -> Transcript:
+        """The first `length` items, as this one grew from them."""
+        shorter = Transcript.__new__(Transcript)
+        shorter._shared = self._shared
+        shorter._length = min(length, self._length)
+        return shorter
 
     def extends(self, other: Transcript) -> bool:
         """Whether this is the other one, grown or as it was; seen without a walk."""
