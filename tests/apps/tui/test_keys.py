@@ -3,7 +3,7 @@
 import pytest
 
 from tests.apps.tui.stage import content, exists, made, scripted, stage, used
-from treadle.models.scripted import Pause, Say
+from treadle.models.scripted import Element, Pause, Say
 
 BASH = ("bash", {"command": "touch made.txt"})
 
@@ -167,7 +167,7 @@ async def test_y_allows_once(monkeypatch):
 
 
 async def test_a_allows_always_and_keeps_the_rule_that_was_shown(monkeypatch):
-    calls = [Say(calls=[BASH]), "one", Say(calls=[BASH]), "two"]
+    calls: list[Element] = [Say(calls=[BASH]), "one", Say(calls=[BASH]), "two"]
     async with stage(monkeypatch, scripted(calls)) as on:
         await on.send("go")
         await on.sees("Yes, and always: ")
@@ -234,7 +234,11 @@ async def test_fault_88_an_answer_after_the_question_is_gone_changes_nothing(mon
 async def test_an_edit_is_shown_as_a_diff_before_and_after(monkeypatch):
     made("a.py", "one\ntwo\nthree\n")
     edit = {"file_path": "a.py", "old_string": "two", "new_string": "2"}
-    script = [Say(calls=[("read", {"file_path": "a.py"})]), Say(calls=[("edit", edit)]), "edited"]
+    script: list[Element] = [
+        Say(calls=[("read", {"file_path": "a.py"})]),
+        Say(calls=[("edit", edit)]),
+        "edited",
+    ]
     async with stage(monkeypatch, scripted(script)) as on:
         await on.send("go")
         await on.sees("Allow edit a.py?")
@@ -399,7 +403,10 @@ async def test_ctrl_t_lists_the_todos(monkeypatch):
 
 @pytest.mark.parametrize("size", [(20, 6), (20, 24), (1, 1), (10, 3), (200, 60)])
 async def test_no_size_of_a_terminal_breaks_it(monkeypatch, size):
-    script = [Say("# Some\n\n| a | b |\n|--|--|\n| c | d |", calls=[BASH], usage=used(9_000)), "ok"]
+    script: list[Element] = [
+        Say("# Some\n\n| a | b |\n|--|--|\n| c | d |", calls=[BASH], usage=used(9_000)),
+        "ok",
+    ]
     async with stage(monkeypatch, scripted(script), size=size) as on:
         await on.send("go")
         await on.until(lambda: bool(on.app.conversation.questions), "the question")

@@ -194,7 +194,8 @@ class TerminalApp(App[int]):
 
     async def move(self, opening: Callable[[], Awaitable[Driver]]) -> None:
         """Leave the session for another; if that fails, come back."""
-        before = self.conversation.driver.session_id
+        driver = self.conversation.driver
+        before = driver.session_id if len(driver.history) else None
         await self.conversation.aclose()
         try:
             driver = await opening()

@@ -120,7 +120,7 @@ def _perform_custom(face: Face, name: str, arguments: str, known: dict[str, Comm
 async def _help(face: Face, arguments: str) -> None:
     rows = [(f"/{one.name}", one.summary) for one in available(face.host)]
     rows += [(f"/{one.name}", one.summary) for one in face.custom]
-    face.tell(_table(rows) + "\n\n" + KEYS)
+    face.tell(f"{_table(rows)}\n\n{_table(KEYS)}")
 
 
 async def _clear(face: Face, arguments: str) -> None:
@@ -151,6 +151,9 @@ async def _resume(face: Face, arguments: str) -> None:
 
 async def _fork(face: Face, arguments: str) -> None:
     session = arguments or face.host.driver.session_id
+    if not arguments and not len(face.host.driver.history):
+        face.tell("nothing was said yet: there is nothing to fork", "warning")
+        return
     await face.move(lambda: face.host.open(face.doors, resume=session, fork=True))
     face.tell(f"this is a fork of {session}; the other stays as it is")
 
@@ -288,6 +291,11 @@ async def _agents(face: Face, arguments: str) -> None:
     face.tell(_table(rows) if rows else "no agents are defined in .treadle/agents")
 
 
+async def _skills(face: Face, arguments: str) -> None:
+    rows = face.host.skills()
+    face.tell(_table(rows) if rows else "there are no skills in .treadle/skills")
+
+
 async def _remember(face: Face, arguments: str) -> None:
     if not arguments:
         face.tell("what? /remember TEXT", "warning")
@@ -307,12 +315,20 @@ MODES = {
     "bypass": "everything but what is denied",
 }
 
-KEYS = """\
-enter sends · shift+enter or \\ begins a new line · @ names a file · ! runs a command
-shift+tab changes the mode · esc stops · esc esc goes back · ctrl+o opens the last call
-tab goes into the text above: up, down, enter opens, c copies, / searches, esc returns
-pgup and pgdn scroll · ctrl+f searches · ctrl+y copies the last reply · ctrl+t lists todos
-ctrl+c stops or clears, twice quits · ctrl+z suspends"""
+KEYS: tuple[tuple[str, str], ...] = (
+    ("enter", "sends; shift+enter, or \\ at the end, begins a new line"),
+    ("@ ! /", "name a file, run a command, give an order"),
+    ("shift+tab", "changes the mode"),
+    ("esc", "stops; on text it clears; twice on nothing it goes back"),
+    ("ctrl+c", "stops or clears; twice leaves"),
+    ("ctrl+o", "opens the last call"),
+    ("tab", "goes into the text above: arrows, enter opens, c copies, / searches"),
+    ("pgup pgdn", "scroll; ctrl+end follows again"),
+    ("ctrl+f", "searches; then n and N"),
+    ("ctrl+y", "copies the last reply"),
+    ("ctrl+t", "lists the todos"),
+    ("ctrl+z", "suspends"),
+)
 
 COMMANDS: tuple[Command, ...] = (
     Command("help", "commands and keys", _help),
@@ -336,6 +352,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("remember", "write a line into AGENTS.md", _remember, "remember"),
     Command("init", "let the agent write AGENTS.md", _init, while_busy=False),
     Command("agents", "the agents that are defined", _agents, "agents"),
+    Command("skills", "what the agent can look up when it needs it", _skills),
     Command("export", "write the session to a file: .md, .html, .json", _export, "sessions"),
     Command("config", "every setting and where it comes from", _config),
     Command("theme", "dark, light or no colour", _theme),

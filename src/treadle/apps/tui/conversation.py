@@ -43,8 +43,7 @@ class Conversation:
         self._changed = changed
         self._spoken = asyncio.Event()
         self._decided = asyncio.Event()
-        self._rests = asyncio.Event()
-        self._rests.set()
+        self._is_resting = True
         self._work: asyncio.Task[None] | None = None
         driver.watch(self)
 
@@ -80,12 +79,13 @@ class Conversation:
 
     def go_on(self) -> None:
         """Take up what was said, or a turn that was left unfinished."""
-        self._rests.clear()
+        self._is_resting = False
         self._spoken.set()
 
-    async def rest(self) -> None:
-        """Until everything that was said is dealt with."""
-        await self._rests.wait()
+    @property
+    def is_resting(self) -> bool:
+        """Whether everything that was said is dealt with."""
+        return self._is_resting
 
     def interrupt(self) -> None:
         self.driver.interrupt()
@@ -177,7 +177,7 @@ class Conversation:
                 self.view = msgspec.structs.replace(self.view, is_busy=False, activity="")
                 self.note(f"{type(error).__name__}: {error}", "error")
                 self._spoken.clear()
-                self._rests.set()
+                self._is_resting = True
                 await self._spoken.wait()  # what was said is kept, and tried with the next word
 
     async def _drive(self) -> None:
@@ -194,7 +194,7 @@ class Conversation:
         self._spoken.clear()
         if any(isinstance(item, UserItem) for item in self.driver.snapshot().pending_input):
             return  # they came while the last step ended
-        self._rests.set()
+        self._is_resting = True
         self._changed()
         await self._spoken.wait()
 

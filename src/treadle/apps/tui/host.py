@@ -131,6 +131,8 @@ class Host(Protocol):
 
     def agents(self) -> list[tuple[str, str]]: ...
 
+    def skills(self) -> list[tuple[str, str]]: ...
+
     async def preview(self, call: ToolCall) -> str:
         """What a call would do to files, as a unified diff; "" if that cannot be said."""
 

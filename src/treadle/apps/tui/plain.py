@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -45,8 +46,9 @@ class Plain:
         self._out = out or sys.stdout
         self._attachments = Attachments(host.folder)
         self._conversation: Conversation | None = None
-        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
-        self._asked: asyncio.Queue[str | None] | None = None
+        self._lines: deque[str | None] = deque()  # typed, not yet taken; None is the end
+        self._asked: asyncio.Future[str | None] | None = None
+        self._is_tty = os.isatty(0)
         self._printed = 0  # blocks that are on the screen, whole
         self._begun = 0  # characters of the block that grows
         self._over: asyncio.Event = asyncio.Event()
@@ -54,7 +56,6 @@ class Plain:
         self._work: set[asyncio.Task[None]] = set()
         self._asking: Question | None = None
         self._stops = 0
-        self._is_ended = False  # standard input is
 
     @property
     def conversation(self) -> Conversation:
@@ -91,9 +92,9 @@ class Plain:
         folders = [self.host.folder] if self.host.is_trusted else []
         self.custom = custom_commands([*folders, Path.home()])
         self._take_up(driver)
-        self._do(self._listen())
         if self._options.prompt:
             self._send(self._options.prompt)
+        self._pump()
         return True
 
     async def _trust(self) -> bool:
@@ -139,30 +140,45 @@ class Plain:
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._work.add(task)
-        task.add_done_callback(self._work.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._work.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.tell(f"{type(task.exception()).__name__}: {task.exception()}", "error")
+        self._pump()
 
     # --- what is typed -------------------------------------------------------------------
 
     def _heard(self, line: str | None) -> None:
-        self._is_ended = line is None
-        if self._asked is not None:
-            self._asked.put_nowait(line)
-        if self._asked is None or line is None:
-            self._lines.put_nowait(line)
+        self._lines.append(line)
+        self._pump()
 
-    async def _listen(self) -> None:
-        while True:
-            line = await self._lines.get()
+    def _pump(self) -> None:
+        """Hand on the lines that can be taken now: an answer to a question, else a message.
+
+        From a terminal a message may come at any time; lines of a file or a pipe wait their turn,
+        so that an answer in them is not taken for a message.
+        """
+        while self._lines:
+            if self._asked is not None:
+                if not self._asked.done():
+                    self._asked.set_result(self._lines[0] and self._lines.popleft())
+                return
+            is_resting = (
+                self._conversation is not None
+                and self._conversation.is_resting
+                and not self._conversation.questions
+                and not self._work
+            )
+            if self._conversation is None or not (is_resting or (self._is_tty and self._lines[0])):
+                return
+            line = self._lines.popleft()
             self._stops = 0
             if line is None:
-                await self._finish()
-                return
-            self._send(line)
-
-    async def _finish(self) -> None:
-        """Nothing more will be said: what was begun is done, then it is over."""
-        await self.conversation.rest()
-        self._leave(0)
+                self._leave(0)
+            else:
+                self._send(line)
 
     def _send(self, text: str) -> None:
         line = text.strip()
@@ -222,6 +238,8 @@ class Plain:
         self._sync_questions()
         if was_busy and not view.is_busy and self._printed == len(view.blocks):
             self._prompt()
+        if self._lines:
+            asyncio.get_running_loop().call_soon(self._pump)
 
     def _told(self, block: Block) -> str:
         match block:
@@ -291,11 +309,10 @@ class Plain:
 
     async def _line(self, question: str) -> str | None:
         self._write(question)
-        if self._is_ended:
-            return None
-        self._asked = asyncio.Queue()
+        self._asked = asyncio.get_running_loop().create_future()
+        self._pump()
         try:
-            return await self._asked.get()
+            return await self._asked
         finally:
             self._asked = None
 
@@ -338,7 +355,8 @@ class Plain:
         await self.move(opening)
 
     async def move(self, opening: Callable[[], Awaitable[Driver]]) -> None:
-        before = self.conversation.driver.session_id
+        driver = self.conversation.driver
+        before = driver.session_id if len(driver.history) else None
         await self.conversation.aclose()
         try:
             driver = await opening()

@@ -190,7 +190,7 @@ class Transcript(Widget, can_focus=True):
             return Strip.blank(width, self.rich_style)
         place, line = rows[y]
         strip = self.strips(place)[line]
-        if place == self.chosen and self.has_focus:
+        if place == self.chosen and self.has_focus and strip.cell_length:
             strip = Strip([Segment("▌", self.palette.accent), *strip.crop(1)])
         selection = self.text_selection
         if selection is not None:

@@ -22,6 +22,7 @@ from treadle.core.contracts.workspace import Completed
 from treadle.core.errors import ConfigError, StoreError
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript.content import ToolCall
+from treadle.core.transcript.entries import Told
 from treadle.policy.modes import Mode
 from treadle.sessions import travel
 from treadle.sessions.journal import Journal
@@ -79,7 +80,7 @@ class WiredHost:
         self._doors = doors
         if fork and resume:
             journal, _ = travel.fork(self._library, self._library.find(resume), folder=self.folder)
-            await journal.flush()
+            journal.append(Told(f"a fork of {resume}"))  # an empty log would not be kept
             resume = journal.session_id
             await journal.aclose()
         settings = settings_page.load(
@@ -141,7 +142,9 @@ class WiredHost:
     async def _reopened(self) -> Driver:
         """The same session, put together anew."""
         assert self._doors is not None, "only an open session is opened again"
-        return await self.open(self._doors, resume=self.driver.session_id)
+        # One in which nothing was said is not on the disk.
+        session = self.driver.session_id if len(self.driver.history) else None
+        return await self.open(self._doors, resume=session)
 
     # --- model, mode, goal ---------------------------------------------------------------
 
@@ -215,6 +218,12 @@ class WiredHost:
 
         folders = [self.folder] if self.is_trusted else []
         found, _ = read_definitions([*folders, Path.home()])
+        return [(one.name, one.description) for one in found]
+
+    def skills(self) -> list[tuple[str, str]]:
+        from treadle.tools.skills import find_skills
+
+        found, _ = find_skills(self.folder, Path.home(), trusted=self.is_trusted)
         return [(one.name, one.description) for one in found]
 
     async def preview(self, call: ToolCall) -> str:

@@ -1,0 +1,178 @@
+from functools import partial
+from pathlib import Path
+
+from tests.apps.tui.stage import content, exists, made, scripted, stage, used
+from treadle.apps.tui import commands
+from treadle.apps.tui.wired import WiredHost
+from treadle.models.scripted import Pause, Say
+
+
+def test_every_command_says_what_it_does_and_needs_what_a_host_can_name():
+    names = [command.name for command in commands.COMMANDS]
+    assert len(names) == len(set(names))
+    assert all(command.summary for command in commands.COMMANDS)
+    host = WiredHost(Path.cwd())
+    assert commands.available(host) == list(commands.COMMANDS)
+
+
+def test_what_a_host_cannot_do_is_not_offered():
+    class Poor(WiredHost):
+        can = frozenset()
+
+    names = {command.name for command in commands.available(Poor(Path.cwd()))}
+    assert not names & {"rewind", "undo", "sessions", "compact", "model"}
+    assert "help" in names
+
+
+async def test_commands_that_tell_something(monkeypatch):
+    made(".treadle/agents/reviewer.md", "---\nname: reviewer\ndescription: reads\n---\nRead.")
+    async with stage(monkeypatch, scripted([Say("ok", usage=used(5_000))])) as on:
+        await on.send("hello")
+        await on.sees("ok")
+        await on.idle()
+        for line, answer in (
+            ("/cost", "requests"),
+            ("/context", "free"),
+            ("/permissions", "there are no rules"),
+            ("/config", "permission_mode = ask"),
+            ("/todo", "there is no list"),
+            ("/tasks", "nothing runs in the background"),
+            ("/agents", "reviewer"),
+            ("/skills", "there are no skills"),
+            ("/uncompact", "all of it is in view already"),
+            ("/remember tests need a database", "AGENTS.md"),
+            ("/redo", "there is nothing to bring back"),
+            ("/nonsense", "there is no /nonsense"),
+            ("/hlep", "/help?"),
+            ("/mode sideways", "there is no mode 'sideways'"),
+            ("/theme pink", "there is no theme 'pink'"),
+        ):
+            await on.send(line)
+            await on.sees(answer)
+        assert content("AGENTS.md") == "- tests need a database\n"
+
+
+async def test_a_session_is_left_found_again_and_forked(monkeypatch):
+    async with stage(monkeypatch, scripted(["one", "two"])) as on:
+        await on.send("count")
+        await on.idle()
+        first = on.app.host.driver.session_id
+        await on.send("/clear")
+        await on.until(lambda: on.app.host.driver.session_id != first, "a new session")
+        await on.until(lambda: "count" not in on.screen(), "an empty screen")
+        await on.send("/sessions")
+        await on.sees("Go on with a session")
+        await on.press("enter")
+        await on.sees("› count")
+        assert on.app.host.driver.session_id == first
+        await on.send("/fork")
+        await on.sees(f"this is a fork of {first}")
+        assert on.app.host.driver.session_id != first
+        await on.send("again")
+        await on.sees("two")
+
+
+async def test_a_session_that_is_not_there_leaves_one_where_one_was(monkeypatch):
+    async with stage(monkeypatch, scripted(["one", "two"])) as on:
+        await on.send("count")
+        await on.idle()
+        first = on.app.host.driver.session_id
+        await on.send("/resume nowhere")
+        await on.sees("there is no session 'nowhere'")
+        assert on.app.host.driver.session_id == first
+        await on.send("go on")
+        await on.sees("two")
+
+
+async def test_what_a_turn_did_to_files_is_taken_back_and_brought_back(monkeypatch):
+    write = Say(calls=[("write", {"file_path": "a.txt", "content": "new\n"})])
+    flags: dict[str, object] = {"permission_mode": "accept-edits"}
+    async with stage(monkeypatch, scripted([write, "done"]), flags=flags) as on:
+        await on.send("make it")
+        await on.sees("done")
+        await on.idle()
+        await on.send("/undo")
+        await on.sees("turn 1 taken back: 1 removed")
+        assert not exists("a.txt")
+        await on.send("/redo")
+        await on.sees("brought back: 1 written")
+        assert exists("a.txt")
+
+
+async def test_a_session_is_written_to_a_file(monkeypatch):
+    async with stage(monkeypatch, scripted(["The answer."])) as on:
+        await on.send("a question")
+        await on.idle()
+        for name in ("out.md", "out.html", "out.json"):
+            await on.send(f"/export {name}")
+            await on.until(partial(exists, name), name)
+            assert "The answer." in content(name)
+
+
+async def test_a_goal_holds_the_turn_open(monkeypatch):
+    made("ready.sh", "test -e ready")
+    model = scripted(["I stop.", Say(calls=[("bash", {"command": "touch ready"})]), "Now."])
+    flags: dict[str, object] = {"permission_mode": "ask"}
+    async with stage(monkeypatch, model, flags=flags) as on:
+        await on.send("/goal sh ready.sh")
+        await on.sees("until this succeeds")
+        await on.send("go")
+        await on.sees("Run this command?")
+        await on.press("y")
+        await on.sees("Now.")
+        await on.idle()
+        assert exists("ready")
+
+
+async def test_a_command_of_ones_own_with_arguments(monkeypatch):
+    made(".claude/commands/fix.md", "---\ndescription: mend one\n---\nFix issue $1: $ARGUMENTS")
+    made(".treadle/commands/git/log.md", "Show the log.")
+    model = scripted(["fixed", "shown"])
+    async with stage(monkeypatch, model) as on:
+        await on.until(lambda: len(on.app.custom) == 2, "the commands")
+        await on.send("/fix 12 now")
+        await on.sees("fixed")
+        await on.idle()
+        assert model.requests[0].transcript[0].text == "Fix issue 12: 12 now"
+        await on.send("/git:log")
+        await on.sees("shown")
+
+
+async def test_commands_of_an_untrusted_folder_do_not_count(monkeypatch):
+    made(".treadle/commands/evil.md", "do evil")
+    async with stage(monkeypatch, trusted=False) as on:
+        await on.sees("Do you trust")
+        await on.press("n")
+        await on.sees("/help lists")
+        assert on.app.custom == []
+        assert not on.app.host.is_trusted
+
+
+async def test_not_to_trust_may_mean_to_leave(monkeypatch):
+    async with stage(monkeypatch, trusted=False) as on:
+        await on.sees("Do you trust")
+        await on.press("q")
+        await on.until(lambda: on.app._exit, "the end")
+        assert on.app.return_code == 0
+
+
+async def test_some_commands_wait_until_the_turn_is_over(monkeypatch):
+    pause = Pause()
+    async with stage(monkeypatch, scripted([["x", pause]])) as on:
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        await on.send("/clear")
+        await on.sees("/clear waits until the turn is over")
+        await on.send("/cost")
+        await on.sees("requests")
+        await on.press("escape")
+
+
+async def test_compact_makes_the_history_shorter_or_says_that_it_cannot(monkeypatch):
+    async with stage(monkeypatch, scripted(["a", "b", "a summary"])) as on:
+        await on.send("one")
+        await on.idle()
+        await on.send("/compact")
+        await on.until(
+            lambda: "shorter" in on.screen().replace("make the history shorter", ""), "an answer"
+        )

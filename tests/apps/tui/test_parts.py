@@ -1,0 +1,185 @@
+"""The small parts: attachments, completion, history, previews, the tray, the picture."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.apps.tui.stage import made
+from treadle.apps.tui import tray
+from treadle.apps.tui.attaching import Attachments
+from treadle.apps.tui.blocks import TaskLine, Todo
+from treadle.apps.tui.completing import branch, matches, offers, project_files
+from treadle.apps.tui.context import picture
+from treadle.apps.tui.custom import custom_commands
+from treadle.apps.tui.palette import DARK
+from treadle.apps.tui.previewing import preview
+from treadle.apps.tui.remembering import PromptHistory
+from treadle.apps.tui.scene import View
+from treadle.core.transcript.content import Document, Image, ToolCall
+from treadle.core.transcript.items import user
+from treadle.core.transcript.usage import Usage
+
+
+def test_a_short_paste_is_itself_and_a_long_one_a_mark():
+    attachments = Attachments(Path.cwd())
+    assert attachments.pasted("two\r\nlines") == "two\nlines"
+    long = "x\n" * 50
+    mark = attachments.pasted(long)
+    assert mark == "[paste 1: 51 lines]"
+    assert attachments.expanded(f"see {mark} there") == f"see {long} there"
+    assert attachments.expanded("[paste 9: made up]") == "[paste 9: made up]"
+
+
+def test_a_pasted_path_of_a_picture_is_the_picture():
+    for name in ("a b.png", "c.pdf"):
+        made(name, "data")
+    attachments = Attachments(Path.cwd())
+    mark = attachments.pasted("'a b.png' c.pdf")
+    assert mark == "[image 1: a b.png] [document 2: c.pdf] "
+    item = attachments.item(f"look {mark}")
+    assert [type(part) for part in item.content[1:]] == [Image, Document]
+
+
+def test_text_with_a_path_in_it_stays_text():
+    attachments = Attachments(Path.cwd())
+    assert attachments.pasted("missing.png") == "missing.png"
+    assert attachments.pasted("it's not a path.png") == "it's not a path.png"
+
+
+def test_a_named_picture_goes_along_and_a_named_source_stays_a_word():
+    made("plan.png", "png")
+    made("a.py", "x")
+    item = Attachments(Path.cwd()).item("see @plan.png and @a.py and @none.png")
+    assert [type(part).__name__ for part in item.content] == ["Text", "Image"]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [("/co", ["/cost ", "/compact "]), ("see @vi", ["@src/view.py ", '@"my view.md" ']),
+     ("mail@vi", []), ("/cost now", []), ("@", ['@"my view.md" ', "@src/view.py "])],
+)  # fmt: skip
+def test_what_is_offered(line, found):
+    commands = [("cost", "money"), ("compact", "shorter"), ("quit", "leave")]
+    given = [offer.text for offer in offers(line, ["src/view.py", "my view.md"], commands)]
+    assert sorted(given) == sorted(found)
+
+
+def test_the_best_match_is_the_name_itself():
+    names = ["src/app/viewer.py", "view.py", "src/interview.txt", "v/i/e/w"]
+    assert matches("view", names)[0] == "view.py"
+    assert matches("zzz", names) == []
+    assert matches("vapy", ["src/view_app.py"]) == ["src/view_app.py"]
+
+
+async def test_the_files_of_a_folder_without_git():
+    for name in ("a.py", "src/b.py", "node_modules/c.js", ".git2/d"):
+        made(name)
+    assert sorted(await project_files(Path.cwd())) == ["a.py", "src/b.py"]
+
+
+async def test_the_branch_is_read_off_the_files_of_git():
+    assert await branch(Path.cwd()) == ""
+    made(".git/HEAD", "ref: refs/heads/feature/x\n")
+    assert await branch(Path.cwd()) == "feature/x"
+
+
+def test_what_was_typed_is_there_tomorrow():
+    file = Path("h/history.jsonl")
+    history = PromptHistory(file)
+    for text in ("one", "two\nlines", "two\nlines"):
+        history.add(text)
+    tomorrow = PromptHistory(file)
+    assert (tomorrow.before("draft"), tomorrow.before(""), tomorrow.before("")) == (
+        "two\nlines",
+        "one",
+        None,
+    )
+    assert (tomorrow.after(), tomorrow.after(), tomorrow.after()) == ("two\nlines", "draft", None)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_home_that_cannot_be_written_costs_only_the_memory():
+    Path("file").write_text("in the way")
+    history = PromptHistory(Path("file/history.jsonl"))
+    history.add("one")
+    assert history.before("") == "one"
+
+
+def test_a_broken_memory_is_read_as_far_as_it_goes():
+    made("h.jsonl", '"one"\n{broken\n"two"\n"cut')
+    assert PromptHistory(Path("h.jsonl")).before("") == "two"
+
+
+def test_a_preview_is_what_would_change():
+    made("a.py", "one\ntwo\n")
+
+    def of(name: str, raw: str) -> str:
+        return preview(ToolCall("c", name, raw), Path.cwd())
+
+    edit = of("edit", '{"file_path":"a.py","old_string":"two","new_string":"2"}')
+    assert "-two" in edit
+    assert "+2" in edit
+    assert "+new" in of("write", '{"file_path":"b.py","content":"new\\n"}')
+    several = '{"file_path":"a.py","edits":[{"old_string":"one","new_string":"1"}]}'
+    assert "+1" in of("edit", several)
+    assert of("edit", '{"file_path":"a.py","old_string":"gone","new_string":"x"}') == ""
+    assert of("bash", '{"command":"ls"}') == ""
+    assert of("bash", "not json") == ""
+
+
+def test_custom_commands_put_their_arguments_in():
+    made("p/.treadle/commands/a.md", "Fix $1 and $2. All: $ARGUMENTS")
+    made("p/.claude/commands/a.md", "not this one")
+    made("p/.claude/commands/b.md", "---\ndescription: says it\n---\nJust do it.")
+    made("p/.claude/commands/broken.md", "---\nno end")
+    found = {one.name: one for one in custom_commands([Path("p")])}
+    assert found["a"].text('"x y" z') == 'Fix x y and z. All: "x y" z'
+    assert (found["b"].summary, found["b"].text("now")) == ("says it", "Just do it.\n\nnow")
+
+
+def facts(**more: object) -> tray.Facts:
+    given = {"model": "m", "window": 200_000, "mode": "ask", "folder": Path("/src/project")}
+    return tray.Facts(**{**given, **more})  # type: ignore[arg-type]
+
+
+def test_the_status_leaves_out_what_does_not_fit_the_least_important_first():
+    view = View(context=50_000, usage=Usage(input=50_000, cost=0.1234))
+    wide = tray.status(view, facts(branch="main", seconds=75.0), 80, DARK).plain
+    assert wide.startswith("ask · m · /src/project (main)")
+    assert wide.endswith("25% of 200k · $0.12 · 1m 15s")
+    assert tray.status(view, facts(), 22, DARK).plain == "ask · m    25% of 200k"
+    assert tray.status(view, facts(), 3, DARK).plain == "ask"
+    assert tray.status(view, facts(), 0, DARK).plain == ""
+
+
+def test_the_tray_shows_what_goes_on():
+    view = View(
+        todos=(Todo("a", "done"), Todo("b", "active"), Todo("c")),
+        tasks=(TaskLine("t1", "c1", "[bash: serve]"),),
+        queue=("later",),
+        is_busy=True,
+        activity="writing",
+        turn=Usage(output=1_234),
+    )
+    lines = [line.plain for line in tray.tray(view, facts(seconds=3.0), 60, DARK)]
+    assert lines == [
+        "▸ b",
+        "☐ c",
+        "  1 of 3 done",
+        "◌ t1 bash: serve",
+        "↳ later",
+        "◐ writing · 3s · ↓ 1.2k · esc stops",
+    ]
+    assert tray.tray(View(), facts(), 60, DARK) == []
+
+
+def test_numbers_are_short():
+    assert [tray.count(n) for n in (5, 1_200, 150_000, 2_000_000)] == ["5", "1.2k", "150k", "2M"]
+    assert [tray.duration(s) for s in (5, 65, 3_700)] == ["5s", "1m 05s", "1h 01m"]
+    assert [tray.ago(s) for s in (5, 65, 7_300, 200_000)] == ["now", "1m ago", "2h ago", "2d ago"]
+
+
+def test_the_picture_adds_up():
+    lines = picture([user("x" * 4_000)], 10_000, 100_000).split("\n")
+    assert lines[0].endswith("10.0k of 100k tokens (10%)")
+    assert [line.split()[-1] for line in lines[1:]] == ["tools", "you", "free"]

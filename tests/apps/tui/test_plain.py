@@ -1,0 +1,91 @@
+"""The plain mode as a process: lines in, lines out, nothing drawn."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from tests.apps.tui.stage import exists
+from tests.apps.tui.tmux import PROGRAM
+from treadle.testing.provider.plans import Fault
+from treadle.testing.provider.script import Call, Reply
+from treadle.testing.provider.server import ProviderServer
+
+MAKE = Reply("I make it.", calls=(Call("bash", {"command": "touch made.txt"}),))
+
+
+async def start(server: ProviderServer) -> asyncio.subprocess.Process:
+    env = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PROGRAM, "plain=1", "model=claude-sonnet-4-5", "sandbox=off"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=env,
+    )
+
+
+async def said(server: ProviderServer, *lines: str) -> tuple[int, str]:
+    process = await start(server)
+    out, err = await process.communicate("".join(f"{line}\n" for line in lines).encode())
+    assert b"Traceback" not in err, err.decode()
+    return process.returncode or 0, out.decode()
+
+
+async def test_a_conversation_through_pipes():
+    async with ProviderServer([Reply("Hello *there*."), Reply("Bye.")], strict=False) as server:
+        code, out = await said(server, "1", "hi", "/mode", "4", "!echo $((40 + 2))", "bye")
+    assert code == 0
+    assert "Hello *there*." in out
+    assert "Bye." in out
+    assert "42" in out
+    assert "\x1b" not in out
+
+
+async def test_an_approval_by_a_line():
+    async with ProviderServer([MAKE, Reply("Made.")], strict=False) as server:
+        code, out = await said(server, "1", "make it", "1")
+    assert code == 0
+    assert "touch made.txt" in out
+    assert "Made." in out
+    assert exists("made.txt")
+
+
+async def test_a_denial_with_a_reason():
+    async with ProviderServer([MAKE, Reply("I see.")], strict=False) as server:
+        _, out = await said(server, "1", "make it", "3", "not today")
+        assert b"not today" in server.requests[-1].body
+    assert "I see." in out
+    assert not exists("made.txt")
+
+
+async def test_no_more_input_at_a_question_stops_the_turn():
+    async with ProviderServer([MAKE], strict=False) as server:
+        code, out = await said(server, "1", "make it")
+    assert code == 0
+    assert "interrupted" in out
+    assert not exists("made.txt")
+
+
+async def test_not_trusted_and_left():
+    async with ProviderServer([Reply("x")]) as server:
+        code, _ = await said(server, "3")
+    assert code == 0
+    assert not exists(str(Path.home() / ".treadle" / "trust.json"))
+
+
+async def test_fault_80_81_ctrl_c_stops_and_the_second_leaves():
+    slow = Fault("paced", seconds=0.02)
+    async with ProviderServer([Reply("word " * 2_000)], faults=[slow], strict=False) as server:
+        process = await start(server)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"1\ntalk\n")
+        await process.stdout.readuntil(b"word word")
+        process.send_signal(signal.SIGINT)
+        await process.stdout.readuntil(b"interrupted")
+        process.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(process.wait(), 10) == 130
+        process.stdin.close()
+        await process.stdout.read()
