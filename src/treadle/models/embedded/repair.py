@@ -28,6 +28,7 @@ from treadle.models.embedded.server import Piece, Server
 from treadle.models.embedded.toolkit import Offer
 
 INSTRUCTION = candidates.INSTRUCTION
+GIVING_UP = "I found no change that makes the check pass"
 PASSED = "[check passed]"
 MOST_READ = 3  # files at once
 MOST_SOURCES = 6
@@ -68,6 +69,7 @@ class Task(msgspec.Struct, frozen=True):
     present: dict[str, str]  # as they are now
     tried: frozenset[tuple[str, str]]  # path and content of every try
     steps_done: int
+    gave_up: bool  # every step was made in vain, and that was said
     favourites: tuple[tuple[str, int], ...]  # lines by path and number, the likeliest first
 
 
@@ -88,7 +90,7 @@ class _Turn:
     def __init__(self, transcript: Transcript, kit: dict[str, Offer]) -> None:
         self.kit = kit
         self.check = self.output = ""
-        self.has_passed = self.awaits_check = False
+        self.has_passed = self.awaits_check = self.gave_up = False
         self.sources: dict[str, str] = {}
         self.unreadable: set[str] = set()
         self.present: dict[str, str] = {}
@@ -117,8 +119,11 @@ class _Turn:
             self.has_passed = self.awaits_check = False
 
     def _read_try(self, text: str) -> None:
+        if text.startswith(GIVING_UP):
+            self.gave_up = True
         for number, kind, line, path, right in _TRY.findall(text):
             self.steps_done = int(number)
+            self.gave_up = False
             places = [one.split(" of ", 1) for one in right.split(", ") if " of " in one]
             named = [(where, int(which)) for which, where in places]
             if kind == "line":
@@ -173,6 +178,7 @@ class _Turn:
             present=self.present,
             tried=frozenset(self.tried),
             steps_done=self.steps_done,
+            gave_up=self.gave_up,
             favourites=tuple(self.favourites),
         )
 
@@ -195,6 +201,8 @@ async def moves(task: Task, server: Server) -> AsyncGenerator[Piece | Step, None
     elif unread := _unread(task):
         read = task.offers["read"]
         yield Step("", tuple((read, {"path": path}) for path in unread))
+    elif task.gave_up:
+        yield Step(f"{GIVING_UP}.")
     elif task.awaits_check:
         yield Step(f"{_told(task)} The check has not been run on it yet.")
     else:
@@ -256,7 +264,7 @@ async def _next_try(task: Task, server: Server) -> AsyncGenerator[Piece | Step, 
             if (change.path, change.source) not in task.tried:
                 yield _try(task, number + 1, place, change, search.right)
                 return
-    yield Step(f"I tried {len(task.tried)} changes and none makes the check pass.", _undo(task))
+    yield Step(f"{GIVING_UP}: {len(task.tried)} were tried.", _undo(task))
 
 
 class _Asked(msgspec.Struct, frozen=True):
