@@ -18,8 +18,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from treadle.core.errors import SessionElsewhere
     from treadle.sessions.journal import Journal, Resumed, resume
-    from treadle.sessions.library import Library, SessionElsewhere
+    from treadle.sessions.library import Library
     from treadle.sessions.reading import Damage
 
 __all__ = ["Damage", "Journal", "Library", "Resumed", "SessionElsewhere", "resume"]

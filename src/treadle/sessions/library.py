@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.core.errors import SessionUnknown, StoreError
+from treadle.core.errors import SessionElsewhere, SessionUnknown, StoreError
 from treadle.sessions.files import LocalFiles
 from treadle.sessions.holding import hold, is_held
 from treadle.sessions.lines import Parent
@@ -36,17 +36,6 @@ if TYPE_CHECKING:
 PRUNE_DAYS = 90
 PRUNE_BYTES = 10 << 30
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,80}")
-
-
-class SessionElsewhere(StoreError):
-    """The session belongs to another folder."""
-
-    def __init__(self, session_id: str, folder: str) -> None:
-        super().__init__(
-            f"session {session_id} belongs to {folder}. Go there, or fork it here with "
-            f"`treadle sessions fork {session_id}`."
-        )
-        self.folder = folder
 
 
 class Pruned(msgspec.Struct, frozen=True):

@@ -2,7 +2,8 @@
 
 Reads the command line, has the agent wired, drives its loop to the end of a turn and prints what
 came of it; prompting.py reads what was asked, output.py prints, signals.py listens to the world.
-Nobody is asked anything: what needs a person is denied with a reason, and the exit code says so.
+Nobody is asked anything: what needs a person is denied with a reason, and the exit code says so;
+with --park the turn is put off instead, and goes on from there when it is resumed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from treadle.apps.cli.output import (
     Report,
     Stdout,
     detail_of,
+    discreet,
     line_of,
     tell,
     used,
@@ -33,46 +35,49 @@ from treadle.apps.cli.prompting import is_piped, read_prompt
 from treadle.apps.cli.signals import Signals, guard_streams, harden
 from treadle.apps.settings import Settings, load
 from treadle.apps.wiring import Opening, Wired, wire
-from treadle.apps.wiring.rules import is_trusted
+from treadle.apps.wiring.discretion import shown
+from treadle.apps.wiring.doubts import Doubts
+from treadle.apps.wiring.parking import Postponed
+from treadle.apps.wiring.rules import NOBODY_CAN_BE_ASKED, is_trusted
 from treadle.core.contracts.observer import Observer
 from treadle.core.errors import LoopError, TreadleError
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.steps import PendingApproval
 from treadle.core.transcript.content import Text, UserContent
+from treadle.core.transcript.entries import View, Wake
+from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.usage import Usage
 
-NOT_YET = """\
-treadle: the interactive screen is not part of this version. What works now:
-  treadle -p PROMPT      one task, its answer on standard output
-  treadle --help         everything else"""
-
 NOBODY = (
-    "This needs a person's approval, and nobody can be asked in this run ({reason}). "
+    NOBODY_CAN_BE_ASKED + " ({reason}). "
     "Do it in another way, or say in your answer what was left undone."
 )
 OUT_OF_TIME = "max_time"
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str], answer: bool | str | None = None) -> int:
+    """`answer` is a person's word on the calls that a parked session waits with."""
     has_output = guard_streams()
     try:
         line = read(arguments)
         if not line.has("print") and (line.prompt is not None or not is_piped()):
-            print(NOT_YET, file=sys.stderr)
-            return exits.USAGE
+            from treadle.apps.cli.interactive import start
+
+            return start(line)
         folder = _folder()
         settings = load(folder, line.settings(), trusted=lambda: is_trusted(folder))
         said = read_prompt(line.prompt, line.texts("file"), folder)
         if not said and not (line.has("continue") or line.has("resume")):
             raise UsageError("there is no prompt: write it after -p, or into standard input")
         schema = _schema(line.text("output_schema"))
-        return asyncio.run(Headless(line, settings, folder, said, schema, has_output).work())
+        headless = Headless(line, settings, folder, said, schema, has_output, answer)
+        return asyncio.run(headless.work())
     except UsageError as error:
         tell(f"treadle: {error}")
         return exits.USAGE
     except TreadleError as error:
-        tell(f"treadle: {error}")
+        tell(f"treadle: {shown(str(error))}")
         return exits.code_for(error)
     except KeyboardInterrupt:
         return exits.ABORTED
@@ -112,6 +117,7 @@ class Headless:
         said: tuple[UserContent, ...],
         schema: dict[str, object] | None,
         has_output: bool,
+        answer: bool | str | None = None,
     ) -> None:
         self._line = line
         self._settings = settings
@@ -120,6 +126,8 @@ class Headless:
         self._schema = schema
         self._has_output = has_output
         self._format = line.text("output_format") or "text"
+        self._answer = answer
+        self._answered: frozenset[str] = frozenset()  # calls that `answer` is about
         self._denied: list[str] = []
         self._driver: Driver | None = None
         self._task: asyncio.Task[object] | None = None
@@ -136,7 +144,7 @@ class Headless:
         self._signals.listen()
         harden()
         try:
-            report = await self._report()
+            report = discreet(await self._report())
             if self._format != "text":
                 self._out.write(line_of(report))
             elif report.text:
@@ -151,15 +159,25 @@ class Headless:
         return self._delivered(report.exit_code)
 
     async def _report(self) -> Report:
+        lines = Lines(self._out) if self._format == "stream-json" else None
         try:
-            wired = await self._wired()
+            wired = await self._wired(lines)
         except TreadleError as error:
             return self._failed(error, "", "")
         name, session = wired.model.name, wired.store.session_id
         try:
             driver = self._driver = wired.start(self._said or None)
             try:
+                if lines is not None:
+                    lines.session_id = session
+                    await wired.agent.equipment.source.open()
+                    self._out.write(line_of(self._first_line(wired)))
+                if wired.view is not None:
+                    self._take_up(wired.view, driver)
                 turn, output = await self._drive(wired, driver)
+            except Postponed as wait:
+                await self._park(wait, wired, driver)
+                return self._parked(wait, name, session)
             finally:
                 await driver.aclose()
         except TreadleError as error:
@@ -169,9 +187,8 @@ class Headless:
             await wired.aclose()
         return self._finished(turn, output, name, session)
 
-    async def _wired(self) -> Wired:
+    async def _wired(self, lines: Lines | None) -> Wired:
         line, observers = self._line, list[Observer]()
-        lines = Lines(self._out) if self._format == "stream-json" else None
         if lines is not None:
             observers.append(lines)
         if self._progress is not None:
@@ -184,21 +201,27 @@ class Headless:
             until=line.text("until"),
             schema=self._schema,
             chars=sum(len(part.text) for part in self._said if isinstance(part, Text)),
+            park=line.has("park"),
         )
         wired = await wire(
             self._settings,
             self._folder,
             opening,
-            approve=self._deny,
+            approve=self._decide,
             observers=observers,
             tell=self._note,
         )
-        if lines is not None:
-            lines.session_id = wired.store.session_id
-            self._out.write(line_of(self._first_line(wired)))
         for note in wired.notes:
             self._note(note)
         return wired
+
+    def _take_up(self, view: View, driver: Driver) -> None:
+        """Go on where another process stopped."""
+        move = pending(view.transcript)
+        if isinstance(move, RunTools):
+            self._answered = frozenset(call.id for call in move.calls)
+        if view.intents and not self._line.has("quiet"):
+            driver.watch(Doubts(view, lambda text: tell(f"treadle: {shown(text)}")))
 
     async def _drive(self, wired: Wired, driver: Driver) -> tuple[TurnResult, object]:
         """One turn, or with a schema as many as it takes to an answer that fits."""
@@ -218,9 +241,22 @@ class Headless:
 
     # --- what happens meanwhile ------------------------------------------------------------
 
-    def _deny(self, approval: PendingApproval) -> str:
+    def _decide(self, approval: PendingApproval) -> bool | str:
+        if self._answer is not None and approval.call.id in self._answered:
+            return self._answer
+        waiting = self._driver.approvals if self._driver is not None else ()
+        if self._line.has("park") and approval in waiting:  # and it is not a child's
+            detail = f"{approval.summary} waits for somebody's approval"
+            raise Postponed("approval", Wake("answer"), detail)
         self._denied.append(approval.summary)
         return NOBODY.format(reason=approval.reason)
+
+    async def _park(self, wait: Postponed, wired: Wired, driver: Driver) -> None:
+        from treadle.core.transcript.entries import Parked
+        from treadle.sessions.parking import park
+
+        turn_id = driver.trace[-1].turn_id
+        await park(wired.store, Parked(turn_id, wait.reason, wait.wake, wait.detail))
 
     def _note(self, text: str) -> None:
         if self._progress is not None:
@@ -261,6 +297,9 @@ class Headless:
         return self._reported(
             reason, code, model, session, turn.text, output, error, detail, turn.rounds, turn.usage
         )
+
+    def _parked(self, wait: Postponed, model: str, session: str) -> Report:
+        return self._reported("parked", exits.PARKED, model, session, detail=wait.detail)
 
     def _failed(self, error: TreadleError, model: str, session: str) -> Report:
         code = exits.USAGE if isinstance(error, LoopError) else exits.code_for(error)
@@ -339,6 +378,8 @@ def _sentences(report: Report) -> Sequence[str]:
             return (f"not done, for want of somebody's approval: {calls}. --allow RULE allows it",)
         case exits.REFUSED:
             return ("the model refused",)
+        case exits.PARKED:
+            return (f"parked: {report.detail}; treadle resume {report.session_id} goes on there",)
         case exits.MAX_TURNS | exits.BUDGET_EXCEEDED | exits.GOAL_NOT_MET:
             return (f"{report.reason}: {report.detail}; {again}",)
         case exits.ABORTED | exits.TERMINATED:

@@ -18,13 +18,19 @@ ABORTED = 130
 # name -> (module, summary). The module has `run(arguments: list[str]) -> int`, the exit code.
 COMMANDS: dict[str, tuple[str, str]] = {
     "models": ("treadle.apps.cli.models", "list the models that can be used here; test or get one"),
-    "permissions": ("treadle.apps.cli.permissions", "list the rules; explain one verdict"),
+    "permissions": (
+        "treadle.apps.cli.permissions",
+        "list the rules; explain a verdict; back-test a rule",
+    ),
     "trust": (
         "treadle.apps.cli.trust",
-        "let a folder's own files count: memory, settings, agents",
+        "let a folder's own files count: memory, settings, agents, hooks, servers",
     ),
     "config": ("treadle.apps.cli.config", "show every setting and where it comes from"),
     "sessions": ("treadle.apps.cli.sessions", "list, search, show, fork, rewind, undo, prune"),
+    "resume": ("treadle.apps.cli.resume", "go on with what was parked; answer what it waits for"),
+    "undo": ("treadle.apps.cli.undo", "take back what the last turn changed in files (and redo)"),
+    "redo": ("treadle.apps.cli.redo", "bring back what undo took"),
     "replay": ("treadle.apps.cli.replay", "run a session again without a network"),
     "diff": ("treadle.apps.cli.diff", "show where two sessions part"),
     "cost": ("treadle.apps.cli.cost", "show what was spent, by day, model, project, session"),
@@ -33,10 +39,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completions": ("treadle.apps.cli.completions", "print completions: bash, zsh or fish"),
 }
 AGENT = "treadle.apps.cli.headless"
+BESIDE = ("redo",)  # named with another command, where there is little room
 
 # It has to fit a screen of 24 lines.
 HELP = """\
-usage: treadle -p PROMPT [OPTIONS]      do one task, print the answer
+usage: treadle [PROMPT] [OPTIONS]       work with it at the terminal
+       treadle -p PROMPT [OPTIONS]      do one task, print the answer
        treadle COMMAND [ARGUMENTS]
 
 {commands}
@@ -44,7 +52,7 @@ usage: treadle -p PROMPT [OPTIONS]      do one task, print the answer
 options of -p (all of them: treadle help options; also in ~/.treadle/config.toml)
   --model NAME               --permission-mode plan|ask|accept-edits|auto|bypass
   --continue, --resume ID    --allow RULE, --deny RULE, --sandbox auto|required|off
-  --until COMMAND            --max-turns N, --max-cost USD, --max-time 10m
+  --until COMMAND, --park    --max-turns N, --max-cost USD, --max-time 10m
   --file PATH, or @PATH      --output-format text|json|stream-json, --output-schema PATH"""
 
 
@@ -99,6 +107,6 @@ def _let_go() -> None:
 
 def usage(commands: dict[str, tuple[str, str]]) -> str:
     width = max(map(len, [*commands, "--version"]))
-    rows = [(name, summary) for name, (_, summary) in commands.items()]
+    rows = [(name, text) for name, (_, text) in commands.items() if name not in BESIDE]
     rows.append(("--version", "say which version this is"))
     return HELP.format(commands="\n".join(f"  {name:{width}}  {text}" for name, text in rows))

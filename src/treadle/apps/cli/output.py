@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from treadle.apps.wiring.discretion import own_secrets, shown, without
 from treadle.core import events as told
 from treadle.core.events import Event, TurnResult
 from treadle.core.transcript.items import Item
@@ -129,17 +130,30 @@ def _plain(value: object) -> object:
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
 _DELTAS = (told.TextDelta, told.ThinkingDelta, told.ToolCallDelta, told.ToolProgress)
+_OWN_WORDS = (told.TextDelta, told.ThinkingDelta)
 
 
 def line_of(value: msgspec.Struct) -> bytes:
     return _encoder.encode(value) + b"\n"
 
 
+def discreet(report: Report) -> Report:
+    """The report without keys. The answer is what the model said: only our own are taken out."""
+    return msgspec.structs.replace(
+        report,
+        text=without(own_secrets(), report.text),
+        error=shown(report.error) if report.error else "",
+        detail=shown(report.detail) if report.detail else "",
+        denied=tuple(shown(summary) for summary in report.denied),
+    )
+
+
 class Lines:
-    """An observer that prints everything it is told as lines of JSON."""
+    """An observer that prints everything it is told as lines of JSON, without keys."""
 
     def __init__(self, out: Stdout) -> None:
         self._out = out
+        self._secrets = own_secrets()
         self.session_id = ""
 
     def on_event(self, event: Event) -> None:
@@ -149,10 +163,13 @@ class Lines:
             # The items were told one by one.
             short = msgspec.structs.replace(event.result, items=())
             event = msgspec.structs.replace(event, result=short)
-        self._out.write(line_of(event))
+        line = line_of(event).decode()
+        own = isinstance(event, _OWN_WORDS)
+        self._out.write((without(self._secrets, line) if own else shown(line)).encode())
 
     def on_item(self, position: int, item: Item) -> None:
-        self._out.write(line_of(ItemLine(self.session_id, position, item)))
+        line = line_of(ItemLine(self.session_id, position, item)).decode()
+        self._out.write(shown(line).encode())
 
 
 class Progress:
@@ -164,7 +181,7 @@ class Progress:
         self._dim, self._plain = ("\x1b[2m", "\x1b[0m") if colours else ("", "")
 
     def say(self, text: str) -> None:
-        safe = "".join(c if c.isprintable() else " " for c in text)
+        safe = "".join(c if c.isprintable() else " " for c in shown(text))
         tell(f"{self._dim}{safe}{self._plain}")
 
     def on_event(self, event: Event) -> None:

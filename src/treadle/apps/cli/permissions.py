@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from treadle.apps.cli import exits
+
 if TYPE_CHECKING:
-    from treadle.policy.rules import RuleSet
     from treadle.policy.verdict import Finding
 
-_OK, _DIFFERS, _USAGE = 0, 1, 2
+_OK, _DIFFERS, _USAGE = exits.DONE, exits.ERROR, exits.USAGE
 _MARKS = {"allow": "+", "ask": "?", "deny": "-"}
 
 
@@ -32,6 +33,8 @@ def run(arguments: list[str]) -> int:
                 return _explain(options)
             case "test":
                 return _test(options)
+            case "backtest":
+                return _backtest(options)
             case _:
                 return _list(options)
     except (ConfigError, OSError) as error:
@@ -52,42 +55,17 @@ def _parser() -> argparse.ArgumentParser:
         explain.add_argument(f"--{name}", action="append", default=[], help="one more rule")
     test = commands.add_parser("test", help="judge a file of cases, one JSON line each")
     test.add_argument("cases", type=Path)
+    back = commands.add_parser("backtest", help="what allow rules would have meant so far")
+    back.add_argument("rules", nargs="+", metavar="RULE", help="such as 'Bash(npm test:*)'")
+    back.add_argument("--all", action="store_true", help="the sessions of all folders")
     return parser
 
 
-def settings_files(folder: Path) -> list[tuple[str, Path, str]]:
-    """Where rules are kept: what the user calls the place, the file, the root of its paths."""
-    home = Path.home()
-    root = os.path.realpath(folder)
-    return [
-        ("everywhere", home / ".treadle" / "settings.json", root),
-        ("this project", Path(root) / ".treadle" / "settings.json", root),
-        ("this project, only you", Path(root) / ".treadle" / "settings.local.json", root),
-    ]
-
-
-def load_rules(folder: Path) -> tuple[RuleSet, list[str]]:
-    """The rules in force in a folder, and notes on those that are not."""
-    from treadle.policy.rules import RuleSet
-    from treadle.policy.rulesfile import read_rules
-    from treadle.policy.trust import TrustStore, rules_of_folder
-
-    trust = TrustStore(Path.home() / ".treadle" / "trust.json")
-    rules, notes = RuleSet(), list[str]()
-    for scope, file, root in settings_files(folder):
-        found = read_rules(file, scope=scope, root=root, home=str(Path.home()))
-        if scope != "everywhere":
-            accepted = trust.accepts_rules(folder, found)
-            if found.allow and not accepted:
-                count = len(found.allow)
-                notes.append(f"{count} allow rules of {file} wait until you accept them")
-            found = rules_of_folder(found, accepted=accepted)
-        rules = rules + found
-    return rules, notes
-
-
 def _list(options: argparse.Namespace) -> int:
-    rules, notes = load_rules(options.folder)
+    from treadle.apps.wiring.rules import load_rules
+
+    found, notes = load_rules(options.folder)
+    rules = found()
     for name in ("deny", "ask", "allow"):
         for rule in getattr(rules, name):
             print(f"{name:5}  {rule.text:40}  {rule.origin}")
@@ -99,6 +77,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
+    from treadle.apps.wiring.rules import load_rules
     from treadle.policy.judge import Judge
     from treadle.policy.remember import propose_rules
     from treadle.policy.rulepolicy import situation_of
@@ -106,7 +85,7 @@ def _explain(options: argparse.Namespace) -> int:
     from treadle.policy.rulesfile import given_rules
     from treadle.policy.verdict import Call
 
-    rules, _ = load_rules(options.folder)
+    rules = load_rules(options.folder)[0]()
     root = os.path.realpath(options.folder)
     given = {name: getattr(options, name) for name in ("allow", "ask", "deny")}
     try:
@@ -163,3 +142,29 @@ def _test(options: argparse.Namespace) -> int:
             code = _DIFFERS
         print(json.dumps(line))
     return code
+
+
+def _backtest(options: argparse.Namespace) -> int:
+    from treadle.apps.wiring.past import back_tested
+    from treadle.policy.rules import InvalidRule
+
+    folder = Path(os.path.realpath(options.folder))
+    try:
+        tested = back_tested(options.rules, folder, everywhere=options.all)
+    except InvalidRule as error:
+        print(f"treadle permissions: {error}", file=sys.stderr)
+        return _USAGE
+    print(f"{', '.join(options.rules)} {tested.result}")
+    for line in tested.result.examples:
+        print(f"  + {_printable(line)}")
+    for line in tested.result.warnings:
+        print(f"  - denied then: {_printable(line)}")
+    if tested.unanswered:
+        print(f"{tested.unanswered} of the questions came up where nobody could be asked")
+    if not tested.result.questions:
+        print("nobody was asked anything yet", file=sys.stderr)
+    return _DIFFERS if tested.result.denied_covered else _OK
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)

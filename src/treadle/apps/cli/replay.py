@@ -18,8 +18,12 @@ from treadle.apps.cli.sessions import DONE, ERROR, answered
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treadle.apps.wiring.late import LateWorkspace
     from treadle.core.contracts.source import ToolSource
     from treadle.core.contracts.workspace import Workspace
+    from treadle.core.transcript.entries import Entry
     from treadle.sessions.comparing import Difference
     from treadle.sessions.replay import Drift, Recording
 
@@ -63,16 +67,26 @@ def run_diff(arguments: list[str]) -> int:
 
 async def _replay(options: argparse.Namespace) -> int:
     from treadle.sessions.journal import read
-    from treadle.sessions.replay import recordings
 
     library = Library()
     place = library.find(options.id)
-    workspace = _workspace() if options.live_tools else None
+    folder = Path(library.summary(place).folder)
+    workspace = _workspace(folder, place) if options.live_tools else None
+    try:
+        return await _run_all(place, read(place), workspace)
+    finally:
+        if workspace is not None:
+            await workspace.aclose()
+
+
+async def _run_all(place: Path, entries: Sequence[Entry], workspace: LateWorkspace | None) -> int:
+    from treadle.sessions.replay import recordings
+
     live = _today(workspace) if workspace is not None else None
     drifts: list[Drift] = []
     names: set[str] = set()
     replies = 0
-    for recording in recordings(read(place)):
+    for recording in recordings(entries):
         difference = await run_again(recording, live, workspace)
         drifts += recording.drifts
         names |= recording.names
@@ -82,7 +96,6 @@ async def _replay(options: argparse.Namespace) -> int:
             _side_by_side(difference, "recorded", "now")
             return ERROR
     if workspace is not None:
-        await workspace.aclose()
         not_asked = ", ".join(sorted(names - LOOKING))
         if not_asked:
             print(f"not asked, because they do more than look: {not_asked}", file=sys.stderr)
@@ -141,11 +154,12 @@ def _today(workspace: Workspace) -> ToolSource:
     return Registry(tuple(looking))
 
 
-def _workspace() -> Workspace:
+def _workspace(folder: Path, place: Path) -> LateWorkspace:
+    """The files that the session worked on, as they are today, and its own long outputs."""
     from treadle.apps.wiring.late import LateWorkspace
     from treadle.workspace.local import Options
 
-    return LateWorkspace(Path.cwd(), lambda: Options())
+    return LateWorkspace(folder, lambda: Options(readable=(place / "outputs",)))
 
 
 def _fork(options: argparse.Namespace) -> int:
@@ -169,7 +183,7 @@ def _fork(options: argparse.Namespace) -> int:
         return DONE
     from treadle.apps.cli.main import AGENT, call
 
-    return call(AGENT, ["-p", mark.text, "--resume", session_id, "--model", options.model])
+    return call(AGENT, ["-p", "--resume", session_id, "--model", options.model, "--", mark.text])
 
 
 # --- diff ----------------------------------------------------------------------------------

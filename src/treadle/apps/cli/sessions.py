@@ -16,33 +16,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.core.errors import (
-    SessionBusy,
-    SessionTooNew,
-    SessionUnknown,
-    StoreError,
-    StoreFull,
-    TreadleError,
+from treadle.apps.cli.exits import (
+    BUSY,
+    DISK,
+    DONE,
+    ELSEWHERE,
+    ERROR,
+    TOO_NEW,
+    UNKNOWN,
+    code_for,
 )
-from treadle.sessions.library import PRUNE_BYTES, PRUNE_DAYS, Library, SessionElsewhere
+from treadle.core.errors import SessionUnknown, TreadleError
+from treadle.sessions.library import PRUNE_BYTES, PRUNE_DAYS, Library
 
 if TYPE_CHECKING:
+    from treadle.sessions.journal import Resumed
     from treadle.sessions.summary import Summary
+    from treadle.sessions.travel import TurnMark
     from treadle.workspace.checkpoints import Checkpoints, Restored
 
-DONE, ERROR, USAGE = 0, 1, 2
-UNKNOWN, ELSEWHERE, BUSY, DISK, TOO_NEW = 66, 67, 68, 74, 76
-GIB = 1 << 30
+__all__ = ["BUSY", "DISK", "DONE", "ELSEWHERE", "ERROR", "TOO_NEW", "UNKNOWN", "answered", "run"]
 
-# In this order: the first that fits says the code.
-CODES: tuple[tuple[type[TreadleError], int], ...] = (
-    (SessionUnknown, UNKNOWN),
-    (SessionElsewhere, ELSEWHERE),
-    (SessionBusy, BUSY),
-    (SessionTooNew, TOO_NEW),
-    (StoreFull, DISK),
-    (StoreError, ERROR),
-)
+GIB = 1 << 30
+MOST_NAMED = 20
 
 
 def run(arguments: list[str]) -> int:
@@ -56,7 +52,7 @@ def answered(command: str, work: Callable[[], int]) -> int:
         return work()
     except TreadleError as error:
         print(f"treadle {command}: {error}", file=sys.stderr)
-        return next((code for kind, code in CODES if isinstance(error, kind)), ERROR)
+        return code_for(error)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -88,9 +84,16 @@ def _parser() -> argparse.ArgumentParser:
     one = command("fork", _fork, "a new session with this one's history, kept by reference", "id")
     one.add_argument("--before", metavar="TURN", help="without this turn and what came after it")
     one = command("rewind", _rewind, "go back to before a turn", "id", "turn")
-    one.add_argument("--only", choices=["conversation", "files"], help="both, unless said")
-    command("undo", _undo, "take back what the last turn changed in the files", "id")
-    command("redo", _redo, "bring back what undo took", "id")
+    what = one.add_mutually_exclusive_group()
+    what.add_argument("--only", choices=["conversation", "files"], help="both, unless said")
+    for name in ("files", "conversation", "both"):
+        what.add_argument(
+            f"--{name}", dest="only", action="store_const", const=name, help="the same"
+        )
+    one = command("undo", _undo, "take back what the last turn changed in the files")
+    one.add_argument("id", nargs="?", help="the session (the last one of this folder)")
+    one = command("redo", _redo, "bring back what undo took")
+    one.add_argument("id", nargs="?", help="the session (the last one of this folder)")
     one = command("remove", _remove, "delete sessions")
     one.add_argument("id", nargs="+")
     one.add_argument("--forks", action="store_true", help="and the forks that read them")
@@ -258,22 +261,34 @@ def _rewind(options: argparse.Namespace, library: Library) -> int:
     async def work() -> int:
         place = library.find(options.id)
         mark = turn(place, options.turn)
-        if options.only != "conversation" and not mark.before:
-            print(f"turn {mark.number} has no checkpoint of the files", file=sys.stderr)
+        tree = "" if options.only == "conversation" else _before(place, mark)
+        if options.only != "conversation" and not tree:
+            print(f"no turn from {mark.number} on changed files: they stay", file=sys.stderr)
             if options.only == "files":
                 return ERROR
         resumed = library.resume(place.name)
+        code = DONE
         try:
-            if options.only != "files":
+            # The files first: if that fails, the conversation still tells how they came about.
+            if tree:
+                code = _tell(await _checkpoints(library, place).restore(tree))
+            if options.only == "files":
+                _note(resumed, f"put the files back to what they were before turn {mark.number}")
+            else:
                 await rewind(resumed.journal, mark.turn_id)
                 print(f"the conversation is back to before turn {mark.number}")
-            if options.only != "conversation" and mark.before:
-                _tell(await _checkpoints(library, place).restore(mark.before))
         finally:
             await resumed.journal.aclose()
-        return DONE
+        return code
 
     return asyncio.run(work())
+
+
+def _before(place: Path, mark: TurnMark) -> str:
+    """The files before a turn; one that changed none has those of the next that did."""
+    from treadle.sessions.travel import turns
+
+    return next((m.before for m in turns(place) if m.number >= mark.number and m.before), "")
 
 
 def _undo(options: argparse.Namespace, library: Library) -> int:
@@ -289,13 +304,39 @@ def _carry(options: argparse.Namespace, library: Library, *, back: bool) -> int:
 
     from treadle.sessions.travel import turns
 
-    place = library.find(options.id)
-    kept = [mark for mark in turns(place) if mark.before and mark.after]
-    if not kept:
-        print(f"session {place.name} has no turn with checkpoints of the files", file=sys.stderr)
+    place = library.find(options.id) if options.id else library.latest(Path.cwd())
+    if place is None:
+        raise SessionUnknown(f"there is no session in {Path.cwd()} whose changes could be undone")
+    marks = [mark for mark in turns(place) if mark.after and mark.before != mark.after]
+    if not marks:
+        print(f"no turn of session {place.name} changed files", file=sys.stderr)
         return ERROR
-    old, new = (kept[-1].after, kept[-1].before) if back else (kept[-1].before, kept[-1].after)
-    return _tell(asyncio.run(_checkpoints(library, place).apply(old, new)))
+    last = marks[-1]
+    old, new = (last.after, last.before) if back else (last.before, last.after)
+
+    async def work() -> int:
+        resumed = library.resume(place.name)  # nobody works in it meanwhile
+        try:
+            restored = await _checkpoints(library, place).apply(old, new)
+            if restored.written or restored.removed:
+                paths = ", ".join([*restored.written, *restored.removed][:MOST_NAMED])
+                word = "took back" if back else "brought back"
+                _note(resumed, f"{word} what turn {last.number} changed in the files: {paths}")
+            return _tell(restored)
+        finally:
+            await resumed.journal.aclose()
+
+    return asyncio.run(work())
+
+
+def _note(resumed: Resumed, did: str) -> None:
+    """Let the model know when the session goes on: it remembers its own changes."""
+    from treadle.core.transcript.entries import ItemAdded
+    from treadle.core.transcript.items import NoticeItem
+    from treadle.core.transcript.pending import RunTools, pending
+
+    if not isinstance(pending(resumed.view.transcript), RunTools):  # calls wait for their answers
+        resumed.journal.append(ItemAdded(NoticeItem(f"The user {did}.", kind="files")))
 
 
 def _checkpoints(library: Library, place: Path) -> Checkpoints:

@@ -1,9 +1,11 @@
-"""`treadle trust`: which folders' own settings, memory and agents may count.
+"""`treadle trust`: which folders' own settings, memory, agents and programs may count.
 
     treadle trust [FOLDER]             trust it, and show what it brings
-    treadle trust --remove [FOLDER]    take it back
+    treadle trust --approve [FOLDER]   ... and let the hooks and servers shown run, as they are now
+    treadle trust --remove [FOLDER]    take it all back
 
-What trust means is policy/trust.py's business; allow rules are accepted as they are now.
+What trust means is policy/trust.py's business; allow rules are accepted as they are now. A person
+at a terminal is asked about programs; elsewhere they wait for --approve.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from pathlib import Path
 
 from treadle.apps.cli import exits
 
-USAGE = "usage: treadle trust [FOLDER] | treadle trust --remove [FOLDER]"
+USAGE = "usage: treadle trust [--approve | --remove] [FOLDER]"
 BRINGS = (
     "AGENTS.md",
     "CLAUDE.md",
@@ -22,6 +24,9 @@ BRINGS = (
     ".treadle/settings.json",
     ".treadle/agents",
     ".claude/agents",
+    ".treadle/skills",
+    ".claude/skills",
+    ".mcp.json",
 )
 
 
@@ -32,13 +37,15 @@ def run(arguments: list[str]) -> int:
             return exits.DONE
         case ["--remove", *rest] if len(rest) <= 1:
             return _change(rest, trusted=False)
+        case ["--approve", *rest] if len(rest) <= 1:
+            return _change(rest, trusted=True, approves=True)
         case [*rest] if len(rest) <= 1 and not any(word.startswith("-") for word in rest):
             return _change(rest, trusted=True)
     print(USAGE, file=sys.stderr)
     return exits.USAGE
 
 
-def _change(named: list[str], *, trusted: bool) -> int:
+def _change(named: list[str], *, trusted: bool, approves: bool = False) -> int:
     from treadle.apps.wiring.rules import project_rules, trust_file
     from treadle.core.errors import ConfigError
     from treadle.policy.trust import TrustStore
@@ -63,7 +70,30 @@ def _change(named: list[str], *, trusted: bool) -> int:
             print(f"  allows {rule.text}  ({rule.origin})")
         if rules.allow:
             store.accept_rules(folder, rules)
+        _show_programs(folder, approves)
     except (ConfigError, OSError) as error:
         print(f"treadle: {error}", file=sys.stderr)
         return exits.USAGE if isinstance(error, ConfigError) else exits.DISK
     return exits.DONE
+
+
+def _show_programs(folder: Path, approves: bool) -> None:
+    """What of the folder would run, and whether it may."""
+    from treadle.apps.wiring.extras import approve, brought
+
+    waiting = brought(folder).waiting
+    if not waiting:
+        return
+    for one in waiting:
+        print(f"  {one.kind} {one.name} runs {_printable(one.what)}")
+    if not approves and sys.stdin is not None and sys.stdin.isatty():
+        approves = input("Let these run, as they are now? [y/N] ").strip().lower() in ("y", "yes")
+    if approves:
+        approve(folder)
+        print(f"approved: {', '.join(one.name for one in waiting)}")
+    else:
+        print("these wait: `treadle trust --approve` lets them run")
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -18,7 +18,7 @@ import msgspec
 
 from treadle.agents.agent import Agent, Approver, ToolLike
 from treadle.apps.settings import Settings
-from treadle.apps.wiring.discretion import Discreet, own_secrets
+from treadle.apps.wiring.discretion import Discreet, Reticent, own_secrets
 from treadle.apps.wiring.extras import brought, hooks_of, skills_of
 from treadle.apps.wiring.files import KeptFiles
 from treadle.apps.wiring.late import LatePolicy, LateWorkspace
@@ -207,7 +207,7 @@ class Bench:
         if self.answer is not None:
             tools.append(self.answer)
         return Agent(
-            self._watched(),
+            self._watched(secrets),
             tools,
             instructions=self._instructions,
             max_turns=place.settings.max_turns,
@@ -223,9 +223,11 @@ class Bench:
             **_children(place),
         )
 
-    def _watched(self) -> Model:
-        """The model, with whoever watches over what it is asked."""
+    def _watched(self, secrets: tuple[str, ...]) -> Model:
+        """The model, with whoever watches over what it is asked and says."""
         model = self.place.model
+        if secrets:
+            model = Reticent(model, secrets)
         if not self._is_small:
             model = CacheAccountant(model)
         if self._park:

@@ -2,6 +2,7 @@
 
     Discreet    tools whose output holds no key of this process: neither the model, nor the
                 session, nor anybody who watches gets to see one
+    Reticent    a model whose errors hold none: a provider may quote the key that it refused
     shown       a text for a person or a log, without what looks like a key of anybody's
 
 What a key looks like is models/redaction's business. Commands have no keys in their environment
@@ -11,15 +12,16 @@ at all (workspace/environment).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import Probe, Resources, Tool, ToolContext, ToolOutput, ToolSpec
-from treadle.core.errors import ToolError
+from treadle.core.errors import ModelError, ToolError
 from treadle.core.transcript.content import Arguments, Text
 
 if TYPE_CHECKING:
@@ -150,3 +152,40 @@ class DiscreetTool:
             )
         display = without(self._secrets, output.display)
         return msgspec.structs.replace(output, content=content, display=display)
+
+
+class Reticent:
+    """Everything is the wrapped model's, but its errors quote no secret."""
+
+    def __init__(self, model: Model, secrets: tuple[str, ...]) -> None:
+        self._model = model
+        self._secrets = secrets
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def card(self) -> ModelCard:
+        return self._model.card
+
+    @property
+    def fallback(self) -> Model | None:
+        fallback = self._model.fallback
+        return Reticent(fallback, self._secrets) if fallback is not None else None
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        stream = self._model.stream(request)
+        try:
+            async for event in stream:
+                yield event
+        except ModelError as error:
+            error.args = (without(self._secrets, str(error)),)
+            raise
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def aclose(self) -> None:
+        await self._model.aclose()

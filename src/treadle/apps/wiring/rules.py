@@ -17,6 +17,9 @@ from treadle.core.errors import ConfigError
 if TYPE_CHECKING:
     from treadle.policy.rules import RuleSet
 
+# How the reason begins with which a run without a person denies what needs one.
+NOBODY_CAN_BE_ASKED = "This needs a person's approval, and nobody can be asked in this run"
+
 
 def trust_file() -> Path:
     return home() / "trust.json"
