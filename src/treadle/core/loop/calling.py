@@ -132,16 +132,16 @@ class Calling:
 
     # --- before anything happens ---------------------------------------------------------
 
-    async def prepare(
+    def prepare(
         self,
         calls: Sequence[ToolCall],
         rulings: dict[str, Ruling],
         intents: dict[str, Intent],
         settled: dict[str, ToolResultItem],
-    ) -> tuple[list[Prepared], list[PendingApproval]]:
+    ) -> Awaitable[tuple[list[Prepared], list[PendingApproval]]]:
         """Look at every call, and at who must still be asked. Running it twice is harmless."""
         self._withdraw_offers()
-        return await self._judging.prepare(calls, rulings, intents, settled)
+        return self._judging.prepare(calls, rulings, intents, settled)
 
     # --- the round -----------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""Consulting those who may object: hooks, mutators and gates, each in order.
+"""Consulting those who may object: hooks and gates, each in order.
 
 What they may do is their contracts' matter; here is only how they are asked, how their
-failures are contained, and how their answers are put together.
+failures are contained, and how their answers are put together. Mutators: see rewriting.py.
 """
 
 from __future__ import annotations
@@ -13,14 +13,8 @@ import msgspec
 
 from treadle.core.contracts.gate import Account, Gate, Stop
 from treadle.core.contracts.hook import Add, Answer, Block, Change, Hook, HookPoint, Moment, Permit
-from treadle.core.contracts.mutator import Mutator, Scene
-from treadle.core.errors import LawBroken, TreadleError
-from treadle.core.events import MutationFinished, MutationStarted, Warning
+from treadle.core.events import Warning
 from treadle.core.loop.telling import Teller
-from treadle.core.transcript.integrity import Violation, is_empty, violations
-from treadle.core.transcript.items import Item, NoticeItem, UserItem
-from treadle.core.transcript.pending import RunTools, pending
-from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
 ALLOWED: Mapping[HookPoint, tuple[type, ...]] = {
@@ -78,51 +72,6 @@ class Hooks:
             if isinstance(answer, (Block, Permit)):
                 break
         return answers
-
-
-async def mutated(
-    mutators: Sequence[Mutator], scene: Scene, teller: Teller
-) -> Sequence[tuple[str, Transcript]]:
-    """Each change that was made at this point, with who made it; every law holds after each."""
-    changes: list[tuple[str, Transcript]] = []
-    for mutator in mutators:
-        if scene.point not in mutator.points:
-            continue
-        teller.tell(MutationStarted, mutator.name, scene.point)
-        try:
-            new = await mutator.mutate(scene)
-        except TreadleError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a mutator is somebody else's code
-            problem = f"mutator {mutator.name} failed: {type(error).__name__}: {error}"
-            teller.tell(Warning, problem)
-            new = None
-        if new is scene.transcript:
-            new = None
-        teller.tell(MutationFinished, mutator.name, scene.point, new is not None)
-        if new is None:
-            continue
-        broken = _breaches(scene.transcript, new)
-        if broken:
-            raise LawBroken(mutator.name, broken[0].law, broken[0].problem)
-        changes.append((mutator.name, new))
-        scene = msgspec.structs.replace(scene, transcript=new)
-    return changes
-
-
-def _breaches(old: Transcript, new: Transcript) -> list[Violation]:
-    """What is wrong with a changed view, beside one that was lawful."""
-    before, after = pending(old), pending(new)
-    is_open = isinstance(before, RunTools) or isinstance(after, RunTools)
-    if is_open and before != after:
-        return [Violation("open_calls_kept", len(new), "other calls would be run than before")]
-    if new.extends(old) and not is_open and all(map(_is_remark, new[len(old) :])):
-        return []  # a few lines more: no need to walk the history
-    return violations(new)
-
-
-def _is_remark(item: Item) -> bool:
-    return isinstance(item, (NoticeItem, UserItem)) and not is_empty(item)
 
 
 class Gates:

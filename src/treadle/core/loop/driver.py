@@ -12,28 +12,27 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
 
 import msgspec
 
 from treadle.core.contracts.gate import Stop
 from treadle.core.contracts.hook import Add, Block, HookPoint
-from treadle.core.contracts.model import CacheRequest, ModelCard, ModelRequest
-from treadle.core.contracts.mutator import MutationPoint, Scene
+from treadle.core.contracts.model import CacheRequest, ModelRequest
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ApprovalPending, DriverBusy, ModelError
-from treadle.core.events import Notified, RunStarted, TurnResult
+from treadle.core.events import RunStarted, TurnResult
 from treadle.core.loop.approving import Approvals
 from treadle.core.loop.asking import Asking
 from treadle.core.loop.calling import Calling
-from treadle.core.loop.consulting import Gates, Hooks, mutated
+from treadle.core.loop.consulting import Gates, Hooks
 from treadle.core.loop.equipment import Equipment
 from treadle.core.loop.inbox import Inbox
 from treadle.core.loop.journaling import Journaling
 from treadle.core.loop.ledger import Ledger
 from treadle.core.loop.listening import Listening
 from treadle.core.loop.recovery import may_compact
+from treadle.core.loop.rewriting import Rewriting
 from treadle.core.loop.state import Transition
 from treadle.core.loop.steps import (
     AfterToolResult,
@@ -133,7 +132,7 @@ class Driver:
         if has_refused and isinstance(pending(self._ledger.state.transcript), Rest):
             return None  # there is nothing new to be answered
         try:
-            await self._mutate("before_model")
+            await self._rewriting.mutate("before_model")
             self._toolbox.refresh()
             await self._journal.before_asking()
             system = self._equipment.system()
@@ -180,7 +179,7 @@ class Driver:
         await self._calling.run(prepared, state.intents, answer, ledger.settle)
         await self._calling.drop_early()
         ledger.close_round(len(calls))
-        await self._mutate("after_tool_result")
+        await self._rewriting.mutate("after_tool_result")
         await asyncio.sleep(0)  # others get a turn even if no tool or model ever waits
         return AfterToolResult(tuple(results), self.submit)
 
@@ -202,7 +201,7 @@ class Driver:
         ledger = self._ledger
         smaller = may_compact(error) and not ledger.turn.was_compacted
         try:
-            if not smaller or not await self._mutate("context_too_long"):
+            if not smaller or not await self._rewriting.mutate("context_too_long"):
                 return Ending("error", error)
         except ModelError as hopeless:
             return Ending("error", hopeless)
@@ -220,7 +219,7 @@ class Driver:
         self._last_result = result
         try:
             await self._calling.drop_early()
-            await self._mutate("after_turn_ended")
+            await self._rewriting.mutate("after_turn_ended")
             await self._journal.flush()
         finally:
             self._ledger.tell_end(result)
@@ -297,7 +296,7 @@ class Driver:
         """Make the view smaller now; whether somebody did. Between turns only."""
         self._enter()
         try:
-            return await self._mutate("on_request", focus)
+            return await self._rewriting.mutate("on_request", focus)
         except asyncio.CancelledError:
             if self._stopping.is_ours_alone:
                 return False
@@ -380,6 +379,15 @@ class Driver:
         self._toolbox = Toolbox(equipment.source, teller)
         self._hooks = Hooks(equipment.hooks, teller)
         self._gates = Gates(equipment.gates)
+        self._rewriting = Rewriting(
+            equipment,
+            teller,
+            self._ledger,
+            self._toolbox,
+            self._hooks,
+            self._inbox,
+            lambda: self._asking.model.card,
+        )
         self._approvals = Approvals(self._ledger, teller)
         self._listening = Listening(self._inbox, self._hooks, self._ledger, teller)
         self.tasks = Tasks(teller, self._inbox.put)
@@ -457,52 +465,3 @@ class Driver:
         for text in told:
             self._ledger.append(NoticeItem(text, kind="budget"))
         return stop
-
-    def _reserve(
-        self, card: ModelCard, chars: int, max_output: int
-    ) -> Callable[[Usage], None] | None:
-        """Ask the gates for a model call that a mutator wants to make."""
-        gates = Gates(self._equipment.gates)
-        stop, told = gates.admit(self._ledger.account(card, chars, max_output))
-        for text in told:
-            self._inbox.put(NoticeItem(text, kind="budget"))
-        if stop is not None:
-            gates.settle(Usage())
-            return None
-
-        def settle(used: Usage) -> None:
-            gates.settle(used)
-            self._ledger.waste(card.name, used)
-
-        return settle
-
-    async def _mutate(self, point: MutationPoint, focus: str = "") -> bool:
-        """Let the mutators look; whether one changed the view."""
-        if not self._equipment.mutators:
-            return False
-        state = self._ledger.state
-        scene = Scene(
-            point,
-            state.transcript,
-            self.session_id,
-            self._teller.turn_id,
-            self._asking.model.card,
-            state.last_usage,
-            len(self._equipment.system()) + self._toolbox.chars,
-            lambda text: self._teller.tell(Notified, text),
-            lambda: self._may_compact(point),
-            focus,
-            self._reserve,
-        )
-        changes = await mutated(self._equipment.mutators, scene, self._teller)
-        for name, new in changes:
-            self._ledger.rewrite(name, new)
-        return bool(changes)
-
-    async def _may_compact(self, point: MutationPoint) -> str | None:
-        """What the hooks say: None forbids a compaction, a text is something to keep."""
-        trigger = "manual" if point == "on_request" else "auto"
-        answers = await self._hooks.ask("pre_compact", {"trigger": trigger})
-        if any(isinstance(answer, Block) for answer in answers):
-            return None
-        return "\n".join(answer.text for answer in answers if isinstance(answer, Add))

@@ -282,15 +282,16 @@ def chars_of(item: Item) -> int:
         return _weight(item.text)
     total = 0
     for part in item.content:
-        kind = type(part)
-        if kind is Text or kind is Thinking:
-            total += _weight(part.text)  # type: ignore[union-attr]
-        elif kind is ToolCall:
-            total += _weight(part.raw)  # type: ignore[union-attr]
-        elif kind is Opaque:
-            total += len(part.json)  # type: ignore[union-attr]
+        if isinstance(part, (Text, Thinking)):
+            text = part.text
+        elif isinstance(part, ToolCall):
+            text = part.raw
+        elif isinstance(part, Opaque):
+            text = part.json
         else:
             total += PICTURE_CHARS
+            continue
+        total += len(text) if text.isascii() else _weight(text)
     return total
 
 

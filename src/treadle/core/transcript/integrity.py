@@ -94,7 +94,10 @@ def is_empty(item: Item) -> bool:
         return not item.text.strip()
     if isinstance(item, ToolResultItem):
         return False  # "the command printed nothing" is an answer
-    return not [part for part in item.content if type(part) is not Text or part.text.strip()]
+    content = item.content
+    if content and type(content[-1]) is not Text:
+        return False
+    return not [part for part in content if type(part) is not Text or part.text.strip()]
 
 
 def _check_emptiness(items: Sequence[Item]) -> list[Violation]:
