@@ -314,3 +314,16 @@ def test_a_compaction_does_not_spoil_the_measure_of_the_meter():
     small = Transcript([user("a" * 3_000)])
     meter.sends(size(small))
     assert meter.tokens(scene(small, [], used=Usage(1_000))) == pytest.approx(1_000, rel=0.1)
+
+
+async def test_a_tool_that_was_announced_late_is_still_known_afterwards():
+    announced = NoticeItem("New tools; call them by `use_tool`: ...", kind="tools")
+    history: list[Item] = [user("begin"), AssistantItem((Text("ok"),)), announced, user("go")]
+    for n in range(30):
+        history += [AssistantItem((Text("y" * 1_500),)), user(f"{n}")]
+    compactor = Compactor(note_taker())
+    for _ in range(2):
+        new = await compactor.mutate(scene(Transcript(history), [], point="on_request"))
+        assert new is not None
+        assert announced in list(new)
+        history = [*new, *[AssistantItem((Text("z" * 9_000),)), user("more")] * 2]

@@ -15,6 +15,7 @@
       TurnFinished | RunFailed                          exactly one, always last
 
     Warning, Notified, ToolsChanged, ChildEvent and LoopContinued may stand anywhere in between.
+    A call that only looks may start, and finish, while the reply that calls for it still streams.
 
 Each carries the session's and the turn's id and a number that only grows. Values only:
 who receives them is the observers' contract.

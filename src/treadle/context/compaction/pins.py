@@ -4,6 +4,7 @@
     open todos                the newest list, as a notice of kind "todos"
     rulings                   each call that was denied, as a notice of kind "ruling"
     files being edited        their paths, as a notice of kind "files"
+    tools that came late      as they were announced, in notices of kind "tools"
 
 Pins are ordinary items of the view, so the next compaction finds them again; the agent's own
 definition is in the system prompt, which compaction never touches.
@@ -34,14 +35,15 @@ MOST_FILES = 60
 def pinned(items: Sequence[Item]) -> list[Item]:
     """What of these items stays in view: the user's words first, then the rest."""
     others = [notice for notice in (_todos(items), _files(items)) if notice is not None]
+    late = [item for item in items if isinstance(item, NoticeItem) and item.kind == "tools"]
     said = words_of(items)
     first = [gathered(said)] if said else []
-    return [*first, *_rulings(items)[-MOST_RULINGS:], *others]
+    return [*first, *_rulings(items)[-MOST_RULINGS:], *others, *late]
 
 
 def is_pin(item: Item) -> bool:
     if isinstance(item, NoticeItem):
-        return item.kind in ("said", "todos", "ruling", "files")
+        return item.kind in ("said", "todos", "ruling", "files", "tools")
     return isinstance(item, UserItem)
 
 

@@ -50,9 +50,9 @@ class Stop(msgspec.Struct, frozen=True):
 class Gate(Protocol):
     """Who may stop the spending.
 
-    Promises: `admit` is asked before every model call and reserves what it admits; `settle`
-    is called exactly once for each admitted call, and for a closing reply, with what it used,
-    or with an empty usage if it failed.
+    Promises: `admit` is asked before every model call, also of a mutator, and reserves what it
+    admits; `settle` is called exactly once for each call that it admitted or allowed to close the
+    turn, with what was used for it, or with an empty usage if it was not made.
     It must not wait.
     """
 

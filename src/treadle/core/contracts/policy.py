@@ -1,6 +1,7 @@
 """The contract of a policy: may this call happen?
 
-Asked once for every call that is well formed, before any hook or effect. What the answer
+Asked about every call that is well formed, before its effect; about one call more than once if
+its arguments were changed, it may start early, or it is taken up after a restart. What the answer
 means in a mode, and how rules are written, is policy/'s business.
 """
 

@@ -5,7 +5,8 @@
 `next()` advances to the next point where somebody may want a word, and is the only thing that
 does. What comes next is read off the transcript by pending(); nothing else is remembered that
 a crash could lose. One model call is asking.py, one tool round calling.py, what a reply leads
-to taking.py, the books ledger.py. The doors over this (run, stream, chat) are in agents/.
+to taking.py, the mutators' turn rewriting.py, the way out stopping.py, the books ledger.py. The
+doors over this (run, stream, chat) are in agents/.
 """
 
 from __future__ import annotations
