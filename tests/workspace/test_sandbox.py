@@ -150,13 +150,18 @@ async def test_a_link_made_inside_does_not_lead_a_write_out(folder: Path) -> Non
     assert not Path("/etc/p").exists()
 
 
+def released(protection: Protection) -> None:
+    for fd in protection.release():
+        os.close(fd)
+
+
 def test_a_placeholder_in_use_by_another_agent_stays(folder: Path) -> None:
     first, second = Protection(folder, [".treadle"]), Protection(folder, [".treadle"])
     first.mounts()
     second.mounts()
-    first.release()
+    released(first)
     assert (folder / ".treadle").is_dir()
-    second.release()
+    released(second)
     assert not (folder / ".treadle").exists()
 
 
@@ -165,7 +170,7 @@ def test_the_placeholder_of_a_killed_agent_is_removed_with_ours(folder: Path) ->
     (folder / ".treadle").chmod(0o555)
     protection = Protection(folder, [".treadle"])
     protection.mounts()
-    protection.release()
+    released(protection)
     assert not (folder / ".treadle").exists()
 
 

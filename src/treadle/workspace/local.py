@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar
 from weakref import WeakValueDictionary
@@ -22,6 +22,7 @@ import msgspec
 from treadle.core.contracts.workspace import Completed, FileContent
 from treadle.core.errors import WorkspaceError
 from treadle.workspace import environment, files
+from treadle.workspace.intake import Intake
 from treadle.workspace.output import harmless, joined
 from treadle.workspace.private import PrivateFolder
 from treadle.workspace.processes import LAST_WORDS, Command, Ended, Keeper, Process
@@ -33,7 +34,8 @@ from treadle.workspace.temps import Temps
 
 SandboxMode = Literal["auto", "required", "off"]
 Result = TypeVar("Result")
-HEAD = TAIL = 48_000
+HEAD = TAIL = 16_000
+"""Of a long output this much of both ends is shown; the whole is in its side file."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -121,20 +123,21 @@ class LocalWorkspace:
         self.outputs = (options.outputs or self._private.outputs).resolve()
         self.outputs.mkdir(parents=True, exist_ok=True)
         self._readable = (*self._roots, *(p.resolve() for p in options.readable), self.outputs)
-        self._keeper = Keeper(self.environment(confined=False))
         self._temps = Temps((options.state or state_folder()) / "temps")
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._names = (f"{secrets.token_hex(4)}-{n}.txt" for n in itertools.count(1))
         self._shell = shutil.which("bash") or "/bin/sh"
         self._cgroup = limits.pids_cgroup()
         self._nproc = 0 if self._cgroup else limits.processes_of_user(os.getuid())
+        own = self.environment(confined=False)
+        self._keeper = Keeper(own, self._cgroup, options.processes)
         self._sandbox = Bubblewrap(
             Confinement(
                 writable=self._roots,
                 temp=self.temp,
                 network=options.network,
                 protected=(*PROTECTED, *options.protected),
-                readable=(self.outputs,),
+                readable=self._readable[len(self._roots) :],
             )
         )
         self.sandboxed = False
@@ -259,16 +262,22 @@ class LocalWorkspace:
         """Run a program without a shell, its two streams apart, each kept up to `limit` bytes."""
         inside = self._inside(confined)
         asked = self._command(tuple(argv), cwd, env, inside, timeout)
-        asked = msgspec.structs.replace(
-            asked, stdin=stdin, errors_apart=True, head=limit, tail=0, side=""
-        )
-        with self._walls(asked, inside, None) as wrapped:
-            ended = await self._keeper.run(wrapped)
-        out, err = ended.streams
-        is_truncated = max(out.total, err.total) > limit
-        return Executed(
-            ended.exit_code, ended.signal, out.head, err.head, ended.timed_out, is_truncated
-        )
+        with closing(Intake(limit)) as out, closing(Intake(limit)) as err:
+            given = {1: out.writing, 2: err.writing}
+            asked = msgspec.structs.replace(asked, stdin=stdin, descriptors=given, spooled=False)
+            with self._walls(asked, inside, None) as wrapped:
+                process = await self._keeper.start(wrapped)
+                out.handed_over()
+                err.handed_over()
+                ended = await process.completed()
+            return Executed(
+                exit_code=ended.exit_code,
+                signal=ended.signal,
+                stdout=out.taken(),
+                stderr=err.taken(),
+                timed_out=ended.timed_out,
+                is_truncated=out.is_cut or err.is_cut,
+            )
 
     async def spawn(
         self,
@@ -287,6 +296,7 @@ class LocalWorkspace:
     async def aclose(self) -> None:
         """End what runs and remove what is private; the workspace itself stays as it is."""
         await self._keeper.aclose()
+        await self._sandbox.aclose()
         self._temps.close()
         await asyncio.to_thread(self._private.remove)
 
@@ -329,8 +339,6 @@ class LocalWorkspace:
             head=HEAD,
             tail=TAIL,
             side=str(self.outputs / next(self._names)),
-            cgroup=self._cgroup,
-            pids=self._options.processes,
             nproc=self._nproc + self._options.processes if self._nproc else 0,
         )
 
@@ -348,7 +356,7 @@ class LocalWorkspace:
 
     def completed(self, ended: Ended, timeout: float | None) -> Completed:
         """The contract's account of how a command ended."""
-        stream = ended.streams[0]
+        stream = ended.stream
         if stream.head.startswith(b"bwrap: ") and not ended.cwd and ended.exit_code == 1:
             raise WorkspaceError(f"the sandbox failed: {harmless(stream.head)[:300].strip()}")
         return Completed(

@@ -42,7 +42,7 @@ class Command(msgspec.Struct, frozen=True):
     descriptors  the child's number to ours; they stay the caller's to close
     linger       over when the whole tree is, not when its first process is
     wrapped      argv is bubblewrap's: its own two processes are spared a TERM
-    cgroup, pids a pids cgroup to make one below, and its limit; nproc stands in without one
+    nproc        how many processes the user may have then; 0 where a cgroup counts them
     """
 
     argv: tuple[str, ...]
@@ -51,30 +51,27 @@ class Command(msgspec.Struct, frozen=True):
     timeout: float | None = None
     grace: float = 2.0
     stdin: bytes = b""
-    errors_apart: bool = False
     spooled: bool = True
     descriptors: Mapping[int, int] = {}
-    head: int = 48_000
-    tail: int = 48_000
+    head: int = 16_000
+    tail: int = 16_000
     side: str = ""
     side_cap: int = 256 << 20
     always_side: bool = False
     linger: bool = False
     wrapped: bool = False
     landlock: int | None = None
-    cgroup: str = ""
-    pids: int = 0
     nproc: int = 0
 
 
 class Stream(msgspec.Struct, frozen=True):
     """What is known of one output stream: its ends, its size, and the side file if there is one."""
 
-    head: bytes
-    tail: bytes
-    total: int
-    path: str
-    spilled: int
+    head: bytes = b""
+    tail: bytes = b""
+    total: int = 0
+    path: str = ""
+    spilled: int = 0
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -88,7 +85,7 @@ class Ended(msgspec.Struct, frozen=True):
     out_of_memory: bool
     cwd: str
     left: tuple[str, ...]
-    streams: tuple[Stream, ...]
+    stream: Stream
 
 
 class Process:
@@ -117,6 +114,14 @@ class Process:
     async def wait(self) -> Ended:
         """How it ended. Cancelling the wait does not end the command."""
         return await asyncio.shield(self.ended)
+
+    async def completed(self) -> Ended:
+        """How it ended; cancelled, the tree is killed at once."""
+        try:
+            return await self.wait()
+        except asyncio.CancelledError:
+            await self.end()
+            raise
 
     def terminate(self) -> None:
         """TERM to the tree, KILL after the grace."""
@@ -193,10 +198,14 @@ class Process:
 
 
 class Keeper:
-    """The agent's end of the keeper: started with the first command, started again if it died."""
+    """The agent's end of the keeper: started with the first command, started again if it died.
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    `cgroup` and `pids`: a pids cgroup below which each command gets its own, and its limit.
+    """
+
+    def __init__(self, env: Mapping[str, str], cgroup: str = "", pids: int = 0) -> None:
         self._env = env
+        self._limits = (cgroup, str(pids))
         self._program: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._processes: set[Process] = set()
@@ -209,7 +218,7 @@ class Keeper:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._program = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", KEEPER],
+                [sys.executable, "-I", "-S", "-c", KEEPER, *self._limits],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -257,12 +266,7 @@ class Keeper:
         self, command: Command, on_output: Callable[[bytes, int], None] | None = None
     ) -> Ended:
         """Start a command and wait for its end; cancelled, the tree is killed at once."""
-        process = await self.start(command, on_output)
-        try:
-            return await process.wait()
-        except asyncio.CancelledError:
-            await process.end()
-            raise
+        return await (await self.start(command, on_output)).completed()
 
     async def aclose(self) -> None:
         """End every command that still runs, then the keeper."""
@@ -329,7 +333,6 @@ def _input(data: bytes) -> int:
 
 def _request(command: Command, progress: bool) -> dict[str, object]:
     passed = [(0, 0)] + [(n, i) for i, n in enumerate(command.descriptors, start=1)]
-    spool = [] if not command.spooled else [1, 2] if command.errors_apart else [1]
     return {
         "argv": list(command.argv),
         "cwd": command.cwd,
@@ -337,7 +340,7 @@ def _request(command: Command, progress: bool) -> dict[str, object]:
         "timeout": command.timeout,
         "grace": command.grace,
         "pass": passed,
-        "spool": spool,
+        "spooled": command.spooled,
         "head": command.head,
         "tail": command.tail,
         "side": command.side,
@@ -346,8 +349,6 @@ def _request(command: Command, progress: bool) -> dict[str, object]:
         "linger": command.linger,
         "wrapped": command.wrapped,
         "landlock": None if command.landlock is None else len(command.descriptors) + 1,
-        "cgroup": command.cgroup,
-        "pids": command.pids,
         "nproc": command.nproc,
         "progress": progress,
         "trailer": TRAILER,
@@ -370,10 +371,9 @@ def _cannot_start(number: int, what: str) -> WorkspaceError:
 
 def _ended(outcome: dict[str, object], wrapped: bool) -> Ended:
     status, trailer = outcome["status"], outcome["trailer"]
-    streams, left = outcome["streams"], outcome["left"]
+    left = outcome["left"]
     assert isinstance(status, int)
     assert isinstance(trailer, bytes)
-    assert isinstance(streams, list)
     assert isinstance(left, list)
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
@@ -392,7 +392,7 @@ def _ended(outcome: dict[str, object], wrapped: bool) -> Ended:
         cwd=os.fsdecode(folder),
         # Inside a sandbox the names of what was left cannot be seen; the shell counted them.
         left=tuple(left) or tuple(f"job {job.decode()}" for job in jobs.split()),
-        streams=tuple(msgspec.convert(stream, Stream) for stream in streams),
+        stream=msgspec.convert(outcome["stream"], Stream),
     )
 
 

@@ -1,6 +1,7 @@
-"""The keeper's own loop: a supervisor for each call, until the agent is gone.
+"""The keeper's own loop: a supervisor that waits for the next call, until the agent is gone.
 
-Started by `processes.py` with a socket on fd 0, over which only descriptors come.
+Started by `processes.py` with a socket on fd 0, over which only descriptors come. The waiting one
+takes a call from there by itself and says so; the next is forked while the command already runs.
 """
 
 import _socket
@@ -8,71 +9,140 @@ import gc
 import os
 import select
 import signal
+import sys
 
-from .kernel import PR_SET_CHILD_SUBREAPER, PR_SET_NAME, libc, send
+from .kernel import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_NAME,
+    PR_SET_PDEATHSIG,
+    libc,
+    send,
+    write_small,
+)
 from .supervisor import Supervisor
 from .trees import children_of_all, kill_below, signal_each
 
-
-def reap_supervisors(supervisors: set[int]) -> None:
-    """Collect dead supervisors. One that was killed leaves its command to us: it is ended."""
-    bereaved = False
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            break
-        bereaved |= status != 0 or pid not in supervisors
-        supervisors.discard(pid)
-    if not bereaved:
-        return
-    strays = [pid for pid, _, _ in children_of_all().get(os.getpid(), ()) if pid not in supervisors]
-    for pid in strays:
-        kill_below(pid)
-        signal_each([pid], signal.SIGKILL)
+BEGUN = b"\0"  # beside the numbers of signals, which are never 0
+RETRY_MS, MOST_RETRIES = 50, 100  # where the system has no room for another process
 
 
-def keep(listening: "_socket.socket") -> None:
-    """Fork a supervisor for each call until the agent is gone."""
-    supervisors: set[int] = set()
-    wake, wake_write = os.pipe()
-    os.set_blocking(wake_write, False)
-    signal.set_wakeup_fd(wake_write)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    poll = select.poll()
-    poll.register(wake, select.POLLIN)
-    poll.register(listening.fileno(), select.POLLIN)
-    while True:
-        ready = {fd for fd, _ in poll.poll()}
-        if wake in ready:
-            os.read(wake, 4096)
-            reap_supervisors(supervisors)
-        if listening.fileno() not in ready:
-            continue
-        fds = take_descriptors(listening)
-        if not fds:
-            return
+class Keep:
+    """Every supervisor of one agent: the one that waits, and those at work."""
+
+    def __init__(self, listening: "_socket.socket", cgroup: str, pids: int) -> None:
+        self.listening, self.cgroup, self.pids = listening, cgroup, pids
+        self.waiting = 0
+        self.supervisors: set[int] = set()
+        self.groups: set[str] = set()
+        self.wake, self.wake_write = os.pipe()
+        os.set_blocking(self.wake_write, False)
+
+    def serve(self) -> None:
+        signal.set_wakeup_fd(self.wake_write)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        poll = select.poll()
+        poll.register(self.wake, select.POLLIN)
+        poll.register(self.listening.fileno(), 0)  # its end alone: what comes is not for us
+        is_wanted, refused = True, 0
+        while is_wanted or self.supervisors:
+            if is_wanted and not self.waiting:
+                try:
+                    self.fork()
+                    refused = 0
+                except OSError:
+                    refused += 1
+                    if refused > MOST_RETRIES:
+                        return
+            ready = {fd for fd, _ in poll.poll(RETRY_MS if refused else None)}
+            if self.wake in ready:
+                if BEGUN in os.read(self.wake, 4096):
+                    self.waiting = 0
+                self.reap()
+            if self.listening.fileno() in ready:
+                is_wanted = False
+                poll.unregister(self.listening.fileno())
+
+    def fork(self) -> None:
         pid = os.fork()
-        if pid == 0:
+        if pid:
+            self.waiting = pid
+            self.supervisors.add(pid)
+            if self.cgroup:
+                self.groups.add(self.group_of(pid))
+            return
+        control = -1
+        try:
+            signal.set_wakeup_fd(-1)
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            libc.prctl(PR_SET_NAME, b"treadle-call", 0, 0, 0)
+            os.close(self.wake)
+            self.join_group()
+            fds = take_descriptors(self.listening)
+            libc.prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)  # with a call it outlives the keeper
+            self.listening.close()
+            if fds:
+                control = fds[0]
+                Supervisor(control, fds[1:], self.begun).serve()
+        except Exception as error:  # noqa: BLE001 - nobody above could hear it
+            kill_below(os.getpid())
+            if control >= 0:
+                send(control, ("failed", 0, f"watch over the command: {error!r}"))
+        finally:
+            os._exit(0)
+
+    def begun(self) -> None:
+        """In a supervisor: it has its command, somebody else has to wait for the next call."""
+        os.write(self.wake_write, BEGUN)
+        os.close(self.wake_write)
+
+    def reap(self) -> None:
+        """Collect dead supervisors. One that was killed leaves its command to us: it is ended."""
+        is_bereaved = False
+        while self.supervisors:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            is_bereaved |= status != 0 or pid not in self.supervisors
+            self.supervisors.discard(pid)
+            self.waiting = 0 if pid == self.waiting else self.waiting
+        if is_bereaved:
+            mine = children_of_all().get(os.getpid(), ())
+            for pid in [pid for pid, _, _ in mine if pid not in self.supervisors]:
+                kill_below(pid)
+                signal_each([pid], signal.SIGKILL)
+        self.drop_groups()
+
+    # A pids cgroup for each call. To join one takes the kernel up to some 10 ms, so it is done
+    # while the supervisor waits; the command is born into it.
+
+    def group_of(self, pid: int) -> str:
+        return f"{self.cgroup}/treadle-{pid}"
+
+    def join_group(self) -> None:
+        if not self.cgroup:
+            return
+        group = self.group_of(os.getpid())
+        try:
+            os.mkdir(group)  # noqa: PTH102 - pathlib would double the start-up
+            write_small(group + "/pids.max", str(self.pids + 1))
+            write_small(group + "/cgroup.procs", "0")
+        except OSError:
+            pass  # as where there is none
+
+    def drop_groups(self) -> None:
+        """Remove the groups of the dead; one that is not empty yet, the next time."""
+        for group in self.groups - {self.group_of(pid) for pid in self.supervisors}:
             try:
-                os.close(wake)
-                os.close(wake_write)
-                listening.close()
-                libc.prctl(PR_SET_NAME, b"treadle-call", 0, 0, 0)
-                Supervisor(fds[0], fds[1:]).serve()
-            except Exception as error:  # noqa: BLE001 - nobody above could hear it
-                kill_below(os.getpid())
-                send(fds[0], ("failed", 0, f"watch over the command: {error!r}"))
-            finally:
-                os._exit(0)
-        supervisors.add(pid)
-        for fd in fds:
-            os.close(fd)
+                os.rmdir(group)  # noqa: PTH106 - as above
+            except FileNotFoundError:
+                pass
+            except OSError:
+                continue
+            self.groups.discard(group)
 
 
 def take_descriptors(listening: "_socket.socket") -> list[int]:
+    """Those of the next call; none when the agent is gone."""
     data, ancillary, _, _ = listening.recvmsg(16, 1024, 0x40000000)  # MSG_CMSG_CLOEXEC
     fds: list[int] = []
     for _, _, packed in ancillary if data else ():
@@ -89,4 +159,4 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(PR_SET_NAME, b"treadle-keeper", 0, 0, 0)
-    keep(_socket.socket(fileno=0))
+    Keep(_socket.socket(fileno=0), sys.argv[1], int(sys.argv[2])).serve()

@@ -24,6 +24,10 @@ from .kernel import (
 from .spool import Spool
 from .trees import children_of_all, descendants, kill_below, signal_each
 
+TYPE_CHECKING = False  # importing typing takes 15 ms
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 PROGRESS_EVERY = 0.1
 FREE = 200  # descriptors from here on are nobody's: none is passed to a command
 STRAY_GRACE = 0.1  # what a finished command left running gets TERM, then this long, then KILL
@@ -33,14 +37,13 @@ KILL_LIMIT = 5.0  # a process in uninterruptible sleep cannot be waited for long
 class Supervisor:
     """One call: start the command, spool its output, end its tree, tell how it went."""
 
-    def __init__(self, control: int, fds: list[int]) -> None:
-        self.control, self.fds = control, fds
-        self.spools: list[Spool] = []
+    def __init__(self, control: int, fds: list[int], begun: "Callable[[], None]") -> None:
+        self.control, self.fds, self.begun = control, fds, begun
+        self.spool: Spool | None = None
         self.status: int | None = None
         self.timed_out = self.killed = self.orphaned = False
         self.kill_at: float | None = None
         self.told_at, self.told_total = 0.0, 0
-        self.cgroup = ""
 
     def serve(self) -> None:
         request = receive(self.control)
@@ -68,33 +71,22 @@ class Supervisor:
         """Fork and exec the command; (errno, what was tried) when that failed."""
         request = self.request
         outputs: list[tuple[int, int]] = []  # (child's fd, write end)
-        for number in request["spool"]:
+        if request["spooled"]:
             reading, writing = os.pipe()
             try:
                 fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, 1 << 20)
             except OSError:
                 pass  # past the user's pipe quota: a narrow pipe does as well
-            outputs.append((number, writing))
-            path = request["side"] + (".err" if number == 2 else "") if request["side"] else ""
-            self.spools.append(
-                Spool(
-                    reading,
-                    request["head"],
-                    request["tail"],
-                    path,
-                    request["cap"],
-                    request["always"],
-                )
-            )
-        if request["spool"] == [1]:
-            outputs.append((2, outputs[0][1]))
+            outputs += [(1, writing), (2, writing)]
+            limits = [request[name] for name in ("head", "tail", "side", "cap", "always")]
+            self.spool = Spool(reading, *limits)
         self.trailer, trailer_write = os.pipe()
         outputs.append((request["trailer"], trailer_write))
-        self.make_cgroup()
         failed, failed_write = os.pipe()
         self.main = os.fork()
         if self.main == 0:
             self.become_command(outputs, failed_write)
+        self.begun()
         for fd in {failed_write, *(fd for _, fd in outputs), *self.fds}:
             os.close(fd)
         problem = os.read(failed, 4096)
@@ -102,7 +94,6 @@ class Supervisor:
         self.deadline = time.monotonic() + request["timeout"] if request["timeout"] else None
         if problem:
             os.waitpid(self.main, 0)
-            self.drop_cgroup()
             number, _, what = problem.decode(errors="replace").partition(" ")
             return int(number), what
         return None
@@ -138,9 +129,7 @@ class Supervisor:
         os._exit(127)
 
     def limit(self) -> None:
-        if self.cgroup:
-            write_small(self.cgroup + "/cgroup.procs", "0")
-        elif self.request["nproc"]:
+        if self.request["nproc"]:
             hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
             most = self.request["nproc"]
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -150,26 +139,6 @@ class Supervisor:
             write_small("/proc/self/oom_score_adj", "500")
         except OSError:
             pass
-
-    def make_cgroup(self) -> None:
-        parent, most = self.request["cgroup"], self.request["pids"]
-        if not parent or not most:
-            return
-        path = f"{parent}/treadle-{os.getpid()}"
-        try:
-            os.mkdir(path)  # noqa: PTH102 - pathlib would double the start-up
-            self.cgroup = path
-            write_small(path + "/pids.max", str(most))
-        except OSError:
-            self.drop_cgroup()
-
-    def drop_cgroup(self) -> None:
-        if self.cgroup:
-            try:
-                os.rmdir(self.cgroup)  # noqa: PTH106 - as above
-            except OSError:
-                pass
-        self.cgroup = ""
 
     # Watching
 
@@ -200,15 +169,14 @@ class Supervisor:
         poll.register(self.wake, select.POLLIN)
         if not self.orphaned:
             poll.register(self.control, select.POLLIN)
-        for spool in self.spools:
-            if spool.open:
-                poll.register(spool.fd, select.POLLIN)
+        spool = self.spool
+        if spool is not None and spool.open:
+            poll.register(spool.fd, select.POLLIN)
         ready = {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000 + 1)}
         if self.wake in ready:
             os.read(self.wake, 4096)
-        for spool in self.spools:
-            if spool.fd in ready:
-                spool.pump()
+        if spool is not None and spool.fd in ready:
+            spool.pump()
         if self.control in ready:
             self.obey()
         self.tell()
@@ -224,17 +192,18 @@ class Supervisor:
                 self.terminate()
 
     def total(self) -> int:
-        return sum(spool.total for spool in self.spools)
+        return 0 if self.spool is None else self.spool.total
 
     def tell(self) -> None:
         """Progress, at most ten times a second; dropped when the agent is not reading."""
         total, now = self.total(), time.monotonic()
         if not self.request["progress"] or self.orphaned:
             self.told_total = total
-        if total == self.told_total or now < self.told_at + PROGRESS_EVERY:
+        if self.spool is None or total == self.told_total:
             return
-        spool = max(self.spools, key=lambda s: s.total)
-        fresh = spool.latest()[-(total - self.told_total) :]
+        if now < self.told_at + PROGRESS_EVERY:
+            return
+        fresh = self.spool.latest()[-(total - self.told_total) :]
         self.told_at, self.told_total = now, total
         os.set_blocking(self.control, False)
         try:
@@ -275,10 +244,10 @@ class Supervisor:
     def finish(self) -> None:
         left = self.end_strays() if self.reap() else []
         until = time.monotonic() + STRAY_GRACE
-        for spool in self.spools:  # a holder outside the tree may write for ever
+        spool = self.spool
+        if spool is not None:  # a holder outside the tree may write for ever
             while spool.open and spool.pump() and time.monotonic() < until:
                 pass
-        self.drop_cgroup()
         os.set_blocking(self.trailer, False)
         try:
             trailer = os.read(self.trailer, 8192)
@@ -293,7 +262,7 @@ class Supervisor:
             "out_of_memory": suspicious and not self.killed and oom_kills() > self.oom_before,
             "trailer": trailer,
             "left": left,
-            "streams": [spool.report() for spool in self.spools],
+            "stream": {} if spool is None else spool.report(),
         }
         if not self.orphaned:
             send(self.control, ("exited", outcome))

@@ -7,6 +7,7 @@ the keeper runs it. Below it stand protection, seccomp and landlock; above it `l
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 import shutil
@@ -42,8 +43,14 @@ NEEDED_IN_HOME = """
 """Tools and git's settings, read-only. No keys live in these; ~/.cargo as a whole has one."""
 
 
+HIDDEN = ("/run", "/home", "/root", "/var/tmp")
+
+
 class Confinement(msgspec.Struct, frozen=True):
-    """What a sandbox lets a command do: write below `writable`, reach the network or not."""
+    """What a sandbox lets a command do: write below `writable`, reach the network or not.
+
+    `readable` is shown read-only also where it lies in what is hidden, such as home.
+    """
 
     writable: tuple[Path, ...]
     temp: Path
@@ -61,6 +68,7 @@ class Bubblewrap:
         self._protections = [Protection(r, confinement.protected) for r in confinement.writable]
         self._inside = 0
         self._swept: list[str] = []
+        self._closing: set[asyncio.Future[None]] = set()
 
     @contextmanager
     def enter(self, command: Command, *, network: bool | None = None) -> Iterator[Command]:
@@ -86,13 +94,23 @@ class Bubblewrap:
                 wrapped=True,
             )
         finally:
-            for fd in fds:
-                os.close(fd)
+            _close(fds)
             self._inside -= 1
             for protection in self._protections:
                 self._swept += protection.sweep()
                 if not self._inside:
-                    protection.release()
+                    self._close_apart(protection.release())
+
+    def _close_apart(self, fds: list[int]) -> None:
+        """In a thread, which takes its time while nobody waits for it."""
+        if fds:
+            closing = asyncio.get_running_loop().run_in_executor(None, _close, fds)
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def aclose(self) -> None:
+        while self._closing:
+            await asyncio.wait(tuple(self._closing))
 
     def take_swept(self) -> list[str]:
         """What commands made that must not be there and was removed, since the last time."""
@@ -105,13 +123,13 @@ class Bubblewrap:
         homes = _homes(command.env.get("HOME", ""))
         options = SYSTEM.split()
         options += ["--bind", str(confinement.temp), "/tmp"]  # a home may lie in it
-        for hidden in sorted({*_existing("/run", "/home", "/root", "/var/tmp"), *map(str, homes)}):
+        for hidden in sorted({*_existing(*HIDDEN), *map(str, homes)}):
             options += ["--tmpfs", hidden]
         options += _resolver() if network else []
         for needed in _needed(homes, command.env.get("PATH", "")):
             options += ["--ro-bind-try", needed, needed]
         for path in confinement.readable:
-            options += ["--ro-bind", str(path), str(path)]
+            options += ["--ro-bind-try", str(path), str(path)]
         for root in confinement.writable:
             _refuse_too_wide(root, homes)
             options += ["--bind", str(root), str(root)]
@@ -120,8 +138,9 @@ class Bubblewrap:
         return options
 
 
-def _existing(*paths: str) -> list[str]:
-    return [path for path in paths if Path(path).is_dir() and not Path(path).is_symlink()]
+@cache
+def _existing(*paths: str) -> tuple[str, ...]:
+    return tuple(path for path in paths if Path(path).is_dir() and not Path(path).is_symlink())
 
 
 @cache
@@ -162,6 +181,11 @@ def _refuse_too_wide(root: Path, homes: Sequence[Path]) -> None:
                 f"the sandbox cannot be built around {root}: it holds the home folder; "
                 "work in a folder below it"
             )
+
+
+def _close(fds: Sequence[int]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def _filter_file() -> int:

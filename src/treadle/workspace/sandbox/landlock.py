@@ -28,11 +28,15 @@ class RulesetAttributes(ctypes.Structure):
 
 
 @cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+@cache
 def version() -> int:
     """The kernel's version of Landlock; 0 where there is none."""
-    libc = ctypes.CDLL(None, use_errno=True)
     number = SYS_LANDLOCK_CREATE_RULESET
-    found = libc.syscall(number, None, ctypes.c_size_t(0), CREATE_RULESET_VERSION)
+    found = _libc().syscall(number, None, ctypes.c_size_t(0), CREATE_RULESET_VERSION)
     return max(0, int(found))
 
 
@@ -41,9 +45,8 @@ def scopes() -> int | None:
     if version() < FIRST_WITH_SCOPES:
         return None
     attributes = RulesetAttributes(scoped=SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL)
-    libc = ctypes.CDLL(None, use_errno=True)
     size = ctypes.c_size_t(ctypes.sizeof(attributes))
-    fd = int(libc.syscall(SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), size, 0))
+    fd = int(_libc().syscall(SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), size, 0))
     if fd < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return fd

@@ -42,5 +42,5 @@ async def why_not(keeper: Keeper, sandbox: Bubblewrap, root: Path, env: dict[str
         return str(error)
     if ended.exit_code == 0:
         return ""
-    said = harmless(ended.streams[0].head).strip()
+    said = harmless(ended.stream.head).strip()
     return next((why for sign, why in KNOWN if sign in said), f"bubblewrap failed: {said[:200]}")

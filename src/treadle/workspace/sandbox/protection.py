@@ -5,6 +5,8 @@ empty folder holds its place while a command runs. Every folder on the way is a 
 own, for a mount cannot be renamed and what lies above it could. Above it stands `bubblewrap.py`.
 """
 
+# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH208 - paths are in the way of every command
+
 from __future__ import annotations
 
 import fcntl
@@ -34,54 +36,54 @@ APPEARING = frozenset({".git/config.worktree", ".git/commondir"})
 PLACEHOLDER_MODE = 0o555
 """No folder of the user's has this mode, so one that a killed agent left is known as ours."""
 
+PLACEHOLDER = stat.S_IFDIR | PLACEHOLDER_MODE
+
 
 class Protection:
     """The protected paths below one writable root, and the placeholders that stand in for some."""
 
     def __init__(self, root: Path, names: Iterable[str] = PROTECTED) -> None:
-        self.root = root
-        self.names = tuple(names)
-        self._placeholders: dict[Path, int] = {}
-        self._appearing: set[Path] = set()
+        self._root = str(root)
+        self._names = [(name, Path(name).parts) for name in names]
+        self._placeholders: dict[str, int] = {}
+        self._appearing: set[str] = set()
 
     def mounts(self) -> list[str]:
         """Options for bubblewrap. WorkspaceError where a link makes protection impossible."""
         options: list[str] = []
-        seen: set[Path] = set()
-        for name in self.names:
-            for path, is_last in self._way(name):
-                if path in seen:
-                    continue
-                seen.add(path)
-                kind = "--ro-bind" if is_last else "--bind"
-                options += [kind, str(path), str(path)]
+        seen: set[str] = set()
+        for name, parts in self._names:
+            for path, is_last in self._way(name, parts):
+                if path not in seen:
+                    seen.add(path)
+                    options += ["--ro-bind" if is_last else "--bind", path, path]
         return options
 
-    def _way(self, name: str) -> list[tuple[Path, bool]]:
+    def _way(self, name: str, parts: tuple[str, ...]) -> list[tuple[str, bool]]:
         """The mounts that protect a name: the folders on the way, then what is kept read-only."""
-        way: list[tuple[Path, bool]] = []
-        path = self.root
-        parts = Path(name).parts
+        way: list[tuple[str, bool]] = []
+        path = self._root
         for number, part in enumerate(parts, start=1):
-            path /= part
-            if path.is_symlink():
+            path = f"{path}/{part}"
+            mode = _mode(path)
+            if stat.S_ISLNK(mode):
                 raise WorkspaceError(
                     f"the sandbox cannot protect {path}, which is a symbolic link; "
                     "replace it by what it points to, or run without the sandbox"
                 )
-            is_last = number == len(parts) or not path.is_dir()
-            if not path.exists() or _is_placeholder(path):
-                if name in APPEARING and is_last and number == len(parts):
+            if not mode or (mode == PLACEHOLDER and _is_placeholder(path)):
+                if name in APPEARING and number == len(parts):
                     self._appearing.add(path)
                     return way
                 return [*way, (path, True)] if self._hold_place(path) else way
             self._appearing.discard(path)
+            is_last = number == len(parts) or not stat.S_ISDIR(mode)
             way.append((path, is_last))
             if is_last:
                 break
         return way
 
-    def _hold_place(self, path: Path) -> bool:
+    def _hold_place(self, path: str) -> bool:
         """An empty folder in the place of what is absent; False where nobody can create anything.
 
         A shared lock says that a sandbox relies on it: taking the folder away from under a mount
@@ -89,8 +91,8 @@ class Protection:
         """
         while path not in self._placeholders:
             try:
-                path.mkdir(mode=PLACEHOLDER_MODE)
-                path.chmod(PLACEHOLDER_MODE)
+                os.mkdir(path, PLACEHOLDER_MODE)
+                os.chmod(path, PLACEHOLDER_MODE)
             except FileExistsError:
                 pass
             except OSError:
@@ -98,7 +100,7 @@ class Protection:
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             fcntl.flock(fd, fcntl.LOCK_SH)
             try:
-                is_same = os.path.samestat(os.fstat(fd), path.lstat())
+                is_same = os.path.samestat(os.fstat(fd), os.lstat(path))
             except FileNotFoundError:
                 is_same = False  # another agent removed it while we waited for the lock
             if is_same:
@@ -111,29 +113,40 @@ class Protection:
         """Remove what must not have appeared; what was removed, for the note of the result."""
         removed = []
         for path in sorted(self._appearing):
-            if path.is_symlink() or path.is_file():
-                path.unlink()
-                removed.append(str(path.relative_to(self.root)))
+            if stat.S_ISLNK(mode := _mode(path)) or stat.S_ISREG(mode):
+                os.unlink(path)
+                removed.append(path.removeprefix(self._root + "/"))
         return removed
 
-    def release(self) -> None:
-        """Remove the placeholders, but for those that another agent's sandbox relies on."""
+    def release(self) -> list[int]:
+        """Remove the placeholders, but for those that another agent's sandbox relies on.
+
+        Their descriptors are the caller's to close: there a file system does the work of removing,
+        and takes milliseconds for it.
+        """
+        fds = list(self._placeholders.values())
         for path, fd in self._placeholders.items():
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_placeholder(path):
-                    path.rmdir()
+                    os.rmdir(path)
             except OSError:
                 pass
-            finally:
-                os.close(fd)
         self._placeholders.clear()
         self._appearing.clear()
+        return fds
 
 
-def _is_placeholder(path: Path) -> bool:
+def _is_placeholder(path: str) -> bool:
     try:
-        mode = path.lstat().st_mode
-        return mode == stat.S_IFDIR | PLACEHOLDER_MODE and not any(path.iterdir())
+        return os.lstat(path).st_mode == PLACEHOLDER and not os.listdir(path)
     except OSError:
         return False
+
+
+def _mode(path: str) -> int:
+    """Its kind and permissions, links not followed; 0 if there is nothing."""
+    try:
+        return os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
