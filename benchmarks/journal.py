@@ -23,6 +23,7 @@ from pathlib import Path
 from treadle.agents.agent import Agent
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.contracts.store import Store
+from treadle.core.errors import StoreError
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import EffectClass, Entry, ItemAdded, Rewritten, TurnBegan
 from treadle.core.transcript.items import AssistantItem, SummaryItem, ToolResultItem, user
@@ -45,6 +46,10 @@ class Counting:
     @property
     def session_id(self) -> str:
         return self._journal.session_id
+
+    @property
+    def trouble(self) -> StoreError | None:
+        return self._journal.trouble
 
     def append(self, entry: Entry) -> None:
         self._journal.append(entry)

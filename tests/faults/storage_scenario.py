@@ -120,6 +120,10 @@ class Noting:
         await self._journal.flush()
         self._path.write_bytes(msgspec.json.encode(self._entries[:count]))
 
+    @property
+    def trouble(self) -> StoreError | None:
+        return self._journal.trouble
+
     async def load(self) -> Sequence[Entry]:
         return await self._journal.load()
 
