@@ -15,6 +15,7 @@ from treadle.apps.tui.transcript import KEPT_LINES
 from treadle.core.events import TextDelta, ToolCallRequested, ToolFinished, TurnStarted
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import ToolResultItem
+from treadle.models.scripted import Pause
 
 PARAGRAPH = (
     "Some **words** about `code`, as long as a sentence usually is in a reply like this.\n\n"
@@ -91,3 +92,20 @@ async def test_only_what_is_seen_is_painted_and_little_of_it_is_kept(monkeypatch
         await on.sees("echo 0")
         assert transcript.seek("echo 1234")
         await on.sees("echo 1234")
+
+
+@pytest.mark.slow
+async def test_escape_interrupts_within_200_ms(monkeypatch):
+    pauses = [Pause() for _ in range(5)]
+    async with stage(monkeypatch, scripted([["word " * 50, pause] for pause in pauses])) as on:
+        taken = []
+        for pause in pauses:
+            await on.send("go")
+            await on.until(pause.reached.is_set)
+            began = time.perf_counter()
+            on.app.post_message(events.Key("escape", None))
+            while on.app.conversation.view.is_busy:  # noqa: ASYNC110 - every round counts
+                await asyncio.sleep(0)
+            taken.append((time.perf_counter() - began) * 1_000)
+            await on.idle()
+        assert statistics.median(taken) < 200, taken

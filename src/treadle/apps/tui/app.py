@@ -46,6 +46,7 @@ from treadle.core.transcript.content import Text as Words
 from treadle.core.transcript.items import UserItem
 
 FRAME = 1 / 30
+SETTLED = 0.15  # seconds after which a terminal has taken its new size
 LONG_TURN = 10.0  # seconds after which the end of a turn is worth a bell
 PATIENCE = 1.5  # seconds that closing may take
 
@@ -149,6 +150,7 @@ class TerminalApp(App[int]):
                 loop.add_signal_handler(number, self._terminated)
             except (ValueError, RuntimeError):
                 pass  # not in the main thread: whoever started us listens
+        self.app_resume_signal.subscribe(self, lambda _: self.action_redraw())
         self.set_interval(0.25, self._beat)
         self._do(self._begin())
 
@@ -297,6 +299,8 @@ class TerminalApp(App[int]):
 
     def on_resize(self) -> None:
         self.changed()
+        # What was on its way to the old size may have landed on the new one.
+        self.set_timer(SETTLED, self.action_redraw)
 
     # --- questions -----------------------------------------------------------------------
 
@@ -534,7 +538,7 @@ class TerminalApp(App[int]):
 
     def action_redraw(self) -> None:
         self.transcript.restyle(self.palette)
-        self.refresh(layout=True)
+        self.screen.refresh(layout=True)
 
     def action_copy_reply(self) -> None:
         self._copy(self.transcript.last_reply())
