@@ -88,6 +88,60 @@ def test_a_word_split_by_a_continued_line_is_not_taken_for_two():
     assert ["rm", "x"] in seen
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("a \\\n\nb", [["a"], ["b"]]),
+        ("a \\\\\nb", [["a", "\\"], ["b"]]),
+        ("a # \\\nb", [["a"], ["b"]]),
+        ("a 'x\\\ny'", [["a", "x\\\ny"]]),
+        ('a "x\\\ny"', [["a", "xy"]]),
+        ('a "$\\\n(b)"', [["b"], ["a", None]]),
+        ("a \\\n  -b \\\n  c", [["a", "-b", "c"]]),
+        ("a &\\\n& b", [["a"], ["b"]]),
+        ("a <<E\nx\\\nE\nb\nE", [["a"]]),
+        ("a <<'E'\nx\\\nE\nb", [["a"], ["b"]]),
+    ],
+)
+def test_continued_lines_are_joined_where_bash_joins_them(line, expected):
+    assert argvs(line) == expected
+    assert read_command(line).doubts == ()
+
+
+@pytest.mark.parametrize(
+    "line", ["a `b \\\nc`", "a ${x:-\\\n'b'}", "a $((x\\\n))", "case a in a) b \\\n;; esac"]
+)
+def test_a_continued_line_that_needs_a_parser_is_a_doubt(line):
+    assert read_command(line).doubts
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("{q},#a}", ["q}", "#a"]),
+        ("{k},}", ["k}"]),
+        ("{a,{b,c}d}", ["a", "bd", "cd"]),
+        ("{}{a,b}", ["{}a", "{}b"]),
+        ("{a}", ["{a}"]),
+        ("{a,b", ["{a,b"]),
+        ("a{,b}", ["a", "ab"]),
+        ("{3..1}x", ["3x", "2x", "1x"]),
+        ("{'a,b',c}", ["a,b", "c"]),
+        ("{a\\,b}", ["{a,b}"]),
+    ],
+)
+def test_braces_expand_as_in_bash(word, expected):
+    assert argvs(f"p {word}") == [["p", *expected]]
+
+
+@pytest.mark.parametrize(
+    "line", ["--a=b p", "[[a == b ]]", "[[-f a ]]", "time -p -p a", "coproc a"]
+)
+def test_what_only_looks_like_something_else_is_a_doubt(line):
+    facts = read_command(line)
+    assert facts.doubts or any(part.doubts for part in facts.parts)
+
+
 def test_where_cd_leads_is_kept_for_each_later_command():
     moves = [p.moves for p in read_command("cd a && cd b && x; y").parts]
     assert moves == [((),), (("a",),), (("a", "b"),), ((), ("a",), ("a", "b"))]

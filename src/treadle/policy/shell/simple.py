@@ -32,6 +32,7 @@ _REDIRECTS: dict[str, RedirectEffect] = {
 }  # fmt: skip
 
 
+_ASSIGNS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^=]*\])?\+?=")
 _PLAIN_COPY = re.compile(r"[0-9]+-?|-|[A-Za-z0-9_./][A-Za-z0-9_./-]*")
 
 
@@ -185,6 +186,8 @@ class CommandReader(WordReader):
         if name_node.type != "variable_name" or value_node.type == "array":
             self.doubt("an assignment to an array")
         text = self.slice(node)
+        if not _ASSIGNS.match(text):
+            self.doubt("a word that only looks like an assignment")
         at = text.find("=") + 1
         try:
             value = read_value(text[at:], spans, node.start_byte + at)
@@ -231,6 +234,10 @@ class CommandReader(WordReader):
         argv: list[Word] = []
         stack = [node]
         single = not self.source.startswith("[[", node.start_byte)
+        width = 1 if single else 2
+        edges = self.source[node.start_byte + width], self.source[node.end_byte - width - 1]
+        if any(edge not in " \t\n" for edge in edges):
+            self.doubt("a bracket without a blank")
         while stack:
             current = stack.pop()
             if current.type in WORDS or not current.child_count:

@@ -18,6 +18,9 @@ _META = frozenset(" \t\n;&|<>()")
 _SPECIAL = frozenset("?#$!")  # always a number
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,+@%^-]+")  # means itself, whatever stands around it
 
+_ASSIGNS = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
+_HOME = re.compile(r"[=:]~")
+
 UNCLEAR = "\0"  # an expansion whose value may run something or hide anything
 LISTED = "\1"  # a substitution whose commands are parts of their own, or plain arithmetic
 
@@ -180,9 +183,20 @@ def _finish(source: str, scan: _Scan) -> Word:
     if scan.dynamic:
         return Word(_utf8(source), None, data=scan.data, names=tuple(scan.names))
     chars = scan.chars
+    if _home_inside(chars):
+        return Word(_utf8(source), None)
     glob = any(c in "*?[" and not quoted for c, quoted in chars if c)
     tilde = bool(chars) and chars[0] == ("~", False)
     return Word(_utf8(source), _utf8("".join(c for c, _ in chars)), glob=glob, tilde=tilde)
+
+
+def _home_inside(chars: list[Char]) -> bool:
+    """Whether it looks like an assignment to a path of the home: bash expands that anywhere."""
+    if ("~", False) not in chars:
+        return False
+    text = "".join(c for c, _ in chars)
+    found = _ASSIGNS.match(text)
+    return found is not None and bool(_HOME.search(text, found.end() - 1))
 
 
 def _utf8(text: str) -> str:

@@ -120,7 +120,12 @@ def _inner(part: Part, argv: Sequence[Word], depth: int, *assigned: Assignment) 
 
 
 def _wrapped(part: Part, name: str, wrapper: _Wrapper, depth: int) -> Part:
-    words, doubts, skip = list(part.argv[1:]), list[str](), wrapper.skip
+    words, doubts = list(part.argv[1:]), list[str]()
+    if part.argv[0].source == "time" and not part.assignments:
+        # The shell's own word, which knows one option, once; what follows is the command.
+        following = words[1:] if words and words[0].source == "-p" else words
+        if following and (following[0].text or "").startswith("-"):
+            doubts.append("time with options that the shell does not know")
     while words:
         text = words[0].text
         if text is None:
@@ -136,14 +141,13 @@ def _wrapped(part: Part, name: str, wrapper: _Wrapper, depth: int) -> Part:
                 words.pop(0)
             elif not _known_option(text, head, wrapper, name):
                 doubts.append(f"{name} {text}: what it does is not known")
-        elif skip:
-            skip -= 1
-            words.pop(0)
         else:
             break
-    words = words[skip:] if skip and not words else words
+    words = words[wrapper.skip :]
+    if not words and name == "xargs":
+        words = [Word("echo", "echo")]
     if not words:
-        return _with(part, (), "", *doubts) if name != "xargs" else part
+        return _with(part, (), "", *doubts)
     assigned: list[Assignment] = []
     while name == "time" and words and re.match(r"[A-Za-z_]\w*\+?=", words[0].source):
         # A word of the shell's own: assignments may follow it.
@@ -158,6 +162,7 @@ def _wrapped(part: Part, name: str, wrapper: _Wrapper, depth: int) -> Part:
     if name in ("watch", "entr", "parallel", "flock"):
         inner += _script(" ".join(w.text or "$x" for w in words), part, depth)
     if name == "coproc":
+        doubts.append("a coprocess")
         # It may begin with a name of its own, and a group: whatever follows could be the command.
         inner += [_inner(part, words[at:], depth) for at in (1, 2) if len(words) > at]
     return _with(part, inner, wrapper.kind, *doubts)
@@ -250,32 +255,35 @@ def _env(part: Part, depth: int) -> Part:
         text = words[0].text
         if text is None:
             doubts.append("an option that is not static")
+        elif not text.startswith("-"):
+            break
+        words.pop(0)
+        if text in ("-", "--"):
+            break  # what follows are assignments and the command, whatever it looks like
+        if text in ("-u", "--unset") and words:
             words.pop(0)
-        elif text in ("-i", "-", "--ignore-environment", "-v", "--debug"):
-            words.pop(0)
-        elif text in ("-u", "--unset") and len(words) > 1:
-            words = words[2:]
-        elif text.startswith(("-u", "--unset=")) or text == "--":
-            words.pop(0)
-        elif text.startswith(("-S", "--split-string")):
-            words.pop(0)
+        elif text and text.startswith(("-S", "--split-string")):
             given = text.partition("=")[2] if text.startswith("--") else text[2:]
             if not given and words:
                 given = words.pop(0).text or "$x"
             script = _script(given + "".join(f" {w.source}" for w in words), part, depth)
             return _with(part, script, "transparent", "env -S splits words in its own way")
-        elif text.startswith("-"):
+        elif text and not _harmless_env(text):
             doubts.append(f"env {text}: what it does is not known")
-            words.pop(0)
-        elif "=" in text:
-            name, _, value = text.partition("=")
-            assigned.append(Assignment(name, Word(value, value)))
-            words.pop(0)
-        else:
-            break
+    while words and "=" in (words[0].text or ""):
+        name, _, value = (words.pop(0).text or "").partition("=")
+        assigned.append(Assignment(name, Word(value, value)))
+    if words and words[0].text is None:
+        doubts.append("a command that is not static")
     if not words:
         return _with(part, (), "", *doubts)
     return _with(part, [_inner(part, words, depth, *assigned)], "transparent", *doubts)
+
+
+def _harmless_env(text: str) -> bool:
+    if text in ("-i", "--ignore-environment", "-v", "--debug"):
+        return True
+    return text.startswith("--unset=") or (text.startswith("-u") and len(text) > 2)
 
 
 def _command(part: Part, depth: int) -> Part:
