@@ -67,6 +67,22 @@ async def test_home_is_hidden_but_for_tools_and_the_settings_of_git(
 
 
 @needs_bubblewrap
+async def test_readable_folders_are_shown_read_only_also_in_home(
+    folder: Path, own_place: Path
+) -> None:
+    skills = own_place / "home/.config/treadle/skills"
+    (skills / "pdf").mkdir(parents=True)
+    (skills / "pdf/SKILL.md").write_text("how\n")
+    (skills.parent / "settings.json").write_text("secret")
+    command = f"cat {skills}/pdf/SKILL.md; find ~ -type f; echo x > {skills}/new"
+    done = await inside(folder, command, readable=(skills, own_place / "absent"))
+    said, found, refused = done.output.splitlines()
+    assert (said, found) == ("how", str(skills / "pdf/SKILL.md"))
+    assert "Read-only file system" in refused
+    assert [path.name for path in skills.iterdir()] == ["pdf"]
+
+
+@needs_bubblewrap
 @pytest.mark.parametrize(
     "command",
     [

@@ -13,6 +13,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeVar
 from weakref import WeakValueDictionary
@@ -20,8 +21,10 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from treadle.core.contracts.workspace import Completed, FileContent
+from treadle.core.contracts.workspace import Executed as Executed
 from treadle.core.errors import WorkspaceError
 from treadle.workspace import environment, files
+from treadle.workspace.background import Background
 from treadle.workspace.intake import Intake
 from treadle.workspace.output import harmless, joined
 from treadle.workspace.private import PrivateFolder
@@ -34,8 +37,6 @@ from treadle.workspace.temps import Temps
 
 SandboxMode = Literal["auto", "required", "off"]
 Result = TypeVar("Result")
-HEAD = TAIL = 16_000
-"""Of a long output this much of both ends is shown; the whole is in its side file."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -65,51 +66,12 @@ class Options(msgspec.Struct, frozen=True):
     grace: float = 2.0
 
 
-class Executed(msgspec.Struct, frozen=True):
-    """How a program without a shell ended: its streams apart, as bytes, each up to a limit."""
-
-    exit_code: int | None
-    signal: str
-    stdout: bytes
-    stderr: bytes
-    timed_out: bool
-    is_truncated: bool
-
-
-class Background:
-    """A command that goes on by itself; the contract's Running."""
-
-    def __init__(self, process: Process, side: Path, workspace: LocalWorkspace) -> None:
-        self._process, self._side, self._workspace = process, side, workspace
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def output(self) -> str:
-        """What it printed so far, the middle left out if it is long."""
-        try:
-            total = self._side.stat().st_size
-            with self._side.open("rb") as file:
-                head = file.read(HEAD)
-                file.seek(max(len(head), total - TAIL))
-                return joined(head, file.read(TAIL), total, str(self._side), total)
-        except FileNotFoundError:
-            return ""
-
-    async def wait(self) -> Completed:
-        return self._workspace.completed(await self._process.wait(), None)
-
-    async def kill(self) -> Completed:
-        await self._process.end()
-        return await self.wait()
-
-
 class LocalWorkspace:
-    """Files and processes of this machine; open one with `await LocalWorkspace.open(root)`.
+    """Files and processes of this machine: `await LocalWorkspace.open(root)`.
 
-    `sandboxed` says whether commands are walled in by default, and `sandbox_problem` why they
-    are not, in one sentence for the user.
+    Made without `open`, it can be used at once: files need nothing more, and what needs the walls
+    waits for `prepare`. After that `sandboxed` says whether commands are walled in by default, and
+    `sandbox_problem` why they are not, in one sentence for the user.
     """
 
     def __init__(self, root: Path, options: Options) -> None:
@@ -127,10 +89,8 @@ class LocalWorkspace:
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._names = (f"{secrets.token_hex(4)}-{n}.txt" for n in itertools.count(1))
         self._shell = shutil.which("bash") or "/bin/sh"
-        self._cgroup = limits.pids_cgroup()
-        self._nproc = 0 if self._cgroup else limits.processes_of_user(os.getuid())
         own = self.environment(confined=False)
-        self._keeper = Keeper(own, self._cgroup, options.processes)
+        self._keeper = Keeper(own, limits.pids_cgroup, options.processes)
         self._sandbox = Bubblewrap(
             Confinement(
                 writable=self._roots,
@@ -141,18 +101,27 @@ class LocalWorkspace:
             )
         )
         self.sandboxed = False
-        self.sandbox_problem = ""
+        self.sandbox_problem = "it is not known yet whether it can be built"
+        self._preparing: asyncio.Future[None] | None = None
 
     @classmethod
     async def open(cls, root: Path, options: Options | None = None) -> LocalWorkspace:
         """A workspace ready for use. WorkspaceError if a sandbox is required and cannot be."""
         workspace = cls(root, options or Options())
         try:
-            await workspace._prepare()
+            await workspace.prepare()
         except BaseException:
             await workspace.aclose()
             raise
         return workspace
+
+    async def prepare(self) -> None:
+        """Find out, once, whether commands can be walled in, and tidy up after killed agents.
+        WorkspaceError if a sandbox is required and cannot be built."""
+        if self._preparing is None:
+            self._preparing = asyncio.ensure_future(self._prepare())
+            self._preparing.add_done_callback(_seen)
+        await asyncio.shield(self._preparing)
 
     async def _prepare(self) -> None:
         self._temps.sweep()
@@ -222,12 +191,12 @@ class LocalWorkspace:
     ) -> Completed:
         """Run a command line to its end. `confined` None means sandboxed wherever that is built;
         False is for one that the user let out, and is refused where a sandbox is required."""
-        inside = self._inside(confined)
+        inside = await self._inside(confined)
         asked = self._shell_command(command, cwd, env, inside, timeout)
         hear = None if on_output is None else lambda fresh, _: on_output(harmless(fresh))
         with self._walls(asked, inside, network) as wrapped:
             ended = await self._keeper.run(wrapped, hear)
-        return self.completed(ended, timeout)
+        return self._completed(ended, timeout)
 
     async def start(
         self,
@@ -238,7 +207,9 @@ class LocalWorkspace:
         confined: bool | None = None,
         network: bool | None = None,
     ) -> Background:
-        inside = self._inside(confined)
+        """Begin a command line and go on. Outside of a sandbox it is over when its last process is,
+        a daemon included; inside, daemons die with the shell."""
+        inside = await self._inside(confined)
         asked = self._shell_command(command, cwd, env, inside, None)
         asked = msgspec.structs.replace(asked, always_side=True, linger=True)
         with ExitStack() as stack:
@@ -246,7 +217,7 @@ class LocalWorkspace:
             process = await self._keeper.start(wrapped)
             walls = stack.pop_all()
         process.ended.add_done_callback(lambda _: walls.close())
-        return Background(process, Path(asked.side), self)
+        return Background(process, Path(asked.side), lambda ended: self._completed(ended, None))
 
     async def execute(
         self,
@@ -259,8 +230,9 @@ class LocalWorkspace:
         limit: int = 8 << 20,
         confined: bool | None = None,
     ) -> Executed:
-        """Run a program without a shell, its two streams apart, each kept up to `limit` bytes."""
-        inside = self._inside(confined)
+        """Run a program without a shell, its two streams apart, each kept up to `limit` bytes.
+        Beyond that it is read and counted, so that the program can go on to its end."""
+        inside = await self._inside(confined)
         asked = self._command(tuple(argv), cwd, env, inside, timeout)
         with closing(Intake(limit)) as out, closing(Intake(limit)) as err:
             given = {1: out.writing, 2: err.writing}
@@ -270,7 +242,7 @@ class LocalWorkspace:
                 out.handed_over()
                 err.handed_over()
                 ended = await process.completed()
-            return Executed(
+            done = Executed(
                 exit_code=ended.exit_code,
                 signal=ended.signal,
                 stdout=out.taken(),
@@ -278,6 +250,9 @@ class LocalWorkspace:
                 timed_out=ended.timed_out,
                 is_truncated=out.is_cut or err.is_cut,
             )
+        if inside:
+            _raise_if_not_begun(ended, done.stderr)
+        return done
 
     async def spawn(
         self,
@@ -295,19 +270,23 @@ class LocalWorkspace:
 
     async def aclose(self) -> None:
         """End what runs and remove what is private; the workspace itself stays as it is."""
+        if self._preparing is not None and not self._preparing.done():
+            self._preparing.cancel()
+            await asyncio.wait({self._preparing})
         await self._keeper.aclose()
         await self._sandbox.aclose()
         self._temps.close()
         await asyncio.to_thread(self._private.remove)
 
-    def _inside(self, confined: bool | None) -> bool:
-        if confined is None:
-            return self.sandboxed
+    async def _inside(self, confined: bool | None) -> bool:
+        if confined is False:
+            if self._options.sandbox == "required":
+                raise WorkspaceError("a sandbox is required here: nothing runs outside of it")
+            return False
+        await self.prepare()
         if confined and not self.sandboxed:
             raise WorkspaceError(f"there is no sandbox to run this in: {self.sandbox_problem}")
-        if not confined and self._options.sandbox == "required":
-            raise WorkspaceError("a sandbox is required here: nothing runs outside of it")
-        return confined
+        return self.sandboxed
 
     def _shell_command(
         self,
@@ -336,11 +315,15 @@ class LocalWorkspace:
             env=self.environment(confined=confined, extra=env),
             timeout=timeout,
             grace=self._options.grace,
-            head=HEAD,
-            tail=TAIL,
             side=str(self.outputs / next(self._names)),
-            nproc=self._nproc + self._options.processes if self._nproc else 0,
+            nproc=self._nproc,
         )
+
+    @cached_property
+    def _nproc(self) -> int:
+        if limits.pids_cgroup():
+            return 0
+        return limits.processes_of_user(os.getuid()) + self._options.processes
 
     @contextmanager
     def _walls(self, command: Command, confined: bool, network: bool | None) -> Iterator[Command]:
@@ -354,11 +337,10 @@ class LocalWorkspace:
         with self._sandbox.enter(command, network=network) as wrapped:
             yield wrapped
 
-    def completed(self, ended: Ended, timeout: float | None) -> Completed:
+    def _completed(self, ended: Ended, timeout: float | None) -> Completed:
         """The contract's account of how a command ended."""
         stream = ended.stream
-        if stream.head.startswith(b"bwrap: ") and not ended.cwd and ended.exit_code == 1:
-            raise WorkspaceError(f"the sandbox failed: {harmless(stream.head)[:300].strip()}")
+        _raise_if_not_begun(ended, stream.head)
         return Completed(
             exit_code=ended.exit_code,
             output=joined(stream.head, stream.tail, stream.total, stream.path, stream.spilled),
@@ -369,6 +351,15 @@ class LocalWorkspace:
             cwd=ended.cwd,
             note="; ".join(_notes(ended, timeout, self._sandbox.take_swept())),
         )
+
+
+def _raise_if_not_begun(ended: Ended, said: bytes) -> None:
+    """What bubblewrap says is no word of the command's: that has not run at all."""
+    if said.startswith(b"bwrap: ") and ended.exit_code == 1 and not ended.cwd:
+        words = harmless(said)[:300].strip().removeprefix("bwrap: ")
+        if words.startswith("execvp "):
+            raise WorkspaceError(f"cannot run {words.removeprefix('execvp ')}")
+        raise WorkspaceError(f"the sandbox failed: {words}")
 
 
 def _notes(ended: Ended, timeout: float | None, swept: Sequence[str]) -> Iterator[str]:
@@ -390,6 +381,11 @@ def state_folder() -> Path:
     """Where the agent keeps what must outlive a crash, unless it is told otherwise."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
     return Path(base) / "treadle"
+
+
+def _seen(preparing: asyncio.Future[None]) -> None:
+    if not preparing.cancelled():
+        preparing.exception()  # raised again to whoever needs the walls
 
 
 async def _to_the_end(work: Callable[[], Result]) -> Result:

@@ -26,6 +26,9 @@ PACKET = 60_000
 # The keeper is imported from this folder alone: the package above would cost it a second start-up.
 KEEPER = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); "
 KEEPER += "from keeper.program import main; main()"
+HEAD = TAIL = 16_000
+"""Of a long output this much of both ends is shown; the whole is in its side file."""
+
 TRAILER = 198
 """Where a shell says how it stood in the end; a high descriptor, so that nothing meets it."""
 
@@ -53,8 +56,8 @@ class Command(msgspec.Struct, frozen=True):
     stdin: bytes = b""
     spooled: bool = True
     descriptors: Mapping[int, int] = {}
-    head: int = 16_000
-    tail: int = 16_000
+    head: int = HEAD
+    tail: int = TAIL
     side: str = ""
     side_cap: int = 256 << 20
     always_side: bool = False
@@ -200,12 +203,11 @@ class Process:
 class Keeper:
     """The agent's end of the keeper: started with the first command, started again if it died.
 
-    `cgroup` and `pids`: a pids cgroup below which each command gets its own, and its limit.
+    `cgroup` and `pids`: where a pids cgroup for each command can be made, and its limit.
     """
 
-    def __init__(self, env: Mapping[str, str], cgroup: str = "", pids: int = 0) -> None:
-        self._env = env
-        self._limits = (cgroup, str(pids))
+    def __init__(self, env: Mapping[str, str], cgroup: Callable[[], str], pids: int) -> None:
+        self._env, self._cgroup, self._pids = env, cgroup, str(pids)
         self._program: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._processes: set[Process] = set()
@@ -218,7 +220,7 @@ class Keeper:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._program = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", KEEPER, *self._limits],
+                [sys.executable, "-I", "-S", "-c", KEEPER, self._cgroup(), self._pids],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

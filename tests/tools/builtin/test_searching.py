@@ -135,6 +135,25 @@ async def test_a_search_runs_no_programs_and_follows_no_links(tree: Path) -> Non
     assert plain(item) == "No matches."
 
 
+async def test_of_many_lines_the_first_files_are_shown_in_the_order_of_their_lines(
+    folder: Path,
+) -> None:
+    for name in ("b.txt", "a.txt", "a.txt.more", "c.txt"):
+        (folder / name).write_text("".join(f"line {n}\n" for n in range(1, 41)))
+    (folder / "bin").write_bytes(b"line\n\0")
+    asked = {"pattern": "line", "output_mode": "content", "head_limit": 45}
+    async with hands(folder) as agent:
+        plainly = await agent.one("grep", **asked, glob="*.txt*")
+        beside_binary = await agent.one("grep", **asked)
+        rest = await agent.one("grep", **asked, glob="*.txt*", offset=45)
+    first = [f"a.txt:{n}:line {n}" for n in range(1, 41)]
+    lines = plain(plainly).splitlines()
+    assert lines[:45] == first + [f"a.txt.more:{n}:line {n}" for n in range(1, 6)]
+    assert lines[45:] == ["(115 more; go on with offset=45)"]
+    assert plain(beside_binary).splitlines()[:40] == first
+    assert plain(rest).startswith("a.txt.more:6:line 6\n")
+
+
 @needs_bubblewrap
 async def test_search_works_where_a_sandbox_is_required(tree: Path) -> None:
     workspace = await LocalWorkspace.open(tree, Options(sandbox="required"))

@@ -6,7 +6,7 @@ sandbox or far away. What may be done is the policy's business; what can be done
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -36,8 +36,22 @@ class Completed(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+class Executed(msgspec.Struct, frozen=True):
+    """How a program without a shell ended: its streams apart, as bytes, each up to a limit."""
+
+    exit_code: int | None
+    signal: str
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool
+    is_truncated: bool
+
+
 class Running(Protocol):
-    """A command that goes on in the background."""
+    """A command that goes on in the background; it is over when its whole tree is.
+
+    Behind walls that is when its shell is: what the shell leaves behind ends with it.
+    """
 
     @property
     def pid(self) -> int: ...
@@ -55,7 +69,8 @@ class Workspace(Protocol):
     Promises: writes are atomic and durable, and refuse a file whose digest is not `expected`;
     paths never lead out of the root and the added folders; a command has no terminal and no
     input, and when it ends, is cancelled or times out, nothing of it is left; memory is bounded
-    whatever it prints. Problems are WorkspaceErrors that say what to do.
+    whatever it prints. Problems are WorkspaceErrors that say what to do. Files need not wait for
+    what commands need, such as walls.
     """
 
     @property
@@ -64,11 +79,13 @@ class Workspace(Protocol):
     def resolve(self, path: str) -> Path:
         """The real place of a path, links followed, or a WorkspaceError if it is outside."""
 
-    async def read(self, path: str, *, limit: int | None = None) -> FileContent: ...
+    async def read(self, path: str, *, limit: int | None = None) -> FileContent:
+        """A missing file's WorkspaceError has a FileNotFoundError as its cause."""
 
     async def write(
         self, path: str, data: bytes, *, expected: str | None = None, mode: int | None = None
-    ) -> FileContent: ...
+    ) -> FileContent:
+        """`expected` is the digest that it was read with, or "" for a file that must be new."""
 
     async def remove(self, path: str, *, expected: str | None = None) -> None: ...
 
@@ -85,5 +102,22 @@ class Workspace(Protocol):
     async def start(
         self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None
     ) -> Running: ...
+
+    async def execute(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        stdin: bytes = b"",
+        limit: int = 8 << 20,
+        confined: bool | None = None,
+    ) -> Executed:
+        """Run a program without a shell, its streams apart, each kept up to `limit` bytes.
+
+        For programs of our own, such as a search or a hook. `confined` None means behind walls
+        wherever there are any; False is refused where they are required.
+        """
 
     async def aclose(self) -> None: ...

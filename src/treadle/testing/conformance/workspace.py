@@ -21,7 +21,7 @@ Open = Callable[[], Awaitable[Workspace]]
 
 async def check_workspace(make: Open) -> None:
     """Raise AssertionError with the first promise that is broken."""
-    for check in (_files, _conflicts, _walls, _commands, _ends, _background):
+    for check in (_files, _conflicts, _walls, _commands, _programs, _ends, _background):
         workspace = await make()
         try:
             await check(workspace)
@@ -51,7 +51,7 @@ async def _files(workspace: Workspace) -> None:
 
 
 async def _conflicts(workspace: Workspace) -> None:
-    first = await workspace.write("c.txt", b"1", expected="")
+    first = await workspace.write("c.txt", b"1", expected="")  # "" means: it must be new
     await _refused(workspace.write("c.txt", b"2", expected=""))
     second = await workspace.write("c.txt", b"2", expected=first.digest)
     await _refused(workspace.write("c.txt", b"3", expected=first.digest))
@@ -90,6 +90,23 @@ async def _commands(workspace: Workspace) -> None:
     assert done.total_bytes == 3_000_004, "the whole size is told"
     assert (await workspace.read(done.full_output, limit=3)).data == b"xxx", "the whole is kept"
     await _refused(workspace.run("true", cwd="no/such/folder"))
+
+
+async def _programs(workspace: Workspace) -> None:
+    await workspace.run("mkdir sub")
+    argv = ["sh", "-c", "cat; pwd; echo $X >&2; exit 5"]
+    done = await workspace.execute(argv, cwd="sub", env={"X": "y"}, stdin=b"in\0\xff\n")
+    assert done.stdout == b"in\0\xff\n" + f"{workspace.root}/sub\n".encode(), "stdout is its own"
+    assert (done.exit_code, done.stderr) == (5, b"y\n"), "and so is stderr"
+    assert not done.is_truncated, "what is whole is not called cut"
+    long = await workspace.execute(["seq", "200000"], limit=4)
+    assert (long.stdout, long.is_truncated) == (b"1\n2\n", True), "a limit is kept and told"
+    assert long.exit_code == 0, "and does not end the program"
+    assert (await workspace.execute(["sh", "-c", "kill -9 $$"])).signal == "SIGKILL", "a signal"
+    slow = await workspace.execute(["sh", "-c", "echo begun; sleep 1000"], timeout=0.3)
+    assert (slow.timed_out, slow.stdout) == (True, b"begun\n"), "time runs out for it, too"
+    await _refused(workspace.execute(["no-such-program"]))
+    await _refused(workspace.execute(["true"], cwd="no/such/folder"))
 
 
 async def _ends(workspace: Workspace) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Protocol, cast
 
 import msgspec
 
 from treadle.core.contracts.tool import ToolContext
-from treadle.core.contracts.workspace import FileContent, Running, Workspace
+from treadle.core.contracts.workspace import Executed, FileContent, Running, Workspace
 from treadle.core.errors import ToolError, WorkspaceError
 from treadle.core.transcript.content import Arguments
 
@@ -62,35 +62,6 @@ class SessionNotes:
         self.seen.pop(path, None)
 
 
-class Outcome(Protocol):
-    """How a program without a shell ended."""
-
-    @property
-    def exit_code(self) -> int | None: ...
-    @property
-    def stdout(self) -> bytes: ...
-    @property
-    def stderr(self) -> bytes: ...
-    @property
-    def timed_out(self) -> bool: ...
-    @property
-    def is_truncated(self) -> bool: ...
-
-
-class Executes(Protocol):
-    """A workspace that runs programs without a shell, their two streams apart."""
-
-    async def execute(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str | None = None,
-        timeout: float | None = None,
-        limit: int = 8 << 20,
-        confined: bool | None = None,
-    ) -> Outcome: ...
-
-
 class Seat:
     """One call at the desk: its session, its working directory, and paths as it means them."""
 
@@ -123,19 +94,14 @@ class Seat:
 
     async def execute(
         self, argv: Sequence[str], *, timeout: float, limit: int, cwd: Path | None = None
-    ) -> Outcome:
+    ) -> Executed:
         """Run a program of ours that only reads: it sees what `read` sees, no more, no less."""
-        if not hasattr(self.workspace, "execute"):
-            raise ToolError("this workspace cannot run programs for a search; use bash instead")
-        workspace = cast(Executes, self.workspace)
         where = self.cwd if cwd is None else str(cwd)
+        run = partial(self.workspace.execute, argv, cwd=where, timeout=timeout, limit=limit)
         try:
-            return await workspace.execute(
-                argv, cwd=where, timeout=timeout, limit=limit, confined=False
-            )
+            return await run(confined=False)
         except WorkspaceError:
-            # Where a sandbox is required, nothing runs outside of it.
-            return await workspace.execute(argv, cwd=where, timeout=timeout, limit=limit)
+            return await run()  # where a sandbox is required, nothing runs outside of it
 
     async def missing(self, given: str, path: Path) -> ToolError:
         """The error for a file that is not there, with what may have been meant."""

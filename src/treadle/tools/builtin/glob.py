@@ -5,6 +5,7 @@ The order is the same every time, whichever of ripgrep's threads is the first.
 
 import re
 from collections.abc import Mapping
+from heapq import nsmallest
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -45,10 +46,11 @@ class GlobTool(BuiltinTool[GlobArguments]):
         place = seat.resolve(folder)
         pattern = pattern.removeprefix("./")
         done, top = await search(seat, ["--files", "--null", f"--glob={pattern}"], place)
-        found = sorted(done.stdout.split(b"\0")[:-1])
+        found = done.stdout.split(b"\0")[:-1]
         if not found:
             return ToolOutput(f"No files match {given.pattern}.{warning(done)}", "No files")
-        names = [Names(top, seat).shown(name) for name in found[:MOST_SHOWN]]
+        shown = Names(top, seat).shown
+        names = [shown(name) for name in nsmallest(MOST_SHOWN, found)]
         more = len(found) - len(names)
         rest = f"\n({more} more; narrow the pattern or the path)" if more > 0 else ""
         count = "1 file" if len(found) == 1 else f"{len(found)} files"

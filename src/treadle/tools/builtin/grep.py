@@ -4,7 +4,8 @@ Not a parser of ripgrep's every option: the ones that models use, under the name
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import nsmallest
 from operator import itemgetter
 from typing import Annotated, ClassVar, Literal
 
@@ -88,16 +89,15 @@ class GrepTool(BuiltinTool[GrepArguments]):
             if "No such file" in str(error):
                 raise await seat.missing(given.path, place) from error
             raise
-        found = sorted(_matches(done.stdout, given.output_mode), key=itemgetter(0))
-        if not found:
+        total, found = _first(done.stdout, given.output_mode, given.offset + most)
+        if not total:
             return ToolOutput(f"No matches.{warning(done)}", display="No matches")
         names = Names(top, seat)
-        part = found[given.offset : given.offset + most]
-        lines = [_line(names.shown(name), rest, given) for name, rest in part]
-        left = len(found) - given.offset - len(part)
+        lines = [_line(names.shown(name), rest, given) for name, rest in found[given.offset :]]
+        left = total - given.offset - len(lines)
         more = f"\n({left} more; go on with offset={given.offset + most})" if left > 0 else ""
         what = "lines" if given.output_mode == "content" else "files"
-        return ToolOutput("\n".join(lines) + more + warning(done), f"{len(found)} {what}")
+        return ToolOutput("\n".join(lines) + more + warning(done), f"{total} {what}")
 
 
 def _options(given: GrepArguments, most: int) -> Iterator[str]:
@@ -122,13 +122,30 @@ def _options(given: GrepArguments, most: int) -> Iterator[str]:
         yield f"--type={given.type}"
 
 
-def _matches(output: bytes, mode: Mode) -> Iterator[tuple[bytes, bytes]]:
-    """Each line of the answer with the file that it belongs to, as bytes."""
+def _first(output: bytes, mode: Mode, wanted: int) -> tuple[int, list[tuple[bytes, bytes]]]:
+    """How many there are, and as many as are wanted by the order of files; all as bytes.
+
+    There may be a hundred thousand of which few are shown: only those are taken apart and sorted.
+    """
     if mode == "files_with_matches":
-        yield from ((name, b"") for name in output.split(b"\0")[:-1])
-        return
+        names = output.split(b"\0")[:-1]
+        return len(names), [(name, b"") for name in nsmallest(wanted, names)]
+    lines = output.split(b"\n")[:-1]
+    total = len(lines)
+    if output.count(b"\0") != total:
+        found = sorted(_matches(lines), key=itemgetter(0))
+        return len(found), found[:wanted]
+    # Each line begins with its file, and as bytes the lines of a file stand together.
+    if total > wanted:
+        last = nsmallest(wanted, lines)[-1].partition(b"\0")[0] + b"\1"
+        lines = [line for line in lines if line < last]
+    return total, sorted(_matches(lines), key=itemgetter(0))[:wanted]
+
+
+def _matches(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Each line with the file that it belongs to."""
     last = b""
-    for line in output.split(b"\n")[:-1]:
+    for line in lines:
         name, zero, rest = line.partition(b"\0")
         if zero:
             last = name

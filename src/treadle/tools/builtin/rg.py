@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from treadle.core.contracts.workspace import Executed
 from treadle.core.errors import ToolError, WorkspaceError
-from treadle.tools.builtin.desk import Outcome, Seat
+from treadle.tools.builtin.desk import Seat
 
 SECONDS = 30.0
 MOST_BYTES = 16 << 20
@@ -33,7 +34,7 @@ def ripgrep() -> str:
     return found
 
 
-async def search(seat: Seat, options: Sequence[str], place: Path) -> tuple[Outcome, Path]:
+async def search(seat: Seat, options: Sequence[str], place: Path) -> tuple[Executed, Path]:
     """Run it over a folder or a file: how it ended, and the folder that its paths start from."""
     try:
         return await _searched(seat, options, place, "./"), place
@@ -42,7 +43,7 @@ async def search(seat: Seat, options: Sequence[str], place: Path) -> tuple[Outco
         return await _searched(seat, options, place.parent, f"./{place.name}"), place.parent
 
 
-async def _searched(seat: Seat, options: Sequence[str], folder: Path, what: str) -> Outcome:
+async def _searched(seat: Seat, options: Sequence[str], folder: Path, what: str) -> Executed:
     # From inside the folder, because ripgrep reads patterns with a slash from where it stands.
     argv = [ripgrep(), *USUAL, *options, "--", what]
     done = await seat.execute(argv, timeout=SECONDS, limit=MOST_BYTES, cwd=folder)
@@ -63,7 +64,7 @@ class Names:
         return self._top + name.removeprefix(b"./").decode(errors="replace")
 
 
-def warning(done: Outcome) -> str:
+def warning(done: Executed) -> str:
     """What a reader of an incomplete answer must know."""
     if done.timed_out:
         return f"\n(stopped after {SECONDS:g} s; there may be more: narrow the path or the pattern)"
