@@ -57,6 +57,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("max_time", "seconds", "how long a turn may take (90, 5m, 2h)", (), "smaller"),
     Setting("max_tokens", "whole", "tokens a session", (), "smaller"),
     Setting("goal_attempts", "whole", "how often the command of --until may fail", (), "smaller"),
+    Setting("server_wait", "seconds", "how long -p waits for its MCP servers to start"),
     Setting("append_system_prompt", "text", "added to what the model is told first"),
     Setting("add_dir", "texts", "folders beside this one that it may work in"),
     Setting("aliases", "table", "names of your own for models"),
@@ -80,6 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_time: float | None = None
     max_tokens: int | None = None
     goal_attempts: int = 10
+    server_wait: float = 10.0
     append_system_prompt: str = ""
     add_dir: tuple[str, ...] = ()
     aliases: dict[str, Any] = {}

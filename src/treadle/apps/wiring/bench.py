@@ -119,7 +119,8 @@ class Bench:
             steady, self.servers = servers_of(
                 plugged.servers,
                 place.workspace,
-                interactive=self._interactive,
+                # At a terminal nobody waits: what comes late is announced.
+                patience=0.0 if self._interactive else place.settings.server_wait,
                 notes=place.notes,
                 tell=place.tell,
             )

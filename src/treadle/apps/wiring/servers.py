@@ -22,7 +22,6 @@ from treadle.tools.federation import Federation
 from treadle.tools.mcp.server import McpServer, McpStatus
 from treadle.tools.steady import NAME, Steady
 
-PATIENCE = 10.0  # seconds that a run without a person waits for its servers
 _TROUBLE = ("failed", "login")
 
 
@@ -44,7 +43,7 @@ def servers_of(
     definitions: Mapping[str, Mapping[str, Any]],
     workspace: LateWorkspace,
     *,
-    interactive: bool,
+    patience: float,
     notes: list[str],
     tell: Callable[[str], None] | None,
 ) -> tuple[Steady, tuple[McpServer, ...]]:
@@ -60,7 +59,7 @@ def servers_of(
             made.append(_server(name, definition, workspace, heard))
         except ConfigError as error:
             notes.append(str(error))
-    servers = Servers(made, 0.0 if interactive else PATIENCE)
+    servers = Servers(made, patience)
     return Steady(servers), servers.servers
 
 

@@ -1,0 +1,193 @@
+"""Hooks, servers, skills and child agents through the real program, with and without trust."""
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.apps.running import run
+from treadle.apps.cli import exits
+from treadle.testing.provider import Call, ProviderServer, Reply, Request
+
+LAST = Reply("That is all.")
+FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
+SERVER = {"command": sys.executable, "args": [str(Path(__file__).parent / "mcp_server.py")]}
+
+
+def bash(command: str) -> Reply:
+    return Reply(calls=(Call("bash", {"command": command}),))
+
+
+def said(request: Request) -> str:
+    return request.body.decode()
+
+
+def tools(request: Request) -> list[str]:
+    return [tool["name"] for tool in json.loads(request.body)["tools"]]
+
+
+def settings(folder: Path, **content: Any) -> None:
+    file = folder / ".treadle" / "settings.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(content))
+
+
+def hook(event: str, command: str, matcher: str = "") -> dict[str, Any]:
+    entry = {"matcher": matcher, "hooks": [{"type": "command", "command": command}]}
+    return {event: [entry]}
+
+
+# ------------------------------------------------------------------ hooks
+
+
+async def test_the_users_own_hooks_are_asked_at_their_points(own_place: Path):
+    settings(
+        own_place / "home",
+        hooks={
+            **hook("PreToolUse", "echo no touching >&2; exit 2", "Bash"),
+            **hook("UserPromptSubmit", "echo the word is quince"),
+            **hook("SessionEnd", "cat > ended.json"),
+        },
+    )
+    async with ProviderServer([bash("touch made"), LAST]) as server:
+        ran = await run(server, "-p", "go", *FREELY)
+    assert (ran.code, ran.out) == (0, "That is all.\n")
+    assert not Path("made").exists()
+    assert "the word is quince" in said(server.requests[0])
+    assert "denied: no touching" in said(server.requests[1])
+    ended = json.loads(Path("ended.json").read_text())
+    assert ended["permission_mode"] == "bypass"
+    assert Path(ended["transcript_path"]).read_text().startswith('{"c"')
+
+
+async def test_a_hook_may_end_the_turn():
+    settings(Path.home(), hooks=hook("PostToolUse", "echo '{\"continue\": false}'"))
+    async with ProviderServer([bash("touch made"), LAST]) as server:
+        ran = await run(server, "-p", "go", "--output-format", "json", *FREELY)
+    assert (ran.lines[0]["reason"], len(server.requests)) == ("aborted", 1)
+
+
+async def test_a_projects_hook_runs_only_trusted_and_approved_as_it_is():
+    Path("guard.sh").write_text("echo ran >> log")
+    settings(Path(), hooks=hook("PreToolUse", "sh guard.sh"))
+    replies = [bash("ls"), LAST] * 4
+    async with ProviderServer(replies) as server:
+        untrusted = await run(server, "-p", "go", "--verbose", *FREELY)
+        shown = await run(None, "trust")
+        waiting = await run(server, "-p", "go", "--verbose", *FREELY)
+        assert not Path("log").exists()
+        approved = await run(None, "trust", "--approve")
+        await run(server, "-p", "go", *FREELY)
+        assert Path("log").read_text() == "ran\n"
+        Path("guard.sh").write_text("echo something else >> log")
+        changed = await run(server, "-p", "go", "--verbose", *FREELY)
+    assert "waits until you trust the folder: sh guard.sh" in untrusted.err
+    assert "runs sh guard.sh" in shown.out
+    assert "`treadle trust --approve` lets them run" in shown.out
+    assert "is new and waits for your approval" in waiting.err
+    assert "approved: settings.json/PreToolUse/0" in approved.out
+    assert "changed since you approved it" in changed.err
+    assert Path("log").read_text() == "ran\n"
+
+
+async def test_a_misspelt_hook_refuses_the_start():
+    settings(Path.home(), hooks=hook("PreToolUsed", "true"))
+    ran = await run(None, "-p", "go", ANTHROPIC_API_KEY="x")
+    assert ran.code == exits.USAGE
+    assert "settings.json:1: no hook event is called 'PreToolUsed'" in ran.err
+
+
+# ------------------------------------------------------------------ servers
+
+
+async def test_a_projects_server_offers_its_tools_once_it_is_approved():
+    Path(".mcp.json").write_text(json.dumps({"mcpServers": {"tiny": SERVER}}))
+    greet = Reply(calls=(Call("mcp__tiny__greet", {"who": "you"}),))
+    async with ProviderServer([LAST, greet, LAST, greet, LAST]) as server:
+        before = await run(server, "-p", "go", "--verbose")
+        assert (await run(None, "trust", "--approve")).code == 0
+        allowed = await run(server, "-p", "go", "--allow", "mcp__tiny__*")
+        denied = await run(server, "-p", "go")
+    assert "server tiny waits until you trust the folder" in before.err
+    assert "mcp__tiny__greet" not in tools(server.requests[0])
+    assert "mcp__tiny__greet" in tools(server.requests[1])
+    assert (allowed.code, denied.code) == (0, exits.APPROVAL_NEEDED)
+    assert "hello you, keys: []" in said(server.requests[2])
+
+
+async def test_a_server_that_comes_late_is_announced_and_judged_by_its_own_rules():
+    """The list of tools stays as it was; a rule about the tool counts for it all the same."""
+    late = {**SERVER, "args": [*SERVER["args"], "ready"], "startupTimeout": 60_000}
+    settings(Path.home(), mcpServers={"tiny": late})
+    greet = Call("use_tool", {"name": "mcp__tiny__greet", "arguments": {"who": "you"}})
+    wait = bash("touch ready; while [ ! -e listed ]; do sleep 0.01; done")
+    async with ProviderServer([wait, bash("ls"), Reply(calls=(greet,)), LAST]) as server:
+        deny = ("--deny", "mcp__tiny__greet")
+        ran = await run(server, "-p", "go", *FREELY, *deny, TREADLE_SERVER_WAIT="0.01")
+    assert ran.code == 0
+    assert len({tuple(tools(request)) for request in server.requests}) == 1
+    assert any("New tools; call them by" in said(request) for request in server.requests)
+    assert "denied" in json.dumps(json.loads(server.requests[-1].body)["messages"][-1])
+
+
+async def test_a_server_that_cannot_start_stops_nobody():
+    settings(Path.home(), mcpServers={"broken": {"command": "false"}, "wrong": {}})
+    async with ProviderServer([LAST]) as server:
+        ran = await run(server, "-p", "go", "--verbose")
+    assert (ran.code, ran.out) == (0, "That is all.\n")
+    assert "server 'wrong': it needs a command or a url" in ran.err
+
+
+# ------------------------------------------------------------------ skills, agents, reminders
+
+
+def skill(folder: Path, name: str, body: str) -> None:
+    place = folder / ".treadle" / "skills" / name
+    place.mkdir(parents=True)
+    (place / "SKILL.md").write_text(f"---\nname: {name}\ndescription: Use for {name}.\n---\n{body}")
+
+
+async def test_skills_are_named_in_the_prompt_and_loaded_when_used():
+    skill(Path.home(), "mine", "Whistle first.")
+    skill(Path(), "theirs", "Hum first.")
+    load = Reply(calls=(Call("skill", {"name": "mine"}),))
+    async with ProviderServer([load, LAST, LAST]) as server:
+        ran = await run(server, "-p", "go", "--verbose")
+        await run(None, "trust")
+        await run(server, "-p", "go")
+    first, second, trusted = map(said, server.requests)
+    assert "mine: Use for mine." in first
+    assert "theirs: Use for theirs." not in first
+    assert "1 skills of" in ran.err
+    assert "Whistle first." in second
+    assert "theirs: Use for theirs." in trusted
+
+
+async def test_a_child_agent_has_a_session_of_its_own_within_its_parents():
+    task = Reply(calls=(Call("task", {"description": "look", "prompt": "Look around."}),))
+    async with ProviderServer([task, Reply("I looked."), LAST]) as server:
+        ran = await run(server, "-p", "go", "--output-format", "json", *FREELY)
+    session = ran.lines[0]["session_id"]
+    [place] = Path.home().glob(f".local/share/treadle/sessions/*/{session}/children/*")
+    journal = (place / "journal.jsonl").read_text()
+    assert f"of session {session}" in journal
+    assert "I looked." in journal
+    assert "I looked." in said(server.requests[2])
+
+
+async def test_a_file_that_somebody_else_changed_is_told():
+    Path("notes.txt").write_text("one")
+    read = Reply(calls=(Call("read", {"file_path": "notes.txt"}),))
+    async with ProviderServer([read, bash("echo two > notes.txt"), LAST]) as server:
+        await run(server, "-p", "go", *FREELY)
+    assert "Not as you last saw them: " not in said(server.requests[1])
+    assert "Not as you last saw them: " in said(server.requests[2])
+
+
+async def test_a_wrong_small_model_is_told_before_any_work():
+    ran = await run(None, "-p", "go", "--small-model", "nobody/none", ANTHROPIC_API_KEY="x")
+    assert ran.code == exits.USAGE
+    assert "nobody" in ran.err
