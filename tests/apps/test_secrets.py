@@ -1,0 +1,88 @@
+"""Keys stay where they are: not in commands, sessions, events or logs, nor in what is shown."""
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.apps.running import run
+from treadle.apps.cli import exits
+from treadle.apps.wiring.discretion import own_secrets, shown, without
+from treadle.testing.provider import Call, Fault, ProviderServer, Reply
+
+OURS = "sk-ant-api03-our-own-key-0123456789abcdef"
+THEIRS = "ghp_" + "a1B2" * 9
+LAST = Reply("That is all.")
+FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
+
+
+def everything_kept() -> str:
+    files = [path for path in (Path.home() / ".local").rglob("*") if path.is_file()]
+    return "\n".join(path.read_text(errors="replace") for path in files)
+
+
+async def test_keys_are_in_no_command_no_session_and_nothing_that_is_shown():
+    Path("config.ini").write_text(f"key = {OURS}\ntoken = {THEIRS}\n")
+    calls = (
+        Call("bash", {"command": "env; cat /proc/$PPID/environ | tr '\\0' '\\n'; cat config.ini"}),
+        Call("read", {"file_path": "config.ini"}),
+    )
+    async with ProviderServer([Reply(calls=calls), LAST]) as server:
+        ran = await run(
+            server, "-p", "go", "--verbose", "--output-format", "stream-json", *FREELY,
+            OTHER_TOKEN="another-secret-value",
+        )  # fmt: skip
+    assert ran.code == 0
+    assert THEIRS not in ran.out + ran.err
+    assert "[redacted]" in ran.out
+    assert "another-secret-value" not in ran.out + everything_kept()
+    told = server.requests[1].body.decode()
+    assert "ANTHROPIC_API_KEY" not in told
+    assert THEIRS in told  # a token of the project's own is the model's to work with
+
+
+async def test_our_own_key_reaches_neither_the_model_nor_those_who_watch():
+    Path("config.ini").write_text(f"key = {OURS}\n")
+    read = Reply(calls=(Call("read", {"file_path": "config.ini"}),))
+    bash = Reply(calls=(Call("bash", {"command": "env; cat config.ini"}),))
+    echo = Reply(f"The key is {OURS}.")
+    async with ProviderServer([read, bash, echo]) as server:
+        ran = await run(
+            server, "-p", "go", "--output-format", "stream-json", *FREELY, SOME_API_KEY=OURS
+        )
+    bodies = "".join(request.body.decode() for request in server.requests)
+    assert OURS not in bodies
+    assert OURS not in ran.out + ran.err
+    assert "key = [redacted]" in bodies
+    assert ran.lines[-1]["text"] == "The key is [redacted]."
+
+
+async def test_an_error_that_quotes_the_key_does_not_show_it():
+    quoting = Fault("bad_request", times=-1, message=f"invalid key {OURS} or {THEIRS}")
+    async with ProviderServer([LAST], faults=[quoting]) as server:
+        ran = await run(
+            server, "-p", "go", "--output-format", "stream-json", "--verbose", SOME_API_KEY=OURS
+        )
+    assert ran.code == exits.ERROR
+    assert "invalid key [redacted] or [redacted]" in ran.err
+    assert OURS not in ran.out + ran.err + everything_kept()
+    assert THEIRS not in ran.out + ran.err
+
+
+async def test_a_projects_env_file_is_never_loaded():
+    Path(".env").write_text("ANTHROPIC_API_KEY=from-the-file\nTREADLE_MAX_TURNS=0\n")
+    await run(None, "trust")
+    async with ProviderServer([Reply(calls=(Call("ls", {}),)), LAST]) as server:
+        ran = await run(server, "-p", "go")
+    assert ran.code == 0
+    assert all(dict(r.headers).get("x-api-key") == "test" for r in server.requests)
+    assert "from-the-file" not in json.dumps([r.body.decode() for r in server.requests])
+
+
+def test_a_secret_is_known_by_its_name_and_a_token_by_its_shape():
+    env = {"A_TOKEN": "0123456789", "PATH": "/bin:/usr/bin", "X_KEY": "short", "K": "0123456789ab"}
+    assert own_secrets(env) == ("0123456789",)
+    assert without(("0123456789",), "a 0123456789 b") == "a [redacted] b"
+    assert shown(f"x {THEIRS} y") == "x [redacted] y"
+    assert shown("nothing here") == "nothing here"
