@@ -1,17 +1,22 @@
 """What the built-in tools cost beside the programs they run.
 
-    python benchmarks/tools.py [--files 100000] [--rounds 15] [--folder DIR]
+    python benchmarks/tools.py [--files 100000] [--rounds 15] [--folder DIR] [--ahead]
 
 bash: milliseconds from call to answer, against a bare subprocess of the same shell in the same run:
 20 ms more at most, 40 ms with the sandbox. grep and glob over a tree of many files: 1.3 times of
 ripgrep itself at most. Calls are interleaved with what they are compared with, and the best quarter
-of each counts, because a busy machine slows both. Specs have to be there in a few milliseconds.
+of each counts, because a busy machine slows both. CPU time is told beside it, of all processes that
+took part; it hardly depends on what else runs. `--ahead` (root) runs before everything else that
+wants the processors, and so shows what a machine without other work would. Specs have to be there
+in a few milliseconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -20,7 +25,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from treadle.core.contracts.tool import ToolContext
 from treadle.tools.builtin import STANDARD, Builtin, builtin_tools
@@ -30,6 +35,7 @@ from treadle.workspace.local import LocalWorkspace, Options
 MOST_MORE = {"off": 20.0, "auto": 40.0}
 MOST_TIMES = 1.3
 MOST_SPECS = 10.0
+PAUSE = 0.03
 CODE = "import os\n\n\ndef f{n}():\n    return os.name  # {n}\n"
 
 
@@ -64,18 +70,51 @@ async def program(*argv: str, cwd: Path) -> None:
     await process.communicate()
 
 
+def cpu() -> float:
+    """Milliseconds of CPU so far: ours, of children that ended, of those that live, and theirs."""
+    spent = 0.0
+    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+        usage = resource.getrusage(who)
+        spent += (usage.ru_utime + usage.ru_stime) * 1e3
+    tick = 1e3 / os.sysconf("SC_CLK_TCK")
+    for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        spent += sum(map(int, fields[11:15])) * tick
+    return spent
+
+
+async def spent(work: Callable[[], Awaitable[object]], rounds: int) -> float:
+    """CPU of one call, the mean of many."""
+    began = cpu()
+    for _ in range(rounds):
+        await work()
+    await asyncio.sleep(PAUSE)  # what is tidied up after an answer counts as well
+    return (cpu() - began) / rounds
+
+
+class Compared(NamedTuple):
+    """Milliseconds from call to answer, the best quarter, and of CPU."""
+
+    ours: float
+    bare: float
+    our_cpu: float
+    bare_cpu: float
+
+
 async def compared(
     ours: Callable[[], Awaitable[object]], theirs: Callable[[], Awaitable[object]], rounds: int
-) -> tuple[float, float]:
-    """The best quarter of each in milliseconds, one after the other in each round."""
+) -> Compared:
+    """One after the other in each round; before it a pause, as a model makes one, too."""
     mine: list[float] = []
     other: list[float] = []
     await ours()
     await theirs()
     for _ in range(rounds):
+        await asyncio.sleep(PAUSE)
         mine.append(await timed(ours))
         other.append(await timed(theirs))
-    return statistics.quantiles(mine)[0], statistics.quantiles(other)[0]
+    walls = statistics.quantiles(mine)[0], statistics.quantiles(other)[0]
+    return Compared(*walls, await spent(ours, rounds), await spent(theirs, rounds))
 
 
 async def commands(folder: Path, rounds: int) -> bool:
@@ -89,7 +128,7 @@ async def commands(folder: Path, rounds: int) -> bool:
                 print(f"bash, sandboxed: not measured, {workspace.sandbox_problem}")
                 continue
             tools = builtin_tools(workspace)
-            ours, bare = await compared(
+            found = await compared(
                 lambda tools=tools: call(tools, "bash", command="echo hi"),  # type: ignore[misc]
                 lambda: program(shell, "-c", "echo hi", cwd=folder),
                 rounds * 3,
@@ -97,10 +136,12 @@ async def commands(folder: Path, rounds: int) -> bool:
         finally:
             await workspace.aclose()
         name = "bash" if sandbox == "off" else "bash, sandboxed"
+        more = found.ours - found.bare
         print(
-            f"{name}: {ours:.1f} ms, bare {bare:.1f} ms: {ours - bare:.1f} more, {most:g} allowed"
+            f"{name}: {found.ours:.1f} ms, bare {found.bare:.1f} ms: {more:.1f} more, {most:g} "
+            f"allowed; CPU {found.our_cpu:.1f} and {found.bare_cpu:.1f} ms"
         )
-        holds = holds and ours - bare <= most
+        holds = holds and more <= most
     return holds
 
 
@@ -123,6 +164,7 @@ async def searches(folder: Path, count: int, rounds: int) -> bool:
         kinds: list[tuple[str, dict[str, Any], list[str]]] = [
             ("glob", {"pattern": "**/*.py"}, ["--files", "--null", "--glob=**/*.py"]),
             ("glob", {"pattern": "f777*"}, ["--files", "--null", "--glob=f777*"]),
+            ("grep", {"pattern": "return"}, ["-l", "--null", "-e", "return"]),
             ("grep", {"pattern": r"f\d*99\(\)"}, ["-l", "--null", "-e", r"f\d*99\(\)"]),
             (
                 "grep",
@@ -131,14 +173,17 @@ async def searches(folder: Path, count: int, rounds: int) -> bool:
             ),
         ]
         for name, arguments, options in kinds:
-            ours, bare = await compared(
+            seen = await compared(
                 lambda n=name, a=arguments: call(tools, n, **a),  # type: ignore[misc]
                 lambda o=options: program(rg, *USUAL, *o, "--", "./", cwd=folder),  # type: ignore[misc]
                 rounds,
             )
-            times = ours / bare
-            what = f"{name} {arguments['pattern']}"
-            print(f"{what}: {ours:.0f} ms, ripgrep {bare:.0f} ms: {times:.2f} times")
+            times = seen.ours / seen.bare
+            print(
+                f"{name} {arguments['pattern']}: {seen.ours:.0f} ms, ripgrep {seen.bare:.0f} ms: "
+                f"{times:.2f} times, {MOST_TIMES:g} allowed; "
+                f"CPU {seen.our_cpu:.0f} and {seen.bare_cpu:.0f} ms"
+            )
             holds = holds and times <= MOST_TIMES
     finally:
         await workspace.aclose()
@@ -153,9 +198,9 @@ def specs() -> bool:
         "began = time.process_time(); builtin_tools(W(), STANDARD)\n"
         "print((time.process_time() - began) * 1e3)"
     )
-    spent = min(float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(5))
-    print(f"specs of {len(STANDARD)} tools: {spent:.1f} ms of CPU, {MOST_SPECS:g} allowed")
-    return spent <= MOST_SPECS
+    taken = min(float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(5))
+    print(f"specs of {len(STANDARD)} tools: {taken:.1f} ms of CPU, {MOST_SPECS:g} allowed")
+    return taken <= MOST_SPECS
 
 
 async def measured(files: int, rounds: int, where: str | None) -> bool:
@@ -173,7 +218,10 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--folder", help="where the tree is planted for the while")
+    parser.add_argument("--ahead", action="store_true", help="run before all others; needs root")
     given = parser.parse_args()
+    if given.ahead:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     holds = asyncio.run(measured(given.files, given.rounds, given.folder))
     print("holds" if holds else "DOES NOT HOLD")
     return 0 if holds else 1
