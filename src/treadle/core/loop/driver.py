@@ -133,8 +133,8 @@ class Driver:
         if has_refused and isinstance(pending(self._ledger.state.transcript), Rest):
             return None  # there is nothing new to be answered
         try:
-            await self._rewriting.mutate("before_model")
             self._toolbox.refresh()
+            await self._rewriting.mutate("before_model")
             await self._journal.before_asking()
             system = self._equipment.system()
             stop = self._consult_gates(system)
