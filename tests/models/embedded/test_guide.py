@@ -68,6 +68,24 @@ def test_a_tool_that_no_example_knows_is_offered_when_the_request_speaks_of_it()
     assert not guide.choice(Transcript([user("Hi there")]), offers).offers
 
 
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("What is written in setup.cfg?", {"read", "bash", "edit", "write"}),
+        ("Where is config.json used?", {"read", "bash", "edit", "write", "grep"}),
+    ],
+)
+def test_a_file_that_was_not_looked_at_is_neither_talked_about_nor_searched_for(
+    said: str, words: set[str]
+) -> None:
+    asked = Transcript([user(said)])
+    chosen = guide.narrowed(asked, OFFERS)
+    assert {offer.word for offer in chosen.offers} == words
+    assert not chosen.may_answer
+    seen = after(said, ("Read", '{"file_path":"setup.cfg"}', "x = 1"))
+    assert guide.narrowed(seen, OFFERS) == guide.Choice(OFFERS)
+
+
 def after(said: str, *rounds: tuple[str, str, str]) -> Transcript:
     transcript = Transcript([user(said)])
     for number, (name, raw, text) in enumerate(rounds):

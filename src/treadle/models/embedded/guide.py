@@ -1,9 +1,9 @@
-"""What a weak model may do next: fewer choices, so that the choice is right more often.
+"""What a model may do next: fewer choices, so that the choice is right more often.
 
-The examples nearest to the request vote for the calls that come into question, and names in a
-call are taken from the request's own words (grounding.py). After a result it answers, except
-that a question about a whole folder reads its README first. Read off the transcript, like
-everything: nothing is remembered between requests.
+For a weak one the examples nearest to the request vote for the calls that come into question,
+and names in a call are taken from the request's own words (grounding.py). After a result it
+answers, except that a question about a whole folder reads its README first. Read off the
+transcript, like everything: nothing is remembered between requests.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ _ABOUT = re.compile(
     r"\b(folder|directory|project|repo\w*|code ?base|program|app)\b"
     r"|\b(folder|directory|project|repo\w*|code ?base)\b.*\b(about|is|does|for)\b",
     re.IGNORECASE | re.DOTALL,
+)
+_SEARCHING = re.compile(
+    r"\b(where|which|search|find|mentions?|uses?|used|imports?)\b", re.IGNORECASE
 )
 _README = re.compile(r"(?im)^(?:\S*[\s/])?(README(?:\.\w+)?)\s*$")
 
@@ -85,6 +88,18 @@ def _meant(said: str, offers: Sequence[Offer]) -> tuple[Offer, ...]:
         for offer in offers
         if offer.word not in EXEMPLIFIED and words & features(f"{offer.word} {offer.about}").keys()
     )
+
+
+def narrowed(transcript: Transcript, offers: Sequence[Offer]) -> Choice:
+    """What comes into question for a model that chooses by itself.
+
+    Asked about a file that it has not looked at, it must neither answer nor search for its name.
+    """
+    now = situation(transcript)
+    if now.calls or not files_named(now.said) or not any(one.word == "read" for one in offers):
+        return Choice(tuple(offers))
+    out = {"ls", "glob"} if _SEARCHING.search(now.said) else {"ls", "glob", "grep"}
+    return Choice(tuple(one for one in offers if one.word not in out), may_answer=False)
 
 
 def _voted(said: str, offers: tuple[Offer, ...]) -> Choice:

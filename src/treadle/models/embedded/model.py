@@ -121,7 +121,8 @@ class Embedded:
     ) -> AsyncGenerator[ModelEvent, None]:
         """One call, or an answer."""
         guided = not self._weights.able
-        chosen = guide.choice(request.transcript, offers) if guided else guide.Choice(tuple(offers))
+        choose = guide.choice if guided else guide.narrowed
+        chosen = choose(request.transcript, offers)
         if request.options.tool_choice not in ("auto", "none"):
             chosen = guide.Choice(tuple(offers), may_answer=False)
         if chosen.due is not None:
