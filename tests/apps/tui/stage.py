@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from treadle.core.transcript.usage import Usage
 from treadle.models.scripted import Script, Scripted
 
 CARD = ModelCard("scripted", window=200_000, input_price=3.0, output_price=15.0)
+PATIENCE = 30.0  # seconds until something that does not happen is a failure
 SIZES = ((80, 24), (120, 40), (40, 15))
 
 
@@ -48,7 +50,8 @@ class Stage:
 
     async def until(self, holds: Callable[[], bool], what: str = "it") -> None:
         """Wait until something holds; a screen that never gets there is shown."""
-        for _ in range(600):
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
             if holds():
                 return
             await self.pilot.pause(0.01)
@@ -112,9 +115,8 @@ async def stage(
             await made.until(lambda: app._conversation is not None, "the session")
             await pilot.pause(0.05)
         yield made
-        if app._conversation is not None:
-            await app._conversation.aclose()
-        await host.aclose()
+        if not app._exit:
+            await app._close(0)
 
 
 def use(monkeypatch: pytest.MonkeyPatch, model: Model) -> None:
