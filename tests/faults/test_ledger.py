@@ -153,10 +153,13 @@ async def test_fault_9_an_effect_beside_a_full_disk_does_not_happen_twice(quick:
             return ToolOutput("sent")
 
     class Late(RecordingTool):
+        was_asked = False
+
         async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, object]:
             nonlocal is_full
             await begun.wait()
-            is_full = True
+            is_full = not self.was_asked  # the disk is full the first time only
+            self.was_asked = True
             return {}
 
     slow = Slow("slow", effect="irreversible", concurrent=True)
@@ -167,8 +170,7 @@ async def test_fault_9_an_effect_beside_a_full_disk_does_not_happen_twice(quick:
     with pytest.raises(StoreFull):
         await driver.next()
     is_full = False
-    begun.clear()
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(10):
         while not isinstance(await driver.next(), Finished):
             pass
     assert len(slow.calls) == 1
