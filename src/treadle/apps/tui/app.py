@@ -101,7 +101,7 @@ class TerminalApp(App[int]):
         self._asking: asyncio.Task[None] | None = None
         self._ran: list[str] = []  # what the person ran with `!` since the last message
         self._last_key = self._before = ""  # the last key that was pressed, and the one before
-        self._code: int | None = None
+        self.farewell = ""  # how to come back, once there is something to come back to
         self.frames = 0
         for theme in themes():
             self.register_theme(theme)
@@ -196,9 +196,10 @@ class TerminalApp(App[int]):
 
     async def move(self, opening: Callable[[], Awaitable[Driver]]) -> None:
         """Leave the session for another; if that fails, come back."""
-        driver = self.conversation.driver
+        conversation, driver = self.conversation, self.conversation.driver
         before = driver.session_id if len(driver.history) else None
-        await self.conversation.aclose()
+        self._conversation = None  # nothing is shown or said while there is no session
+        await conversation.aclose()
         try:
             driver = await opening()
         except (TreadleError, OSError) as error:
@@ -215,24 +216,19 @@ class TerminalApp(App[int]):
 
     async def _close(self, code: int, message: str = "") -> None:
         """Stop what runs, write everything down, leave. Never takes long."""
-        self._code = code
+        conversation, self._conversation = self._conversation, None
+        if conversation is not None and len(conversation.driver.history):
+            session = conversation.driver.session_id
+            self.farewell = f"treadle --resume {session} goes on with this session"
         try:
             async with asyncio.timeout(PATIENCE):
-                if self._conversation is not None:
-                    await self._conversation.aclose()
+                if conversation is not None:
+                    await conversation.aclose()
                 await self.host.aclose()
         except TimeoutError:
             pass  # the journal is only appended to: it is whole as it is
         finally:
             self._end(code, message)
-
-    @property
-    def farewell(self) -> str:
-        """How to come back, once there is something to come back to."""
-        if self._conversation is None or not len(self._conversation.driver.history):
-            return ""
-        session = self._conversation.driver.session_id
-        return f"treadle --resume {session} goes on with this session"
 
     def _end(self, code: int, message: str = "") -> None:
         self.exit(code, return_code=code, message=message or None)
@@ -389,6 +385,8 @@ class TerminalApp(App[int]):
     def _on_sent(self, event: Prompt.Sent) -> None:
         if self._conversation is not None:
             self._send(event.text)
+        else:
+            self.prompt.put(event.text)
 
     def _send(self, text: str) -> None:
         self._hint = ""
