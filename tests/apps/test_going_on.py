@@ -82,7 +82,7 @@ async def test_a_write_that_was_killed_half_way_is_compared_and_concluded():
         [write("a.txt", "one"), LAST], faults=[Fault("stall_headers", at=1)]
     ) as server:
         process = await start(server, "-p", "go", *STREAM, *FREELY)
-        await line_with(process, "tool_finished")
+        await server.changed(lambda: len(server.requests) == 2)
         await killed(process)
         ran = await run(server, "-p", "--continue", *FREELY)
     assert ran.code == 0
@@ -97,7 +97,7 @@ async def test_fault_28_what_was_answered_before_an_exit_is_not_in_doubt_after_i
         [bash("echo x >> effects; echo done"), LAST], faults=faults
     ) as server:
         process = await start(server, "-p", "go", *STREAM, *FREELY)
-        await line_with(process, "tool_finished")
+        await server.changed(lambda: len(server.requests) == 2)
         process.send_signal(signal.SIGTERM)
         ended = await finish(process)
         ran = await run(server, "-p", "go on", "--continue", *FREELY)
@@ -187,6 +187,15 @@ async def test_a_session_goes_back_to_any_turn_with_its_files_and_without():
 
 def tree() -> dict[str, str]:
     return {path.name: path.read_text() for path in Path().iterdir() if path.is_file()}
+
+
+async def test_a_home_folder_is_not_copied_for_undo():
+    async with ProviderServer([bash("touch x"), LAST]) as server:
+        process = await start(server, "-p", "go", "--verbose", *FREELY, cwd=Path.home())
+        ran = await finish(process)
+    assert ran.code == 0
+    assert ran.err.count("its files are not kept for undo") == 1
+    assert not (Path.home() / ".local/share/treadle/checkpoints").exists()
 
 
 async def test_files_that_are_not_kept_are_named_once():

@@ -81,7 +81,12 @@ async def test_a_projects_env_file_is_never_loaded():
 
 
 def test_a_secret_is_known_by_its_name_and_a_token_by_its_shape():
-    env = {"A_TOKEN": "0123456789", "PATH": "/bin:/usr/bin", "X_KEY": "short", "K": "0123456789ab"}
+    env = {
+        "A_TOKEN": "0123456789",
+        "SOME_API_KEY": "short",
+        "GOOGLE_APPLICATION_CREDENTIALS": "/home/me/google.json",
+        "PATH": "/bin:/usr/bin",
+    }
     assert own_secrets(env) == ("0123456789",)
     assert without(("0123456789",), "a 0123456789 b") == "a [redacted] b"
     assert shown(f"x {THEIRS} y") == "x [redacted] y"

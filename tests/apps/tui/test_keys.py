@@ -285,7 +285,7 @@ async def test_an_exclamation_mark_runs_a_command_and_the_model_hears_of_it(monk
     async with stage(monkeypatch, model) as on:
         await on.send("!echo from-here")
         await on.sees("from-here")
-        await on.until(lambda: bool(on.app._ran), "its end")
+        await on.until(lambda: bool(on.app.own.ran), "its end")
         await on.send("look")
         await on.sees("I see.")
         said = model.requests[0].transcript[0]

@@ -61,7 +61,8 @@ def run(arguments: list[str], answer: bool | str | None = None) -> int:
     has_output = guard_streams()
     try:
         line = read(arguments)
-        if not line.has("print") and (line.prompt is not None or not is_piped()):
+        at_terminal = line.prompt is not None or not is_piped() or line.has("plain")
+        if at_terminal and not line.has("print"):
             from treadle.apps.cli.interactive import start
 
             return start(line)

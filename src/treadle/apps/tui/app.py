@@ -8,50 +8,47 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.text import Text
-from textual import events, on
-from textual.app import App, ComposeResult
-from textual.binding import Binding
+from textual import on
+from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Static
 
-from treadle.apps.tui import commands, completing, tray
+from treadle.apps.tui import commands, completing
 from treadle.apps.tui.attaching import Attachments
-from treadle.apps.tui.blocks import Note, Shell, Tone
+from treadle.apps.tui.blocks import Note, Tone
 from treadle.apps.tui.choice import Option
 from treadle.apps.tui.choosing import Choices
 from treadle.apps.tui.conversation import Conversation, Question
 from treadle.apps.tui.custom import CustomCommand, custom_commands
 from treadle.apps.tui.dialogs import Dialogs, changed_lines
+from treadle.apps.tui.edges import Edges, offer_lines
 from treadle.apps.tui.entry import Entry
 from treadle.apps.tui.host import Ask, Doors, Host, TurnLine
+from treadle.apps.tui.keys import Keyed
 from treadle.apps.tui.lines import Lines
-from treadle.apps.tui.markdown import lead
 from treadle.apps.tui.options import Options
 from treadle.apps.tui.palette import THEMES, Palette, chosen
 from treadle.apps.tui.prompt import Prompt
 from treadle.apps.tui.remembering import PromptHistory
+from treadle.apps.tui.shelling import OwnCommands
 from treadle.apps.tui.themes import themes
 from treadle.apps.tui.transcript import Transcript
 from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.steps import PendingApproval
-from treadle.core.transcript.content import Text as Words
-from treadle.core.transcript.items import UserItem
 
 FRAME = 1 / 30
 SETTLED = 0.15  # seconds after which a terminal has taken its new size
-LONG_TURN = 10.0  # seconds after which the end of a turn is worth a bell
 PATIENCE = 1.5  # seconds that closing may take
 
 
-class TerminalApp(App[int]):
+class TerminalApp(Keyed):
     """Implements commands.Face and dialogs.Stage."""
 
     ENABLE_COMMAND_PALETTE = False
@@ -64,23 +61,6 @@ class TerminalApp(App[int]):
     #row Prompt { width: 1fr; }
     #status { height: 1; }
     """
-    BINDINGS = [  # noqa: RUF012 - textual's form
-        Binding("shift+tab", "next_mode", "mode", priority=True, show=False),
-        Binding("escape", "escape", "stop", show=False),
-        Binding("ctrl+c", "stop", "stop", priority=True, show=False),
-        Binding("ctrl+d", "end", "quit", priority=True, show=False),
-        Binding("ctrl+o", "unfold", "open the last call", priority=True, show=False),
-        Binding("ctrl+t", "todos", "todos", priority=True, show=False),
-        Binding("ctrl+f", "search", "search", priority=True, show=False),
-        Binding("ctrl+y", "copy_reply", "copy", priority=True, show=False),
-        Binding("ctrl+z", "suspend_process", "suspend", priority=True, show=False),
-        Binding("ctrl+l", "redraw", "redraw", priority=True, show=False),
-        Binding("pageup", "page(-1)", "up", priority=True, show=False),
-        Binding("pagedown", "page(1)", "down", priority=True, show=False),
-        Binding("ctrl+up", "line(-1)", "up", priority=True, show=False),
-        Binding("ctrl+down", "line(1)", "down", priority=True, show=False),
-        Binding("ctrl+end", "bottom", "end", priority=True, show=False),
-    ]
 
     def __init__(self, host: Host, options: Options | None = None) -> None:
         self.options = options or Options()
@@ -92,15 +72,10 @@ class TerminalApp(App[int]):
         self.doors = Doors(self._approve, self._ask, lambda text: self.tell(text, "faint"))
         self._conversation: Conversation | None = None
         self._is_frame_due = False
-        self._started: float | None = None
-        self._seconds = 0.0
-        self._tick = 0
-        self._hint = ""
-        self._branch = ""
+        self.edges = Edges(host)
+        self.own = OwnCommands(host)
         self._asked: Question | None = None
         self._asking: asyncio.Task[None] | None = None
-        self._ran: list[str] = []  # what the person ran with `!` since the last message
-        self._last_key = self._before = ""  # the last key that was pressed, and the one before
         self.farewell = ""  # how to come back, once there is something to come back to
         self.frames = 0
         for theme in themes():
@@ -121,14 +96,6 @@ class TerminalApp(App[int]):
                 yield Static(Text("› ", self.palette.accent), id="sign")
                 yield prompt
         yield Lines(id="status")
-
-    @property
-    def transcript(self) -> Transcript:
-        return self.query_one("#transcript", Transcript)
-
-    @property
-    def prompt(self) -> Prompt:
-        return self.query_one("#prompt", Prompt)
 
     @property
     def conversation(self) -> Conversation:
@@ -156,7 +123,7 @@ class TerminalApp(App[int]):
 
     async def _begin(self) -> None:
         """Trust, a session, and the first words."""
-        self._branch = await completing.branch(self.host.folder)
+        self.edges.branch = await completing.branch(self.host.folder)
         if not self.host.is_trusted:
             trusted = await self.dialogs.trust()
             if trusted is None:
@@ -189,7 +156,7 @@ class TerminalApp(App[int]):
         if conversation.is_unfinished:
             conversation.note("the last turn was not finished: enter goes on with it", "warning")
         if not len(driver.history):
-            self._hint = "/help lists commands and keys"
+            self.edges.hint = "/help lists commands and keys"
         conversation.start()
         self.transcript.begin(conversation.view)
         self.changed()
@@ -250,48 +217,29 @@ class TerminalApp(App[int]):
             return
         self.frames += 1
         view = self._conversation.view
-        self._keep_time(view.is_busy)
+        if self.edges.keep_time(view.is_busy):
+            self._notify("done")
         self.transcript.show(view)
         self._sync_questions()
-        self._paint_edges()
-
-    def _keep_time(self, is_busy: bool) -> None:
-        now = time.monotonic()
-        if is_busy and self._started is None:
-            self._started, self._hint = now, ""
-        elif not is_busy and self._started is not None:
-            self._seconds, self._started = now - self._started, None
-            if self._seconds > LONG_TURN:
-                self._notify("done")
+        self._paint_edges(self._conversation)
 
     def _beat(self) -> None:
-        self._tick += 1
+        self.edges.tick += 1
         if self._conversation is not None and self._conversation.view.is_busy:
-            self._paint_edges()
+            self.edges.keep_time(True)
+            self._paint_edges(self._conversation)
 
-    def _paint_edges(self) -> None:
-        if self._conversation is None:
-            return
-        view, width = self._conversation.view, self.size.width
-        if self._started is not None:
-            self._seconds = time.monotonic() - self._started
-        card = self.host.model
-        facts = tray.Facts(
-            model=view.model or card.name,
-            window=card.window,
-            mode=self.host.mode,
-            folder=self.host.folder,
-            branch=self._branch,
-            seconds=self._seconds,
-            tick=self._tick,
-            hint=self._hint,
+    def _paint_edges(self, conversation: Conversation) -> None:
+        width = self.size.width
+        above, status = self.edges.lines(
+            conversation.view,
+            self.palette,
+            (width, self.size.height),
             is_scrolled=not self.transcript.is_following,
         )
-        above = tray.tray(view, facts, width, self.palette)
-        most = max(self.size.height // 3, 1)
-        self.query_one("#tray", Lines).set(above[-most:])
+        self.query_one("#tray", Lines).set(above)
         self.query_one("#rule", Lines).set([Text("─" * width, self.palette.faint)])
-        self.query_one("#status", Lines).set([tray.status(view, facts, width, self.palette)])
+        self.query_one("#status", Lines).set([status])
 
     def on_resize(self) -> None:
         self.changed()
@@ -389,57 +337,32 @@ class TerminalApp(App[int]):
             self.prompt.put(event.text)
 
     def _send(self, text: str) -> None:
-        self._hint = ""
+        self.edges.hint = ""
         self.transcript.action_bottom()
         line = text.strip()
         if not line:
             if self.conversation.is_unfinished:
                 self.conversation.go_on()
         elif line.startswith("/") and not line.startswith(("//", "/ ")):
-            self._do(commands.perform(self, line))
+            self.order(line)
         elif line.startswith("!") and len(line) > 1:
-            self._do(self._shell(line[1:].strip()))
+            self.own.start(self.conversation, line[1:].strip())
         else:
-            self.conversation.say(self._with_ran(self.prompt.attachments.item(text.rstrip())))
+            item = self.prompt.attachments.item(text.rstrip())
+            self.conversation.say(self.own.with_ran(item))
             self.prompt.attachments.clear()
         self.changed()
 
-    def _with_ran(self, item: UserItem) -> UserItem:
-        """What the person ran goes along, so that the model knows of it."""
-        ran, self._ran = self._ran, []
-        return UserItem((*item.content, *(Words(text) for text in ran)), item.steered)
-
-    async def _shell(self, command: str) -> None:
-        conversation, parts = self.conversation, list[str]()
-        place = conversation.show(Shell(command))
-
-        def heard(text: str) -> None:
-            parts.append(text)
-            conversation.replace(place, Shell(command, "".join(parts)[-20_000:]))
-
-        try:
-            done = await self.host.shell(command, heard)
-        except TreadleError as error:
-            conversation.replace(place, Shell(command, str(error), None, is_over=True))
-            return
-        conversation.replace(place, Shell(command, done.output, done.exit_code, is_over=True))
-        self._ran.append(
-            f"I ran `{command}` myself; exit code {done.exit_code}, output:\n{done.output[-8_000:]}"
-        )
-
     @on(Prompt.Offering)
     def _on_offering(self) -> None:
-        prompt, lines = self.prompt, list[Text]()
         most = min(completing.MOST_SHOWN, max(self.size.height // 3, 1))
-        first = max(0, min(prompt.picked - most // 2, len(prompt.offers) - most))
-        for place, offer in enumerate(prompt.offers[first : first + most], first):
-            is_at = place == prompt.picked
-            line = lead("▸ " if is_at else "  ", self.palette.accent)
-            line.append(offer.text.strip(), self.palette.accent if is_at else self.palette.plain)
-            line.append(f"  {offer.about}" if offer.about else "", self.palette.faint)
-            line.truncate(max(self.size.width, 1), overflow="ellipsis")
-            lines.append(line)
+        lines = offer_lines(
+            self.prompt.offers, self.prompt.picked, self.size.width, most, self.palette
+        )
         self.query_one("#offers", Lines).set(lines)
+
+    def order(self, line: str) -> None:
+        self._do(commands.perform(self, line))
 
     def tell(self, text: str, tone: Tone = "plain") -> None:
         if self._conversation is not None:
@@ -447,132 +370,6 @@ class TerminalApp(App[int]):
 
     def put(self, text: str) -> None:
         self.prompt.put(text)
-
-    # --- keys ----------------------------------------------------------------------------
-
-    async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key) and not event.is_forwarded:
-            self._before, self._last_key = self._last_key, event.key
-            if event.key not in ("escape", "ctrl+c") and self._hint:
-                self._hint = ""
-                self.changed()
-        await super().on_event(event)
-
-    def action_escape(self) -> None:
-        """Stop what runs; else drop what is offered or typed; twice on nothing goes back."""
-        if self._conversation is None:
-            return
-        if self.prompt.drop_offers():
-            return
-        if self._conversation.view.is_busy:
-            self._conversation.interrupt()
-        elif self.prompt.text:
-            self.prompt.history_lines.add(self.prompt.text)
-            self.prompt.put("")
-        elif self._before == "escape" and "rewind" in self.host.can:
-            self._hint = ""
-            self._do(self.rewind())
-        else:
-            self._hint = "esc again to go back to an earlier point"
-        self.changed()
-
-    def action_stop(self) -> None:
-        """ctrl+c: stop, clear, and the second one in a row leaves."""
-        if self._conversation is None:
-            self._end(130)
-        elif self._conversation.view.is_busy:
-            if self._conversation.driver.is_interrupted and self._before == "ctrl+c":
-                self._do(self._close(130))
-            self._conversation.interrupt()
-        elif self.dialogs.is_open:
-            self.dialogs.answered(None)
-        elif self.prompt.text:
-            self.prompt.history_lines.add(self.prompt.text)
-            self.prompt.put("")
-        elif self._before == "ctrl+c":
-            self._do(self._close(0))
-        else:
-            self._hint = "ctrl+c again to leave"
-        self.changed()
-
-    def action_end(self) -> None:
-        if not self.prompt.text and not self.dialogs.is_open:
-            self.quit()
-        elif self.prompt.has_focus:
-            self.prompt.action_delete_right()
-
-    def action_next_mode(self) -> None:
-        if self._conversation is None:
-            return
-        modes = self.host.modes
-        now = modes.index(self.host.mode) if self.host.mode in modes else -1
-        self.host.change_mode(modes[(now + 1) % len(modes)])
-        self.changed_mode()
-
-    def changed_mode(self) -> None:
-        self._hint = f"{self.host.mode}: {commands.MODES.get(self.host.mode, '')}"
-        self.changed()
-
-    def action_unfold(self) -> None:
-        self.transcript.toggle_last()
-
-    def action_todos(self) -> None:
-        self._do(commands.perform(self, "/todo"))
-
-    def action_page(self, by: int) -> None:
-        if isinstance(self.focused, Choices):
-            self.focused.turn_page(by)
-        else:
-            self.transcript.scroll_pages(by)
-        self.changed()
-
-    def action_line(self, by: int) -> None:
-        self.transcript.scroll_lines(by)
-        self.changed()
-
-    def action_bottom(self) -> None:
-        self.transcript.action_bottom()
-        self.changed()
-
-    def action_redraw(self) -> None:
-        self.transcript.restyle(self.palette)
-        self.screen.refresh(layout=True)
-
-    def action_copy_reply(self) -> None:
-        self._copy(self.transcript.last_reply())
-
-    @on(Transcript.Copied)
-    def _on_copied(self, event: Transcript.Copied) -> None:
-        self._copy(event.text)
-
-    def _copy(self, text: str) -> None:
-        selected = self.screen.get_selected_text()
-        text = selected or text
-        if text:
-            self.copy_to_clipboard(text)
-        self._hint = f"copied {len(text):,} characters" if text else "nothing to copy"
-        self.changed()
-
-    @on(Transcript.Left)
-    def _on_left(self) -> None:
-        self.prompt.focus()
-        self.changed()
-
-    @on(Transcript.Search)
-    def action_search(self) -> None:
-        if not self.dialogs.is_open:
-            self._do(self._search())
-
-    async def _search(self) -> None:
-        text = await self.dialogs.write("Search", self.transcript.sought)
-        if text is None:
-            self.transcript.seek("")
-        elif self.transcript.seek(text.strip()):
-            self.transcript.focus()
-            self._hint = "n goes up, N down, enter opens, esc returns"
-        elif text.strip():
-            self._hint = f"{text.strip()!r} is nowhere"
-        self.changed()
 
     def change_theme(self, name: str) -> None:
         self.palette = THEMES[name]
@@ -583,8 +380,6 @@ class TerminalApp(App[int]):
 
     def _notify(self, what: str) -> None:
         """A bell, and a word for terminals that show one, when nobody may be looking."""
-        is_away = not self.app_focus
-        if is_away or self._seconds > LONG_TURN or what != "done":
-            self.bell()
-        if is_away and self._driver is not None and not self.is_headless:
+        self.bell()
+        if not self.app_focus and self._driver is not None and not self.is_headless:
             self._driver.write(f"\x1b]9;treadle: {what}\x07")

@@ -127,8 +127,11 @@ class Conversation:
         return len(self.view.blocks) - 1
 
     def replace(self, place: int, block: Block) -> None:
-        self.view = replaced(self.view, place, block)
-        self._changed()
+        """Another block in a place that `show` gave; one that is gone meanwhile stays gone."""
+        blocks = self.view.blocks
+        if place < len(blocks) and type(blocks[place]) is type(block):
+            self.view = replaced(self.view, place, block)
+            self._changed()
 
     # --- doors for what is below ----------------------------------------------------------
 

@@ -13,7 +13,18 @@ from typing import Any
 import msgspec
 
 from treadle.apps.tui import prose
-from treadle.apps.tui.blocks import Call, CallState, Child, Code, Note, TaskLine, Thought, Words
+from treadle.apps.tui.blocks import (
+    Call,
+    CallState,
+    Child,
+    Code,
+    Note,
+    Said,
+    Shell,
+    TaskLine,
+    Thought,
+    Words,
+)
 from treadle.apps.tui.scene import (
     View,
     added,
@@ -240,11 +251,11 @@ def _retry(view: View, event: RetryScheduled) -> View:
 
 
 def _discarded(view: View, event: ReplyDiscarded) -> View:
-    """What the failed attempt said is void; the notes beside it stay."""
-    kept = [b for b in since(view, view.mark) if isinstance(b, Note)]
+    """What the failed attempt said is void; what others said beside it stays."""
     blocks = view.blocks.first(view.mark)
-    for note in kept:
-        blocks = blocks.add(note)
+    for block in since(view, view.mark):
+        if isinstance(block, Note | Shell | Said):
+            blocks = blocks.add(block)
     calls = {call: place for call, place in view.calls.items() if place < view.mark}
     return _replace(view, blocks=blocks, stream=None, calls=calls)
 

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from treadle.models.redaction import Redaction
 
 REDACTED = "[redacted]"
-_SECRET_ENDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIALS")
+_SECRET_ENDS = (
+    *("API_KEY", "APIKEY", "ACCESS_KEY", "SECRET_KEY", "PRIVATE_KEY"),
+    *("TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIALS"),
+)
 _SHORTEST = 8
 
 
@@ -38,7 +41,9 @@ def own_secrets(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
     found = {
         value.strip()
         for name, value in env.items()
-        if name.upper().endswith(_SECRET_ENDS) and len(value.strip()) >= _SHORTEST
+        if name.upper().endswith(_SECRET_ENDS)
+        and len(value.strip()) >= _SHORTEST
+        and not value.startswith("/")  # the place of a secret is none
     }
     return tuple(sorted(found, key=len, reverse=True))
 

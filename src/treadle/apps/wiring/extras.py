@@ -107,7 +107,10 @@ def _servers(folder: Path, *, own: bool) -> dict[str, Mapping[str, Any]]:
 
 def _files(folder: Path, word: str, *more: Path, own: bool) -> Iterator[Path]:
     """Files that may say something about it; most say nothing, and need no parser."""
-    for file in [*(f for scope, f in rules_files(folder) if (scope == "everywhere") is own), *more]:
+    named = [file for scope, file in rules_files(folder) if (scope == "everywhere") is own]
+    if not own and (folder / ".treadle").resolve() == home().resolve():
+        return  # at home the folder's files are the user's own
+    for file in [*named, *more]:
         try:
             if word in file.read_text(encoding="utf-8"):
                 yield file

@@ -39,11 +39,12 @@ class KeptFiles:
         self._keeping: Keeping | None = None
         self._turn_id = ""
         self._kept = ""  # the turn whose beginning is kept
+        self._is_told = False
         self._one_at_a_time = asyncio.Lock()
 
     async def before(self, proposal: Proposal) -> None:
         """Return when the files are kept as they were before this call."""
-        if proposal.tool.effect == "pure" or self._kept == self._turn_id:
+        if proposal.tool.effect == "pure" or self._kept == self._turn_id or self._is_too_much():
             return
         async with self._one_at_a_time:
             if self._kept != self._turn_id:
@@ -61,6 +62,15 @@ class KeptFiles:
 
     def on_item(self, position: int, item: Item) -> None:
         return None
+
+    def _is_too_much(self) -> bool:
+        """Whoever works at home, or above it, does not want all of that copied."""
+        if not Path.home().resolve().is_relative_to(self._folder):
+            return False
+        if not self._is_told:
+            self._is_told = True
+            self._tell(f"{self._folder} holds your home folder: its files are not kept for undo")
+        return True
 
     def _made(self) -> Keeping:
         if self._keeping is None:

@@ -1,0 +1,62 @@
+"""Commands of the person's own (`!ls`): run, shown, and told to the model with the next message."""
+
+from __future__ import annotations
+
+import asyncio
+
+from treadle.apps.tui.blocks import Shell
+from treadle.apps.tui.conversation import Conversation
+from treadle.apps.tui.host import Host
+from treadle.core.errors import TreadleError
+from treadle.core.transcript.content import Text
+from treadle.core.transcript.items import UserItem
+
+SHOWN_CHARS = 20_000
+TOLD_CHARS = 8_000
+
+
+class OwnCommands:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._running: set[asyncio.Task[None]] = set()
+        self.ran: list[str] = []  # since the last message
+
+    def start(self, conversation: Conversation, command: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(conversation, command))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def stop(self) -> bool:
+        """Whether there was something to stop."""
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        return bool(running)
+
+    def with_ran(self, item: UserItem) -> UserItem:
+        """The message, and what was run before it."""
+        ran, self.ran = self.ran, []
+        return UserItem((*item.content, *(Text(text) for text in ran)), item.steered)
+
+    async def _run(self, conversation: Conversation, command: str) -> None:
+        parts: list[str] = []
+        place = conversation.show(Shell(command))
+
+        def show(output: str, code: int | None = None, *, is_over: bool = False) -> None:
+            conversation.replace(place, Shell(command, output, code, is_over))
+
+        def heard(text: str) -> None:
+            parts.append(text)
+            show("".join(parts)[-SHOWN_CHARS:])
+
+        try:
+            done = await self._host.shell(command, heard)
+        except TreadleError as error:
+            show(str(error), is_over=True)
+        except asyncio.CancelledError:
+            show("".join(parts)[-SHOWN_CHARS:] + "\nstopped", is_over=True)
+            raise
+        else:
+            show(done.output, done.exit_code, is_over=True)
+            said = f"I ran `{command}` myself; exit code {done.exit_code}, output:\n"
+            self.ran.append(said + done.output[-TOLD_CHARS:])
