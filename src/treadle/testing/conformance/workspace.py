@@ -85,7 +85,7 @@ async def _commands(workspace: Workspace) -> None:
     done = await workspace.run(r"printf '\033[2J\000\377'")
     assert done.output.isprintable(), "output is harmless text"
     done = await workspace.run("head -c 3000000 /dev/zero | tr '\\0' x; echo end")
-    assert len(done.output) < 200_000, "of long output the middle is left out"
+    assert len(done.output) < 100_000, "of long output the middle is left out"
     assert done.output.endswith("end\n"), "and its end is there"
     assert done.total_bytes == 3_000_004, "the whole size is told"
     assert (await workspace.read(done.full_output, limit=3)).data == b"xxx", "the whole is kept"
