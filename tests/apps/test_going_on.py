@@ -52,7 +52,9 @@ async def test_a_run_killed_in_the_stream_is_finished_by_continue_without_a_prom
         process = await start(server, "-p", "tell me", *STREAM)
         await line_with(process, "text_delta")
         await killed(process)
-        ran = await run(server, "-p", "--continue")
+        silent = await start(server, "-p", "--continue", stdin=asyncio.subprocess.PIPE)
+        await silent.wait()
+        ran = await finish(silent)
     assert (ran.code, ran.out.strip(), ran.err) == (0, ("word " * 9).strip(), "")
     assert [message["role"] for message in messages(server.requests[-1])] == ["user"]
     assert server.violations == []

@@ -56,7 +56,7 @@ NOBODY = (
 OUT_OF_TIME = "max_time"
 
 
-def run(arguments: list[str], answer: bool | str | None = None) -> int:
+def run(arguments: list[str], answer: bool | str | None = None, *, reads_input: bool = True) -> int:
     """`answer` is a person's word on the calls that a parked session waits with."""
     has_output = guard_streams()
     try:
@@ -68,8 +68,11 @@ def run(arguments: list[str], answer: bool | str | None = None) -> int:
             return start(line)
         folder = _folder()
         settings = load(folder, line.settings(), trusted=lambda: is_trusted(folder))
-        said = read_prompt(line.prompt, line.texts("file"), folder)
-        if not said and not (line.has("continue") or line.has("resume")):
+        goes_on = line.has("continue") or line.has("resume")
+        said: tuple[UserContent, ...] = ()
+        if reads_input:
+            said = read_prompt(line.prompt, line.texts("file"), folder, optional=goes_on)
+        if not said and not goes_on:
             raise UsageError("there is no prompt: write it after -p, or into standard input")
         schema = _schema(line.text("output_schema"))
         headless = Headless(line, settings, folder, said, schema, has_output, answer)
@@ -167,12 +170,13 @@ class Headless:
             return self._failed(error, "", "")
         name, session = wired.model.name, wired.store.session_id
         try:
-            driver = self._driver = wired.start(self._said or None)
+            driver = wired.start(self._said or None)
             try:
                 if lines is not None:
                     lines.session_id = session
                     await wired.agent.equipment.source.open()
                     self._out.write(line_of(self._first_line(wired)))
+                self._driver = driver
                 if wired.view is not None:
                     self._take_up(wired.view, driver)
                 turn, output = await self._drive(wired, driver)

@@ -30,12 +30,14 @@ _PICTURES = (
 )
 
 
-def read_prompt(typed: str | None, files: Iterable[str], folder: Path) -> tuple[UserContent, ...]:
-    """The parts of the message; none if nobody said anything."""
+def read_prompt(
+    typed: str | None, files: Iterable[str], folder: Path, *, optional: bool = False
+) -> tuple[UserContent, ...]:
+    """The parts of the message; none if nobody said anything, which may be `optional`."""
     files = list(files)
     if typed is not None:
         _check_typed(typed)
-    from_input = typed in (None, "-") or "-" in files
+    from_input = typed == "-" or (typed is None and not optional) or "-" in files
     words = "" if typed in (None, "-") else typed or ""
     piped = read_input(patient=from_input)
     if piped.strip():

@@ -96,7 +96,7 @@ def _go_on(session: str, folder: str, options: list[str], answer: bool | str | N
         print(f"treadle resume: {session} worked in {folder}, which is gone", file=sys.stderr)
         return exits.ELSEWHERE
     os.chdir(folder)
-    return headless.run(["-p", "--resume", session, "--park", *options], answer)
+    return headless.run(["-p", "--resume", session, "--park", *options], answer, reads_input=False)
 
 
 def _waiting() -> list[Waiting]:
