@@ -52,6 +52,13 @@ def test_a_check_is_a_command_that_somebody_wants_to_pass(said: str, command: st
     assert evidence.check_command(said) == command
 
 
+def test_a_goal_is_the_command_that_its_notice_names_first() -> None:
+    assert (
+        evidence.goal_command("The goal is not met: the command `pytest` failed `a b`") == "pytest"
+    )
+    assert evidence.goal_command("Remember `git add x`.") == ""
+
+
 @pytest.mark.parametrize(
     "shown",
     [

@@ -184,6 +184,21 @@ async def test_without_a_shell_the_goal_does_the_checking() -> None:
     await driver.aclose()
 
 
+async def test_edits_that_keep_being_refused_end_the_repair_with_the_reason() -> None:
+    project()
+    read, _, bash = tools()
+
+    def edit(path: str, old: str, new: str) -> str:
+        """Change a file."""
+        raise ToolError("nobody is there to allow this")
+
+    wrong = [line("return number / 3", f"return number / {n}") for n in range(10, 20)]
+    thinking = Thinking(*wrong)
+    result = await Agent(model(thinking), [read, FunctionTool(edit), bash]).run(ASKED)
+    assert result.text.endswith("nobody is there to allow this")
+    assert len(thinking.asked) == 2
+
+
 async def test_a_question_with_a_command_in_it_is_no_repair() -> None:
     said = Transcript([user("What does `git status` do?")])
     assert repair.task(said, toolkit(CODING)) is None

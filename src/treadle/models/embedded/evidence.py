@@ -41,6 +41,12 @@ def check_command(said: str) -> str:
     return ""
 
 
+def goal_command(notice: str) -> str:
+    """The command that a goal's notice names first."""
+    found = _COMMAND.search(notice)
+    return found[1] if found is not None and "goal" in notice[: found.start()].lower() else ""
+
+
 def excerpt(output: str) -> str:
     """The few lines of a check's output that say what is wrong: the first failure only."""
     lines = output.strip().splitlines()

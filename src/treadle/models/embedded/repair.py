@@ -30,6 +30,7 @@ from treadle.models.embedded.toolkit import Offer
 INSTRUCTION = candidates.INSTRUCTION
 GIVING_UP = "I found no change that makes the check pass"
 PASSED = "[check passed]"
+MOST_REFUSALS = 2  # edits in a row
 MOST_READ = 3  # files at once
 MOST_SOURCES = 6
 
@@ -70,6 +71,7 @@ class Task(msgspec.Struct, frozen=True):
     tried: frozenset[tuple[str, str]]  # path and content of every try
     steps_done: int
     gave_up: bool  # every step was made in vain, and that was said
+    refusal: str  # why edits fail, if they keep failing
     favourites: tuple[tuple[str, int], ...]  # lines by path and number, the likeliest first
 
 
@@ -95,7 +97,8 @@ class _Turn:
         self.unreadable: set[str] = set()
         self.present: dict[str, str] = {}
         self.tried: set[tuple[str, str]] = set()
-        self.steps_done = 0
+        self.refusal = ""
+        self.refusals = self.steps_done = 0
         self.favourites: list[tuple[str, int]] = []
         self._open: dict[str, ToolCall] = {}
         for item in _present_turn(transcript):
@@ -104,7 +107,7 @@ class _Turn:
                     self.check = evidence.check_command(item.text)
                 case NoticeItem() if item.then == "ask":
                     self._failed(item.text)
-                    self.check = self.check or evidence.check_command(f"fix {item.text}")
+                    self.check = self.check or evidence.goal_command(item.text)
                 case AssistantItem():
                     self._open.update({call.id: call for call in item.calls})
                     self._read_try(item.text)
@@ -153,9 +156,13 @@ class _Turn:
         changed = text.replace(old, new, 1)
         if changed != self.sources[path]:
             self.tried.add((path, changed))
-        if not result.is_error:
-            self.present[path] = changed
-            self.awaits_check = changed != self.sources[path]
+        if result.is_error:
+            self.refusals += 1
+            self.refusal = result.text
+            return
+        self.refusals = 0
+        self.present[path] = changed
+        self.awaits_check = changed != self.sources[path]
 
     def _ran(self, given: Mapping[str, Any], result: ToolResultItem) -> None:
         command = str(given.get("command", ""))
@@ -179,6 +186,7 @@ class _Turn:
             tried=frozenset(self.tried),
             steps_done=self.steps_done,
             gave_up=self.gave_up,
+            refusal=self.refusal if self.refusals >= MOST_REFUSALS else "",
             favourites=tuple(self.favourites),
         )
 
@@ -201,8 +209,9 @@ async def moves(task: Task, server: Server) -> AsyncGenerator[Piece | Step, None
     elif unread := _unread(task):
         read = task.offers["read"]
         yield Step("", tuple((read, {"path": path}) for path in unread))
-    elif task.gave_up:
-        yield Step(f"{GIVING_UP}.")
+    elif task.gave_up or task.refusal:
+        reason = task.refusal.strip().partition("\n")[0]
+        yield Step(f"{GIVING_UP}: {reason}" if reason else f"{GIVING_UP}.")
     elif task.awaits_check:
         yield Step(f"{_told(task)} The check has not been run on it yet.")
     else:
