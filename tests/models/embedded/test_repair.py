@@ -196,7 +196,7 @@ async def test_edits_that_keep_being_refused_end_the_repair_with_the_reason() ->
     thinking = Thinking(*wrong)
     result = await Agent(model(thinking), [read, FunctionTool(edit), bash]).run(ASKED)
     assert result.text.endswith("nobody is there to allow this")
-    assert len(thinking.asked) == 2
+    assert len(tries(result.transcript)) == 2
 
 
 async def test_a_question_with_a_command_in_it_is_no_repair() -> None:
