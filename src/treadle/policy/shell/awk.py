@@ -1,6 +1,7 @@
 """What an awk program may do: most only print, but it can run commands and open files.
 
-Not a parser: a program with anything that could run or open is a doubt, strings apart.
+Not a parser: strings, patterns and comments are told apart, and what is left must hold nothing that
+could run or open. Where a slash may also divide, nothing is told apart.
 """
 
 import re
@@ -18,8 +19,13 @@ _GRAMMAR = Grammar(
     "--dump-variables"
 ),
 )  # fmt: skip
-_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 _RUNS = re.compile(r"system|getline|@|ARGV|ENVIRON|close|PROCINFO|extension")
+_TOKEN = re.compile(
+    r"""(?P<string>"(?:\\.|[^"\\\n])*")|(?P<comment>\#[^\n]*)|(?P<slash>/)|(?P<other>\s+|.)""",
+    re.DOTALL | re.VERBOSE,
+)
+_PATTERN = re.compile(r"/(?:\\.|[^/\\\n\[])+/")
+_BEFORE_PATTERN = "{};,(!~&|="
 
 
 def awk_effects(words: Sequence[Word]) -> Effects:
@@ -46,15 +52,32 @@ def awk_effects(words: Sequence[Word]) -> Effects:
 
 
 def _only_prints(program: str) -> bool:
-    code = _STRING.sub('""', program)
-    if _RUNS.search(code):
-        return False
-    rest = code.replace("||", "")
-    if "|" not in rest and ">" not in rest and "<" not in rest:
-        return True
-    if "/" in program or "#" in program or '"' in code.replace('""', ""):
-        return False  # a regular expression may hide where a string begins
-    if "|" in rest:
+    code = _code(program)
+    if code is None:
+        return not _RUNS.search(program) and not any(c in program for c in "|<>")
+    if _RUNS.search(code) or "|" in code.replace("||", ""):
         return False
     # A comparison is one outside of every print statement.
-    return not re.search(r"\bprintf?\b[^;}\n]*>", rest)
+    return not re.search(r"\bprintf?\b[^;}]*>", code)
+
+
+def _code(program: str) -> str | None:
+    """The program without what is text in it; None where that cannot be told."""
+    at, made, last = 0, list[str](), "{"
+    while at < len(program):
+        found = _TOKEN.match(program, at)
+        if found is None:
+            return None
+        kind, text, at = found.lastgroup, found.group(), found.end()
+        if kind == "slash":
+            pattern = _PATTERN.match(program, found.start())
+            if last not in _BEFORE_PATTERN or pattern is None:
+                return None
+            at = pattern.end()
+        if kind == "other":
+            made.append(text)
+            last = last if text.isspace() else text
+        elif kind != "comment":
+            made.append('""')
+            last = '"'
+    return "".join(made)

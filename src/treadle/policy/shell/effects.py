@@ -35,7 +35,7 @@ class Effects(msgspec.Struct, frozen=True):
 class Program(msgspec.Struct, frozen=True):
     """One line of the table: what operands mean, and which options do more."""
 
-    operands: str = "none"  # none text read pattern write copy
+    operands: str = "none"  # none text read pattern write copy move
     grammar: Grammar = Grammar()
     plain: bool = True
     recurses: str = ""  # "always", or the short options that make it recurse
@@ -62,7 +62,7 @@ def table_effects(program: Program, words: Sequence[Word]) -> Effects:
             writes += _value(item, doubts)
         elif item.name in grammar.reads:
             reads += _value(item, doubts)
-        if program.operands == "copy" and item.name in ("-t", "--target-directory"):
+        if program.operands in ("copy", "move") and item.name in ("-t", "--target-directory"):
             target = item.value
     makes: tuple[Word, ...] = ()
     if program.operands == "read":
@@ -72,9 +72,11 @@ def table_effects(program: Program, words: Sequence[Word]) -> Effects:
         reads += operands if given else operands[1:]
     elif program.operands == "write":
         makes = tuple(operands)
-    elif program.operands == "copy":
+    elif program.operands in ("copy", "move"):
         makes = (target,) if target else tuple(operands[-1:])
         reads += operands if target else operands[:-1]
+        if program.operands == "move":
+            makes += tuple(operands)
     recurses = program.recurses == "always" or any("-" + c in options for c in program.recurses)
     explicit = program.operands in ("read", "pattern") and bool(reads)
     return Effects(

@@ -56,7 +56,7 @@ _EXACT = frozenset(  # full names that share a beginning with one above
     ]
 )
 _SHORT_RUNS: dict[str, str] = {
-    "rebase": "xi", "grep": "Of", "clone": "uc", "difftool": "x", "add": "ip", "commit": "pF",
+    "rebase": "xi", "grep": "Of", "clone": "uc", "difftool": "x", "add": "ip", "commit": "pFt",
     "checkout": "p", "reset": "p", "stash": "p", "restore": "p", "log": "O", "diff": "O",
     "show": "O", "archive": "o", "format-patch": "o", "fetch": "u", "ls-remote": "u",
     "apply": "", "tag": "Fe", "notes": "F", "merge": "F", "blame": "S",
@@ -76,6 +76,7 @@ _LISTING = {  # subcommands that only read when their first operand is one of th
     "reflog": {"show", "exists"}, "submodule": {"status", "summary"}, "notes": {"list", "show"},
     "bisect": {"log"}, "bundle": {"verify", "list-heads"},
 }  # fmt: skip
+_PLACED = listed("clone init worktree bundle hash-object")  # with paths that may lead anywhere
 _BRANCH_READS = listed(
     "-a -r -v -vv --all --remotes --verbose --list -l --show-current --merged --no-merged "
     "--contains --sort --format --column --no-column --color --no-color --points-at --abbrev "
@@ -106,6 +107,8 @@ def git_line(words: Sequence[Word]) -> GitLine:
         if text in ("--no-pager", "-P", "--no-replace-objects", "--literal-pathspecs",
                     "--no-optional-locks", "--no-advice", "--icase-pathspecs"):  # fmt: skip
             continue
+        if text == "--help" and at < len(words):
+            return GitLine(Word(text, "help"), tuple(words[at:]), tuple(folders), tuple(doubts))
         if text in ("--version", "--help", "-v", "-h"):
             return GitLine(Word(text, "version"), (), tuple(folders), tuple(doubts))
         if text == "-C" and at < len(words):
@@ -186,13 +189,19 @@ def _words(name: str, rest: Sequence[Word]) -> list[str]:
         t.startswith("-") and "ssh:" in t for t in texts
     ):
         doubts.append("an address that looks like an option")
-    if name in ("clone", "init", "worktree") and any(
-        t.startswith(("/", "~")) or ".." in t.split("/") for t in texts
-    ):
-        doubts.append("a repository outside of here")
+    if name in _PLACED and any(leads_out(w) for w in rest):
+        doubts.append("a path outside of here")
+    if name in ("apply", "am") and any(t.startswith(("--dir", "--unsafe")) for t in texts):
+        doubts.append("changes files outside of here")
     if name == "help":
         doubts.append("git help may start a browser or a pager")
     return doubts
+
+
+def leads_out(word: Word) -> bool:
+    """Whether the word may be a path that leads out of the folder."""
+    text = word.text or ""
+    return text.startswith(("/", "~")) or ".." in text.split("/")
 
 
 def _lists(name: str, rest: Sequence[Word]) -> bool:

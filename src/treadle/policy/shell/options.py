@@ -41,13 +41,14 @@ def scan(words: Sequence[Word], grammar: Grammar) -> Iterator[Option | Word]:
         elif text == "--":
             ended = True
         elif text.startswith("--") or grammar.single:
-            name, equals, value = text.partition("=")
-            name = _full_name(name, grammar)
+            given, equals, value = text.partition("=")
+            name = _full_name(given, grammar)
             if equals:
                 yield Option(name, Word(word.source, value))
             elif name in grammar.values and at < len(words):
                 yield Option(name, words[at])
-                at += 1
+                # Short for this one, or for another that takes no value: then it is an operand.
+                at += name == given
             else:
                 yield Option(name)
         else:
@@ -73,6 +74,7 @@ def _full_name(name: str, grammar: Grammar) -> str:
     if grammar.single or name in grammar.values:
         return name
     named = grammar.reads | grammar.writes | grammar.runs
-    if name in named:
+    if name in named or len(name) < 3:
         return name
-    return min((n for n in named if n.startswith(name) and n.startswith("--")), default=name)
+    graver = [n for n in named if n.startswith(name)]
+    return min(graver or [n for n in grammar.values if n.startswith(name)], default=name)

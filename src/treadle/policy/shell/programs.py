@@ -6,8 +6,11 @@ what is not certain; an unknown program only costs a question.
 
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from treadle.policy.listed import listed
 from treadle.policy.shell.awk import awk_effects
+from treadle.policy.shell.carriers import CARRIERS
 from treadle.policy.shell.effects import Effects, Program, table_effects
 from treadle.policy.shell.facts import Part, Word
 from treadle.policy.shell.git import git_effects
@@ -72,7 +75,7 @@ _TABLE: dict[str, Program] = {
     "comm": _reader("", "--output-delimiter"),
     "cmp": _reader("in", "--ignore-initial --bytes"),
     "rev": _reader(),
-    "column": _reader("stcoNHRW"),
+    "column": _reader("scoNHRW"),
     "sort": _reader(
         "kotTS", "--key --field-separator --buffer-size --parallel --sort --batch-size",
         reads="--random-source", writes="-o --output",
@@ -82,8 +85,11 @@ _TABLE: dict[str, Program] = {
         "UCxXFIW", "--exclude --label --color --ignore-matching-lines --width",
         reads="-X --exclude-from --from-file --to-file", runs="-l --paginate", recurses="r",
     ),
-    "stat": _reader("cf", "--format --printf"),
-    "file": _reader("mfFePS", reads="-m --magic-file", runs="-f --files-from -C --compile -z -Z"),
+    "stat": _reader("c", "--format --printf"),
+    "file": _reader(
+        "mfFeP", reads="-m --magic-file",
+        runs="-f --files-from -C --compile -z -Z --uncompress --uncompress-noreport",
+    ),
     "du": _reader(
         "dBtX", "--max-depth --block-size --threshold --exclude", reads="-X --exclude-from",
         runs="--files0-from -L --dereference", recurses="",
@@ -98,7 +104,7 @@ _TABLE: dict[str, Program] = {
     "sha512sum": _reader(runs="-c --check"),
     "cksum": _reader("a", runs="-c --check"),
     "b2sum": _reader("l", runs="-c --check"),
-    "od": _reader("AjNSwt"),
+    "od": _reader("AjNSt"),
     "hexdump": _reader("efns", reads="-f"),
     "strings": _reader("neTt"),
     "base64": _reader("w", "--wrap"),
@@ -131,6 +137,9 @@ _TABLE: dict[str, Program] = {
     "wait": _says("p", runs="-p"),
     "expr": _says(),
     "factor": _says(),
+    "chmod": _writer("write", "", "--reference"),
+    "chown": _writer("write", "", "--reference --from"),
+    "chgrp": _writer("write", "", "--reference"),
     "rm": _writer("write"),
     "rmdir": _writer("write"),
     "unlink": _writer("write"),
@@ -139,7 +148,7 @@ _TABLE: dict[str, Program] = {
     "touch": _writer("write", "drt", "--date --reference --time"),
     "truncate": _writer("write", "sr", "--size --reference"),
     "tee": _writer("write"),
-    "mv": _writer("copy", "tS", "--target-directory --suffix"),
+    "mv": _writer("move", "tS", "--target-directory --suffix"),
     "cp": _writer("copy", "tS", "--target-directory --suffix"),
     "ln": _writer("copy", "tS", "--target-directory --suffix"),
     "install": _writer("copy", "tSmog", "--target-directory --mode", runs="--strip-program"),
@@ -148,55 +157,68 @@ _TABLE: dict[str, Program] = {
         runs=listed("-P --pager -H --html -C --config-file -l --local-file -M --manpath -T -X -p "
                   "--preprocessor --gxditview --browser")), plain=False,
     ),
-    "less": Program("read", Grammar("oOkbhjpPtTxyz", runs=listed("-o -O -k --lesskey-file")),
-                    plain=False),
+    "less": Program("read", Grammar("oOkbhjpPtTxyz", runs=listed("-o -O -k --lesskey-file "
+                    "--log-file --LOG-FILE --lesskey-src --lesskey-content")), plain=False),
     "bat": Program("read", Grammar(runs=listed("--pager --paging cache")), plain=False),
     "fd": Program("text", Grammar("xXeEgtdc", listed("--exec --exec-batch"),
                   runs=listed("-x -X --exec --exec-batch -L --follow")), plain=False),
-    "rsync": Program("text", Grammar("ef", listed("--rsh --rsync-path"),
-                     runs=listed("-e --rsh --rsync-path --daemon --remove-source-files")),
-                     plain=False),
     "ssh": Program("none", Grammar("oFiJlpEDLRWbcemQSwBI",
                    runs=listed("-o -F -J -E -D -L -R -w -S")), plain=False),
-    "scp": Program("text", Grammar("oFSiJlPc", runs=listed("-o -F -S -J -D")), plain=False),
     "sftp": Program("text", Grammar("oFSbDi", runs=listed("-o -F -S -b -D")), plain=False),
-    "curl": Program("text", Grammar("odTKHXAebcFuUxmwrCtYyzEDPQ", listed(
-        "--output --data --upload-file --config --header --request --form --user --dump-header"),
-        writes=listed("-o --output -D --dump-header -c --cookie-jar --trace --trace-ascii "
-                    "--stderr --etag-save --hsts --alt-svc --libcurl --output-dir"),
-        reads=listed("-T --upload-file"),
-        runs=listed("-K --config -O --remote-name --remote-name-all -J --netrc-file --engine "
-                  "--cert -E --key --unix-socket")), plain=False),
     "wget": Program("text", Grammar("OoaieUPTtwQ", listed("--output-document --output-file"),
         writes=listed("-O --output-document -o --output-file -a --append-output -P "
                     "--directory-prefix --save-cookies --rejected-log"),
         runs=listed("-e --execute --use-askpass --config -i --input-file --post-file --body-file "
                   "--warc-file")), plain=False),
-    "zip": Program("text", Grammar("TbtniPx", runs=listed("-T --test -TT --unzip-command")),
-                   plain=False),
     "unzip": Program("text", Grammar("dxP", writes=listed("-d")), plain=False),
-    "make": Program("text", Grammar("fICjoWlE", listed("--file --directory --eval"),
+    "make": Program("text", Grammar("fICoWE", listed("--file --makefile --directory --include-dir "
+                    "--eval"), reads=listed("-f --file --makefile -C --directory -I --include-dir"),
                     runs=listed("-E --eval")), plain=False),
+    "patch": Program("write", Grammar("BDFVYdgiprz", listed("--directory --input --output"),
+                     reads=listed("-i --input"),
+                     writes=listed("-o --output -d --directory -r --reject-file -B --prefix"),
+                     runs=listed("-e --ed")), plain=False),
+    "csplit": Program("none", Grammar("bfn", listed("--prefix"), writes=listed("-f --prefix")),
+                      plain=False),
+    "cpio": Program("none", Grammar("OFIEDHCRM", listed("--file --directory --pattern-file"),
+                    writes=listed("-O -F --file -D --directory"), reads=listed("-I"),
+                    runs=listed("-E --pattern-file --rsh-command")), plain=False),
     "docker": Program("text", Grammar("", runs=listed("-v --volume --mount --privileged --pid")),
                       plain=False),
 }  # fmt: skip
 
 # Programs that run code given on the line by these options (or on standard input without words).
 _INLINE: dict[str, frozenset[str]] = {
-    "python": listed("-c -m"), "perl": listed("-e -E"), "ruby": listed("-e"),
-    "node": listed("-e -p --eval --print -r --require --import"), "deno": listed("eval"),
-    "bun": listed("-e --eval"), "php": listed("-r"), "lua": listed("-e"), "luajit": listed("-e"),
-    "Rscript": listed("-e"), "osascript": listed("-e"), "tclsh": frozenset(),
-    "expect": listed("-c"),
-    "gdb": listed("-ex -eval-command --ex"), "vim": listed("-c +"), "vi": listed("-c"),
-    "nvim": listed("-c"), "emacs": listed("--eval"), "ed": frozenset(), "ex": frozenset(),
-    "busybox": frozenset(), "toybox": frozenset(), "fish": listed("-c"), "pwsh": listed("-c"),
-    "sqlite3": frozenset(), "psql": listed("-c"), "mysql": listed("-e"), "socat": frozenset(),
-    "nc": listed("-e -c"), "ncat": listed("-e -c"), "m4": frozenset(), "bc": frozenset(),
+    "python": listed("-c -m"), "pypy": listed("-c -m"), "ipython": listed("-c -m"),
+    "bpython": listed("-c -m"), "perl": listed("-e -E"), "ruby": listed("-e"), "irb": frozenset(),
+    "node": listed("-e -p --eval --print -r --require --import"),
+    "nodejs": listed("-e -p --eval --print -r --require --import"),
+    "ts-node": listed("-e -p --eval --print -r --require"), "tsx": listed("-e -p --eval --print"),
+    "deno": listed("eval"), "bun": listed("-e -p --eval --print"), "php": listed("-r -B -R -E"),
+    "lua": listed("-e"), "luajit": listed("-e"), "Rscript": listed("-e"), "R": listed("-e"),
+    "osascript": listed("-e"), "tclsh": frozenset(), "expect": listed("-c"), "wish": frozenset(),
+    "gdb": listed("-ex -eval-command --ex --eval-command -iex --init-eval-command"),
+    "lldb": listed("-o --one-line -O --one-line-before-file -s"),
+    "vim": listed("-c --cmd"), "vi": listed("-c --cmd"), "nvim": listed("-c --cmd"),
+    "view": listed("-c --cmd"), "emacs": listed("--eval -eval --execute -execute"),
+    "ed": frozenset(), "ex": frozenset(), "busybox": frozenset(), "toybox": frozenset(),
+    "sqlite3": frozenset(), "psql": listed("-c --command"), "mysql": listed("-e --execute"),
+    "mariadb": listed("-e --execute"), "duckdb": frozenset(), "socat": frozenset(),
+    "nc": listed("-e -c --exec --sh-exec --lua-exec"), "netcat": listed("-e -c"),
+    "ncat": listed("-e -c --exec --sh-exec --lua-exec"), "m4": frozenset(), "bc": frozenset(),
+    "dc": frozenset(), "gnuplot": listed("-e"), "octave": listed("--eval"), "jshell": frozenset(),
+    "groovy": listed("-e"), "scala": listed("-e"), "elixir": listed("-e --eval"),
+    "iex": listed("-e --eval"), "erl": listed("-eval"), "ghc": listed("-e"), "ghci": listed("-e"),
+    "julia": listed("-e -E --eval --print"), "guile": listed("-c"), "sbcl": listed("--eval"),
+    "racket": listed("-e --eval"), "clojure": listed("-e --eval -M"), "clj": listed("-e --eval -M"),
+    "swift": listed("-e"), "kotlin": listed("-e"), "raku": listed("-e"), "nix": listed("-c --expr"),
+    "nix-shell": listed("--run --command -E -p"), "npx": listed("-c --call"),
+    "npm": listed("-c --call"), "openssl": listed("engine"), "ansible": listed("-a --args"),
+    "tmux": frozenset(), "screen": frozenset(),
 }  # fmt: skip
 _PLUS = listed("less more most vi vim nvim view gvim emacs nano")
 _LATER = listed("at batch crontab systemd-run launchctl schtasks atd")
-_MULTICALL = frozenset({"busybox", "toybox"})
+_MULTICALL = frozenset({"busybox", "toybox", "coreutils"})
 
 _SPECIAL: dict[str, Callable[[Sequence[Word]], Effects]] = {
     "git": git_effects,
@@ -211,11 +233,17 @@ _SPECIAL: dict[str, Callable[[Sequence[Word]], Effects]] = {
     "tar": tar_effects,
     "bsdtar": tar_effects,
     "date": date_effects,
+    **CARRIERS,
 }
-_VERSIONS = listed(
-    "python python3 node npm npx yarn pnpm cargo rustc go git java ruby gcc clang make cmake "
-    "uv pip pip3 ruff mypy pytest docker bash rg deno bun"
-)
+# Left out: what a repository's own files may take the place of (yarn, pnpm), or extend (pytest).
+_VERSIONS: dict[str, frozenset[str]] = {
+    "--version": listed(
+        "python python3 node npm npx cargo rustc go git java ruby gcc clang make cmake uv pip pip3 "
+        "ruff mypy docker bash rg deno bun"
+    ),
+    "-V": listed("python python3 cargo rustc uv pip pip3 ruff mypy rg"),
+    "version": listed("go git docker"),  # to others it is a script, a target or a package
+}
 _ALIASES = {"egrep": "grep", "fgrep": "grep", "ggrep": "grep", "gsort": "sort", "batcat": "bat"}
 
 
@@ -226,7 +254,7 @@ def effects_of(part: Part) -> Effects:
         return Effects()
     name = _ALIASES.get(name, name)
     words = part.argv[1:]
-    if name in _VERSIONS and len(words) == 1 and words[0].text in ("--version", "-V", "version"):
+    if len(words) == 1 and name in _VERSIONS.get(words[0].text or "", ()):
         return Effects(plain=True)
     special = _SPECIAL.get(name)
     if special is not None:
@@ -237,7 +265,7 @@ def effects_of(part: Part) -> Effects:
     if name == "uniq":
         return _input_output(words, "fsw")
     if name == "xxd":
-        return _input_output(words, "bcglnosR")
+        return _input_output(words, "cglos")
     if name in _LATER:
         return Effects(doubts=("runs something later, or elsewhere",))
     if name in _PLUS and any((w.text or "").startswith("+") for w in words):
@@ -245,20 +273,22 @@ def effects_of(part: Part) -> Effects:
     program = _TABLE.get(name)
     if program is not None:
         found = table_effects(program, words)
+        if name == "strings" and any((w.text or "").startswith("@") for w in words):
+            return Effects(doubts=("options from a file",))
         if name == "make" and any(w.text in ("-", "-f-", "--file=-") for w in words):
             return Effects(inline=True)
         if name == "jq" and any("env" in (w.text or "").lower() for w in words):
             return Effects(doubts=("a jq program that reads the environment",))
+        if name == "ssh" and _remote_command(words, program.grammar):
+            return replace(found, inline=True)
         if name == "rg" and found.here and not part.piped:
-            return _recursive(found)
+            return replace(found, recurses=True)
         return found
     return _interpreter(name, words)
 
 
-def _recursive(found: Effects) -> Effects:
-    from msgspec.structs import replace
-
-    return replace(found, recurses=True)
+def _remote_command(words: Sequence[Word], grammar: Grammar) -> bool:
+    return len([item for item in scan(words, grammar) if isinstance(item, Word)]) > 1
 
 
 def _input_output(words: Sequence[Word], value: str) -> Effects:
@@ -268,15 +298,16 @@ def _input_output(words: Sequence[Word], value: str) -> Effects:
 
 
 def _interpreter(name: str, words: Sequence[Word]) -> Effects:
-    base = name.rstrip("0123456789.")
+    base = name if name in _INLINE else name.rstrip("0123456789.")
     if name in _MULTICALL:
         return Effects(inline=True, doubts=("one program that is many others",))
     if base in _INLINE:
         options = _INLINE[base]
         texts = [w.text or "" for w in words]
+        letters = {o[1] for o in options if len(o) == 2 and o[0] == "-"}
         inline = not texts or any(
-            t in options or (t.startswith("-") and not t.startswith("--") and t[:2] in options)
-            or t.partition("=")[0] in options or t == "-" for t in texts
+            t in options or t.partition("=")[0] in options or t == "-"
+            or (t[:1] == "-" and t[1:2] != "-" and not letters.isdisjoint(t)) for t in texts
         )  # fmt: skip
         return Effects(inline=inline or not options)
     return Effects(inline=name in SHELLS and not words)

@@ -145,7 +145,8 @@ class _Script:
             self.until(delimiter)
         elif c in "aic":
             text = self.line()
-            while text.endswith("\\") and self.peek():
+            # An odd number of backslashes continues the text, an even one ends it.
+            while (len(text) - len(text.rstrip("\\"))) % 2 and self.peek():
                 self.at += 1
                 text = self.line()
         elif c == "e":

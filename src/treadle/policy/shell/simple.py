@@ -19,6 +19,7 @@ from treadle.policy.shell.moves import join_moves, move
 from treadle.policy.shell.reading import WORDS, WordReader, text_of
 from treadle.policy.shell.tokens import check_heredoc, heredoc_data, heredoc_quoted
 from treadle.policy.shell.words import BadWord, check_body, read_value
+from treadle.policy.shell.wrappers import unwrap
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -33,7 +34,13 @@ _REDIRECTS: dict[str, RedirectEffect] = {
 
 
 _ASSIGNS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^=]*\])?\+?=")
+_IN_PLACE = listed("command builtin eval time")  # run in this very shell
 _PLAIN_COPY = re.compile(r"[0-9]+-?|-|[A-Za-z0-9_./][A-Za-z0-9_./-]*")
+
+
+def _moves(part: Part) -> bool:
+    """Whether anything that the part runs may move the shell."""
+    return any(p.name in (None, "cd", "pushd", "popd") or _moves(p) for p in part.inner)
 
 
 class CommandReader(WordReader):
@@ -86,6 +93,8 @@ class CommandReader(WordReader):
         if argv and argv[0].text in ("cd", "pushd", "popd"):
             success = move(before, argv)
             self.moves = join_moves(before, success)
+        elif argv and argv[0].text in _IN_PLACE and _moves(unwrap(self.parts[-1], 0)):
+            success = self.moves = None
         for statement in late:  # the rest of a line that a here-document was begun on
             if statement.is_named:
                 self.statement(statement, depth + 1)
@@ -234,9 +243,7 @@ class CommandReader(WordReader):
         argv: list[Word] = []
         stack = [node]
         single = not self.source.startswith("[[", node.start_byte)
-        width = 1 if single else 2
-        edges = self.source[node.start_byte + width], self.source[node.end_byte - width - 1]
-        if any(edge not in " \t\n" for edge in edges):
+        if not re.fullmatch(r"\[\[?\s.*\s\]?\]", self.slice(node), re.DOTALL):
             self.doubt("a bracket without a blank")
         while stack:
             current = stack.pop()

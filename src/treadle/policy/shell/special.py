@@ -12,6 +12,7 @@ from treadle.policy.shell.facts import Word
 from treadle.policy.shell.options import Grammar, Option, scan
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_COUNTS = re.compile(r"%[-#+ '0-9.*]*[hjlLqtz]*n")
 _INTEGER = re.compile(r"-?[0-9]+")
 _STATE = listed(
     "source . alias unalias hash enable trap bind complete compgen compopt fc history let "
@@ -28,6 +29,9 @@ def builtin_effects(name: str, words: Sequence[Word]) -> Effects | None:
     if name == "printf":
         if words and (words[0].text is None or words[0].text.startswith("-v")):
             return Effects(doubts=("printf -v sets a variable, and runs what its subscript holds",))
+        formats = words[1:2] if words and words[0].text == "--" else words[:1]
+        if any(_COUNTS.search((w.text or "").replace("%%", "")) for w in formats):
+            return Effects(doubts=("printf %n sets a variable",))
         return Effects(plain=True, data=True)
     if name in ("[", "[[", "test"):
         return _test(name, words)
@@ -130,23 +134,21 @@ def find_effects(words: Sequence[Word]) -> Effects:
 
 
 _TAR = Grammar(
-    value="fCTXIHgbKNVL",
+    value="fCTXIFHgbKNVL",
     values=frozenset({"--file", "--directory", "--exclude"}),
     writes=frozenset({"-C", "--directory"}),
     reads=frozenset({"-T", "--files-from", "-X", "--exclude-from"}),
     runs=listed(
         "--checkpoint-action --to-command --use-compress-program -I --info-script "
         "--new-volume-script -F --rmt-command --rsh-command --remove-files --absolute-names -P "
-        "--index-file --transform --xform"
+        "--index-file --transform --xform --volno-file"
     ),
 )
 
 
 def tar_effects(words: Sequence[Word]) -> Effects:
     """`tar`: lists, packs or unpacks; its archive is read or written accordingly."""
-    words = list(words)
-    if words and words[0].text and not words[0].text.startswith("-"):
-        words[0] = Word(words[0].source, "-" + words[0].text)
+    words = _new_style(list(words))
     letters: set[str] = set()
     archive: list[Word] = []
     reads: list[Word] = []
@@ -174,8 +176,21 @@ def tar_effects(words: Sequence[Word]) -> Effects:
     )
 
 
+def _new_style(words: list[Word]) -> list[Word]:
+    """`tar cfI A P` as `tar -c -f A -I P`: old letters take their values from the words after."""
+    if not words or not words[0].text or words[0].text.startswith("-"):
+        return words
+    made: list[Word] = []
+    rest = words[1:]
+    for letter in words[0].text:
+        made.append(Word(words[0].source, "-" + letter))
+        if letter in _TAR.value and rest:
+            made.append(rest.pop(0))
+    return made + rest
+
+
 _DATE = Grammar(
-    value="dfrsI", values=frozenset({"--date", "--file", "--reference", "--set"}),
+    value="dfrs", values=frozenset({"--date", "--file", "--reference", "--set"}),
     reads=frozenset({"-f", "--file", "-r", "--reference"}), runs=frozenset({"-s", "--set"}),
 )  # fmt: skip
 

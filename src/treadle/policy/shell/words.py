@@ -185,9 +185,20 @@ def _finish(source: str, scan: _Scan) -> Word:
     chars = scan.chars
     if _home_inside(chars):
         return Word(_utf8(source), None)
+    if _odd_pattern(chars):
+        return Word(_utf8(source), None)
     glob = any(c in "*?[" and not quoted for c, quoted in chars if c)
     tilde = bool(chars) and chars[0] == ("~", False)
     return Word(_utf8(source), _utf8("".join(c for c, _ in chars)), glob=glob, tilde=tilde)
+
+
+def _odd_pattern(chars: list[Char]) -> bool:
+    """Whether it is a pattern that others read otherwise: classes, or quoted marks in it."""
+    marks = {char for char in chars if char[0] and char[0] in "*?[]\\"}
+    if not any(c in "*?[" and not quoted for c, quoted in marks):
+        return False
+    text = "".join(c for c, _ in chars)
+    return any(quoted for _, quoted in marks) or bool(re.search(r"\[(?:[!^]|.*\[[:.=])", text))
 
 
 def _home_inside(chars: list[Char]) -> bool:

@@ -9,73 +9,21 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from treadle.policy.listed import listed
-from treadle.policy.shell.facts import Assignment, Part, Word, Wrapping
+from treadle.policy.shell.facts import Assignment, Part, Redirect, Word, Wrapping
+from treadle.policy.shell.git import git_line, leads_out
+from treadle.policy.shell.prefixes import (
+    UNKNOWN_WORDS,
+    WRAPPERS,
+    Wrapper,
+    filled_in,
+    known_option,
+    timed,
+)
 
-SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "rbash", "mksh"})
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "rbash", "mksh", "yash", "pdksh"})
+_OTHER_SHELLS = frozenset({"csh", "tcsh", "fish", "nu", "elvish", "xonsh", "pwsh", "rc", "es"})
+_STREAM = re.compile(r"/dev/(?:stdin|fd/)|/proc/(?:self|thread-self|\d+)/fd/")
 _SYSTEM = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/")
-UNKNOWN_WORDS = Word("…", None)  # arguments that arrive only when it runs
-
-
-class _Wrapper(msgspec.Struct, frozen=True):
-    """How to find the inner command among a wrapper's words."""
-
-    kind: Wrapping
-    flags: frozenset[str] = frozenset()
-    values: frozenset[str] = frozenset()  # options followed by a value
-    skip: int = 0  # operands before the inner command
-
-
-def _wrapper(kind: Wrapping, flags: str = "", values: str = "", skip: int = 0) -> _Wrapper:
-    return _Wrapper(kind, listed(flags), listed(values), skip)
-
-
-_WRAPPERS = {
-    "nohup": _wrapper("transparent"),
-    "setsid": _wrapper("transparent", "-w --wait -f --fork -c --ctty"),
-    "nice": _wrapper("transparent", "", "-n --adjustment"),
-    "ionice": _wrapper("transparent", "-t", "-c -n --class --classdata"),
-    "timeout": _wrapper(
-        "transparent", "--preserve-status --foreground -v --verbose -f -p",
-        "-s --signal -k --kill-after", skip=1,
-    ),
-    "time": _wrapper("transparent", "-p -v --verbose"),
-    "stdbuf": _wrapper("transparent", "", "-i -o -e --input --output --error"),
-    "command": _wrapper("transparent", "-p"),
-    "builtin": _wrapper("transparent"),
-    "exec": _wrapper("transparent", "-c -l", "-a"),
-    "unbuffer": _wrapper("transparent", "-p"),
-    "taskset": _wrapper("transparent", "-c --cpu-list", "", skip=1),
-    "chrt": _wrapper("opaque", "-b -f -i -o -r", "", skip=1),
-    "coproc": _wrapper("opaque"),
-    "sudo": _wrapper(
-        "opaque", "-E -n -S -H -k -b -i -s -A -P --preserve-env --non-interactive --stdin",
-        "-u --user -g --group -p --prompt -C -D --chdir -h --host -r -t -T -U",
-    ),
-    "doas": _wrapper("opaque", "-n -s -L", "-u -C"),
-    "pkexec": _wrapper("opaque", "--disable-internal-agent", "--user"),
-    "runuser": _wrapper("opaque", "", "-u --user -g"),
-    "chroot": _wrapper("opaque", "--skip-chdir", "--userspec --groups", skip=1),
-    "unshare": _wrapper("opaque", "-U -r -m -n -p -f -i -u --fork --pid --user --net --mount"),
-    "nsenter": _wrapper("opaque", "-a -m -n -p -u -i", "-t --target"),
-    "setpriv": _wrapper("opaque"),
-    "strace": _wrapper("opaque", "-f -ff -c -C -q -t -tt -T -v -y", "-o -e -p -s -u -E -P"),
-    "ltrace": _wrapper("opaque", "-f -c -S", "-o -e -p -s -u"),
-    "flock": _wrapper("opaque", "-n -x -s -e -u -o --nonblock", "-w -E --timeout", skip=1),
-    "watch": _wrapper("opaque", "-d -t -b -e -g -c -x -p", "-n --interval"),
-    "entr": _wrapper("opaque", "-c -d -n -p -r -s -z"),
-    "proot": _wrapper("opaque", "", "-r -b -w"),
-    "faketime": _wrapper("opaque", "", "-f", skip=1),
-    "xvfb-run": _wrapper("opaque", "-a", "-n -s"),
-    "dbus-run-session": _wrapper("opaque", "--"),
-    "bwrap": _wrapper("opaque"),
-    "firejail": _wrapper("opaque"),
-    "xargs": _wrapper(
-        "transparent", "-0 --null -r --no-run-if-empty -t --verbose -x --exit -p",
-        "-n --max-args -P --max-procs -L --max-lines -I --replace -d --delimiter -s --max-chars -E",
-    ),
-    "parallel": _wrapper("opaque", "-0 -k --keep-order", "-j --jobs -n -I"),
-}  # fmt: skip
 
 
 def program_name(word: Word | None) -> str | None:
@@ -101,7 +49,11 @@ def unwrap(part: Part, depth: int) -> Part:
         return special(part, depth)
     if name in SHELLS:
         return _shell(part, depth)
-    wrapper = _WRAPPERS.get(name)
+    base = name.rpartition("/")[2]
+    if base in SHELLS or name in _OTHER_SHELLS:
+        doubt = "a shell of another place or language"
+        return _with(_shell(part, depth), _shell(part, depth).inner, "opaque", doubt)
+    wrapper = WRAPPERS.get(name)
     return part if wrapper is None else _wrapped(part, name, wrapper, depth)
 
 
@@ -119,13 +71,11 @@ def _inner(part: Part, argv: Sequence[Word], depth: int, *assigned: Assignment) 
     return unwrap(inner, depth + 1) if depth < 8 else _with(inner, (), "", "nested too deep")
 
 
-def _wrapped(part: Part, name: str, wrapper: _Wrapper, depth: int) -> Part:
+def _wrapped(part: Part, name: str, wrapper: Wrapper, depth: int) -> Part:
     words, doubts = list(part.argv[1:]), list[str]()
     if part.argv[0].source == "time" and not part.assignments:
-        # The shell's own word, which knows one option, once; what follows is the command.
-        following = words[1:] if words and words[0].source == "-p" else words
-        if following and (following[0].text or "").startswith("-"):
-            doubts.append("time with options that the shell does not know")
+        words, unknown = timed(words)
+        doubts += unknown
     while words:
         text = words[0].text
         if text is None:
@@ -139,11 +89,13 @@ def _wrapped(part: Part, name: str, wrapper: _Wrapper, depth: int) -> Part:
             head = text.partition("=")[0]
             if text in wrapper.values and words:
                 words.pop(0)
-            elif not _known_option(text, head, wrapper, name):
+            elif not known_option(text, head, wrapper, name):
                 doubts.append(f"{name} {text}: what it does is not known")
         else:
             break
     words = words[wrapper.skip :]
+    if not words and name == "parallel":
+        doubts.append("the lines that it reads are commands")
     if not words and name == "xargs":
         words = [Word("echo", "echo")]
     if not words:
@@ -159,6 +111,8 @@ def _wrapped(part: Part, name: str, wrapper: _Wrapper, depth: int) -> Part:
     if name in ("xargs", "parallel", "entr"):
         words.append(UNKNOWN_WORDS)
     inner = [_inner(part, words, depth, *assigned)]
+    if name in ("xargs", "parallel") and filled_in(part, words) != words:
+        inner.append(_inner(part, filled_in(part, words), depth))
     if name in ("watch", "entr", "parallel", "flock"):
         inner += _script(" ".join(w.text or "$x" for w in words), part, depth)
     if name == "coproc":
@@ -166,16 +120,6 @@ def _wrapped(part: Part, name: str, wrapper: _Wrapper, depth: int) -> Part:
         # It may begin with a name of its own, and a group: whatever follows could be the command.
         inner += [_inner(part, words[at:], depth) for at in (1, 2) if len(words) > at]
     return _with(part, inner, wrapper.kind, *doubts)
-
-
-def _known_option(text: str, head: str, wrapper: _Wrapper, name: str) -> bool:
-    if text in wrapper.flags or head in wrapper.values or head in wrapper.flags:
-        return True
-    if text[:2] in wrapper.values and not text.startswith("--"):
-        return True  # -n5
-    if name == "nice" and text[1:].isdigit():
-        return True
-    return not text.startswith("--") and all("-" + c in wrapper.flags for c in text[1:])
 
 
 def _script(text: str, part: Part, depth: int) -> list[Part]:
@@ -220,6 +164,8 @@ def _shell(part: Part, depth: int) -> Part:
         if text[:1] not in ("-", "+") or text in ("-", "--"):
             at += text in ("-", "--")
             break
+        if text in ("--version", "--help"):
+            return part
         if not text.startswith("--") and "c" in text[1:]:
             inline = True
         elif text.startswith("--") and text not in ("--norc", "--noprofile", "--posix", "--login"):
@@ -230,7 +176,7 @@ def _shell(part: Part, depth: int) -> Part:
         if not rest or rest[0].text is None or rest[0].glob:
             return _with(part, (), "", "a script that is not static")
         return _with(part, _script(rest[0].text, part, depth), "transparent")
-    if rest:
+    if rest and not _STREAM.match(rest[0].text or ""):
         return part  # a script file: a rule has to name it
     return _with_stdin(part, depth)
 
@@ -290,7 +236,7 @@ def _command(part: Part, depth: int) -> Part:
     """`command -v x` only looks; `command x` runs it."""
     if len(part.argv) > 1 and part.argv[1].text in ("-v", "-V"):
         return part
-    return _wrapped(part, "command", _WRAPPERS["command"], depth)
+    return _wrapped(part, "command", WRAPPERS["command"], depth)
 
 
 def _find(part: Part, depth: int) -> Part:
@@ -318,7 +264,7 @@ def _fd(part: Part, depth: int) -> Part:
 def _git(part: Part, depth: int) -> Part:
     """Scripts that git is told to run; what else of it executes is for `git.py` to say."""
     texts = [w.text for w in part.argv]
-    inner: list[Part] = []
+    inner = _compared(part)
     for at, text in enumerate(texts[:-1]):
         following = texts[at + 1 :]
         if text == "foreach" and "submodule" in texts[:at]:
@@ -331,6 +277,20 @@ def _git(part: Part, depth: int) -> Part:
         elif text == "-c" and following[0] and "=!" in following[0]:
             inner += _script(following[0].partition("=!")[2], part, depth)
     return _with(part, inner, "opaque") if inner else part
+
+
+def _compared(part: Part) -> list[Part]:
+    """A path outside makes `git diff` compare any two files: it reads what the path says."""
+    line = git_line(part.argv[1:])
+    if line.subcommand is None or line.subcommand.text != "diff":
+        return []
+    steps = tuple(w.text or "" for w in line.folders)
+    moves = None if part.moves is None else tuple((*place, *steps) for place in part.moves)
+    return [
+        Part((), (), (Redirect("<", "read", word),), word.source, moves)
+        for word in line.rest
+        if leads_out(word)
+    ]
 
 
 def _trap(part: Part, depth: int) -> Part:
@@ -351,10 +311,16 @@ def _alias(part: Part, depth: int) -> Part:
 def _su(part: Part, depth: int) -> Part:
     texts = [w.text for w in part.argv]
     inner: list[Part] = []
-    for flag in ("-c", "--command"):
-        if flag in texts[:-1]:
-            inner += _script(texts[texts.index(flag) + 1] or "$x", part, depth)
+    for at, text in enumerate(texts[:-1]):
+        if text and (text == "--command" or re.fullmatch(r"-[a-z]*c", text)):
+            inner += _script(texts[at + 1] or "$x", part, depth)
     return _with(part, inner, "opaque" if inner else "", "runs as another user")
+
+
+def _runuser(part: Part, depth: int) -> Part:
+    if any((w.text or "").startswith(("-u", "--user")) for w in part.argv):
+        return _wrapped(part, "runuser", WRAPPERS["runuser"], depth)
+    return _su(part, depth)
 
 
 _SPECIAL: dict[str, Callable[[Part, int], Part]] = {
@@ -369,5 +335,7 @@ _SPECIAL: dict[str, Callable[[Part, int], Part]] = {
     "trap": _trap,
     "alias": _alias,
     "su": _su,
+    "runuser": _runuser,
+    "capsh": _su,
     "script": _su,
 }
