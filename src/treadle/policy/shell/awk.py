@@ -25,6 +25,7 @@ _TOKEN = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _PATTERN = re.compile(r"/(?:\\.|[^/\\\n\[])+/")
+_ASSIGNS = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 _BEFORE_PATTERN = "{};,(!~&|="
 
 
@@ -47,7 +48,7 @@ def awk_effects(words: Sequence[Word]) -> Effects:
             doubts.append("a program that is not static")
         elif not _only_prints(program.text):
             doubts.append("an awk program that may run commands or open files")
-    reads = [w for w in operands if "=" not in (w.text or "").partition("/")[0]]
+    reads = [w for w in operands if not _ASSIGNS.match(w.text or "")]
     return Effects(plain=True, reads=tuple(reads), doubts=tuple(doubts))
 
 

@@ -8,6 +8,7 @@ stands nothing; above, `words.py`.
 import re
 
 _LIMIT = 256
+_MOST_BRACES = 64  # the search looks at the rest of the word from each of them
 _SEQUENCE = re.compile(r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})")
 _PADDED = re.compile(r"-?0[0-9]")
 
@@ -23,6 +24,8 @@ def expand_braces(word: str) -> list[str]:
     pieces = _pieces(word)
     if "{" not in pieces:
         return [word]
+    if pieces.count("{") > _MOST_BRACES:
+        raise UnclearBraces("too many braces")
     if any(piece[:2] == "$'" and "\\" in piece for piece in pieces):
         # The search for braces takes the first ' for the end, escaped or not.
         raise UnclearBraces("braces beside an escaped quote")

@@ -28,8 +28,8 @@ _RUNS = (
     "--upload-pack", "--receive-pack", "--exec", "--ext-diff", "--open-files-in-pager",
     "--extcmd", "--tool", "--template", "--config", "--config-env", "--textconv", "--filters",
     "--exclude-from",
-    "--no-index", "--contents", "--separate-git-dir", "--reference", "--upload-archive",
-    "--remote", "--server-option", "--sendmail-cmd", "--interactive", "--edit-description",
+    "--no-index", "--ignore-revs-file", "--contents", "--separate-git-dir", "--reference",
+    "--upload-archive", "--remote", "--server-option", "--sendmail-cmd", "--interactive", "--edit-description",
     "--git-dir", "--pathspec-from-file", "--stdin",
 )  # fmt: skip
 _WRITES = ("--output", "--output-directory", "--prefix")

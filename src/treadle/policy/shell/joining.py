@@ -209,7 +209,7 @@ class _Joiner:
         if found is None:
             raise _Unclear("with an unusual here-document")
         word = found.group(2)
-        self.waiting.append((word.strip("\\'\""), bool(found.group(1)), not word[0].isalnum()))
+        self.waiting.append((word.strip("\\'\""), bool(found.group(1)), word[0] in "\\'\""))
         self.take(found.end() - self.at)
 
     def documents(self) -> None:

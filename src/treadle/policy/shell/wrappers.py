@@ -205,6 +205,8 @@ def _env(part: Part, depth: int) -> Part:
             break
         words.pop(0)
         if text in ("-", "--"):
+            if text == "--" and words and words[0].text == "-":
+                words.pop(0)
             break  # what follows are assignments and the command, whatever it looks like
         if text in ("-u", "--unset") and words:
             words.pop(0)
