@@ -29,8 +29,8 @@ _RUNS = (
     "--extcmd", "--tool", "--template", "--config", "--config-env", "--textconv", "--filters",
     "--exclude-from",
     "--no-index", "--ignore-revs-file", "--contents", "--separate-git-dir", "--reference",
-    "--upload-archive", "--remote", "--server-option", "--sendmail-cmd", "--interactive", "--edit-description",
-    "--git-dir", "--pathspec-from-file", "--stdin",
+    "--upload-archive", "--remote", "--server-option", "--sendmail-cmd", "--interactive",
+    "--edit-description", "--git-dir", "--pathspec-from-file", "--stdin",
 )  # fmt: skip
 _WRITES = ("--output", "--output-directory", "--prefix")
 _EXACT = frozenset(  # full names that share a beginning with one above
