@@ -87,7 +87,7 @@ class WiredHost:
             self.folder, self._flags, trusted=lambda: is_trusted(self.folder)
         )
         opening = msgspec.structs.replace(
-            self._opening, interactive=True, resume=resume, until=self._goal
+            self._opening, interactive=True, resume=resume, until=self._goal, keep_files=True
         )
         wired = await wire(settings, self.folder, opening, approve=doors.approve, tell=doors.tell)
         self._wired = self._equipped(wired, doors)
@@ -99,22 +99,15 @@ class WiredHost:
         return self._driver
 
     def _equipped(self, wired: Wired, doors: Doors) -> Wired:
-        """With somebody to ask, and a checkpoint of the files around every turn."""
-        from treadle.workspace.checkpoints.checkpoints import Checkpoints
-        from treadle.workspace.checkpoints.keeping import Keeping
+        """With somebody to ask."""
+        from treadle.workspace.checkpoints import Checkpoints
 
         async def ask(question: Question) -> str | None:
             choices = tuple((one.label, one.description) for one in question.choices)
             return await doors.ask(Ask(question.question, choices))
 
-        equipment = wired.agent.equipment
         self._checkpoints = Checkpoints(self.folder, self._library.checkpoints(self.folder))
-        keeping = Keeping(self._checkpoints, wired.store.append, doors.tell)
-        agent = wired.agent.replace(
-            services={**equipment.services, "ask": ask},
-            hooks=(*equipment.hooks, keeping.hook),
-            mutators=(*equipment.mutators, keeping.mutator),
-        )
+        agent = wired.agent.replace(services={**wired.agent.equipment.services, "ask": ask})
         return msgspec.structs.replace(wired, agent=agent)
 
     @property
@@ -196,10 +189,12 @@ class WiredHost:
         ]
 
     def turns(self) -> list[TurnLine]:
-        marks = travel.turns(_place(self._now))
-        return [
-            TurnLine(m.turn_id, m.number, m.text, m.time, has_files=bool(m.before)) for m in marks
-        ]
+        lines: list[TurnLine] = []
+        has_files = False
+        for mark in reversed(travel.turns(_place(self._now))):
+            has_files = has_files or bool(mark.before)
+            lines.append(TurnLine(mark.turn_id, mark.number, mark.text, mark.time, has_files))
+        return lines[::-1]
 
     def permissions(self) -> list[tuple[str, str]]:
         rules = load_rules(self.folder, self._opening.allow, self._opening.deny)[0]()
@@ -232,21 +227,27 @@ class WiredHost:
     # --- going back ----------------------------------------------------------------------
 
     async def changes(self, turn_id: str) -> list[FileChange]:
-        place, checkpoints = _place(self._now), self._kept_files()
-        mark = travel.turn(place, turn_id)
-        if not mark.before:
+        target, checkpoints = self._files_before(turn_id), self._kept_files()
+        if not target:
             return []
         now = await checkpoints.take()
-        found = await checkpoints.changes(now.tree, mark.before)
+        found = await checkpoints.changes(now.tree, target)
         return [FileChange(one.path, one.kind) for one in found]
 
+    def _files_before(self, turn_id: str) -> str:
+        """The tree as it was before a turn: what the first one kept that changed something."""
+        marks = travel.turns(_place(self._now))
+        ids = [mark.turn_id for mark in marks]
+        if turn_id not in ids:
+            raise StoreError(f"there is no turn {turn_id!r} to go back to")
+        return next((mark.before for mark in marks[ids.index(turn_id) :] if mark.before), "")
+
     async def rewind(self, turn_id: str, *, files: bool) -> tuple[Driver, str]:
-        session, place = self.driver.session_id, _place(self._now)
-        done = ""
-        if files:
-            mark, checkpoints = travel.turn(place, turn_id), self._kept_files()
+        session, target, done = self.driver.session_id, self._files_before(turn_id), ""
+        if files and target:
+            checkpoints = self._kept_files()
             now = await checkpoints.take()
-            done = _told(await checkpoints.apply(now.tree, mark.before))
+            done = _told(await checkpoints.apply(now.tree, target))
         doors = self._doors
         assert doors is not None, "an open session has doors"
         await self.aclose()
