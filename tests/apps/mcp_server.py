@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from typing import Any
 from pathlib import Path
 
 TOOLS = [
@@ -17,7 +18,7 @@ TOOLS = [
 ]
 
 
-def answer(method: str, params: dict) -> dict:
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     if method == "initialize":
         return {
             "protocolVersion": params["protocolVersion"],

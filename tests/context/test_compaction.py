@@ -326,4 +326,5 @@ async def test_a_tool_that_was_announced_late_is_still_known_afterwards():
         new = await compactor.mutate(scene(Transcript(history), [], point="on_request"))
         assert new is not None
         assert announced in list(new)
-        history = [*new, *[AssistantItem((Text("z" * 9_000),)), user("more")] * 2]
+        more: list[Item] = [AssistantItem((Text("z" * 9_000),)), user("more")]
+        history = [*new, *more, *more]
