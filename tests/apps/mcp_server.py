@@ -6,8 +6,8 @@ import json
 import os
 import sys
 import time
-from typing import Any
 from pathlib import Path
+from typing import Any
 
 TOOLS = [
     {
