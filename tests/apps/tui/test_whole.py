@@ -183,7 +183,8 @@ async def test_fault_82_83_told_to_end_it_ends_at_once_and_says_so(terminal, num
 
 async def test_fault_86_resized_suspended_and_continued(terminal):
     def story(server: ProviderServer) -> None:
-        terminal.run(*GIVEN, env=environment(server))
+        stale = {"COLUMNS": "80", "LINES": "24"}
+        terminal.run(*GIVEN, env={**environment(server), **stale})
         terminal.sees("Do you trust")
         terminal.type("y")
         terminal.sees("/help lists")

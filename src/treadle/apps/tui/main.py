@@ -6,6 +6,7 @@ own. Textual is imported only for the full screen.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,6 +49,8 @@ def run(host: Host, options: Options) -> int:
             "treadle: there is no terminal here; -p does one task, --plain talks", file=sys.stderr
         )
         return USAGE
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)  # a shell may export them, and they do not follow a resize
     from treadle.apps.tui.app import TerminalApp
 
     app = TerminalApp(host, options)
@@ -58,6 +61,4 @@ def run(host: Host, options: Options) -> int:
 
 
 def _is_dumb() -> bool:
-    import os
-
     return os.environ.get("TERM", "") in ("dumb", "unknown")
