@@ -12,6 +12,7 @@ import inspect
 import ipaddress
 import os
 import shutil
+import signal
 import socket
 import tempfile
 import threading
@@ -83,6 +84,8 @@ def _close_network(patch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Whoever runs the tests behind `nohup` ignores this signal, and so would every child.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     patch = pytest.MonkeyPatch()
     _close_network(patch)
     config.add_cleanup(patch.undo)

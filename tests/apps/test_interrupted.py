@@ -89,7 +89,7 @@ async def test_fault_86_a_run_that_is_suspended_and_continued_loses_nothing():
     async with ProviderServer([reply], faults=[Fault("paced", seconds=0.02)]) as server:
         process = await start(server, "-p", "go", *STREAM)
         await line_with(process, "text_delta")
-        process.send_signal(signal.SIGTSTP)
+        process.send_signal(signal.SIGSTOP)  # SIGTSTP is void where nobody could continue it
         while state_of(process.pid) != "T":
             await asyncio.sleep(0.01)
         process.send_signal(signal.SIGWINCH)

@@ -34,6 +34,7 @@ _RESULT = re.compile(
     rb'"call_id":"([^"\\]*)","name":"([^"\\]*)","content":'
 )
 _REPLY = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"assistant",')
+_MESSAGE = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"user",')
 
 
 class _Held:
@@ -127,8 +128,9 @@ class Folding:
             item = ToolResultItem(result.group(1).decode(), result.group(2).decode(), ())
         elif _REPLY.match(line.raw) is not None:
             item = AssistantItem(())
-        elif self._messages_wait:
-            # A message that was queued is known again by its value: no stand-in will do.
+        elif self._messages_wait or _MESSAGE.match(line.raw) is None:
+            # A message that was queued is known again by its value, and a result whose id is not
+            # plain by what it says: no stand-in will do.
             entry = self._decoded(line, place)
             assert entry is not None, "the kind of this line is known"
             return entry

@@ -11,6 +11,7 @@ import itertools
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property
@@ -97,7 +98,8 @@ class LocalWorkspace:
                 temp=self.temp,
                 network=options.network,
                 protected=(*PROTECTED, *options.protected),
-                readable=self._readable[len(self._roots) :],
+                # Our own programs, ripgrep among them, wherever we are installed.
+                readable=(*self._readable[len(self._roots) :], Path(sys.prefix) / "bin"),
             )
         )
         self.sandboxed = False
