@@ -114,7 +114,9 @@ def test_the_two_folds_agree(entries: list[Entry]) -> None:
             assert view == expected
 
 
-async def test_a_view_too_long_for_any_model_keeps_its_newest_part_whole(tmp_path: Path) -> None:
+async def test_fault_23_a_view_too_long_for_any_model_keeps_its_newest_part_whole(
+    tmp_path: Path,
+) -> None:
     entries: list[Entry] = []
     for number in range(100):
         call = ToolCall(f"c{number}", "bash", "{}")
