@@ -75,20 +75,19 @@ def peak_memory(argv: list[str], folder: Path, env: dict[str, str]) -> float:
     process.wait()
     over.set()
     watcher.join()
-    return peak * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return peak * 1024 / 1e6
 
 
-def _resident(pid: int, parent: bytes = b"") -> int:
-    """Pages of a process and all below it. One that still goes by its parent's name is a fork on
-    its way to another program: its pages are its parent's, and would be counted twice."""
+def _resident(pid: int) -> int:
+    """kB of a process and all below it; a page that several of them share counts once in all."""
     try:
         place = Path(f"/proc/{pid}")
-        name = (place / "comm").read_bytes() + (place / "cmdline").read_bytes()
-        pages = int((place / "statm").read_text().split()[1]) if name != parent else 0
+        rollup = (place / "smaps_rollup").read_text()
         children = (place / f"task/{pid}/children").read_text().split()
-    except (OSError, IndexError):
+    except OSError:
         return 0
-    return pages + sum(_resident(int(child), name) for child in children)
+    share = next((line for line in rollup.splitlines() if line.startswith("Pss:")), "Pss: 0")
+    return int(share.split()[1]) + sum(_resident(int(child)) for child in children)
 
 
 def serve(script: dict[str, object]) -> tuple[subprocess.Popen[str], str]:
