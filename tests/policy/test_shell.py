@@ -135,7 +135,7 @@ def test_braces_expand_as_in_bash(word, expected):
 
 
 @pytest.mark.parametrize(
-    "line", ["--a=b p", "[[a == b ]]", "[[-f a ]]", "time -p -p a", "coproc a"]
+    "line", ["--a=b p", "[[a == b ]]", "[[-f a ]]", "[ a\n]", "time -p -p a", "coproc a"]
 )
 def test_what_only_looks_like_something_else_is_a_doubt(line):
     facts = read_command(line)

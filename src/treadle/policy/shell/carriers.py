@@ -52,7 +52,10 @@ _RSYNC = Grammar(
     writes=listed(
         "--log-file --write-batch --only-write-batch --backup-dir --temp-dir -T --partial-dir"
     ),
-    runs=listed("-e --rsh --rsync-path --daemon --remove-source-files --read-batch -M"),
+    runs=listed(
+        "-e --rsh --rsync-path --daemon --remove-source-files --read-batch -M -L --copy-links "
+        "--copy-unsafe-links"
+    ),
 )
 _SCP = Grammar("oFSiJlPcDX", runs=listed("-o -F -S -J -D"))
 _ZIP = Grammar("btniPxOZ", writes=listed("-O --output-file -b"),

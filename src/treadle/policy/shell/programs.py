@@ -83,7 +83,8 @@ _TABLE: dict[str, Program] = {
     ),
     "diff": _reader(
         "UCxXFIW", "--exclude --label --color --ignore-matching-lines --width",
-        reads="-X --exclude-from --from-file --to-file", runs="-l --paginate", recurses="r",
+        reads="-X --exclude-from --from-file --to-file", recurses="r",
+        runs="-l --paginate -r --recursive",  # it follows links on its way
     ),
     "stat": _reader("c", "--format --printf"),
     "file": _reader(
@@ -149,7 +150,7 @@ _TABLE: dict[str, Program] = {
     "truncate": _writer("write", "sr", "--size --reference"),
     "tee": _writer("write"),
     "mv": _writer("move", "tS", "--target-directory --suffix"),
-    "cp": _writer("copy", "tS", "--target-directory --suffix"),
+    "cp": _writer("copy", "tS", "--target-directory --suffix", "-L --dereference"),
     "ln": _writer("copy", "tS", "--target-directory --suffix"),
     "install": _writer("copy", "tSmog", "--target-directory --mode", runs="--strip-program"),
     "man": Program(

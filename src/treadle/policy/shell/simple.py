@@ -243,8 +243,10 @@ class CommandReader(WordReader):
         argv: list[Word] = []
         stack = [node]
         single = not self.source.startswith("[[", node.start_byte)
-        if not re.fullmatch(r"\[\[?\s.*\s\]?\]", self.slice(node), re.DOTALL):
+        if not re.fullmatch(r"\[\[?[ \t\n].*[ \t\n]\]?\]", self.slice(node), re.DOTALL):
             self.doubt("a bracket without a blank")
+        if single and "\n" in self.slice(node):
+            self.doubt("a newline inside [ ]")
         while stack:
             current = stack.pop()
             if current.type in WORDS or not current.child_count:

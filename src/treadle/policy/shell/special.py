@@ -141,7 +141,7 @@ _TAR = Grammar(
     runs=listed(
         "--checkpoint-action --to-command --use-compress-program -I --info-script "
         "--new-volume-script -F --rmt-command --rsh-command --remove-files --absolute-names -P "
-        "--index-file --transform --xform --volno-file"
+        "--index-file --transform --xform --volno-file -h --dereference"
     ),
 )
 

@@ -51,8 +51,8 @@ def unwrap(part: Part, depth: int) -> Part:
         return _shell(part, depth)
     base = name.rpartition("/")[2]
     if base in SHELLS or name in _OTHER_SHELLS:
-        doubt = "a shell of another place or language"
-        return _with(_shell(part, depth), _shell(part, depth).inner, "opaque", doubt)
+        found = _shell(part, depth)
+        return _with(found, found.inner, "opaque", "a shell of another place or language")
     wrapper = WRAPPERS.get(name)
     return part if wrapper is None else _wrapped(part, name, wrapper, depth)
 
