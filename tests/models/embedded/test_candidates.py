@@ -59,6 +59,13 @@ def test_a_function_written_anew_takes_the_place_of_the_old_one_alone() -> None:
     assert changed.source == SOURCE.replace(old, "        return sum(items)\n")
 
 
+def test_a_function_written_anew_does_not_swallow_the_next_one() -> None:
+    body = "        return sum(items)\n\n        def count(self, items):\n            return 1\n"
+    changed = candidates.with_function(SOURCE, "cart.py", 7, 10, body)
+    assert changed is not None
+    assert changed.source.count("def count") == 1
+
+
 def test_a_function_that_was_cut_off_is_not_taken() -> None:
     assert candidates.with_function(SOURCE, "cart.py", 7, 10, "        return su") is None
 

@@ -18,7 +18,7 @@ import msgspec
 from treadle.models.embedded import evidence, prompt
 from treadle.models.embedded.grammar import literal
 
-LINE_TOKENS = 48
+LINE_TOKENS = 80
 FUNCTION_TOKENS = 200
 SOURCE_CHARS = 2_400
 CHANCE = 0.9
@@ -183,10 +183,13 @@ def with_function(source: str, path: str, first: int, last: int, body: str) -> C
     """The source with this body behind the function's first line; None if it was not finished."""
     lines = source.splitlines()
     depth = _depth_of_body(source, first)
+    others = {match[2] for line in lines if (match := _DEFINITION.match(line))}
     kept: list[str] = []
     for text in body.splitlines():
         if text.strip() and not text.startswith(depth):
             break
+        if (inner := _DEFINITION.match(text)) and inner[2] in others:
+            break  # it goes on with the next function, as if that were part of this one
         kept.append(text.rstrip())
     while kept and not kept[-1]:
         kept.pop()

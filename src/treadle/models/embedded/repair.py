@@ -13,6 +13,7 @@ number and lines), so it goes on after a crash. Every change is a real edit call
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
@@ -247,9 +248,11 @@ def _told(task: Task) -> str:
     """What was changed, in a sentence or two."""
     told: list[str] = []
     for path, text in task.present.items():
-        for old, new in zip(task.sources[path].splitlines(), text.splitlines(), strict=False):
-            if old != new:
-                told.append(f"In {path}, `{old.strip()}` became `{new.strip()}`.")
+        before, after = task.sources[path].splitlines(), text.splitlines()
+        for kind, a, b, c, d in difflib.SequenceMatcher(None, before, after).get_opcodes():
+            old, new = (" ".join(" ".join(part).split()) for part in (before[a:b], after[c:d]))
+            if kind != "equal":
+                told.append(f"In {path}, `{old}` became `{new}`.")
     if task.has_passed:
         told.append(f"`{task.check}` passes.")
     return " ".join(told)
