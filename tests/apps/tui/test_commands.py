@@ -35,6 +35,7 @@ async def test_commands_that_tell_something(monkeypatch):
             ("/context", "free"),
             ("/permissions", "there are no rules"),
             ("/config", "permission_mode = ask"),
+            ("/doctor", "ripgrep"),
             ("/todo", "there is no list"),
             ("/tasks", "nothing runs in the background"),
             ("/agents", "reviewer"),

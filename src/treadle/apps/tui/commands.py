@@ -6,6 +6,8 @@ the host does not have is not listed. Commands of the user's own are custom.py's
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
@@ -230,6 +232,19 @@ async def _config(face: Face, arguments: str) -> None:
     face.tell(_table(rows))
 
 
+async def _doctor(face: Face, arguments: str) -> None:
+    # Its checks belong to the command line, and hosts do not know each other: it is run as one.
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-m", "treadle", "doctor"),
+        cwd=face.host.folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    printed, _ = await process.communicate()
+    face.tell(printed.decode(errors="replace").rstrip() or "doctor said nothing")
+
+
 async def _theme(face: Face, arguments: str) -> None:
     name: str | None = arguments
     if not arguments:
@@ -355,6 +370,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("skills", "what the agent can look up when it needs it", _skills),
     Command("export", "write the session to a file: .md, .html, .json", _export, "sessions"),
     Command("config", "every setting and where it comes from", _config),
+    Command("doctor", "check what is needed here, and say what to do", _doctor),
     Command("theme", "dark, light or no colour", _theme),
     Command("clear", "begin a new session", _clear, while_busy=False),
     Command("quit", "leave", _quit),
