@@ -147,6 +147,36 @@ def test_the_host_ends_when_its_parent_is_killed(weights: Path) -> None:
     assert not Path(socket).parent.exists()
 
 
+def test_the_host_ends_when_its_parent_is_gone_before_it_has_loaded(
+    weights: Path, tmp_path: Path
+) -> None:
+    socket = tmp_path / "host" / "model.sock"
+    socket.parent.mkdir()
+    settings = {
+        "model": str(weights),
+        "socket": str(socket),
+        "slots": f"{tmp_path}/",
+        "window": 256,
+        "batch": 64,
+        "threads": 1,
+    }
+    host = subprocess.Popen(
+        [sys.executable, "-I", str(serving.HOST), json.dumps(settings)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    for pipe in (host.stdin, host.stdout, host.stderr):
+        assert pipe is not None
+        pipe.close()
+    try:
+        assert host.wait(30) == 1  # it could not say that it is ready
+    finally:
+        host.kill()
+        host.wait()
+    assert not socket.parent.exists()
+
+
 async def test_weights_that_are_none_are_named_in_the_error(weights: Path) -> None:
     write("broken.gguf", b"GGUF" + bytes(100))
     model = Embedded(path="broken.gguf")

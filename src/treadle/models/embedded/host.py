@@ -8,15 +8,17 @@ nothing of ours. Above it stands server.py.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
 import signal
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 
-def main(settings: dict[str, str | int]) -> int:
+def main(settings: dict[str, str | int]) -> None:
     xllamacpp = importlib.import_module("xllamacpp")  # ships no types
 
     params = xllamacpp.CommonParams()
@@ -41,21 +43,24 @@ def main(settings: dict[str, str | int]) -> int:
     sys.stdout.write(f"{server.listening_address}\n")
     sys.stdout.flush()
     sys.stdin.buffer.read()
-    return 0
+
+
+def end(code: int, socket: Path, problem: str = "") -> NoReturn:
+    """Leave at once, whoever still listens: the library's own shutdown waits for its work."""
+    with contextlib.suppress(OSError):  # the parent may be gone, and its pipes with it
+        sys.stderr.write(problem)
+        sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        socket.unlink(missing_ok=True)
+        socket.parent.rmdir()
+    os._exit(code)
 
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
+    place = Path(given["socket"])
     try:
-        code = main(given)
-    except Exception as error:  # noqa: BLE001 - the parent reads it, whatever it is
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        code = 1
-    socket = Path(given["socket"])
-    try:
-        socket.unlink(missing_ok=True)
-        socket.parent.rmdir()
-    except OSError:
-        pass  # the parent has tidied up already
-    sys.stderr.flush()
-    os._exit(code)  # the library's own shutdown waits for work that nobody wants any more
+        main(given)
+    except BaseException as error:  # noqa: BLE001 - the parent reads it, whatever it is
+        end(1, place, f"{type(error).__name__}: {error}\n")
+    end(0, place)
