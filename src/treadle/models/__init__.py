@@ -1,7 +1,7 @@
 """Who thinks: every model that can be asked, under one contract.
 
     Anthropic · OpenAIResponses · OpenAIChat    providers over HTTP
-    Embedded                                    a model in this process, without any key
+    Embedded                                    a model on this machine, without any key
     Scripted · Recorded · Fallback              a script, a recording, an order of models
 
 The names load when they are used: importing this package costs nothing. A model is also named
