@@ -208,7 +208,7 @@ class NoLeaks:
 
 def _descriptors() -> set[str]:
     held = set()
-    for link in Path("/proc/self/fd").glob("*"):
+    for link in Path("/proc/self/fd").iterdir():
         try:
             held.add(f"descriptor {link.name} -> {link.readlink()}")
         except FileNotFoundError:  # the one that listed the folder
@@ -218,9 +218,11 @@ def _descriptors() -> set[str]:
 
 def _children() -> set[str]:
     held = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit():
+            continue
         try:
-            text = stat.read_text()
+            text = (process / "stat").read_text()
         except OSError:  # it ended while we looked
             continue
         name, _, rest = text.rpartition(")")

@@ -27,30 +27,33 @@ def bash(command: str) -> Reply:
     return Reply(calls=(Call("bash", {"command": command}),))
 
 
+def state_and_parent(pid: int) -> tuple[str, int]:
+    """What the kernel says now: ("", 0) for a process that is gone."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except OSError:
+        return "", 0
+    return state, int(parent)
+
+
 def tree_of(pid: int) -> list[int]:
-    """The processes below one, by what the kernel says now."""
+    """The processes below one."""
     found = []
-    for stat_file in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(stat_file.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if parent == pid:
-            child = int(stat_file.parent.name)
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and state_and_parent(child := int(process.name))[1] == pid:
             found += [child, *tree_of(child)]
     return found
 
 
 def are_alive(pids: list[int]) -> list[int]:
-    alive = []
-    for pid in pids:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if state != "Z":
-            alive.append(pid)
-    return alive
+    return [pid for pid in pids if state_and_parent(pid)[0] not in ("", "Z")]
+
+
+def is_running(pid: int, program: bytes) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(program)
+    except OSError:  # it is gone
+        return False
 
 
 # ------------------------------------------------------------------ formats and prompts
@@ -346,10 +349,7 @@ async def test_fault_84_the_run_ends_when_its_parent_dies():
         )  # fmt: skip
         assert parent.stdout is not None
         child = int(await parent.stdout.readline())
-        while not any(
-            Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep")
-            for pid in are_alive(tree_of(child))
-        ):
+        while not any(is_running(pid, b"sleep") for pid in tree_of(child)):
             await asyncio.sleep(0.02)
         below = [child, *tree_of(child)]
         parent.kill()

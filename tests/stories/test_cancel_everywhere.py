@@ -159,7 +159,7 @@ def children() -> list[str]:
     for thread in Path(f"/proc/{os.getpid()}/task").iterdir():
         try:
             found += (thread / "children").read_text().split()
-        except FileNotFoundError:  # the thread ended while we looked
+        except OSError:  # the thread ended while we looked
             continue
     return found
 
