@@ -66,13 +66,11 @@ class JsonLines:
 
 
 def without_items(event: Event) -> Event:
-    """The items of a turn were told one by one; its end need not repeat them."""
+    """The items of a turn were told one by one; its end need not repeat them. (Those of a child
+    are told only there, and stay.)"""
     if isinstance(event, told.TurnFinished | told.RunFailed) and event.result.items:
         short = msgspec.structs.replace(event.result, items=())
         return msgspec.structs.replace(event, result=short)
-    if isinstance(event, told.ChildEvent):
-        child = without_items(event.child)
-        return event if child is event.child else msgspec.structs.replace(event, child=child)
     return event
 
 

@@ -15,19 +15,18 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from treadle.apps.cli import exits
 from treadle.apps.cli.options import CommandLine, UsageError, read
 from treadle.apps.cli.output import (
     VERSION,
     Began,
-    Lines,
     Progress,
     Report,
     Stdout,
     detail_of,
     discreet,
-    line_of,
     tell,
     used,
 )
@@ -37,7 +36,7 @@ from treadle.apps.settings import Settings, load
 from treadle.apps.wiring import Opening, Wired, wire
 from treadle.apps.wiring.discretion import shown
 from treadle.apps.wiring.doubts import Doubts
-from treadle.apps.wiring.parking import Postponed
+from treadle.apps.wiring.parking import A_QUESTION, Postponed
 from treadle.apps.wiring.rules import NOBODY_CAN_BE_ASKED, is_trusted
 from treadle.core.contracts.observer import Observer
 from treadle.core.errors import LoopError, TreadleError
@@ -49,6 +48,9 @@ from treadle.core.transcript.entries import View, Wake
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.usage import Usage
 
+if TYPE_CHECKING:
+    from treadle.apps.cli.lines import Lines
+
 NOBODY = (
     NOBODY_CAN_BE_ASKED + " ({reason}). "
     "Do it in another way, or say in your answer what was left undone."
@@ -56,8 +58,8 @@ NOBODY = (
 OUT_OF_TIME = "max_time"
 
 
-def run(arguments: list[str], answer: bool | str | None = None, *, reads_input: bool = True) -> int:
-    """`answer` is a person's word on the calls that a parked session waits with."""
+def run(arguments: list[str], word: Word | None = None, *, reads_input: bool = True) -> int:
+    """`word` is a person's, on what a parked session waits for."""
     has_output = guard_streams()
     try:
         line = read(arguments)
@@ -75,7 +77,7 @@ def run(arguments: list[str], answer: bool | str | None = None, *, reads_input: 
         if not said and not goes_on:
             raise UsageError("there is no prompt: write it after -p, or into standard input")
         schema = _schema(line.text("output_schema"))
-        headless = Headless(line, settings, folder, said, schema, has_output, answer)
+        headless = Headless(line, settings, folder, said, schema, has_output, word)
         return asyncio.run(headless.work())
     except UsageError as error:
         tell(f"treadle: {error}")
@@ -121,7 +123,7 @@ class Headless:
         said: tuple[UserContent, ...],
         schema: dict[str, object] | None,
         has_output: bool,
-        answer: bool | str | None = None,
+        word: Word | None = None,
     ) -> None:
         self._line = line
         self._settings = settings
@@ -130,8 +132,9 @@ class Headless:
         self._schema = schema
         self._has_output = has_output
         self._format = line.text("output_format") or "text"
-        self._answer = answer
-        self._answered: frozenset[str] = frozenset()  # calls that `answer` is about
+        self._word = word
+        self._ruled: frozenset[str] = frozenset()  # calls that the person's ruling is about
+        self._wait: Postponed | None = None
         self._denied: list[str] = []
         self._driver: Driver | None = None
         self._task: asyncio.Task[object] | None = None
@@ -150,6 +153,8 @@ class Headless:
         try:
             report = discreet(await self._report())
             if self._format != "text":
+                from treadle.observe.jsonlines import line_of
+
                 self._out.write(line_of(report))
             elif report.text:
                 self._out.write(report.text.encode() + b"\n")
@@ -163,7 +168,7 @@ class Headless:
         return self._delivered(report.exit_code)
 
     async def _report(self) -> Report:
-        lines = Lines(self._out) if self._format == "stream-json" else None
+        lines = self._lines()
         try:
             wired = await self._wired(lines)
         except TreadleError as error:
@@ -173,14 +178,13 @@ class Headless:
             driver = wired.start(self._said or None)
             try:
                 if lines is not None:
-                    lines.session_id = session
-                    await wired.agent.equipment.source.open()
-                    self._out.write(line_of(self._first_line(wired)))
+                    await self._begin_lines(lines, wired)
                 self._driver = driver
                 if wired.view is not None:
                     self._take_up(wired.view, driver)
                 turn, output = await self._drive(wired, driver)
             except Postponed as wait:
+                self._wait = wait
                 await self._park(wait, wired, driver)
                 return self._parked(wait, name, session)
             finally:
@@ -191,6 +195,20 @@ class Headless:
             self._driver = None
             await wired.aclose()
         return self._finished(turn, output, name, session)
+
+    def _lines(self) -> Lines | None:
+        if self._format != "stream-json":
+            return None
+        from treadle.apps.cli.lines import Lines
+
+        return Lines(self._out)
+
+    async def _begin_lines(self, lines: Lines, wired: Wired) -> None:
+        from treadle.observe.jsonlines import line_of
+
+        lines.session_id = wired.store.session_id
+        await wired.agent.equipment.source.open()
+        self._out.write(line_of(self._first_line(wired)))
 
     async def _wired(self, lines: Lines | None) -> Wired:
         line, observers = self._line, list[Observer]()
@@ -218,13 +236,22 @@ class Headless:
         )
         for note in wired.notes:
             self._note(note)
-        return wired
+        if self._word is None or not self._word.answers:
+            return wired
+        from treadle.apps.cli.parked import answer
+
+        try:
+            return await answer(wired, self._word.answers)
+        except BaseException:
+            await wired.store.aclose()
+            await wired.aclose()
+            raise
 
     def _take_up(self, view: View, driver: Driver) -> None:
         """Go on where another process stopped."""
         move = pending(view.transcript)
         if isinstance(move, RunTools):
-            self._answered = frozenset(call.id for call in move.calls)
+            self._ruled = frozenset(call.id for call in move.calls)
         if view.intents and not self._line.has("quiet"):
             driver.watch(Doubts(view, lambda text: tell(f"treadle: {shown(text)}")))
 
@@ -247,14 +274,24 @@ class Headless:
     # --- what happens meanwhile ------------------------------------------------------------
 
     def _decide(self, approval: PendingApproval) -> bool | str:
-        if self._answer is not None and approval.call.id in self._answered:
-            return self._answer
+        ruling = self._word.ruling if approval.call.id in self._ruled and self._word else None
+        is_question = approval.reason == A_QUESTION
+        if ruling is not None and not (is_question and ruling is True):
+            return ruling
         waiting = self._driver.approvals if self._driver is not None else ()
         if self._line.has("park") and approval in waiting:  # and it is not a child's
+            if is_question:
+                raise self._question(waiting)
             detail = f"{approval.summary} waits for somebody's approval"
             raise Postponed("approval", Wake("answer"), detail)
         self._denied.append(approval.summary)
         return NOBODY.format(reason=approval.reason)
+
+    def _question(self, waiting: Sequence[PendingApproval]) -> Postponed:
+        from treadle.apps.cli.parked import asked
+
+        calls = tuple(one.call for one in waiting if one.reason == A_QUESTION)
+        return Postponed("question", Wake("answer"), f"it asks: {asked(calls)}")
 
     async def _park(self, wait: Postponed, wired: Wired, driver: Driver) -> None:
         from treadle.core.transcript.entries import Parked
@@ -353,7 +390,7 @@ class Headless:
 
     def _say_why(self, report: Report) -> None:
         """One sentence for everything but success; on success, what it took, if somebody looks."""
-        for sentence in _sentences(report):
+        for sentence in _sentences(report, self._wait):
             tell(f"treadle: {sentence}")
         if self._progress is not None:
             self._progress.say(
@@ -373,7 +410,7 @@ class Headless:
         return exits.DISK
 
 
-def _sentences(report: Report) -> Sequence[str]:
+def _sentences(report: Report, wait: Postponed | None) -> Sequence[str]:
     again = f"treadle -p --resume {report.session_id} goes on with it" if report.session_id else ""
     match report.exit_code:
         case exits.DONE:
@@ -384,7 +421,10 @@ def _sentences(report: Report) -> Sequence[str]:
         case exits.REFUSED:
             return ("the model refused",)
         case exits.PARKED:
-            return (f"parked: {report.detail}; treadle resume {report.session_id} goes on there",)
+            from treadle.apps.cli.parked import how
+
+            assert wait is not None, "what is parked waits for something"
+            return (f"parked: {report.detail}; {how(report.session_id, wait.reason)}",)
         case exits.MAX_TURNS | exits.BUDGET_EXCEEDED | exits.GOAL_NOT_MET:
             return (f"{report.reason}: {report.detail}; {again}",)
         case exits.ABORTED | exits.TERMINATED:

@@ -2,10 +2,10 @@
 
     Stdout     bytes out, without ever blocking the run; who reads may be slow or gone
     Report     the result as a value; `json` prints it, and it is the last line of `stream-json`
-    Lines      every event as a line of JSON (docs/events.md)
     Progress   a line for a person at each thing that happens
 
-Observers and values; headless.py decides which of them a run has.
+Observers and values; headless.py decides which of them a run has. Events as lines are lines.py's
+business.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from treadle.core.events import Event, TurnResult
 from treadle.core.transcript.items import Item
 from treadle.core.transcript.usage import Usage
 
-VERSION = 1  # of the lines and of the report; grows when something is taken away or means another
+VERSION = 1  # of the report and of the lines (observe/jsonlines), which is tested to be the same
 PIECE = 4_096  # what a pipe that says "ready" takes without blocking
 LAG_BYTES = 8 << 20  # unread output after which single deltas are left out
 
@@ -114,29 +114,6 @@ class Began(msgspec.Struct, frozen=True, tag="began"):
     notes: tuple[str, ...]
 
 
-class ItemLine(msgspec.Struct, frozen=True, tag="item"):
-    """The transcript grew by one item."""
-
-    session_id: str
-    position: int
-    item: Item
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, BaseException):
-        return str(value)
-    raise NotImplementedError(f"a line cannot hold a {type(value).__name__}")
-
-
-_encoder = msgspec.json.Encoder(enc_hook=_plain)
-_DELTAS = (told.TextDelta, told.ThinkingDelta, told.ToolCallDelta, told.ToolProgress)
-_OWN_WORDS = (told.TextDelta, told.ThinkingDelta)
-
-
-def line_of(value: msgspec.Struct) -> bytes:
-    return _encoder.encode(value) + b"\n"
-
-
 def discreet(report: Report) -> Report:
     """The report without keys. The answer is what the model said: only our own are taken out."""
     return msgspec.structs.replace(
@@ -146,30 +123,6 @@ def discreet(report: Report) -> Report:
         detail=shown(report.detail) if report.detail else "",
         denied=tuple(shown(summary) for summary in report.denied),
     )
-
-
-class Lines:
-    """An observer that prints everything it is told as lines of JSON, without keys."""
-
-    def __init__(self, out: Stdout) -> None:
-        self._out = out
-        self._secrets = own_secrets()
-        self.session_id = ""
-
-    def on_event(self, event: Event) -> None:
-        if self._out.lags and isinstance(event, _DELTAS):
-            return
-        if isinstance(event, told.TurnFinished | told.RunFailed):
-            # The items were told one by one.
-            short = msgspec.structs.replace(event.result, items=())
-            event = msgspec.structs.replace(event, result=short)
-        line = line_of(event).decode()
-        own = isinstance(event, _OWN_WORDS)
-        self._out.write((without(self._secrets, line) if own else shown(line)).encode())
-
-    def on_item(self, position: int, item: Item) -> None:
-        line = line_of(ItemLine(self.session_id, position, item)).decode()
-        self._out.write(shown(line).encode())
 
 
 class Progress:
