@@ -13,11 +13,11 @@ import msgspec
 from treadle.apps.tui import prose
 from treadle.apps.tui.blocks import Block, Call, Code, Said, TaskLine, Thought, Todo, Words
 from treadle.apps.tui.shelf import Shelf
+from treadle.context.compaction.pins import TODO_TOOLS
 from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.usage import Usage
 
-TODO_TOOLS = frozenset({"todo", "todowrite", "todo_write"})
 _replace = msgspec.structs.replace
 
 
