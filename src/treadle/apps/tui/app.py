@@ -1,385 +1,159 @@
-"""The full screen: the conversation, what goes on, the prompt, one line of facts.
+"""The app: the full screen, and what its keys mean.
 
-Puts the parts together and says what keys mean. What is seen is the conversation's view; frames
-are made of it at most thirty times a second, however fast events come.
+Everything here is a reaction to a key, and asks the conversation, the transcript or a dialog to do
+something. The table of keys for people is commands.KEYS; what is seen is screen.py's business.
 """
 
 from __future__ import annotations
 
-import asyncio
-import signal
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from pathlib import Path
-from typing import Any
+from textual import events, on
+from textual.binding import Binding
 
-from rich.text import Text
-from textual import on
-from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
-from textual.widget import Widget
-from textual.widgets import Static
-
-from treadle.apps.tui import commands, completing
-from treadle.apps.tui.attaching import Attachments
-from treadle.apps.tui.blocks import Note, Tone
-from treadle.apps.tui.choice import Option
 from treadle.apps.tui.choosing import Choices
-from treadle.apps.tui.conversation import Conversation, Question
-from treadle.apps.tui.custom import CustomCommand, custom_commands
-from treadle.apps.tui.dialogs import Dialogs, changed_lines
-from treadle.apps.tui.edges import Edges, offer_lines
-from treadle.apps.tui.entry import Entry
-from treadle.apps.tui.host import Ask, Doors, Host, TurnLine
-from treadle.apps.tui.keys import Keyed
-from treadle.apps.tui.lines import Lines
-from treadle.apps.tui.options import Options
-from treadle.apps.tui.palette import THEMES, Palette, chosen
-from treadle.apps.tui.prompt import Prompt
-from treadle.apps.tui.remembering import PromptHistory
-from treadle.apps.tui.shelling import OwnCommands
-from treadle.apps.tui.themes import themes
+from treadle.apps.tui.screen import FullScreen
 from treadle.apps.tui.transcript import Transcript
-from treadle.core.errors import TreadleError
-from treadle.core.loop.driver import Driver
-from treadle.core.loop.steps import PendingApproval
-
-FRAME = 1 / 30
-SETTLED = 0.15  # seconds after which a terminal has taken its new size
-PATIENCE = 1.5  # seconds that closing may take
 
 
-class TerminalApp(Keyed):
-    """Implements commands.Face and dialogs.Stage."""
+class TerminalApp(FullScreen):
+    """The screen with its keys."""
 
-    ENABLE_COMMAND_PALETTE = False
-    CSS = """
-    Screen { background: transparent; }
-    #foot { height: auto; max-height: 90vh; }
-    #rule { height: 1; }
-    #row { height: auto; }
-    #sign { width: 2; height: 1; }
-    #row Prompt { width: 1fr; }
-    #status { height: 1; }
-    """
+    BINDINGS = [  # noqa: RUF012 - textual's form
+        Binding("shift+tab", "next_mode", "mode", priority=True, show=False),
+        Binding("escape", "escape", "stop", show=False),
+        Binding("ctrl+c", "stop", "stop", priority=True, show=False),
+        Binding("ctrl+d", "end", "quit", priority=True, show=False),
+        Binding("ctrl+o", "unfold", "open the last call", priority=True, show=False),
+        Binding("ctrl+t", "todos", "todos", priority=True, show=False),
+        Binding("ctrl+f", "search", "search", priority=True, show=False),
+        Binding("ctrl+y", "copy_reply", "copy", priority=True, show=False),
+        Binding("ctrl+z", "suspend_process", "suspend", priority=True, show=False),
+        Binding("ctrl+l", "redraw", "redraw", priority=True, show=False),
+        Binding("pageup", "page(-1)", "up", priority=True, show=False),
+        Binding("pagedown", "page(1)", "down", priority=True, show=False),
+        Binding("ctrl+up", "line(-1)", "up", priority=True, show=False),
+        Binding("ctrl+down", "line(1)", "down", priority=True, show=False),
+        Binding("ctrl+end", "bottom", "end", priority=True, show=False),
+    ]
 
-    def __init__(self, host: Host, options: Options | None = None) -> None:
-        self.options = options or Options()
-        self.palette: Palette = chosen(self.options.theme)
-        super().__init__()
-        self.host = host
-        self.custom: Sequence[CustomCommand] = ()
-        self.dialogs = Dialogs(self)
-        self.doors = Doors(self._approve, self._ask, lambda text: self.tell(text, "faint"))
-        self._conversation: Conversation | None = None
-        self._is_frame_due = False
-        self.edges = Edges(host)
-        self.own = OwnCommands(host)
-        self._asked: Question | None = None
-        self._asking: asyncio.Task[None] | None = None
-        self.farewell = ""  # how to come back, once there is something to come back to
-        self.frames = 0
-        for theme in themes():
-            self.register_theme(theme)
-        self.theme = f"treadle-{self.palette.name}"
+    _last_key = _before = ""  # the last key that was pressed, and the one before
 
-    # --- the screen ----------------------------------------------------------------------
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            self._before, self._last_key = self._last_key, event.key
+            if event.key not in ("escape", "ctrl+c") and self.edges.hint:
+                self.edges.hint = ""
+                self.changed()
+        await super().on_event(event)
 
-    def compose(self) -> ComposeResult:
-        history = PromptHistory(self.options.history)
-        prompt = Prompt(history, Attachments(self.host.folder), self._command_names, id="prompt")
-        yield Transcript(self.palette, id="transcript")
-        with Vertical(id="foot"):
-            yield Lines(id="tray")
-            yield Lines(id="rule")
-            yield Lines(id="offers")
-            with Horizontal(id="row"):
-                yield Static(Text("› ", self.palette.accent), id="sign")
-                yield prompt
-        yield Lines(id="status")
-
-    @property
-    def conversation(self) -> Conversation:
-        assert self._conversation is not None, "there is a session by now"
-        return self._conversation
-
-    def _command_names(self) -> list[tuple[str, str]]:
-        known = [(one.name, one.summary) for one in commands.available(self.host)]
-        return known + [(one.name, one.summary) for one in self.custom]
-
-    # --- beginning and end ---------------------------------------------------------------
-
-    async def on_mount(self) -> None:
-        self.query_one("#status", Lines).styles.height = 1
-        self.prompt.focus()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            try:
-                loop.add_signal_handler(number, self._terminated)
-            except (ValueError, RuntimeError):
-                pass  # not in the main thread: whoever started us listens
-        self.app_resume_signal.subscribe(self, lambda _: self.action_redraw())
-        self.set_interval(0.25, self._beat)
-        self._do(self._begin())
-
-    async def _begin(self) -> None:
-        """Trust, a session, and the first words."""
-        self.edges.branch = await completing.branch(self.host.folder)
-        if not self.host.is_trusted:
-            trusted = await self.dialogs.trust()
-            if trusted is None:
-                self._end(0)
-                return
-            if trusted:
-                self.host.trust()
-        if not await self._open(lambda: self.host.open(self.doors, resume=self.options.resume)):
+    def action_escape(self) -> None:
+        """Stop what runs; else drop what is offered or typed; twice on nothing goes back."""
+        if self._conversation is None:
             return
-        folders = [self.host.folder] if self.host.is_trusted else []
-        self.custom = custom_commands([*folders, Path.home()])
-        if self.options.prompt:
-            self._send(self.options.prompt)
-        self.prompt.files = await completing.project_files(self.host.folder)
-
-    async def _open(self, opening: Callable[[], Awaitable[Driver]]) -> bool:
-        try:
-            driver = await opening()
-        except (TreadleError, OSError) as error:
-            self._end(2, f"treadle: {error}")
-            return False
-        self._take_up(driver)
-        return True
-
-    def _take_up(self, driver: Driver) -> None:
-        self._conversation = Conversation(driver, self.changed)
-        conversation = self.conversation
-        for note in self.host.notes:
-            conversation.show(Note(note))
-        if conversation.is_unfinished:
-            conversation.note("the last turn was not finished: enter goes on with it", "warning")
-        if not len(driver.history):
-            self.edges.hint = "/help lists commands and keys"
-        conversation.start()
-        self.transcript.begin(conversation.view)
-        self.changed()
-
-    async def move(self, opening: Callable[[], Awaitable[Driver]]) -> None:
-        """Leave the session for another; if that fails, come back."""
-        conversation, driver = self.conversation, self.conversation.driver
-        before = driver.session_id if len(driver.history) else None
-        self._conversation = None  # nothing is shown or said while there is no session
-        await conversation.aclose()
-        try:
-            driver = await opening()
-        except (TreadleError, OSError) as error:
-            if await self._open(lambda: self.host.open(self.doors, resume=before)):
-                self.tell(str(error), "error")
+        if self.prompt.drop_offers():
             return
-        self._take_up(driver)
-
-    def quit(self) -> None:
-        self._do(self._close(0))
-
-    def _terminated(self) -> None:
-        self._do(self._close(143))
-
-    async def _close(self, code: int, message: str = "") -> None:
-        """Stop what runs, write everything down, leave. Never takes long."""
-        conversation, self._conversation = self._conversation, None
-        if conversation is not None and len(conversation.driver.history):
-            session = conversation.driver.session_id
-            self.farewell = f"treadle --resume {session} goes on with this session"
-        try:
-            async with asyncio.timeout(PATIENCE):
-                if conversation is not None:
-                    await conversation.aclose()
-                await self.host.aclose()
-        except TimeoutError:
-            pass  # the journal is only appended to: it is whole as it is
-        finally:
-            self._end(code, message)
-
-    def _end(self, code: int, message: str = "") -> None:
-        self.exit(code, return_code=code, message=message or None)
-
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        self.run_worker(work, exit_on_error=True)
-
-    # --- frames --------------------------------------------------------------------------
-
-    def changed(self) -> None:
-        """Something can be seen that could not before."""
-        if not self._is_frame_due and self.is_running:
-            self._is_frame_due = True
-            self.set_timer(FRAME, self._frame)
-
-    def _frame(self) -> None:
-        self._is_frame_due = False
-        if self._conversation is None or not self.screen_stack:
-            return
-        self.frames += 1
-        view = self._conversation.view
-        if self.edges.keep_time(view.is_busy):
-            self._notify("done")
-        self.transcript.show(view)
-        self._sync_questions()
-        self._paint_edges(self._conversation)
-
-    def _beat(self) -> None:
-        self.edges.tick += 1
-        if self._conversation is not None and self._conversation.view.is_busy:
-            self.edges.keep_time(True)
-            self._paint_edges(self._conversation)
-
-    def _paint_edges(self, conversation: Conversation) -> None:
-        width = self.size.width
-        above, status = self.edges.lines(
-            conversation.view,
-            self.palette,
-            (width, self.size.height),
-            is_scrolled=not self.transcript.is_following,
-        )
-        self.query_one("#tray", Lines).set(above)
-        self.query_one("#rule", Lines).set([Text("─" * width, self.palette.faint)])
-        self.query_one("#status", Lines).set([status])
-
-    def on_resize(self) -> None:
-        self.changed()
-        # What was on its way to the old size may have landed on the new one.
-        self.set_timer(SETTLED, self.action_redraw)
-
-    # --- questions -----------------------------------------------------------------------
-
-    async def _approve(self, approval: PendingApproval) -> bool | str:
-        return await self.conversation.ask_approval(approval)
-
-    async def _ask(self, ask: Ask) -> str | None:
-        return await self.conversation.ask(ask)
-
-    def _sync_questions(self) -> None:
-        """The first open question is asked; one that is gone is taken down."""
-        questions = self.conversation.questions
-        first = questions[0] if questions else None
-        if first is self._asked:
-            return
-        if self._asking is not None:
-            self._asking.cancel()
-        self._asked = first
-        if first is not None:
-            self._notify("waits for your answer")
-            work = self.dialogs.settle(self.conversation, first)
-            self._asking = asyncio.get_running_loop().create_task(work)
-
-    async def enter(self, *widgets: Widget) -> None:
-        self.query_one("#row").display = False
-        self.query_one("#offers").display = False
-        await self.query_one("#foot").mount_all(widgets)
-        widgets[-1].focus()
-
-    async def leave(self, *widgets: Widget) -> None:
-        for widget in widgets:
-            if widget.is_attached:
-                await widget.remove()
-        if self.is_running:
-            self.query_one("#row").display = True
-            self.query_one("#offers").display = True
-            self.prompt.focus()
-
-    @on(Choices.Chosen)
-    def _on_chosen(self, event: Choices.Chosen) -> None:
-        self.dialogs.answered(event.value)
-
-    @on(Choices.Looked)
-    def _on_looked(self, event: Choices.Looked) -> None:
-        self.dialogs.looked_at(event.value)
-
-    @on(Entry.Given)
-    def _on_given(self, event: Entry.Given) -> None:
-        self.dialogs.answered(event.text)
-
-    async def choose(
-        self, title: str, options: Sequence[Option], *, filters: bool = False
-    ) -> str | None:
-        return await self.dialogs.choose(title, options, filters=filters)
-
-    async def rewind(self) -> None:
-        answer = await self.dialogs.rewind(self._preview_rewind, self._do)
-        if answer is None:
-            return
-        turn, with_files = answer
-        done: list[str] = []
-
-        async def opening() -> Driver:
-            driver, words = await self.host.rewind(turn.turn_id, files=with_files)
-            done.append(words)
-            return driver
-
-        await self.move(opening)
-        self.prompt.put(turn.text)
-        self.tell("went back" + (f"; files: {done[0]}" if done and done[0] else ""))
-
-    async def _preview_rewind(self, widget: Choices, turn: TurnLine) -> None:
-        try:
-            changes = await self.host.changes(turn.turn_id) if turn.has_files else []
-        except TreadleError:
-            changes = []
-        if widget.is_attached:
-            lines = changed_lines(changes, self.palette) or [
-                Text("no file would change", self.palette.faint)
-            ]
-            widget.rebody(lambda width: lines[:12])
-
-    # --- what is typed -------------------------------------------------------------------
-
-    @on(Prompt.Sent)
-    def _on_sent(self, event: Prompt.Sent) -> None:
-        if self._conversation is not None:
-            self._send(event.text)
+        if self._conversation.view.is_busy:
+            self._conversation.interrupt()
+        elif self.own.stop():
+            pass
+        elif self.prompt.text:
+            self.prompt.history_lines.add(self.prompt.text)
+            self.prompt.put("")
+        elif self._before == "escape" and "rewind" in self.host.can:
+            self.edges.hint = ""
+            self._do(self.rewind())
         else:
-            self.prompt.put(event.text)
+            self.edges.hint = "esc again to go back to an earlier point"
+        self.changed()
 
-    def _send(self, text: str) -> None:
-        self.edges.hint = ""
+    def action_stop(self) -> None:
+        """ctrl+c: stop, clear, and the second one in a row leaves."""
+        if self._conversation is None:
+            self._end(130)
+        elif self._conversation.view.is_busy:
+            if self._conversation.driver.is_interrupted and self._before == "ctrl+c":
+                self._do(self._close(130))
+            self._conversation.interrupt()
+        elif self.dialogs.is_open:
+            self.dialogs.answered(None)
+        elif self.prompt.text:
+            self.prompt.history_lines.add(self.prompt.text)
+            self.prompt.put("")
+        elif self._before == "ctrl+c":
+            self._do(self._close(0))
+        else:
+            self.edges.hint = "ctrl+c again to leave"
+        self.changed()
+
+    def action_end(self) -> None:
+        if not self.prompt.text and not self.dialogs.is_open:
+            self._do(self._close(0))
+        elif self.prompt.has_focus:
+            self.prompt.action_delete_right()
+
+    def action_next_mode(self) -> None:
+        if self._conversation is None:
+            return
+        modes = self.host.modes
+        now = modes.index(self.host.mode) if self.host.mode in modes else -1
+        self.host.change_mode(modes[(now + 1) % len(modes)])
+        self.changed_mode()
+
+    def action_unfold(self) -> None:
+        self.transcript.toggle_last()
+
+    def action_todos(self) -> None:
+        self.order("/todo")
+
+    def action_page(self, by: int) -> None:
+        if isinstance(self.focused, Choices):
+            self.focused.turn_page(by)
+        else:
+            self.transcript.scroll_pages(by)
+        self.changed()
+
+    def action_line(self, by: int) -> None:
+        self.transcript.scroll_lines(by)
+        self.changed()
+
+    def action_bottom(self) -> None:
         self.transcript.action_bottom()
-        line = text.strip()
-        if not line:
-            if self.conversation.is_unfinished:
-                self.conversation.go_on()
-        elif line.startswith("/") and not line.startswith(("//", "/ ")):
-            self.order(line)
-        elif line.startswith("!") and len(line) > 1:
-            self.own.start(self.conversation, line[1:].strip())
-        else:
-            item = self.prompt.attachments.item(text.rstrip())
-            self.conversation.say(self.own.with_ran(item))
-            self.prompt.attachments.clear()
         self.changed()
 
-    @on(Prompt.Offering)
-    def _on_offering(self) -> None:
-        most = min(completing.MOST_SHOWN, max(self.size.height // 3, 1))
-        lines = offer_lines(
-            self.prompt.offers, self.prompt.picked, self.size.width, most, self.palette
-        )
-        self.query_one("#offers", Lines).set(lines)
+    def action_redraw(self) -> None:
+        self.redraw()
 
-    def order(self, line: str) -> None:
-        self._do(commands.perform(self, line))
+    def action_copy_reply(self) -> None:
+        self._copy(self.transcript.last_reply())
 
-    def tell(self, text: str, tone: Tone = "plain") -> None:
-        if self._conversation is not None:
-            self._conversation.show(Note(text, tone))
+    @on(Transcript.Copied)
+    def _on_copied(self, event: Transcript.Copied) -> None:
+        self._copy(event.text)
 
-    def put(self, text: str) -> None:
-        self.prompt.put(text)
-
-    def change_theme(self, name: str) -> None:
-        self.palette = THEMES[name]
-        self.theme = f"treadle-{name}"
-        self.query_one("#sign", Static).update(Text("› ", self.palette.accent))
-        self.transcript.restyle(self.palette)
+    def _copy(self, text: str) -> None:
+        selected = self.screen.get_selected_text()
+        text = selected or text
+        if text:
+            self.copy_to_clipboard(text)
+        self.edges.hint = f"copied {len(text):,} characters" if text else "nothing to copy"
         self.changed()
 
-    def _notify(self, what: str) -> None:
-        """A bell, and a word for terminals that show one, when nobody may be looking."""
-        self.bell()
-        if not self.app_focus and self._driver is not None and not self.is_headless:
-            self._driver.write(f"\x1b]9;treadle: {what}\x07")
+    @on(Transcript.Left)
+    def _on_left(self) -> None:
+        self.prompt.focus()
+        self.changed()
+
+    @on(Transcript.Search)
+    def action_search(self) -> None:
+        if not self.dialogs.is_open:
+            self._do(self._search())
+
+    async def _search(self) -> None:
+        text = await self.dialogs.write("Search", self.transcript.sought)
+        if text is None:
+            self.transcript.seek("")
+        elif self.transcript.seek(text.strip()):
+            self.transcript.focus()
+            self.edges.hint = "n goes up, N down, enter opens, esc returns"
+        elif text.strip():
+            self.edges.hint = f"{text.strip()!r} is nowhere"
+        self.changed()
