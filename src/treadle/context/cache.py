@@ -14,12 +14,12 @@ import msgspec
 from treadle.core.contracts.model import (
     Announced,
     Model,
-    ModelCard,
     ModelEvent,
     ModelRequest,
     Reply,
 )
 from treadle.core.contracts.tool import ToolSpec
+from treadle.core.contracts.wrapping import WrappedModel, streaming
 from treadle.core.transcript.transcript import Transcript
 
 MOST_SESSIONS = 256
@@ -30,24 +30,12 @@ class _Last(msgspec.Struct, frozen=True):
     cached: int  # tokens that the provider could have kept
 
 
-class CacheAccountant:
+class CacheAccountant(WrappedModel):
     """A model that watches what it is asked. Everything else is the wrapped model's."""
 
     def __init__(self, model: Model) -> None:
-        self._model = model
+        super().__init__(model)
         self._last: dict[str, _Last] = {}
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def card(self) -> ModelCard:
-        return self._model.card
-
-    @property
-    def fallback(self) -> Model | None:
-        return self._model.fallback
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         last = self._last.get(request.session_id)
@@ -55,19 +43,11 @@ class CacheAccountant:
             change = first_change(last.request, request)
             if change and last.cached:
                 yield Announced(f"the prompt cache broke: {change}{self._loss(last.cached)}")
-        stream = self._model.stream(request)
-        try:
-            async for event in stream:
+        async with streaming(self._model, request) as events:
+            async for event in events:
                 if isinstance(event, Reply):
                     self._remember(request, event.item.usage.total_input)
                 yield event
-        finally:
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
-
-    async def aclose(self) -> None:
-        await self._model.aclose()
 
     def _remember(self, request: ModelRequest, cached: int) -> None:
         self._last.pop(request.session_id, None)

@@ -6,42 +6,30 @@ class only lines the models up. Above: core/loop/asking.py. Below: any models.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from treadle.core.contracts.model import Model
+from treadle.core.contracts.wrapping import WrappedModel
 
-from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest
 
-
-class Fallback:
+class Fallback(WrappedModel):
     """The first model, with all others behind it. A string names a model.
 
     What a model has as a fallback of its own comes before the next in line.
     """
 
     def __init__(self, first: Model | str, *others: Model | str) -> None:
-        self._first = _model(first)
+        super().__init__(_model(first))
         self._others = tuple([_model(other) for other in others])
 
     @property
-    def name(self) -> str:
-        return self._first.name
-
-    @property
-    def card(self) -> ModelCard:
-        return self._first.card
-
-    @property
     def fallback(self) -> Model | None:
-        own = self._first.fallback
+        own = self._model.fallback
         line = (own, *self._others) if own is not None else self._others
         if not line:
             return None
         return Fallback(*line) if len(line) > 1 else line[0]
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        return self._first.stream(request)
-
     async def aclose(self) -> None:
-        for model in (self._first, *self._others):
+        for model in (self._model, *self._others):
             await model.aclose()
 
 

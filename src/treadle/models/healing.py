@@ -13,21 +13,19 @@ person is told one line. A request that is too long is not its business: compact
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing
-from typing import cast
+from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 
 from treadle.core.contracts.model import (
     Model,
-    ModelCard,
     ModelEvent,
     ModelRequest,
     PartQuarantined,
     Reply,
     UsageSeen,
 )
+from treadle.core.contracts.wrapping import WrappedModel, streaming
 from treadle.core.errors import BadRequest, ContextTooLong
 from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item
@@ -48,26 +46,8 @@ _NOT_CONTENT = re.compile(
 )
 
 
-class Healing:
+class Healing(WrappedModel):
     """The same model, but a request that it refuses is mended and sent again."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def card(self) -> ModelCard:
-        return self._model.card
-
-    @property
-    def fallback(self) -> Model | None:
-        return self._model.fallback
-
-    async def aclose(self) -> None:
-        await self._model.aclose()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         search = _Search(self._model, request)
@@ -75,7 +55,7 @@ class Healing:
         while True:
             has_spoken = False
             try:
-                async with aclosing(_stream(self._model, current)) as events:
+                async with streaming(self._model, current) as events:
                     async for event in events:
                         if type(event) is Reply:
                             event = search.with_usage(event)
@@ -165,7 +145,7 @@ class _Search:
         if probe.quarantine in self._tried:
             return False
         try:
-            async with aclosing(_stream(self._model, probe)) as events:
+            async with streaming(self._model, probe) as events:
                 async for event in events:
                     if type(event) is UsageSeen:
                         self._spent += event.usage
@@ -176,11 +156,6 @@ class _Search:
             self._tried.add(probe.quarantine)
             return False
         return True
-
-
-def _stream(model: Model, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-    """The contract promises no more than an iterator; all that hold a connection can be closed."""
-    return cast("AsyncGenerator[ModelEvent, None]", model.stream(request))
 
 
 def _place_of(refusal: BadRequest, request: ModelRequest) -> Place | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest
+from treadle.core.contracts.wrapping import streaming
 from treadle.core.errors import ModelError
 from treadle.models.tape import Exchange, Tape, Voice
 
@@ -67,19 +68,14 @@ class Recorded:
 
     async def _record(self, model: Model, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         events: list[ModelEvent] = []
-        stream = model.stream(request)
         try:
-            async for event in stream:
-                events.append(event)
-                yield event
+            async with streaming(model, request) as stream:
+                async for event in stream:
+                    events.append(event)
+                    yield event
         except ModelError as error:
             self._tape.append(self.name, request, Exchange(events, error))
             raise
-        finally:
-            # A listener that leaves must not leave the model's connection open behind it.
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
         self._tape.append(self.name, request, Exchange(events))
 
     async def _replay(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:

@@ -9,34 +9,23 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Sequence
 
-from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
+from treadle.core.contracts.model import Model, ModelEvent, ModelRequest, Reply
+from treadle.core.contracts.wrapping import WrappedModel
 from treadle.core.errors import ModelError, Overloaded, RateLimited, StreamBroken, Unreachable
 
 BEFORE: Sequence[type[ModelError]] = (RateLimited, Overloaded, Unreachable)
 
 
-class ChaosModel:
+class ChaosModel(WrappedModel):
     """`rate` of the streams fail, never more than `in_a_row` one after the other."""
 
     def __init__(self, model: Model, *, seed: int, rate: float = 0.3, in_a_row: int = 2) -> None:
-        self._model = model
+        super().__init__(model)
         self._chance = random.Random(seed)
         self._rate = rate
         self._most = in_a_row
         self._failed = 0
         self.faults: list[str] = []
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def card(self) -> ModelCard:
-        return self._model.card
-
-    @property
-    def fallback(self) -> Model | None:
-        return self._model.fallback
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         fault = self._next_fault()
@@ -52,9 +41,6 @@ class ChaosModel:
             return
         raise StreamBroken("chaos: cut off", provider=self.name)
 
-    async def aclose(self) -> None:
-        await self._model.aclose()
-
     def _next_fault(self) -> str | None:
         if self._failed >= self._most or self._chance.random() >= self._rate:
             self._failed = 0
@@ -65,26 +51,14 @@ class ChaosModel:
         return fault
 
 
-class CutShort:
+class CutShort(WrappedModel):
     """A model whose first `times` streams stop after `events` events, then break."""
 
     def __init__(self, model: Model, *, events: int, times: int = 1) -> None:
-        self._model = model
+        super().__init__(model)
         self._events = events
         self._times = times
         self._kept: list[ModelEvent] | None = None
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def card(self) -> ModelCard:
-        return self._model.card
-
-    @property
-    def fallback(self) -> Model | None:
-        return self._model.fallback
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         if self._kept is None:
@@ -99,6 +73,3 @@ class CutShort:
         self._kept = None
         for event in kept:
             yield event
-
-    async def aclose(self) -> None:
-        await self._model.aclose()

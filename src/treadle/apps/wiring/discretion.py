@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest
+from treadle.core.contracts.model import Model, ModelEvent, ModelRequest
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import Probe, Resources, Tool, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.wrapping import WrappedModel, streaming
 from treadle.core.errors import ModelError, ToolError
 from treadle.core.transcript.content import Arguments, Text
 
@@ -159,20 +160,12 @@ class DiscreetTool:
         return msgspec.structs.replace(output, content=content, display=display)
 
 
-class Reticent:
+class Reticent(WrappedModel):
     """Everything is the wrapped model's, but its errors quote no secret."""
 
     def __init__(self, model: Model, secrets: tuple[str, ...]) -> None:
-        self._model = model
+        super().__init__(model)
         self._secrets = secrets
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def card(self) -> ModelCard:
-        return self._model.card
 
     @property
     def fallback(self) -> Model | None:
@@ -180,17 +173,10 @@ class Reticent:
         return Reticent(fallback, self._secrets) if fallback is not None else None
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        stream = self._model.stream(request)
         try:
-            async for event in stream:
-                yield event
+            async with streaming(self._model, request) as events:
+                async for event in events:
+                    yield event
         except ModelError as error:
             error.args = (without(self._secrets, str(error)),)
             raise
-        finally:
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
-
-    async def aclose(self) -> None:
-        await self._model.aclose()

@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator
 from typing import Literal
 
 from treadle.core.contracts.gate import Account, Gate, Pass, Stop
-from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest
+from treadle.core.contracts.model import Model, ModelEvent, ModelRequest
+from treadle.core.contracts.wrapping import WrappedModel, streaming
 from treadle.core.errors import Overloaded, RateLimited, TreadleError
 from treadle.core.transcript.entries import Wake
 from treadle.core.transcript.usage import Usage
@@ -35,31 +36,19 @@ class Postponed(TreadleError):
         self.detail = detail
 
 
-class Patient:
+class Patient(WrappedModel):
     """Everything is the wrapped model's, but a wait that is too long puts the turn off."""
 
     def __init__(self, model: Model, session_id: str, longest: float = LONGEST_WAIT) -> None:
-        self._model = model
+        super().__init__(model)
         self._session_id = session_id
         self._longest = longest
 
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def card(self) -> ModelCard:
-        return self._model.card
-
-    @property
-    def fallback(self) -> Model | None:
-        return self._model.fallback
-
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        stream = self._model.stream(request)
         try:
-            async for event in stream:
-                yield event
+            async with streaming(self._model, request) as events:
+                async for event in events:
+                    yield event
         except (RateLimited, Overloaded) as error:
             wait = error.retry_after or 0.0
             is_ours = request.session_id == self._session_id and self.fallback is None
@@ -67,13 +56,6 @@ class Patient:
                 raise
             wake = Wake("time", at=time.time() + wait)
             raise Postponed("rate_limit", wake, f"{error}; again in {wait:.0f} s") from error
-        finally:
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
-
-    async def aclose(self) -> None:
-        await self._model.aclose()
 
 
 class Unhurried:
