@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from treadle import Agent
 from treadle.core.contracts.model import (
     Announced,
     Model,
@@ -16,6 +17,7 @@ from treadle.core.contracts.model import (
     Reply,
 )
 from treadle.core.contracts.tool import ToolSpec
+from treadle.core.contracts.wrapping import streaming
 from treadle.core.errors import BadRequest, ConfigError, ModelError, RateLimited
 from treadle.core.transcript import (
     AssistantItem,
@@ -159,6 +161,24 @@ async def test_leaving_a_recording_half_way_ends_the_models_stream(tmp_path):
     assert live.running == 1
     await stream.aclose()  # type: ignore[attr-defined]
     assert live.running == 0
+
+
+async def test_an_exchange_is_recorded_although_the_listener_leaves_with_the_reply(tmp_path):
+    path = tmp_path / "talk.jsonl"
+    async with streaming(Recorded(Scripted(["hello"]), path), asking("a")) as events:
+        async for event in events:
+            if isinstance(event, Reply):
+                break
+    last = (await heard(Recorded(None, path, mode="replay"), asking("a")))[-1]
+    assert isinstance(last, Reply)
+    assert last.item.text == "hello"
+
+
+async def test_what_an_agent_was_told_is_told_again_from_the_recording(tmp_path):
+    path = tmp_path / "talk.jsonl"
+    first = await Agent(Recorded(Scripted(["hello"]), path)).run("hi")
+    again = await Agent(f"recorded/{path}").run("hi")
+    assert again.text == first.text == "hello"
 
 
 async def test_fallbacks_are_on_the_same_tape(tmp_path):

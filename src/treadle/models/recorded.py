@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Literal
 
-from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest
+from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
 from treadle.core.contracts.wrapping import streaming
 from treadle.core.errors import ModelError
 from treadle.models.tape import Exchange, Tape, Voice
@@ -68,15 +68,22 @@ class Recorded:
 
     async def _record(self, model: Model, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         events: list[ModelEvent] = []
+        reply: Reply | None = None
         try:
             async with streaming(model, request) as stream:
                 async for event in stream:
                     events.append(event)
+                    if isinstance(event, Reply):
+                        reply = event
+                        break
                     yield event
         except ModelError as error:
             self._tape.append(self.name, request, Exchange(events, error))
             raise
+        # Written before the reply is told: who has heard it need not come back.
         self._tape.append(self.name, request, Exchange(events))
+        if reply is not None:
+            yield reply
 
     async def _replay(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         exchange = self._tape.find(self.name, request)
