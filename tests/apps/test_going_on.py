@@ -286,3 +286,86 @@ async def test_a_budget_that_is_used_up_waits_for_more_money():
         ran = await run(server, "resume", session, "--max-cost", "2")
     assert again.code == exits.PARKED
     assert (ran.code, ran.out, server.violations) == (0, "That is all.\n", [])
+
+
+def ask(*questions: str) -> Reply:
+    calls = [Call("ask", {"question": one, "options": ["Postgres", "SQLite"]}) for one in questions]
+    return Reply(calls=tuple(calls))
+
+
+def results(request: Request) -> str:
+    return json.dumps(messages(request)[-1]["content"])
+
+
+async def test_a_question_waits_on_disk_and_goes_on_with_the_answer_alone():
+    both = Reply(
+        calls=(
+            Call("bash", {"command": "echo x >> effects"}),
+            Call("ask", {"question": "Which\ndatabase?", "options": ["Postgres", "SQLite"]}),
+        )
+    )
+    async with ProviderServer([both, LAST]) as server:
+        ran, session = await parked(server, *FREELY)
+        assert not Path("effects").exists()
+        listed = await run(None, "resume")
+        still = await run(server, "resume", session, "--approve", *FREELY)
+        done = await run(server, "resume", "--parked", session, "--answer", "MariaDB", *FREELY)
+    question = "it asks: Which database? [Postgres | SQLite]"
+    assert ran.lines[0]["detail"] == question
+    assert f"parked: {question}; treadle resume {session} --answer TEXT" in ran.err
+    assert f"{session}  question: {question} (treadle resume {session} --answer" in listed.out
+    assert still.code == exits.PARKED  # a yes is no answer
+    assert (done.code, done.out, done.err) == (0, "That is all.\n", "")
+    assert "The user answered: MariaDB" in results(server.requests[-1])
+    assert Path("effects").read_text() == "x\n"
+    assert (len(server.requests), server.violations) == (2, [])
+    assert (await run(None, "resume")).out == "nothing waits\n"
+
+
+async def test_an_answer_is_kept_while_the_call_beside_it_still_waits_for_an_approval():
+    both = Reply(
+        calls=(
+            Call("ask", {"question": "Which file?"}),
+            Call("bash", {"command": "touch made"}),
+        )
+    )
+    async with ProviderServer([both, LAST]) as server:
+        _, session = await parked(server)
+        waits = await run(server, "resume", session, "--answer", "this one")
+        assert not Path("made").exists()
+        too_many = await run(server, "resume", session, "--answer", "again")
+        done = await run(server, "resume", session, "--approve")
+    assert "touch made] waits for somebody's approval" in waits.err
+    assert (too_many.code, "nothing was asked" in too_many.err) == (exits.USAGE, True)
+    assert (done.code, Path("made").exists()) == (0, True)
+    assert "The user answered: this one" in results(server.requests[-1])
+    assert (len(server.requests), server.violations) == (2, [])
+
+
+async def test_several_questions_are_answered_in_their_order_or_not_at_all():
+    malformed = Call("ask", {"question": ""})
+    asked = Reply(calls=(malformed, *ask("First?", "Second?").calls))
+    async with ProviderServer([asked, LAST]) as server:
+        ran, session = await parked(server)
+        half = await run(server, "resume", session, "--answer", "one")
+        done = await run(server, "resume", session, "--deny", "I do not know")
+    assert "2 questions, one --answer each: 1. First? [Postgres | SQLite]; 2. Sec" in ran.err
+    assert (half.code, "it asks: Second?" in half.err) == (exits.PARKED, True)
+    first, second, third = messages(server.requests[-1])[-1]["content"]
+    assert (done.code, server.violations) == (0, [])
+    assert "the question is empty" in json.dumps(first)
+    assert "The user answered: one" in json.dumps(second)
+    assert "denied: I do not know" in json.dumps(third)
+
+
+async def test_without_parking_nobody_is_asked_and_a_child_never_puts_the_turn_off():
+    child = Reply(calls=(Call("task", {"description": "look", "prompt": "Look"}),))
+    async with ProviderServer([ask("Which?"), LAST, child, ask("Which?"), LAST, LAST]) as server:
+        alone = await run(server, "-p", "go")
+        parent = await run(server, "-p", "go", "--park", *FREELY)
+    assert (alone.code, parent.code, server.violations) == (0, 0, [])
+    offered = [
+        {tool["name"] for tool in json.loads(server.requests[at].body)["tools"]} for at in (0, 2)
+    ]
+    assert ["ask" in names for names in offered] == [False, True]
+    assert "nobody can be asked in this run" in results(server.requests[4])

@@ -50,6 +50,7 @@ from treadle.core.transcript.usage import Usage
 
 if TYPE_CHECKING:
     from treadle.apps.cli.lines import Lines
+    from treadle.apps.cli.parked import Word
 
 NOBODY = (
     NOBODY_CAN_BE_ASKED + " ({reason}). "
@@ -390,8 +391,10 @@ class Headless:
 
     def _say_why(self, report: Report) -> None:
         """One sentence for everything but success; on success, what it took, if somebody looks."""
-        for sentence in _sentences(report, self._wait):
-            tell(f"treadle: {sentence}")
+        if report.exit_code != exits.DONE:
+            from treadle.apps.cli.reasons import sentence
+
+            tell(f"treadle: {sentence(report, self._wait)}")
         if self._progress is not None:
             self._progress.say(
                 f"{used(report.usage)}, {report.seconds:.1f} s, session {report.session_id}"
@@ -408,26 +411,3 @@ class Headless:
         why = os.strerror(gone.errno or 0) if gone is not None else "it was closed"
         tell(f"treadle: the answer could not be written to standard output: {why}")
         return exits.DISK
-
-
-def _sentences(report: Report, wait: Postponed | None) -> Sequence[str]:
-    again = f"treadle -p --resume {report.session_id} goes on with it" if report.session_id else ""
-    match report.exit_code:
-        case exits.DONE:
-            return ()
-        case exits.APPROVAL_NEEDED:
-            calls = ", ".join(dict.fromkeys(report.denied))
-            return (f"not done, for want of somebody's approval: {calls}. --allow RULE allows it",)
-        case exits.REFUSED:
-            return ("the model refused",)
-        case exits.PARKED:
-            from treadle.apps.cli.parked import how
-
-            assert wait is not None, "what is parked waits for something"
-            return (f"parked: {report.detail}; {how(report.session_id, wait.reason)}",)
-        case exits.MAX_TURNS | exits.BUDGET_EXCEEDED | exits.GOAL_NOT_MET:
-            return (f"{report.reason}: {report.detail}; {again}",)
-        case exits.ABORTED | exits.TERMINATED:
-            return (f"stopped; {again}",)
-        case _:
-            return (report.error or report.detail,)

@@ -39,7 +39,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("output-schema", "PATH", "the answer has to fit this JSON schema"),
     Option("continue", help="go on with the last session of this folder", short="c"),
     Option("resume", "ID", "go on with this session", short="r"),
-    Option("park", help="wait on disk, not in a process: long limits, approvals, budgets"),
+    Option("park", help="wait on disk, not in a process: limits, approvals, questions, budgets"),
     Option("until", "COMMAND", "work until this command succeeds"),
     _setting("model", "NAME"),
     _setting("small_model", "NAME"),

@@ -5,6 +5,7 @@
     treadle resume ID [OPTIONS of -p]  go on with this one now
     treadle resume ID --approve        ... and let the calls happen that it waits with
     treadle resume ID --deny REASON    ... or not, for a reason that the model reads
+    treadle resume ID --answer TEXT    ... with the answer to the question that it waits with
 
 Each goes on in its own folder, exactly where it stopped, as a run of `treadle -p` that may be
 parked again. The work is headless.py's; what is parked is sessions/parking's to know.
@@ -20,14 +21,17 @@ from typing import TYPE_CHECKING
 
 from treadle.apps.cli import exits
 from treadle.apps.cli.sessions import answered
+from treadle.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from treadle.apps.cli.parked import Word
     from treadle.sessions.parking import Waiting
 
 USAGE = """\
 usage: treadle resume                         what waits, and for what
        treadle resume --parked                go on with all whose time has come
-       treadle resume ID [--approve | --deny REASON] [OPTIONS of -p, such as --max-cost USD]"""
+       treadle resume ID [--approve | --deny REASON] [--answer TEXT]...
+                         [OPTIONS of -p, such as --max-cost USD]"""
 
 
 def run(arguments: list[str]) -> int:
@@ -39,7 +43,7 @@ def run(arguments: list[str]) -> int:
             return answered("resume", _list)
         case ["--parked"]:
             return answered("resume", _all_due)
-        case [session, *rest] if not session.startswith("-"):
+        case ["--parked", session, *rest] | [session, *rest] if not session.startswith("-"):
             return answered("resume", lambda: _one(session, rest))
     print(USAGE, file=sys.stderr)
     return exits.USAGE
@@ -62,7 +66,7 @@ def _all_due() -> int:
             print(_line(one), file=sys.stderr)
             code = code or exits.PARKED
             continue
-        ended = _go_on(one.summary.id, one.summary.folder, [], None)
+        ended = _go_on(one.summary.id, one.summary.folder, [])
         if ended in (exits.ABORTED, exits.TERMINATED):
             return ended
         code = ended or code
@@ -76,27 +80,41 @@ def _one(name: str, rest: list[str]) -> int:
 
     library = Library()
     summary = library.summary(library.find(name))
-    options, answer = _answer(rest)
-    return _go_on(summary.id, summary.folder, options, answer)
+    options, word = _word(rest)
+    return _go_on(summary.id, summary.folder, options, word)
 
 
-def _answer(rest: list[str]) -> tuple[list[str], bool | str | None]:
-    """A person's word, apart from the options of the run."""
-    if rest[:1] == ["--approve"]:
-        return rest[1:], True
-    if rest[:1] == ["--deny"] and len(rest) > 1:
-        return rest[2:], rest[1]
-    return rest, None
+def _word(rest: list[str]) -> tuple[list[str], Word | None]:
+    """A person's word, apart from the options of the run that stand behind it."""
+    ruling: bool | str | None = None
+    answers: tuple[str, ...] = ()
+    while rest:
+        match rest:
+            case ["--approve", *_] if ruling is None:
+                ruling, rest = True, rest[1:]
+            case ["--deny", reason, *_] if ruling is None:
+                ruling, rest = reason, rest[2:]
+            case ["--answer", text, *_] if text.strip():
+                answers, rest = (*answers, text), rest[2:]
+            case ["--answer", *_]:
+                raise ConfigError("--answer needs the answer")
+            case _:
+                break
+    if ruling is None and not answers:
+        return rest, None
+    from treadle.apps.cli.parked import Word
+
+    return rest, Word(ruling, answers)
 
 
-def _go_on(session: str, folder: str, options: list[str], answer: bool | str | None) -> int:
+def _go_on(session: str, folder: str, options: list[str], word: Word | None = None) -> int:
     from treadle.apps.cli import headless
 
     if not Path(folder).is_dir():
         print(f"treadle resume: {session} worked in {folder}, which is gone", file=sys.stderr)
         return exits.ELSEWHERE
     os.chdir(folder)
-    return headless.run(["-p", "--resume", session, "--park", *options], answer, reads_input=False)
+    return headless.run(["-p", "--resume", session, "--park", *options], word, reads_input=False)
 
 
 def _waiting() -> list[Waiting]:
@@ -107,6 +125,8 @@ def _waiting() -> list[Waiting]:
 
 
 def _line(one: Waiting) -> str:
+    from treadle.apps.cli.parked import how as how_to
+
     summary, parked = one.summary, one.parked
     match parked.wake.on:
         case "time" if one.is_due:
@@ -116,9 +136,7 @@ def _line(one: Waiting) -> str:
             how = f"until {at}"
         case "file":
             how = f"until {parked.wake.path} is there"
-        case "answer":
-            how = f"treadle resume {summary.id} --approve, or --deny REASON"
         case _:
-            how = f"treadle resume {summary.id} with a higher limit"
+            how = how_to(summary.id, parked.reason)
     safe = "".join(c if c.isprintable() else " " for c in f"{parked.detail} ({how})")
     return f"{summary.id}  {parked.reason}: {safe}"

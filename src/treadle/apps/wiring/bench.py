@@ -32,6 +32,7 @@ from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.observer import Observer
+from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.events import Event, ToolCallBegan
@@ -83,7 +84,7 @@ class Bench:
         self._park = park
         self._is_small = _is_small(place.model)
         self.reins = Reins()
-        self.builtin = _builtin(place.model, place.workspace, interactive=interactive)
+        self.builtin = _builtin(place.model, place.workspace, asks=interactive or park)
         place.policy.stands = self.builtin.cwd
         if place.view is not None:
             self.builtin.resume(place.store.session_id, place.view.transcript)
@@ -148,7 +149,7 @@ class Bench:
             place.folder,
             notes=place.notes,
             trusted=place.trusted,
-            interactive=self._interactive,
+            interactive=self._interactive or self._park,  # somebody answers, if later
             mode=settings.permission_mode,
             added_folders=[Path(one) for one in settings.add_dir],
             tools=self.builtin.instructions(),
@@ -212,7 +213,7 @@ class Bench:
             tools,
             instructions=self._instructions,
             max_turns=place.settings.max_turns,
-            policy=place.policy,
+            policy=self._policy(),
             approve=approve,
             hooks=self.hooks,
             mutators=[Compactor(place.helper or place.model), *self.mutators],
@@ -223,6 +224,13 @@ class Bench:
             keep_output=keeper_of(outputs_of(place.store)),
             **_children(place),
         )
+
+    def _policy(self) -> Policy:
+        if not self._park:
+            return self.place.policy
+        from treadle.apps.wiring.parking import Inquiring
+
+        return Inquiring(self.place.policy, self.place.store.session_id)
 
     def _watched(self, secrets: tuple[str, ...]) -> Model:
         """The model, with whoever watches over what it is asked and says."""
@@ -309,12 +317,12 @@ def _definitions(folders: list[Path], notes: list[str]) -> Sequence[Any]:
     return found
 
 
-def _builtin(model: Model, workspace: LateWorkspace, *, interactive: bool) -> Builtin:
-    """The built-in tools that this model can use here."""
+def _builtin(model: Model, workspace: LateWorkspace, *, asks: bool) -> Builtin:
+    """The built-in tools that this model can use here; `asks`: questions find an answer."""
     from treadle.tools.builtin import SMALL, STANDARD, builtin_tools
 
     names = list(SMALL if _is_small(model) else STANDARD)
-    if not interactive and "ask" in names:
+    if not asks and "ask" in names:
         names.remove("ask")
     return builtin_tools(workspace, names, documents="documents" in model.card.abilities)
 

@@ -2,6 +2,7 @@
 
     Patient        a model that does not sit out a long rate limit
     Unhurried      a gate that does not end a turn for want of money
+    Inquiring      a policy that lets no question be asked while nobody is there
     Postponed      what they raise; the turn stays open, and whoever resumes it goes on there
 
 Only the session itself is put off; its children wait, or end, as they always do. Writing it down
@@ -16,22 +17,24 @@ from typing import Literal
 
 from treadle.core.contracts.gate import Account, Gate, Pass, Stop
 from treadle.core.contracts.model import Model, ModelEvent, ModelRequest
+from treadle.core.contracts.policy import Ask, Deny, Policy, Proposal, Verdict
 from treadle.core.contracts.wrapping import WrappedModel, streaming
 from treadle.core.errors import Overloaded, RateLimited, TreadleError
 from treadle.core.transcript.entries import Wake
 from treadle.core.transcript.usage import Usage
 
 LONGEST_WAIT = 60.0  # seconds that a run which may be parked waits for a provider
+A_QUESTION = "it is a question to the user"
+
+Reason = Literal["rate_limit", "approval", "question", "budget"]
 
 
 class Postponed(TreadleError):
     """The turn cannot go on now. `wake` says what it waits for."""
 
-    def __init__(
-        self, reason: Literal["rate_limit", "approval", "budget"], wake: Wake, detail: str
-    ) -> None:
+    def __init__(self, reason: Reason, wake: Wake, detail: str) -> None:
         super().__init__(detail)
-        self.reason: Literal["rate_limit", "approval", "budget"] = reason
+        self.reason: Reason = reason
         self.wake = wake
         self.detail = detail
 
@@ -75,3 +78,22 @@ class Unhurried:
 
     def settle(self, account: Account, used: Usage) -> None:
         self._gate.settle(account, used)
+
+
+class Inquiring:
+    """Everything is the wrapped policy's, but a question of the session waits for a person.
+
+    It is held back like a call that needs an approval, before anything of its round happens.
+    """
+
+    def __init__(self, policy: Policy, session_id: str) -> None:
+        self._policy = policy
+        self._session_id = session_id
+
+    async def decide(self, proposal: Proposal) -> Verdict:
+        verdict = await self._policy.decide(proposal)
+        is_ours = proposal.tool.name == "ask" and proposal.session_id == self._session_id
+        return Ask(A_QUESTION) if is_ours and not isinstance(verdict, Deny) else verdict
+
+    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+        await self._policy.remember(proposal, rules)

@@ -34,6 +34,18 @@ class Question(msgspec.Struct, frozen=True):
     multiple: bool = False
 
 
+def question_in(arguments: Arguments) -> Question:
+    """What a call that was found well formed asks."""
+    options = arguments.get("options", arguments.get("choices")) or []
+    labels = [one if isinstance(one, str) else str(one["label"]) for one in options]
+    return Question(str(arguments["question"]), tuple(map(Choice, labels)))
+
+
+def answered(answer: str) -> ToolOutput:
+    """A person's answer, as the result of the call."""
+    return ToolOutput(f"The user answered: {answer}", display=visible(answer))
+
+
 Asker = Callable[[Question], Awaitable[str | None]]
 
 
@@ -76,4 +88,4 @@ class AskTool(BuiltinTool[AskArguments]):
         answer = await asker(question)
         if answer is None:
             raise ToolError(NOBODY)
-        return ToolOutput(f"The user answered: {answer}", display=visible(answer))
+        return answered(answer)
