@@ -6,6 +6,8 @@ from treadle.core.contracts.policy import Allow, Ask, Deny, Proposal
 from treadle.core.contracts.tool import ToolSpec
 from treadle.policy.backtest import back_test
 from treadle.policy.files import Situation
+from treadle.policy.judge import Judge
+from treadle.policy.paths import NAMES_LIMIT
 from treadle.policy.remember import propose_rules
 from treadle.policy.rulepolicy import RulePolicy, situation_of
 from treadle.policy.rules import RuleSet, parse_rule
@@ -167,6 +169,20 @@ def test_always_allow_proposes_the_narrowest_useful_rule_for_each_part(command, 
 )
 def test_always_allow_for_other_tools(tool, given, proposed):
     assert propose_rules(Call(tool, given), Situation("/r", "/h")) == (proposed,)
+
+
+@pytest.mark.parametrize("command", ["cat *", "rm *", "echo x > *", "cp -r big other", "rm -r big"])
+def test_more_names_than_can_be_looked_at_are_asked_about(tmp_path, command):
+    (tmp_path / "big").mkdir()
+    for folder in (tmp_path, tmp_path / "big"):
+        for number in range(NAMES_LIMIT + 1):
+            (folder / f"f{number}").touch()
+    everything = given_rules(
+        {"allow": ["Bash(rm:*)", "Bash(cp:*)", "Edit"]}, root=str(tmp_path), home="/h"
+    )
+    judge = Judge(Situation(str(tmp_path), "/h", everything))
+    assert judge.judge(Call("bash", {"command": command})).outcome == "ask"
+    assert judge.judge(Call("bash", {"command": "rm f1"})).outcome == "allow"
 
 
 def test_a_rule_is_tried_on_the_past_before_it_is_saved():

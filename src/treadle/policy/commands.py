@@ -4,14 +4,13 @@ Puts together what the line does (`shell/`), what the rules say, and where its p
 of calls stands above.
 """
 
-import fnmatch
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 
-from treadle.policy.files import Access, FileJudge, Situation
+from treadle.policy.files import FileJudge, Situation
 from treadle.policy.listed import listed
 from treadle.policy.paths import inside
+from treadle.policy.reach import Reach, values_in
 from treadle.policy.rules import CommandPattern, Forms, Rule, forms_of
 from treadle.policy.shell.effects import Effects
 from treadle.policy.shell.facts import Assignment, CommandFacts, Part, Word
@@ -31,7 +30,9 @@ _HARMLESS_VALUES = listed(
 )
 _OWN_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
 _PLAIN_WRITERS = frozenset({"mkdir", "touch", "cp", "mv", "tee", "sed"})
-_GLOB_LIMIT = 500
+_NAME_IN_TEXT = re.compile(r"[\w.+-]+")
+_PLAIN_VALUE = re.compile(r"[^/\\]*")
+_TIME_ZONE = re.compile(r"\w+(?:/[\w+-]+)+")
 # Carriage returns are bad enough to ask, not to refuse: files from elsewhere have them.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 # Blanks that bash does not split at, and marks that are not seen or turn the text around.
@@ -95,6 +96,10 @@ class CommandJudge:
             found = found if found is not None else self._forbidden_anywhere(inner)
         return found
 
+    def spells_out(self, words: Sequence[Word]) -> bool:
+        """Whether an allow rule spells out the whole of a command."""
+        return any(pattern.spells_out(words) for _, pattern in self._allow)
+
     def allowed_by(self, part: Part, forms: Forms) -> tuple[Rule, CommandPattern] | None:
         """The most specific allow rule that covers the part's words."""
         found = [
@@ -110,9 +115,8 @@ class _PartJudge:
 
     def __init__(self, above: CommandJudge, facts: CommandFacts, cwd: str) -> None:
         self.above = above
-        self.files = above.files
         self.facts = facts
-        self.cwd = cwd
+        self.reach = Reach(above.files, cwd, above.spells_out)
 
     def judge(self, part: Part, reached: bool = False, spelled: bool = False) -> Finding:
         """`reached`: the rule for the wrapper around it names this program already.
@@ -130,7 +134,7 @@ class _PartJudge:
             self.judge(p, reached or named or _reaches(pattern, part, forms, p), named)
             for p in part.inner
         )
-        paths = list(self._paths(part, effects, named))
+        paths = list(self.reach.findings(part, effects, named))
         trouble = self._trouble(part, effects, pattern, named)
         gravest = [*inner, *paths]
         if forbidden is not None:
@@ -189,8 +193,12 @@ class _PartJudge:
         for word in part.argv[1:]:
             if word.text is None and not self._harmless(word, effects):
                 return f"{word.source} is not static"
-            if word.glob and any(name.startswith("-") for name in self._expand(part, word)):
-                return f"{word.source} finds a file whose name is an option"
+            if word.glob:
+                found = self.reach.expand(part, word)
+                if found is None:
+                    return f"{word.source} finds too many names to look at"
+                if any(name.startswith("-") for name in found):
+                    return f"{word.source} finds a file whose name is an option"
         if named:
             return ""
         if effects.doubts:
@@ -203,12 +211,13 @@ class _PartJudge:
 
     def _may_run_forbidden(self, part: Part, effects: Effects) -> str:
         """A program that nothing is known of may run what is named among its arguments."""
-        if effects != Effects():
+        if effects != Effects(mentions=effects.mentions):
             return ""
         for word in part.argv[1:]:
-            base = (word.text or "").rpartition("/")[2]
-            if base in self.above.forbidden_names:
-                return f"it may run {base}, which a rule is about"
+            for text in values_in(word.text or ""):
+                named = self.above.forbidden_names.intersection(_NAME_IN_TEXT.findall(text))
+                if named:
+                    return f"it may run {min(named)}, which a rule is about"
         return ""
 
     def _assignable(self, part: Part, assignment: Assignment, named: Sequence[str]) -> bool:
@@ -218,7 +227,9 @@ class _PartJudge:
         if value.text is None and not value.data:
             return False
         if name in _SAFE_VARIABLES or name.startswith("LC_"):
-            return True
+            # Locales, terminals and zones are looked up as files below a folder of the system's.
+            zone = name == "TZ" and _TIME_ZONE.fullmatch(value.text or "")
+            return bool(zone) or bool(_PLAIN_VALUE.fullmatch(value.text or ""))
         alone = not part.argv and bool(_OWN_VARIABLE.fullmatch(name))
         return alone and not name.endswith("_proxy")
 
@@ -226,142 +237,6 @@ class _PartJudge:
         """Whether a word that is not static can do no harm where it stands."""
         known = all(n in self.facts.assigned or n in _HARMLESS_VALUES for n in word.names)
         return effects.data and word.data and known
-
-    # ---------------------------------------------------------------- paths
-
-    def _paths(self, part: Part, effects: Effects, named: bool) -> Iterable[Finding]:
-        for redirect in part.redirects:
-            if redirect.effect in ("copy", "data") or redirect.target is None:
-                continue
-            if redirect.effect in ("read", "both"):
-                yield from self._words(part, [redirect.target], "read")
-            if redirect.effect in ("write", "both"):
-                yield from self._words(part, [redirect.target], "write")
-        for word in effects.reads:
-            if word.text is not None or not effects.data:
-                yield from self._words(part, [word], "read", named, effects.recurses)
-        yield from self._words(part, effects.writes, "write")
-        for word in effects.makes:
-            yield from self._own(part, word)
-        name = program_name(part.argv[0]) if part.argv else None
-        if effects.here and not part.piped:
-            yield from self._each_cwd(
-                part,
-                lambda cwd: self.files.judge(".", "read", cwd, named=named, whole=effects.recurses),
-            )
-        if name == "git":
-            folders = [w.text for w in effects.reads if w.text] or ["."]
-            yield from self._each_cwd(part, lambda cwd: self._repository(self._walk(cwd, folders)))
-        if name in ("cd", "pushd") and not named:
-            yield from self._words(
-                part, [w for w in part.argv[1:] if (w.text or "")[:1] != "-"], "read"
-            )
-            if len(part.argv) == 1:
-                yield self.files.judge("~", "read", self.cwd)
-        elif part.argv and part.moves != ((),):
-            yield from self._each_cwd(part, lambda cwd: self._standing(part, cwd))
-
-    def _words(
-        self, part: Part, words: Sequence[Word], access: Access, named: bool = False,
-        whole: bool = False,
-    ) -> Iterable[Finding]:  # fmt: skip
-        for word in words:
-            if word.text is None:
-                yield Finding(word.source, "ask", "a path that is not static")
-            elif word.text == "-" and access == "read":
-                continue
-            elif word.text.startswith("~") and word.tilde and word.text[1:2] not in ("", "/"):
-                yield Finding(word.source, "ask", "a path that is not static")
-            else:
-                for path in self._expand(part, word):
-                    judge = partial(self.files.judge, path, access, named=named, whole=whole)
-                    yield from self._each_cwd(part, judge, path)
-
-    def _own(self, part: Part, word: Word) -> Iterable[Finding]:
-        """A file that the command is there to write: inside the workspace its own rule suffices."""
-        for finding in self._words(part, [word], "write"):
-            path = finding.subject.removeprefix("write ")
-            ordinary = finding.reason.startswith("no rule allows writing")
-            if finding.outcome == "ask" and ordinary and inside(path, self.above.situation.roots):
-                yield Finding(finding.subject, "allow", "inside the workspace")
-            else:
-                yield finding
-
-    def _each_cwd(
-        self, part: Part, judge: Callable[[str], Finding], path: str = ""
-    ) -> Iterable[Finding]:
-        if path.startswith(("/", "~")):
-            yield judge(self.cwd)
-            return
-        if part.moves is None:
-            yield Finding(path or part.source, "ask", "where it would run is not known")
-            return
-        for moves in part.moves:
-            yield judge(self._walk(self.cwd, moves))
-
-    def _walk(self, cwd: str, steps: Iterable[str]) -> str:
-        for step in steps:
-            cwd = self.files.place(step, cwd).path
-        return cwd
-
-    def _standing(self, part: Part, cwd: str) -> Finding:
-        """Whether a command may run where `cd` has led."""
-        if inside(cwd, self.above.situation.roots) or self._led_by_rule(part):
-            return Finding(cwd, "allow", "inside the workspace", plain=True)
-        return Finding(cwd, "ask", "it would run outside the workspace")
-
-    def _led_by_rule(self, part: Part) -> bool:
-        """Whether every `cd` that led here is spelled out by a rule."""
-        steps = {step for moves in part.moves or () for step in moves}
-        for step in steps:
-            there = (Word("cd", "cd"), Word(step, step))
-            if not any(p.spells_out(there) for _, p in self.above._allow):
-                return False
-        return bool(steps)
-
-    def _repository(self, cwd: str) -> Finding:
-        """git takes a folder that looks like a bare repository for one, and its config runs."""
-        here = cwd
-        while inside(here, self.above.situation.roots):
-            if self.files.view.lstat(f"{here}/.git") is not None:
-                break
-            head = self.files.view.lstat(f"{here}/HEAD")
-            if head is not None and self.files.view.lstat(f"{here}/objects") is not None:
-                return Finding(
-                    here, "ask", "a bare repository, whose configuration can run programs"
-                )
-            here = here.rpartition("/")[0] or "/"
-            if here == "/":
-                break
-        return Finding(cwd, "allow", "an ordinary repository", plain=True)
-
-    def _expand(self, part: Part, word: Word) -> list[str]:
-        """The names that a pattern stands for now; the pattern itself if there are none."""
-        text = word.text or ""
-        if text.startswith("~") and not word.tilde:
-            text = "./" + text
-        if not word.glob or part.moves is None:
-            return [text]
-        found: list[str] = []
-        for moves in part.moves:
-            found += self._glob(text, self._walk(self.cwd, moves))
-        return found[:_GLOB_LIMIT] or [text]
-
-    def _glob(self, pattern: str, cwd: str) -> list[str]:
-        heads = ["/" if pattern.startswith("/") else ""]
-        for segment in pattern.strip("/").split("/"):
-            following: list[str] = []
-            for head in heads:
-                if not any(c in segment for c in "*?["):
-                    following.append(f"{head}{segment}/")
-                    continue
-                folder = self.files.place(head or ".", cwd).path
-                for name in self.files.view.names(folder) or ():
-                    hidden = name.startswith(".") and not segment.startswith(".")
-                    if not hidden and fnmatch.fnmatchcase(name, segment):
-                        following.append(f"{head}{name}/")
-            heads = following[:_GLOB_LIMIT]
-        return [h.rstrip("/") for h in heads]
 
 
 def _patterns(rules: Iterable[Rule]) -> tuple[tuple[Rule, CommandPattern], ...]:

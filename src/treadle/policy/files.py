@@ -6,6 +6,8 @@ and the view of the file system below.
 
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
 from typing import Literal
 
 import msgspec
@@ -26,6 +28,11 @@ from treadle.policy.verdict import Finding, Outcome
 
 Access = Literal["read", "write"]
 _HARMLESS = frozenset({"/dev/null"})
+_WALK_LIMIT = 5000
+
+
+class _TooMany(Exception):
+    """More files than can be looked at while somebody waits."""
 
 
 class Situation(msgspec.Struct, frozen=True):
@@ -58,6 +65,11 @@ class FileJudge:
             for access in ("read", "write")
         }
 
+    @property
+    def guards_reading(self) -> bool:
+        """Whether a rule forbids to read something, or to do it without a question."""
+        return bool(self._lists["read"]["deny"] or self._lists["read"]["ask"])
+
     def place(self, path: str, cwd: str) -> Place:
         return resolve(self.view, path, cwd, self.situation.home)
 
@@ -86,7 +98,37 @@ class FileJudge:
             return Finding(subject, "ask", place.special)
         if access == "read":
             return self._read(place, subject, lists["allow"], named)
-        return self._write(place, subject, lists["allow"])
+        finding = self._write(place, subject, lists["allow"])
+        if whole and (held := self._held(place)):
+            return Finding(subject, "ask", f"{held} is in it, and protected")
+        return finding
+
+    def judge_tree(self, path: str, cwd: str) -> Finding:
+        """Judge what would come of copying all that is beneath `path` to another place."""
+        folder, _, name = path.rstrip("/").rpartition("/")
+        top = self.place(folder or ("/" if path.startswith("/") else "."), cwd).path
+        top = self.place(path, cwd).path if name in ("", ".", "..") else f"{top}/{name}"
+        subject = f"copy {top}"
+        try:
+            for found in chain((top,), self._walk(top)):
+                status = self.view.lstat(found)
+                if status is not None and stat.S_ISLNK(status.st_mode):
+                    return Finding(subject, "ask", f"{found} is a link, and would lead elsewhere")
+                if unit := protected(found[len(top) :]):
+                    return Finding(subject, "ask", f"{'/'.join(unit)} is in it, and protected")
+        except _TooMany:
+            return Finding(subject, "ask", "too many files in it to look at")
+        return Finding(subject, "allow", "nothing protected in it", plain=True)
+
+    def _held(self, place: Place) -> str:
+        """What a folder holds that must not be changed along with the rest of it."""
+        for root in self.situation.roots:
+            if inside(root, (place.path,)):
+                return "the workspace"
+        names = self.view.names(place.path)
+        if names is None:
+            return "more than can be looked at"
+        return next((name for name in names if protected(name)), "")
 
     def _read(self, place: Place, subject: str, allow: tuple[Rule, ...], named: bool) -> Finding:
         if named:
@@ -141,7 +183,7 @@ class FileJudge:
         return place.inode is not None and self._same_file(body, place)
 
     def _same_file(self, pattern: PathPattern, place: Place) -> bool:
-        """Whether a file with several names is one that the pattern forbids."""
+        """Whether a file with several names is one that the pattern forbids, as far as looked."""
         for glob in pattern.fixed():
             if pattern.literal:
                 candidates: Iterable[str] = (glob,)
@@ -149,21 +191,26 @@ class FileJudge:
                 candidates = self._walk(glob)
             else:
                 continue
-            for candidate in candidates:
-                status = self.view.lstat(candidate)
-                if (
-                    status is not None
-                    and (status.st_dev, status.st_ino) == place.inode
-                    and (pattern.literal or pattern.forbids(candidate))
-                ):
-                    return True
+            with suppress(_TooMany):
+                for candidate in candidates:
+                    status = self.view.lstat(candidate)
+                    if (
+                        status is not None
+                        and (status.st_dev, status.st_ino) == place.inode
+                        and (pattern.literal or pattern.forbids(candidate))
+                    ):
+                        return True
         return False
 
-    def _walk(self, folder: str, limit: int = 5000) -> Iterator[str]:
+    def _walk(self, folder: str) -> Iterator[str]:
+        """The files beneath a folder; _TooMany after the first thousands."""
         todo, seen = [folder], 0
-        while todo and seen < limit:
+        while todo:
             here = todo.pop()
-            for name in self.view.names(here) or ():
+            names = self.view.names(here)
+            if names is None or seen > _WALK_LIMIT:
+                raise _TooMany
+            for name in names:
                 seen += 1
                 path = f"{here}/{name}"
                 status = self.view.lstat(path)

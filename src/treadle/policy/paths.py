@@ -14,6 +14,7 @@ import msgspec
 
 from treadle.policy.listed import listed
 
+NAMES_LIMIT = 4000
 _LINK_LIMIT = 40
 _NULL_DEVICES = frozenset({"/dev/null"})
 _STREAMS = frozenset({"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
@@ -42,7 +43,7 @@ class View(msgspec.Struct, frozen=True):
         except (OSError, ValueError):
             return None
 
-    def names(self, path: str, limit: int = 4000) -> list[str] | None:
+    def names(self, path: str, limit: int = NAMES_LIMIT) -> list[str] | None:
         """The names in a folder; None when there are too many to look at."""
         found: list[str] = []
         try:

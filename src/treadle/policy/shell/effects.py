@@ -4,9 +4,10 @@ Knows programs by their documented options; knows no rules and no file system. A
 has no effects listed and is not plain: only a rule that names it can allow it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.policy.shell.facts import Word
 from treadle.policy.shell.options import Grammar, Option, scan
@@ -16,15 +17,19 @@ class Effects(msgspec.Struct, frozen=True):
     """The reach of a command.
 
     `plain` commands only read, and need no rule inside the workspace. `makes` are the files that it
-    is the program's very purpose to write; `writes` are those that an option makes it write.
-    `doubts` are things that only a rule naming the whole command covers; `inline` is code given on
-    the line, which a rule naming the program covers and a blanket rule does not.
+    is the program's very purpose to write; `writes` are those that an option makes it write;
+    `copies` are pairs of a file and the folder or name that it is put in. `mentions` are words of a
+    program not known so well, which may be files that it reads. `doubts` are things that only a
+    rule naming the whole command covers; `inline` is code given on the line, which a rule naming
+    the program covers and a blanket rule does not.
     """
 
     plain: bool = False
     reads: tuple[Word, ...] = ()
     writes: tuple[Word, ...] = ()
     makes: tuple[Word, ...] = ()
+    copies: tuple[tuple[Word, Word], ...] = ()
+    mentions: tuple[Word, ...] = ()
     doubts: tuple[str, ...] = ()
     recurses: bool = False
     inline: bool = False
@@ -32,10 +37,15 @@ class Effects(msgspec.Struct, frozen=True):
     here: bool = False  # reads the working directory itself
 
 
+_PUTTING = frozenset({"copy", "move", "link"})
+# What the letters of `Program.recurses` are called in full; abbreviations count.
+_LONG = {"r": "--recursive", "R": "--recursive", "a": "--archive"}
+
+
 class Program(msgspec.Struct, frozen=True):
     """One line of the table: what operands mean, and which options do more."""
 
-    operands: str = "none"  # none text read pattern write copy move
+    operands: str = "none"  # none text read pattern write copy move link
     grammar: Grammar = Grammar()
     plain: bool = True
     recurses: str = ""  # "always", or the short options that make it recurse
@@ -62,9 +72,10 @@ def table_effects(program: Program, words: Sequence[Word]) -> Effects:
             writes += _value(item, doubts)
         elif item.name in grammar.reads:
             reads += _value(item, doubts)
-        if program.operands in ("copy", "move") and item.name in ("-t", "--target-directory"):
+        if program.operands in _PUTTING and item.name in ("-t", "--target-directory"):
             target = item.value
     makes: tuple[Word, ...] = ()
+    copies: tuple[tuple[Word, Word], ...] = ()
     if program.operands == "read":
         reads += operands
     elif program.operands == "pattern":
@@ -72,19 +83,38 @@ def table_effects(program: Program, words: Sequence[Word]) -> Effects:
         reads += operands if given else operands[1:]
     elif program.operands == "write":
         makes = tuple(operands)
-    elif program.operands in ("copy", "move"):
-        makes = (target,) if target else tuple(operands[-1:])
-        reads += operands if target else operands[:-1]
+    elif program.operands in _PUTTING:
+        into = target or (operands[-1] if operands[1:] else Word(".", "."))
+        sources = operands if target else operands[: max(len(operands) - 1, 1)]
+        makes = (into,)
+        copies = tuple((source, into) for source in sources)
+        reads += sources
         if program.operands == "move":
-            makes += tuple(operands)
-    recurses = program.recurses == "always" or any("-" + c in options for c in program.recurses)
+            makes += tuple(sources)
+        elif program.operands == "link":
+            makes += tuple(_link_targets(sources, into))
+    recurses = program.recurses == "always" or any(
+        o == "-" + letter or (len(o) > 2 and _LONG[letter].startswith(o))
+        for letter in program.recurses
+        for o in options
+    )
     explicit = program.operands in ("read", "pattern") and bool(reads)
     return Effects(
         plain=program.plain and not writes and not makes,
-        reads=tuple(reads), writes=tuple(writes), makes=makes, doubts=tuple(doubts),
+        reads=tuple(reads), writes=tuple(writes), makes=makes, copies=copies, doubts=tuple(doubts),
         recurses=recurses, data=program.data,
         here=program.operands in ("read", "pattern") and not explicit,
     )  # fmt: skip
+
+
+def _link_targets(sources: Sequence[Word], link: Word) -> Iterator[Word]:
+    """Writing through a link writes what it leads to, from the link's own folder on."""
+    folders = [link.text or "", (link.text or "").rpartition("/")[0]]
+    for source in sources:
+        yield source
+        if source.text is not None and not source.text.startswith("/"):
+            for folder in filter(None, folders):
+                yield replace(source, text=f"{folder}/{source.text}", tilde=link.tilde)
 
 
 def _value(option: Option, doubts: list[str]) -> list[Word]:

@@ -142,7 +142,8 @@ def git_effects(words: Sequence[Word]) -> Effects:
     doubts += _words(name, line.rest)
     plain = not writes and (name in _READING or _lists(name, line.rest))
     return Effects(
-        plain=plain, reads=line.folders, writes=tuple(writes), doubts=tuple(doubts), here=True,
+        plain=plain, reads=line.folders, writes=tuple(writes), mentions=line.rest,
+        doubts=tuple(doubts), here=True, recurses=name == "grep",
     )  # fmt: skip
 
 

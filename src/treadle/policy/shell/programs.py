@@ -34,9 +34,11 @@ def _reader(
     return Program(operands, grammar, recurses=recurses)
 
 
-def _writer(operands: str, value: str = "", values: str = "", runs: str = "") -> Program:
+def _writer(
+    operands: str, value: str = "", values: str = "", runs: str = "", recurses: str = ""
+) -> Program:
     grammar = Grammar(value, listed(values), runs=listed(runs))
-    return Program(operands, grammar, plain=False)
+    return Program(operands, grammar, plain=False, recurses=recurses)
 
 
 def _says(value: str = "", runs: str = "") -> Program:
@@ -63,7 +65,7 @@ _TABLE: dict[str, Program] = {
         "--max-depth --replace --sort --sortr --threads --colors --color --encoding --engine "
         "--after-context --before-context --max-columns --max-filesize --type-add --path-separator",
         reads="-f --file --ignore-file", runs="--pre --hostname-bin -L --follow -z --search-zip",
-        operands="pattern", recurses="",
+        operands="pattern", recurses="always",
     ),
     "cut": _reader("bcdf", "--bytes --characters --delimiter --fields --output-delimiter"),
     "fold": _reader("w", "--width"),
@@ -138,10 +140,10 @@ _TABLE: dict[str, Program] = {
     "wait": _says("p", runs="-p"),
     "expr": _says(),
     "factor": _says(),
-    "chmod": _writer("write", "", "--reference"),
-    "chown": _writer("write", "", "--reference --from"),
-    "chgrp": _writer("write", "", "--reference"),
-    "rm": _writer("write"),
+    "chmod": _writer("write", "", "--reference", recurses="R"),
+    "chown": _writer("write", "", "--reference --from", recurses="R"),
+    "chgrp": _writer("write", "", "--reference", recurses="R"),
+    "rm": _writer("write", recurses="rR"),
     "rmdir": _writer("write"),
     "unlink": _writer("write"),
     "shred": _writer("write", "ns"),
@@ -149,9 +151,9 @@ _TABLE: dict[str, Program] = {
     "touch": _writer("write", "drt", "--date --reference --time"),
     "truncate": _writer("write", "sr", "--size --reference"),
     "tee": _writer("write"),
-    "mv": _writer("move", "tS", "--target-directory --suffix"),
-    "cp": _writer("copy", "tS", "--target-directory --suffix", "-L --dereference"),
-    "ln": _writer("copy", "tS", "--target-directory --suffix"),
+    "mv": _writer("move", "tS", "--target-directory --suffix", recurses="always"),
+    "cp": _writer("copy", "tS", "--target-directory --suffix", "-L --dereference", "rRa"),
+    "ln": _writer("link", "tS", "--target-directory --suffix"),
     "install": _writer("copy", "tSmog", "--target-directory --mode", runs="--strip-program"),
     "man": Program(
         "text", Grammar("CLmMSselpErPH", listed("--pager --config-file --manpath --extension"),
@@ -282,8 +284,6 @@ def effects_of(part: Part) -> Effects:
             return Effects(doubts=("a jq program that reads the environment",))
         if name == "ssh" and _remote_command(words, program.grammar):
             return replace(found, inline=True)
-        if name == "rg" and found.here and not part.piped:
-            return replace(found, recurses=True)
         return found
     return _interpreter(name, words)
 
@@ -310,5 +310,5 @@ def _interpreter(name: str, words: Sequence[Word]) -> Effects:
             t in options or t.partition("=")[0] in options or t == "-"
             or (t[:1] == "-" and t[1:2] != "-" and not letters.isdisjoint(t)) for t in texts
         )  # fmt: skip
-        return Effects(inline=inline or not options)
-    return Effects(inline=name in SHELLS and not words)
+        return Effects(inline=inline or not options, mentions=tuple(words))
+    return Effects(inline=name in SHELLS and not words, mentions=tuple(words))

@@ -169,7 +169,9 @@ def tar_effects(words: Sequence[Word]) -> Effects:
         elif item.value is not None:
             (writes if item.name in _TAR.writes else reads).append(item.value)
     if letters & {"-c", "--create", "-r", "--append", "-u", "--update"}:
-        return Effects(makes=tuple(archive), reads=(*reads, *operands), doubts=tuple(doubts))
+        return Effects(
+            makes=tuple(archive), reads=(*reads, *operands), doubts=tuple(doubts), recurses=True
+        )
     listing = bool(letters & {"-t", "--list"})
     return Effects(
         plain=listing, reads=(*reads, *archive), makes=tuple(writes), doubts=tuple(doubts)
