@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
+import contextlib
 from typing import Any
 
 import pytest
@@ -15,29 +15,37 @@ from treadle.core.contracts.tool import ToolContext
 from treadle.core.errors import LawBroken, Overloaded
 from treadle.core.events import (
     Event,
+    Notified,
     RetryScheduled,
     RunFailed,
     RunStarted,
     TaskFinished,
+    ToolProgress,
     ToolStarted,
     TurnFinished,
+    Warning,
 )
-from treadle.core.loop import scheduling
+from treadle.core.loop import containing
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.equipment import AllowAll
 from treadle.core.loop.steps import AfterToolResult, AwaitingInput, Finished
-from treadle.core.loop.tasks import end_all
 from treadle.core.transcript import Item, ToolResultItem
+from treadle.core.transcript.entries import fold
 from treadle.core.transcript.integrity import violations
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import Witness
+from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool, ShiftingSource
 
 
 def ended(step: object) -> str:
     assert isinstance(step, Finished)
     return step.result.reason
+
+
+def answers(driver: Driver) -> list[str]:
+    return [item.text for item in driver.transcript if isinstance(item, ToolResultItem)]
 
 
 class Finger:
@@ -125,39 +133,142 @@ async def test_a_tool_that_swallows_the_cancellation_does_not_swallow_the_interr
     await entered.wait()
     driver.interrupt()
     assert ended(await step) == "aborted"
-    assert [i.text for i in driver.transcript if isinstance(i, ToolResultItem)] == ["I go on"]
+    assert answers(driver) == ["I go on"]
     assert step.cancelling() == 0
 
 
-async def test_the_answer_of_a_call_that_outlives_its_round_is_not_a_second_answer(
+class Deaf:
+    """A tool that goes on when it is cancelled, until it is let go."""
+
+    def __init__(self, **options: Any) -> None:
+        self.entered, self.go, self.gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.runs = 0
+
+        @tool(**options)
+        async def deaf(context: ToolContext) -> str:
+            self.runs += 1
+            self.entered.set()
+            while not self.go.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self.go.wait()
+                    context.progress("still here")
+            self.gone.set()
+            return "late"
+
+        self.tool = deaf
+
+    async def let_go(self) -> None:
+        self.go.set()
+        await self.gone.wait()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+@pytest.mark.parametrize("detachable", [False, True])
+async def test_a_call_that_does_not_stop_is_left_to_itself_and_its_late_answer_is_only_told(
+    calls: int, detachable: bool
+):
+    options = {"detachable": True, "detach_after": 60.0} if detachable else {}
+    deaf, witness, store = Deaf(effect="irreversible", **options), Witness(), MemoryStore()
+    model = Scripted([Say(calls=[("deaf", {})] * calls), "Back."])
+    driver = Agent(model, [deaf.tool], observers=[witness]).start(input="go", store=store)
+    step = asyncio.create_task(driver.next())
+    await deaf.entered.wait()
+    began = asyncio.get_running_loop().time()
+    driver.interrupt()
+    assert ended(await step) == "aborted"
+    assert asyncio.get_running_loop().time() - began < 1.0  # 0.2 s, on a machine with nothing else
+    assert "outcome unknown" in answers(driver)[0]
+    assert [event.text for event in witness.of(Warning)] == [
+        "deaf does not stop; it is left to itself"
+    ]
+
+    before, told = list(driver.transcript), len(witness.of(ToolProgress))
+    await deaf.let_go()
+    assert list(driver.transcript) == before
+    assert violations(driver.transcript) == []
+    assert len(witness.of(ToolProgress)) == told
+    assert "too late for its answer to count: late" in witness.of(Notified)[-1].text
+    assert "outcome unknown" in fold(store.entries).transcript[2].text  # the log says the same
+    driver.submit("and now?")
+    assert ended(await driver.next()) == "end_turn"
+    assert deaf.runs == 1
+    await driver.aclose()
+
+
+async def test_a_second_interruption_does_not_wait_for_the_call_at_all(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(scheduling, "end_all", partial(end_all, grace=0.01))
-    entered, go, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr(containing, "AFTER_INTERRUPTION", 3600.0)
+    deaf = Deaf()
+    driver = Agent(Scripted([Say(calls=[("deaf", {})])]), [deaf.tool]).start(input="go")
+    step = asyncio.create_task(driver.next())
+    await deaf.entered.wait()
+    driver.interrupt()
+    await asyncio.sleep(0)
+    driver.interrupt()
+    assert ended(await step) == "aborted"
+    assert "outcome unknown" in answers(driver)[0]
+    await deaf.let_go()
+
+
+async def test_a_call_that_runs_out_of_time_and_does_not_stop_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(containing, "AFTER_TIMEOUT", 0.01)
+    deaf = Deaf(timeout=0.01)
+    driver = Agent(Scripted([Say(calls=[("deaf", {})]), "Sorry."]), [deaf.tool]).start(input="go")
+    assert isinstance(await driver.next(), AfterToolResult)
+    assert answers(driver) == [
+        "error: timed out after 0.01 s, but it does not stop: outcome unknown"
+    ]
+    assert ended(await driver.next()) == "end_turn"
+    await deaf.let_go()
+
+
+async def test_closing_asks_a_call_that_was_left_once_more_and_waits_for_its_end(no_leaks: object):
+    entered, asked = asyncio.Event(), 0
 
     @tool
-    async def deaf() -> str:
+    async def stubborn() -> str:
+        nonlocal asked
         entered.set()
-        while not go.is_set():
+        while asked < 2:
             try:
-                await go.wait()
+                await asyncio.Event().wait()
             except asyncio.CancelledError:
-                continue
-        gone.set()
-        return "late"
+                asked += 1
+        return "all right"
 
-    model = Scripted([Say(calls=[("deaf", {}), ("deaf", {})]), "Back."])
-    driver = Agent(model, [deaf]).start(input="go")
+    driver = Agent(Scripted([Say(calls=[("stubborn", {})])]), [stubborn]).start(input="go")
     step = asyncio.create_task(driver.next())
     await entered.wait()
     driver.interrupt()
     assert ended(await step) == "aborted"
-    before = list(driver.transcript)
-    go.set()
-    await gone.wait()
-    await asyncio.sleep(0)
-    assert list(driver.transcript) == before
-    assert violations(driver.transcript) == []
+    await driver.aclose()
+    assert asked == 2
+
+
+async def test_a_cancellation_that_a_tool_swallows_still_reaches_whoever_runs_the_agent():
+    entered = asyncio.Event()
+
+    @tool
+    async def deaf() -> str:
+        entered.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return "I go on"
+
+    model = Scripted([Say(calls=[("deaf", {})]), "never asked"])
+    driver = Agent(model, [deaf]).start(input="go")
+    step = asyncio.create_task(driver.next())
+    await entered.wait()
+    step.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await step
+    assert answers(driver) == ["I go on"]
+    assert len(model.requests) == 1
 
 
 async def test_a_second_interruption_while_it_winds_down_is_still_a_finished_turn():

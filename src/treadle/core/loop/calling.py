@@ -29,18 +29,22 @@ from treadle.core.events import (
 )
 from treadle.core.loop.capping import capped
 from treadle.core.loop.consulting import Hooks
+from treadle.core.loop.containing import Containing, words
 from treadle.core.loop.equipment import Equipment
-from treadle.core.loop.judging import Judging, Prepared, checked, tool_data, words
+from treadle.core.loop.judging import Judging, Prepared, checked, tool_data
 from treadle.core.loop.scheduling import Slot, run_in_order
 from treadle.core.loop.steps import PendingApproval
 from treadle.core.loop.tasks import RUNNING, Tasks, end_all, spawn
 from treadle.core.loop.telling import Teller
 from treadle.core.loop.toolbox import Toolbox
-from treadle.core.transcript.content import Arguments, Text, ToolCall
+from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import Intent, Ruling
 from treadle.core.transcript.integrity import interrupted
 from treadle.core.transcript.items import NoticeItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
+
+CUT = "Interrupted by the user before it finished; its effect may be incomplete."
+LEFT = "Interrupted by the user, outcome unknown: it did not stop and may still be going on."
 
 
 class Calling:
@@ -63,6 +67,7 @@ class Calling:
         self._toolbox = toolbox
         self._hooks = hooks
         self._judging = Judging(equipment.policy, teller, toolbox, hooks)
+        self._containing = Containing(teller)
         self._tasks = tasks
         self._intend = intend
         self._on_notice = on_notice
@@ -130,6 +135,11 @@ class Calling:
         if left:
             await end_all(left)
 
+    async def aclose(self) -> None:
+        """Nothing that was started here goes on, as far as that can be had."""
+        await self.drop_early()
+        await self._containing.aclose()
+
     # --- before anything happens ---------------------------------------------------------
 
     def prepare(
@@ -159,6 +169,10 @@ class Calling:
             return
         slots = [Slot(partial(self._answer, ready, intents), *_reach(ready)) for ready in prepared]
         await run_in_order(slots, self._equipment.max_parallel, on_result, on_early)
+
+    def cut_off(self, call: ToolCall) -> ToolResultItem:
+        """The answer to a call that the user interrupted."""
+        return interrupted(call, LEFT if self._containing.has_left(call.id) else CUT)
 
     async def _answer(self, ready: Prepared, intents: dict[str, Intent]) -> ToolResultItem:
         if ready.settled is not None:
@@ -240,7 +254,7 @@ class Calling:
                 return self._finish(ready, refused)
         self._teller.tell(ToolStarted, call.id, call.name, ready.summary)
         limit = tool.spec.timeout or self._equipment.tool_timeout
-        output = await contained(tool, ready.arguments, context, limit)
+        output = await self._containing.run(tool, ready.arguments, context, limit)
         if self._hooks.has("post_tool_use"):
             output = await self._ask_after(ready, output)
         return self._finish(ready, output)
@@ -293,11 +307,13 @@ class Calling:
         equipment, teller, tasks = self._equipment, self._teller, self._tasks
 
         def progress(text: str) -> None:
-            teller.tell(ToolProgress, call.id, text)
-            tasks.note_output(call.id, text)
+            if not self._containing.has_left(call.id):
+                teller.tell(ToolProgress, call.id, text)
+                tasks.note_output(call.id, text)
 
         def relay(event: Event) -> None:
-            teller.tell(ChildEvent, call.id, event)
+            if not self._containing.has_left(call.id):
+                teller.tell(ChildEvent, call.id, event)
 
         return ToolContext(
             teller.session_id,
@@ -351,34 +367,6 @@ class Calling:
             result.is_error,
             result.is_truncated,
         )
-
-
-async def contained(
-    tool: Tool, arguments: Arguments, context: ToolContext, limit: float | None
-) -> ToolOutput:
-    """Run a tool; whatever it throws is an output. Only cancellation of us gets through."""
-    task = asyncio.current_task()
-    before = task.cancelling() if task is not None else 0
-    deadline = asyncio.timeout(limit)
-    try:
-        async with deadline:
-            output: object = await tool.call(arguments, context)
-    except asyncio.CancelledError:
-        if task is None or task.cancelling() > before:
-            raise
-        return ToolOutput("error: the tool was cancelled from inside", is_error=True)
-    except KeyboardInterrupt:
-        raise
-    except TimeoutError as error:
-        if deadline.expired():
-            return ToolOutput(f"error: timed out after {limit:g} s", is_error=True)
-        return ToolOutput(f"error: {words(error)}", is_error=True)
-    except BaseException as error:  # noqa: BLE001 - a tool may throw anything
-        return ToolOutput(f"error: {words(error)}", is_error=True)
-    if not isinstance(output, ToolOutput):
-        kind = type(output).__name__
-        return ToolOutput(f"error: the tool returned {kind}, not an output", is_error=True)
-    return output
 
 
 def _stay() -> None:

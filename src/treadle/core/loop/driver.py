@@ -50,14 +50,13 @@ from treadle.core.loop.telling import Teller
 from treadle.core.loop.toolbox import Toolbox
 from treadle.core.transcript.content import Arguments, ToolCall
 from treadle.core.transcript.entries import View
-from treadle.core.transcript.integrity import interrupted, is_empty
+from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.items import AssistantItem, NoticeItem, ToolResultItem, UserItem, user
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NOTHING, Usage
 
 INTERRUPTED = "The user interrupted the turn here."
-CALL_INTERRUPTED = "Interrupted by the user before it finished; its effect may be incomplete."
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -240,7 +239,7 @@ class Driver:
         if isinstance(move, RunTools):
             for call in move.calls:
                 known = ledger.state.settled.get(call.id)
-                ledger.append(known or interrupted(call, CALL_INTERRUPTED))
+                ledger.append(known or self._calling.cut_off(call))
         elif partial is not None:
             ledger.append(partial)
         ledger.append(NoticeItem(INTERRUPTED, kind="interrupted", then="rest"))
@@ -284,7 +283,7 @@ class Driver:
     def interrupt(self, reason: str = "user_cancelled") -> None:
         """Stop now. The stream and every tool are cancelled; the turn ends `aborted`.
 
-        Without a turn nothing happens. Call it again if a tool does not heed the first.
+        Without a turn nothing happens. A tool that does not stop is left to itself.
         """
         if self._ledger.state.turn is not None or self._stopping.is_inside:
             self._stopping.ask(reason)
@@ -352,7 +351,7 @@ class Driver:
         """End background tasks, tell the hooks, and wait until everything is written."""
         try:
             await self.tasks.aclose()
-            await self._calling.drop_early()
+            await self._calling.aclose()
             if self._has_started and not self._has_ended:
                 self._has_ended = True
                 await self._hooks.ask("session_end", {})

@@ -14,9 +14,9 @@ import msgspec
 from treadle.core.contracts.hook import Block, Permit
 from treadle.core.contracts.policy import Ask, Deny, Policy, Proposal, Verdict
 from treadle.core.contracts.tool import Forwarding, Tool
-from treadle.core.errors import ToolError
 from treadle.core.events import Notified, Warning
 from treadle.core.loop.consulting import Hooks
+from treadle.core.loop.containing import words
 from treadle.core.loop.steps import PendingApproval
 from treadle.core.loop.telling import Teller
 from treadle.core.loop.toolbox import Toolbox
@@ -149,13 +149,6 @@ def checked(call: ToolCall, tool: Tool, arguments: Arguments) -> Prepared:
     if problem is not None:
         return Prepared(call, tool, arguments, refusal=f"error: {problem}")
     return Prepared(call, tool, arguments, summary)
-
-
-def words(error: BaseException) -> str:
-    if isinstance(error, ToolError):
-        return str(error)
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def tool_data(ready: Prepared) -> dict[str, Any]:
