@@ -133,6 +133,23 @@ async def test_a_server_that_comes_late_is_announced_and_judged_by_its_own_rules
     assert "denied" in json.dumps(json.loads(server.requests[-1].body)["messages"][-1])
 
 
+async def test_hooks_see_a_late_tool_as_itself_also_where_keys_are_kept_from_tools():
+    late = {**SERVER, "args": [*SERVER["args"], "ready"], "startupTimeout": 60_000}
+    guard = hook("PreToolUse", "cat > seen.json; echo not you >&2; exit 2", "mcp__tiny__.*")
+    settings(Path.home(), mcpServers={"tiny": late}, hooks=guard)
+    greet = Call("use_tool", {"name": "mcp__tiny__greet", "arguments": {"who": "you"}})
+    wait = bash("touch ready; while [ ! -e listed ]; do sleep 0.01; done")
+    async with ProviderServer([wait, bash("ls"), Reply(calls=(greet,)), LAST]) as server:
+        ran = await run(
+            server, "-p", "go", *FREELY,
+            SOME_API_KEY="a-key-of-this-very-process", TREADLE_SERVER_WAIT="0.01",
+        )  # fmt: skip
+    assert ran.code == 0
+    assert "denied: not you" in said(server.requests[-1])
+    seen = json.loads(Path("seen.json").read_text())
+    assert (seen["tool_name"], seen["tool_input"]) == ("mcp__tiny__greet", {"who": "you"})
+
+
 async def test_a_server_that_cannot_start_stops_nobody():
     settings(Path.home(), mcpServers={"broken": {"command": "false"}, "wrong": {}})
     async with ProviderServer([LAST]) as server:

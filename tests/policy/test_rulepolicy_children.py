@@ -1,10 +1,8 @@
-"""Tools that only lead to others: judged by what they lead to."""
+"""Starting a child needs no question: each call of the child is judged for itself."""
 
 from __future__ import annotations
 
 from pathlib import Path
-
-import pytest
 
 from treadle.core.contracts.policy import Allow, Deny, Proposal
 from treadle.core.contracts.tool import ToolSpec
@@ -28,17 +26,3 @@ async def test_starting_a_child_needs_no_question(tmp_path: Path):
     assert isinstance(await policy(tmp_path).decide(proposal("task", prompt="x")), Allow)
     denied = policy(tmp_path, deny=("Task",))
     assert isinstance(await denied.decide(proposal("task", prompt="x")), Deny)
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "kind"),
-    [
-        ("mcp__files__get", {}, Allow),
-        ("mcp__files__put", {}, Deny),
-        ("bash", {"command": "rm -rf /"}, Deny),
-    ],
-)
-async def test_a_late_tool_is_judged_as_itself(tmp_path: Path, name: str, arguments, kind: type):
-    rules = policy(tmp_path, allow=("mcp__files__get", "use_tool"))
-    verdict = await rules.decide(proposal("use_tool", name=name, arguments=arguments))
-    assert isinstance(verdict, kind)

@@ -100,16 +100,10 @@ class RulePolicy:
         return ruling if self._interactive else headless(ruling)
 
     def _call(self, proposal: Proposal) -> Call:
-        tool, arguments = proposal.tool, proposal.arguments
-        if tool_key(tool.name) == "usetool":
-            # A tool that came late, called through another: it is judged as itself.
-            inner = arguments.get("arguments")
-            name = str(arguments.get("name"))
-            tool = msgspec.structs.replace(tool, name=name)
-            arguments = inner if isinstance(inner, dict) else {}
+        tool = proposal.tool
         return Call(
             tool.name,
-            arguments,
+            proposal.arguments,
             self._cwd() if self._cwd is not None else self._situation.root,
             pure=tool.effect == "pure" and not tool_key(tool.name).startswith("mcp__"),
             changed=self._changed is not None and self._changed(tool.name),

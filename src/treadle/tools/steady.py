@@ -27,6 +27,14 @@ DESCRIPTION = (
 )
 
 
+def meant(name: str, arguments: Arguments) -> tuple[str, Arguments]:
+    """Which tool a call is of, and with what, as the call alone tells: what a log can be asked."""
+    inner, given = arguments.get("name"), arguments.get("arguments")
+    if name != NAME or not isinstance(inner, str) or not isinstance(given, dict):
+        return name, arguments
+    return inner, given
+
+
 class Steady:
     """A source whose list never changes, and the mutator that announces what came late.
 
@@ -131,7 +139,7 @@ class _Kept:
 
 
 class _Use:
-    """The one tool through which late ones are called."""
+    """The one tool through which late ones are called. It leads to them and does nothing itself."""
 
     def __init__(self, source: Steady) -> None:
         self._source = source
@@ -155,8 +163,8 @@ class _Use:
 
     def target(self, arguments: Arguments) -> tuple[Tool, Arguments] | str:
         """The tool that is meant: rules, hooks and the person see that one."""
-        name, given = arguments.get("name"), arguments.get("arguments")
-        if not isinstance(name, str) or not isinstance(given, dict):
+        name, given = meant(NAME, arguments)
+        if name == NAME:
             return "give the tool's name as a text and its arguments as an object"
         tool = self._source.current(name)
         if tool is None:
@@ -165,33 +173,23 @@ class _Use:
         return tool, given
 
     def check(self, arguments: Arguments) -> str | None:
-        meant = self.target(arguments)
-        return meant if isinstance(meant, str) else meant[0].check(meant[1])
+        found = self.target(arguments)
+        return found if isinstance(found, str) else None
 
     def summary(self, arguments: Arguments) -> str:
-        meant = self.target(arguments)
-        return f"[{NAME}]" if isinstance(meant, str) else meant[0].summary(meant[1])
+        return f"[{NAME}]"
 
     def resources(self, arguments: Arguments) -> Resources:
-        tool, given = self._meant(arguments)
-        return tool.resources(given)
+        return Resources()
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        tool, given = self._meant(arguments)
-        return await tool.call(given, context)
+        # Only behind a wrapper that hides `target`: rules would be asked about the wrong tool.
+        raise ToolError(f"{NAME} does nothing by itself, and whoever called it did not look behind")
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        tool, given = self._meant(arguments)
-        return await tool.evidence(given, context)
+        return {}
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
     ) -> Probe:
-        tool, given = self._meant(arguments)
-        return await tool.probe(given, evidence, context)
-
-    def _meant(self, arguments: Arguments) -> tuple[Tool, Arguments]:
-        meant = self.target(arguments)
-        if isinstance(meant, str):
-            raise ToolError(meant)
-        return meant
+        return Probe("not_done", f"{NAME} does nothing by itself")

@@ -88,7 +88,8 @@ class Bench:
         place.policy.stands = self.builtin.cwd
         if place.view is not None:
             self.builtin.resume(place.store.session_id, place.view.transcript)
-        self.sources: list[ToolSource] = [self.builtin]
+        self._secrets = own_secrets()
+        self.sources: list[ToolSource] = [self._discreet(self.builtin)]
         self.hooks: list[Hook] = []
         self.mutators: list[Mutator] = []
         self.gates, self.purse = _budgets(place, interactive=interactive, park=park)
@@ -104,7 +105,7 @@ class Bench:
         place = self.place
         plugged = brought(place.folder)
         place.notes.extend(one.line for one in plugged.waiting)
-        hooks = hooks_of(
+        self.hooks += hooks_of(
             plugged.hooks,
             place.workspace,
             place.folder,
@@ -115,9 +116,10 @@ class Bench:
             confined=None if place.settings.sandbox == "required" else False,
         )
         if plugged.servers and not self._is_small:
-            from treadle.apps.wiring.servers import SeeingThrough, meant, servers_of
+            from treadle.apps.wiring.servers import servers_of
+            from treadle.tools.steady import Steady
 
-            steady, self.servers = servers_of(
+            servers = servers_of(
                 plugged.servers,
                 place.workspace,
                 # At a terminal nobody waits: what comes late is announced.
@@ -125,11 +127,11 @@ class Bench:
                 notes=place.notes,
                 tell=place.tell,
             )
+            # Around the others, so that the loop sees which tool a call through it means.
+            steady = Steady(self._discreet(servers))
+            self.servers = servers.servers
             self.sources.append(steady)
             self.mutators.append(steady)
-            place.policy.meant = meant(steady)
-            hooks = [SeeingThrough(hook) for hook in hooks]
-        self.hooks += hooks
         if not self._is_small:
             self._learn_skills()
 
@@ -139,7 +141,7 @@ class Bench:
         if skills:
             from treadle.tools.skills import Skills, skills_section
 
-            self.sources.append(Skills(skills))
+            self.sources.append(self._discreet(Skills(skills)))
             self._skills = skills_section(skills)
 
     def instruct(self) -> None:
@@ -202,14 +204,11 @@ class Bench:
 
     def agent(self, approve: Approver | None) -> Agent:
         place = self.place
-        secrets = own_secrets()
-        tools: list[ToolLike] = [
-            Discreet(source, secrets) if secrets else source for source in self.sources
-        ]
+        tools: list[ToolLike] = list(self.sources)
         if self.answer is not None:
             tools.append(self.answer)
         return Agent(
-            self._watched(secrets),
+            self._watched(),
             tools,
             instructions=self._instructions,
             max_turns=place.settings.max_turns,
@@ -232,11 +231,14 @@ class Bench:
 
         return Inquiring(self.place.policy, self.place.store.session_id)
 
-    def _watched(self, secrets: tuple[str, ...]) -> Model:
+    def _discreet(self, source: ToolSource) -> ToolSource:
+        return Discreet(source, self._secrets) if self._secrets else source
+
+    def _watched(self) -> Model:
         """The model, with whoever watches over what it is asked and says."""
         model = self.place.model
-        if secrets:
-            model = Reticent(model, secrets)
+        if self._secrets:
+            model = Reticent(model, self._secrets)
         if not self._is_small:
             model = CacheAccountant(model)
         if self._park:

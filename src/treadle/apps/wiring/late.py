@@ -165,8 +165,6 @@ class LatePolicy:
         self._judged = ""  # the session whose call is being judged
         # Where the next command of a session would run; its tools know.
         self.stands: Callable[[str], str] | None = None
-        # What a call is really about, where one tool calls another.
-        self.meant: Callable[[Proposal], Proposal] = lambda proposal: proposal
         # Awaited before a call that is not denied, so before its effect.
         self.before: Callable[[Proposal], Awaitable[None]] | None = None
 
@@ -183,13 +181,13 @@ class LatePolicy:
     async def decide(self, proposal: Proposal) -> Verdict:
         policy = await self.policy()
         self._judged = proposal.session_id
-        verdict = await policy.decide(self.meant(proposal))
+        verdict = await policy.decide(proposal)
         if self.before is not None and not isinstance(verdict, Deny):
             await self.before(proposal)
         return verdict
 
     async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
-        await (await self.policy()).remember(self.meant(proposal), rules)
+        await (await self.policy()).remember(proposal, rules)
 
     async def policy(self) -> RulePolicy:
         if self._made is None:

@@ -22,6 +22,7 @@ from treadle.policy.rules import Rule
 from treadle.policy.rulesfile import given_rules
 from treadle.policy.verdict import Call
 from treadle.sessions.library import Library
+from treadle.tools.steady import meant
 
 if TYPE_CHECKING:
     from treadle.sessions.lines import Line
@@ -91,7 +92,8 @@ def _question(call: ToolCall, ruling: Ruling, folder: Path) -> Question:
     # What nobody could answer was not refused by anybody.
     is_unanswered = ruling.decision == "deny" and ruling.reason.startswith(NOBODY_CAN_BE_ASKED)
     said: PastRuling = "denied" if ruling.decision == "deny" and not is_unanswered else "approved"
-    return Question(Call(call.name, call.arguments or {}, str(folder)), said, is_unanswered)
+    tool, arguments = meant(call.name, call.arguments or {})
+    return Question(Call(tool, arguments, str(folder)), said, is_unanswered)
 
 
 def _folders(library: Library, only: Path | None) -> Iterator[tuple[Path, list[Path]]]:
