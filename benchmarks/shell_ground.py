@@ -42,7 +42,7 @@ for number, line in enumerate(batch["lines"]):
     pid = os.fork()
     if not pid:
         os.setsid()
-        os.chdir(f"{folder}/work/{number}")
+        os.chdir(f"{folder}/lines/{number}")
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         os.execve(bash, ["bash", "-c", line], batch["environment"])
     end = time.monotonic() + limit
@@ -102,9 +102,9 @@ class Ground:
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def work(self, number: int) -> str:
+    def place(self, number: int) -> str:
         """The folder in which a line of the batch is run."""
-        return f"{self.folder}/work/{number}"
+        return f"{self.folder}/lines/{number}"
 
     @cached_property
     def sandbox(self) -> list[str]:
@@ -122,10 +122,10 @@ class Ground:
 
     def run(self, lines: Sequence[str]) -> list[Seen]:
         """Run the lines, each in a folder of its own, and say what each did."""
-        work, log = self.folder / "work", self.folder / "log"
-        shutil.rmtree(work, ignore_errors=True)
+        log = self.folder / "log"
+        shutil.rmtree(self.folder / "lines", ignore_errors=True)
         for number in range(len(lines)):
-            (work / str(number)).mkdir(parents=True)
+            Path(self.place(number)).mkdir(parents=True)
         batch = {"lines": lines, "environment": self.environment}
         (self.folder / "batch.json").write_text(json.dumps(batch))
         command = [
@@ -163,7 +163,7 @@ class Ground:
                 if call.startswith("execve("):
                     started.add(line)  # the shell itself
                 continue
-            self._note(seen[line], call, self.work(lines.index(line)))
+            self._note(seen[line], call, self.place(lines.index(line)))
         return [seen[pid] for pid in lines]
 
     def _note(self, seen: Seen, call: str, work: str) -> None:

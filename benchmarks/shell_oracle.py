@@ -34,7 +34,7 @@ def compare(lines: Sequence[str], ground: Ground) -> tuple[int, list[str]]:
         batch = understood[first : first + BATCH]
         for number, (line, seen) in enumerate(zip(batch, ground.run(batch), strict=True)):
             failures += (
-                f"{said}\n  in {line!r}" for said in _more(line, seen, ground.work(number))
+                f"{said}\n  in {line!r}" for said in _more(line, seen, ground.place(number))
             )
     return len(understood), failures
 

@@ -171,8 +171,7 @@ def test_always_allow_for_other_tools(tool, given, proposed):
     assert propose_rules(Call(tool, given), Situation("/r", "/h")) == (proposed,)
 
 
-@pytest.mark.parametrize("command", ["cat *", "rm *", "echo x > *", "cp -r big other", "rm -r big"])
-def test_more_names_than_can_be_looked_at_are_asked_about(tmp_path, command):
+def test_more_names_than_can_be_looked_at_are_asked_about(tmp_path):
     (tmp_path / "big").mkdir()
     for folder in (tmp_path, tmp_path / "big"):
         for number in range(NAMES_LIMIT + 1):
@@ -181,7 +180,8 @@ def test_more_names_than_can_be_looked_at_are_asked_about(tmp_path, command):
         {"allow": ["Bash(rm:*)", "Bash(cp:*)", "Edit"]}, root=str(tmp_path), home="/h"
     )
     judge = Judge(Situation(str(tmp_path), "/h", everything))
-    assert judge.judge(Call("bash", {"command": command})).outcome == "ask"
+    for command in ("cat *", "rm *", "echo x > *", "cp -r big other", "rm -r big"):
+        assert judge.judge(Call("bash", {"command": command})).outcome == "ask", command
     assert judge.judge(Call("bash", {"command": "rm f1"})).outcome == "allow"
 
 

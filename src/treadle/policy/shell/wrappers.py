@@ -124,6 +124,7 @@ def _wrapped(part: Part, name: str, wrapper: Wrapper, depth: int) -> Part:
 
 def _script(text: str, part: Part, depth: int) -> list[Part]:
     """The commands of a script given as text; a doubt about the script is one about its parts."""
+    # A script is a command line again: the reader of lines and this module call each other.
     from treadle.policy.shell.tree import read_command
 
     facts = read_command(text, depth + 1)
