@@ -39,7 +39,7 @@ def environment(server: ProviderServer) -> dict[str, str]:
     return {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
 
 
-GIVEN = ("model=claude-sonnet-4-5", "sandbox=off")
+GIVEN = ("--model=claude-sonnet-4-5", "--sandbox=off", "--theme=dark")
 
 
 async def test_a_day_from_the_first_start_to_coming_back(terminal):
@@ -114,7 +114,7 @@ def _second_part(terminal: Terminal, server: ProviderServer) -> None:
     terminal.sees("treadle --resume")
     screen = terminal.sees("ended with 0")
     assert "It is written." not in screen  # the screen from before is back
-    terminal.run(*GIVEN, "resume=", env=environment(server))
+    terminal.run(*GIVEN, "--continue", env=environment(server))
     screen = terminal.sees("It is written.")
     assert "write two lines into a.txt" in screen
     terminal.press("C-c")
@@ -144,7 +144,7 @@ async def test_killed_in_the_middle_nothing_that_was_acknowledged_is_lost(termin
         terminal.kill()
         terminal.sees("ended with 137")
         terminal.renew()
-        terminal.run(*GIVEN, "resume=", env=environment(server))
+        terminal.run(*GIVEN, "--continue", env=environment(server))
         screen = terminal.sees("the last turn was not finished")
         for acknowledged in ("› one", "First answer.", "› two", "I look.", " ls"):
             assert acknowledged in screen
@@ -171,7 +171,7 @@ async def test_fault_82_83_told_to_end_it_ends_at_once_and_says_so(terminal, num
         terminal.kill(number)
         terminal.sees("ended with 143")
         assert time.monotonic() - began < 2.5
-        terminal.run(*GIVEN, "resume=", env=environment(server))
+        terminal.run(*GIVEN, "--continue", env=environment(server))
         terminal.sees("Do you trust")
         terminal.type("n")
         screen = terminal.sees("interrupted")
@@ -213,7 +213,7 @@ async def test_line_by_line(terminal):
     ]
 
     def story(server: ProviderServer) -> None:
-        terminal.run(*GIVEN, "plain=1", env=environment(server))
+        terminal.run(*GIVEN, "--plain", env=environment(server))
         terminal.sees("Trust, 1 to 3:")
         terminal.type("1")
         terminal.press("Enter")

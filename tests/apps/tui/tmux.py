@@ -7,7 +7,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,14 +16,7 @@ import pytest
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here")
 PATIENCE = 30.0  # seconds until a screen that does not come is a failure
 
-PROGRAM = """
-import sys
-from pathlib import Path
-from treadle.apps.tui.main import start
-given = dict(word.split("=", 1) for word in sys.argv[1:])
-resume, plain = given.pop("resume", None), bool(given.pop("plain", ""))
-sys.exit(start(Path.cwd(), given, resume=resume, plain=plain, theme="dark"))
-"""
+PROGRAM = Path(__file__).parents[3] / "treadle"  # as people start it
 
 
 class Terminal:
@@ -32,7 +24,6 @@ class Terminal:
 
     def __init__(self, place: Path, size: tuple[int, int] = (100, 30)) -> None:
         self._socket = str(place / "tmux.sock")
-        self._place = place
         width, height = size
         self._tmux(
             *("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height)),
@@ -43,10 +34,8 @@ class Terminal:
 
     def run(self, *given: str, env: Mapping[str, str] | None = None) -> None:
         """Start the program. Its exit code is shown when it ends."""
-        program = self._place / "program.py"
-        program.write_text(PROGRAM, encoding="utf-8")
         words = [f"{name}={value}" for name, value in (env or {}).items()]
-        words = ["env", *words, sys.executable, str(program), *given]
+        words = ["env", *words, str(PROGRAM), *given]
         self._tmux("send-keys", "-l", "clear; " + shlex.join(words) + "; echo ended with $?")
         self.press("Enter")
 
