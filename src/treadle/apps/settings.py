@@ -60,6 +60,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("server_wait", "seconds", "how long -p waits for its MCP servers to start"),
     Setting("append_system_prompt", "text", "added to what the model is told first"),
     Setting("add_dir", "texts", "folders beside this one that it may work in"),
+    Setting("theme", "word", "the colours of the screen", ("dark", "light", "none")),
     Setting("aliases", "table", "names of your own for models"),
 )
 BY_NAME = {setting.name: setting for setting in TABLE}
@@ -84,6 +85,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     server_wait: float = 10.0
     append_system_prompt: str = ""
     add_dir: tuple[str, ...] = ()
+    theme: Literal["", "dark", "light", "none"] = ""  # as the terminal lets us guess
     aliases: dict[str, Any] = {}
     origins: dict[str, str] = {}
     notes: tuple[str, ...] = ()

@@ -53,6 +53,23 @@ async def test_commands_that_tell_something(monkeypatch):
         assert content("AGENTS.md") == "- tests need a database\n"
 
 
+async def test_a_theme_is_remembered_unless_the_terminal_wants_no_colours(monkeypatch):
+    file = Path.home() / ".treadle/config.toml"
+    made(str(file), "# mine\nmax_turns = 9\n")
+    async with stage(monkeypatch) as on:
+        await on.send("/theme light")
+        await on.sees("theme light: written into")
+        assert on.app.palette.name == "light"
+        assert content(str(file)) == '# mine\nmax_turns = 9\ntheme = "light"\n'
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setenv("TREADLE_THEME", "light")
+        await on.send("/theme dark")
+        await on.sees("NO_COLOR is set")
+        await on.sees("TREADLE_THEME says light")
+        assert on.app.palette.name == "none"
+        assert 'theme = "dark"' in content(str(file))
+
+
 async def test_a_session_is_left_found_again_and_forked(monkeypatch):
     async with stage(monkeypatch, scripted(["one", "two"])) as on:
         await on.send("count")

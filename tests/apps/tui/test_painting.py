@@ -134,5 +134,6 @@ def test_the_lines_of_a_diff_are_counted():
 def test_the_theme_is_what_was_chosen_or_what_the_terminal_says():
     assert chosen("light", {}) is LIGHT
     assert chosen("", {"NO_COLOR": "1"}) is NONE
+    assert chosen("light", {"NO_COLOR": "1"}) is NONE
     assert chosen("", {"COLORFGBG": "0;15"}) is LIGHT
     assert chosen("nonsense", {}) is DARK

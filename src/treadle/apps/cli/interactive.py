@@ -27,7 +27,6 @@ def start(line: CommandLine) -> int:
         allow=line.texts("allow"),
         deny=line.texts("deny"),
         until=line.text("until"),
-        theme=line.text("theme"),
         plain=line.has("plain"),
     )
     return exit_code

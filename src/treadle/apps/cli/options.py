@@ -57,7 +57,7 @@ OPTIONS: tuple[Option, ...] = (
     _setting("append_system_prompt", "TEXT"),
     _setting("add_dir", "PATH", many=True),
     Option("plain", help="without -p: talk line by line, without a screen"),
-    Option("theme", "NAME", "without -p: the colours of the screen"),
+    _setting("theme", "NAME"),
     Option("quiet", help="say nothing but the answer and errors", short="q"),
     Option("verbose", help="say what happens, also where standard error is no terminal", short="v"),
 )

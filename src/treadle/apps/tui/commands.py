@@ -253,6 +253,7 @@ async def _theme(face: Face, arguments: str) -> None:
         face.tell(f"there is no theme {name!r}; there are {', '.join(THEMES)}", "warning")
     elif name:
         face.change_theme(name)
+        face.tell(f"theme {name}: {face.host.keep_theme(name)}", "faint")
 
 
 # ------------------------------------------------------------------ looking

@@ -156,5 +156,8 @@ class Host(Protocol):
     async def remember(self, text: str) -> str:
         """Write a line into the project's memory; where."""
 
+    def keep_theme(self, name: str) -> str:
+        """Write the theme into the user's settings; a sentence about it."""
+
     async def export(self, path: str) -> Path:
         """Write the session to a file of this name, or of one made for it; where."""

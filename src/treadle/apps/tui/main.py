@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from treadle.apps.settings import home
+from treadle.apps.settings import home, load
 from treadle.apps.tui.host import Host
 from treadle.apps.tui.options import Options
 
@@ -27,13 +27,14 @@ def start(
     allow: tuple[str, ...] = (),
     deny: tuple[str, ...] = (),
     until: str = "",
-    theme: str = "",
     plain: bool = False,
 ) -> int:
-    """Open the terminal in a folder. `flags` are settings by name."""
+    """Open the terminal in a folder. `flags` are settings by name; wrong ones are raised."""
     from treadle.apps.tui.wired import WiredHost
     from treadle.apps.wiring import Opening
+    from treadle.apps.wiring.rules import is_trusted
 
+    theme = load(folder, flags, trusted=lambda: is_trusted(folder)).theme
     host = WiredHost(folder, flags, Opening(allow=allow, deny=deny, until=until))
     return run(host, Options(resume, prompt, theme, plain, home() / "history.jsonl"))
 

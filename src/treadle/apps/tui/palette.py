@@ -106,11 +106,16 @@ NONE = _palette(
 THEMES: Mapping[str, Palette] = {palette.name: palette for palette in (DARK, LIGHT, NONE)}
 
 
+def is_colourless(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this terminal, or whoever sits at it, wants no colours at all."""
+    return bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
+
+
 def chosen(name: str, environ: Mapping[str, str] = os.environ) -> Palette:
-    """The theme of this name; without one, what the terminal lets us guess."""
+    """The theme of this name; without one, what the terminal lets us guess. NO_COLOR wins."""
+    if is_colourless(environ):
+        return NONE
     if name in THEMES:
         return THEMES[name]
-    if environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
-        return NONE
     background = environ.get("COLORFGBG", "").rpartition(";")[2]
     return LIGHT if background in ("7", "15") else DARK

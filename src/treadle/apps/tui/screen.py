@@ -32,7 +32,7 @@ from treadle.apps.tui.entry import Entry
 from treadle.apps.tui.host import Ask, Doors, Host, TurnLine
 from treadle.apps.tui.lines import Lines
 from treadle.apps.tui.options import Options
-from treadle.apps.tui.palette import THEMES, Palette, chosen
+from treadle.apps.tui.palette import Palette, chosen
 from treadle.apps.tui.prompt import Prompt
 from treadle.apps.tui.remembering import PromptHistory
 from treadle.apps.tui.shelling import OwnCommands
@@ -383,10 +383,12 @@ class FullScreen(App[int]):
         self.prompt.put(text)
 
     def change_theme(self, name: str) -> None:
-        self.palette = THEMES[name]
-        self.theme = f"treadle-{name}"
+        self.palette = chosen(name)
+        self.theme = f"treadle-{self.palette.name}"
         self.query_one("#sign", Static).update(Text("› ", self.palette.accent))
         self.transcript.restyle(self.palette)
+        if self.palette.name != name:
+            self.tell("NO_COLOR is set: there are no colours here", "warning")
         self.changed()
 
     def changed_mode(self) -> None:

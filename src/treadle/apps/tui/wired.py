@@ -291,6 +291,14 @@ class WiredHost:
         remember(file, text)
         return str(file)
 
+    def keep_theme(self, name: str) -> str:
+        from treadle.apps.wiring.keeping import keep
+
+        file = keep("theme", name)
+        now = settings_page.load(self.folder)
+        but = "" if now.theme == name else f", but {now.origin('theme')} says {now.theme}"
+        return f"written into {file}{but}"
+
     async def export(self, path: str) -> Path:
         from treadle.sessions import export
 

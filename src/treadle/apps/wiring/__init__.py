@@ -7,7 +7,7 @@
     parking    turns that are put off                     doubts     what a crash left open
     late       what is made when it is needed             servers    MCP servers, without surprises
     discretion secrets stay where they are                past       what was asked before
-    costs      what was spent
+    costs      what was spent                             keeping    a setting that is written down
 
 The only place that knows all of the parts. Hosts stand above and use this alone; settings and
 everything else stand below.
