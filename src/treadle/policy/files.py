@@ -4,10 +4,12 @@ Judges one resolved path at a time. The judge of commands and the file tools sta
 and the view of the file system below.
 """
 
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
+from os.path import normpath
 from typing import Literal
 
 import msgspec
@@ -29,6 +31,7 @@ from treadle.policy.verdict import Finding, Outcome
 Access = Literal["read", "write"]
 _HARMLESS = frozenset({"/dev/null"})
 _WALK_LIMIT = 5000
+_RELATIVE = re.compile(r"(?:\.\./)*(?!/)(?:(?!\.\.(?:/|$)).)*", re.DOTALL)
 
 
 class _TooMany(Exception):
@@ -111,14 +114,22 @@ class FileJudge:
         subject = f"copy {top}"
         try:
             for found in chain((top,), self._walk(top)):
-                status = self.view.lstat(found)
-                if status is not None and stat.S_ISLNK(status.st_mode):
+                if self._leads_out(found, top):
                     return Finding(subject, "ask", f"{found} is a link, and would lead elsewhere")
                 if unit := protected(found[len(top) :]):
                     return Finding(subject, "ask", f"{'/'.join(unit)} is in it, and protected")
         except _TooMany:
             return Finding(subject, "ask", "too many files in it to look at")
         return Finding(subject, "allow", "nothing protected in it", plain=True)
+
+    def _leads_out(self, path: str, top: str) -> bool:
+        """Whether it is a link that would not mean the same if `top` were another folder."""
+        target = self.view.readlink(path)
+        if target is None:
+            return False
+        # Behind another link, `..` would not be what the text says.
+        plain = _RELATIVE.fullmatch(target) and inside(normpath(f"{path}/../{target}"), (top,))
+        return path == top or not plain
 
     def _held(self, place: Place) -> str:
         """What a folder holds that must not be changed along with the rest of it."""
