@@ -21,8 +21,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from treadle.core.contracts.workspace import Completed, FileContent
-from treadle.core.contracts.workspace import Executed as Executed
+from treadle.core.contracts.workspace import Completed, Executed, FileContent
 from treadle.core.errors import WorkspaceError
 from treadle.workspace import environment, files
 from treadle.workspace.background import Background

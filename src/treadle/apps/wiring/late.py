@@ -9,21 +9,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from treadle.core.contracts.policy import Deny, Proposal, Verdict
-from treadle.core.contracts.workspace import Completed, FileContent, Running
+from treadle.core.contracts.workspace import Completed, Executed, FileContent, Running
+from treadle.core.errors import WorkspaceError
 
 if TYPE_CHECKING:
     from treadle.policy.modes import Mode
     from treadle.policy.rulepolicy import RulePolicy
     from treadle.policy.rules import RuleSet
-    from treadle.workspace.local import Executed, LocalWorkspace, Options
+    from treadle.workspace.local import LocalWorkspace, Options
     from treadle.workspace.processes import Process
 
 
 class LateWorkspace:
-    """A local workspace that opens with its first use; the contract, and what tools use beyond."""
+    """A local workspace that is made with its first use: the contract, and what tools use beyond.
+
+    Files and programs outside of the walls need no more; what goes by the walls waits for them.
+    """
 
     def __init__(
         self,
@@ -34,56 +38,52 @@ class LateWorkspace:
         self._root = root.resolve()
         self._options = options
         self._tell = tell
-        self._opening: asyncio.Task[LocalWorkspace] | None = None
+        self._made: LocalWorkspace | None = None
+        self._warming: asyncio.Task[LocalWorkspace] | None = None
         self._is_closed = False
 
     def warm(self) -> None:
-        """Begin to open it, and go on."""
-        if self._opening is None and not self._is_closed:
-            self._opening = asyncio.get_running_loop().create_task(self._open())
-            self._opening.add_done_callback(_seen)
+        """Begin to make it and its walls, and go on."""
+        if self._warming is None and not self._is_closed:
+            self._warming = asyncio.get_running_loop().create_task(self.opened())
+            self._warming.add_done_callback(_seen)
+
+    def local(self) -> LocalWorkspace:
+        """The workspace itself, whether or not its walls are known."""
+        if self._is_closed:
+            raise WorkspaceError("the workspace is closed")
+        if self._made is None:
+            from treadle.workspace.local import LocalWorkspace
+
+            self._made = LocalWorkspace(self._root, self._options())
+        return self._made
 
     async def opened(self) -> LocalWorkspace:
-        self.warm()
-        if self._opening is None:
-            from treadle.core.errors import WorkspaceError
-
-            raise WorkspaceError("the workspace is closed")
-        return await asyncio.shield(self._opening)
-
-    async def _open(self) -> LocalWorkspace:
-        from treadle.workspace.local import LocalWorkspace
-
-        options = self._options()
-        workspace = await LocalWorkspace.open(self._root, options)
-        if self._tell is not None and not workspace.sandboxed and options.sandbox != "off":
-            self._tell(f"commands run without a sandbox: {workspace.sandbox_problem}")
-        return workspace
+        """The workspace, once it is known whether commands are walled in."""
+        local = self.local()
+        await local.prepare()
+        tell, self._tell = self._tell, None
+        if tell is not None and not local.sandboxed and self._options().sandbox != "off":
+            tell(f"commands run without a sandbox: {local.sandbox_problem}")
+        return local
 
     @property
     def root(self) -> Path:
         return self._root
 
     def resolve(self, path: str) -> Path:
-        if self._opening is not None and self._opening.done():
-            return self._opening.result().resolve(path)
-        from treadle.workspace.files import place
-
-        options = self._options()
-        folders = (*options.added, *options.readable)
-        root, rest = place((self._root, *(f.resolve() for f in folders)), self._root, path)
-        return root / rest
+        return self.local().resolve(path)
 
     async def read(self, path: str, *, limit: int | None = None) -> FileContent:
-        return await (await self.opened()).read(path, limit=limit)
+        return await self.local().read(path, limit=limit)
 
     async def write(
         self, path: str, data: bytes, *, expected: str | None = None, mode: int | None = None
     ) -> FileContent:
-        return await (await self.opened()).write(path, data, expected=expected, mode=mode)
+        return await self.local().write(path, data, expected=expected, mode=mode)
 
     async def remove(self, path: str, *, expected: str | None = None) -> None:
-        await (await self.opened()).remove(path, expected=expected)
+        await self.local().remove(path, expected=expected)
 
     async def run(
         self,
@@ -119,27 +119,45 @@ class LateWorkspace:
             command, cwd=cwd, env=env, confined=confined, network=network
         )
 
-    async def execute(self, argv: Sequence[str], **options: Any) -> Executed:
-        return await (await self.opened()).execute(argv, **options)
+    async def execute(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        stdin: bytes = b"",
+        limit: int = 8 << 20,
+        confined: bool | None = None,
+    ) -> Executed:
+        local = self.local() if confined is False else await self.opened()
+        return await local.execute(
+            argv,
+            cwd=cwd,
+            env=env,
+            timeout=timeout,
+            stdin=stdin,
+            limit=limit,
+            confined=confined,
+        )
 
     async def spawn(
-        self, argv: Sequence[str], descriptors: Mapping[int, int], **options: Any
+        self,
+        argv: Sequence[str],
+        descriptors: Mapping[int, int],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> Process:
-        return await (await self.opened()).spawn(argv, descriptors, **options)
+        return await self.local().spawn(argv, descriptors, cwd=cwd, env=env)
 
     async def aclose(self) -> None:
         self._is_closed = True
-        opening, self._opening = self._opening, None
-        if opening is None:
-            return
-        if not opening.done():
-            opening.cancel()
-        try:
-            await (await opening).aclose()
-        except asyncio.CancelledError:
-            pass
-        except Exception:  # noqa: BLE001 - it never opened, and whoever needed it was told so
-            pass
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.wait({self._warming})
+        if self._made is not None:
+            await self._made.aclose()
 
 
 class LatePolicy:

@@ -150,6 +150,7 @@ async def wire(
         )
         return _put_together(place, opening, approve, hooks, observers)
     except BaseException:
+        await workspace.aclose()
         await store.aclose()
         raise
 

@@ -18,14 +18,13 @@ from treadle.policy.hooks.approval import (
 )
 from treadle.policy.hooks.configured import EVENTS, HookCommand, hooks_of_file, read_hooks
 from treadle.policy.hooks.python import FunctionHook, hook
-from treadle.policy.hooks.shell import HookFailed, Ran, Run, ShellHook, shell_hooks
+from treadle.policy.hooks.shell import HookFailed, Run, ShellHook, shell_hooks
 
 __all__ = [
     "EVENTS",
     "FunctionHook",
     "HookCommand",
     "HookFailed",
-    "Ran",
     "Run",
     "ShellHook",
     "Waiting",

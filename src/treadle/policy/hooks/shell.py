@@ -5,8 +5,8 @@
     other   it failed: a call about to happen is denied, elsewhere the person is warned
             (so does a hang, more output than anybody reads, or JSON that is none)
 
-How a program is run is not known here: `run` is given, and has the shape of the local
-workspace's `execute`. What the JSON means is speaking.py's.
+How a program is run is not known here: `run` is given, and is a workspace's `execute`. What the
+JSON means is speaking.py's.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from treadle.core.contracts.hook import Add, Answer, Block, Hook, HookPoint, Moment
+from treadle.core.contracts.workspace import Executed
 from treadle.policy.hooks.configured import HookCommand
 from treadle.policy.hooks.speaking import Heard, clipped, heard, told
 
@@ -29,23 +30,6 @@ MOST_BLOCKED_STOPS = 10
 
 class HookFailed(Exception):
     """A hook that cannot be obeyed; the loop denies the call, or warns."""
-
-
-class Ran(Protocol):
-    """How a program ended."""
-
-    @property
-    def exit_code(self) -> int | None: ...
-    @property
-    def signal(self) -> str: ...
-    @property
-    def stdout(self) -> bytes: ...
-    @property
-    def stderr(self) -> bytes: ...
-    @property
-    def timed_out(self) -> bool: ...
-    @property
-    def is_truncated(self) -> bool: ...
 
 
 class Run(Protocol):
@@ -61,7 +45,7 @@ class Run(Protocol):
         stdin: bytes,
         limit: int,
         confined: bool | None,
-    ) -> Ran: ...
+    ) -> Executed: ...
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -152,7 +136,7 @@ class ShellHook:
                 self._count_stop(moment)
         return heard.answer
 
-    async def _run(self, moment: Moment) -> Ran:
+    async def _run(self, moment: Moment) -> Executed:
         around, command = self._around, self.command
         said = around.told()
         if moment.point in ("stop", "subagent_stop"):
@@ -168,7 +152,7 @@ class ShellHook:
             confined=around.confined,
         )
 
-    def _understood(self, moment: Moment, ran: Ran) -> Heard:
+    def _understood(self, moment: Moment, ran: Executed) -> Heard:
         if ran.timed_out:
             raise HookFailed(f"{self._named} did not end within {self.command.timeout:g} s")
         if ran.exit_code == 2:
