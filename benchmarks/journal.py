@@ -152,9 +152,11 @@ def many(folder: Path, sessions: int) -> None:
     for number in range(sessions):
         place = folder / "treadle/sessions" / f"project-{number % 50}" / f"260101-{number:06x}"
         write_long(place, 40, 40_000, compacts=False)
+        if number % 5 == 0:
+            write_long(place / "children/call-1", 20, 20_000, compacts=False)
     environment = {**os.environ, "XDG_DATA_HOME": str(folder)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    for words in (["list"], ["list"], ["list"], ["search", "Do number 6"]):
+    for words in (["list"], ["list"], ["list"], ["list", "--all"], ["search", "Do number 6"]):
         began = time.perf_counter()
         command = [sys.executable, "-m", "treadle", "sessions", *words]
         done = subprocess.run(command, env=environment, check=True, capture_output=True)

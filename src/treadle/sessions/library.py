@@ -17,7 +17,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ from treadle.sessions.reading import FIRST
 from treadle.sessions.summary import Index, Summary
 
 if TYPE_CHECKING:
+    from treadle.sessions.family import Kin
     from treadle.sessions.journal import Journal, Resumed
 
 PRUNE_DAYS = 90
@@ -70,11 +71,11 @@ class Library:
         """Where the session of this id is; the beginning of an id will do if it is the only one.
 
         With a folder the session has to be that folder's: SessionElsewhere says whose it is.
+        Sessions of child agents are looked for if no other has this name.
         """
         if _ID.fullmatch(name) is None:
             raise SessionUnknown(f"{name!r} is not the id of a session; `treadle sessions` lists")
-        found = [place for place in self.places() if place.name == name]
-        found = found or [place for place in self.places() if place.name.startswith(name)]
+        found = _named(name, self.places()) or _named(name, self._children())
         if not found:
             raise SessionUnknown(
                 f"there is no session {name!r} under {self.root}; `treadle sessions` lists them"
@@ -82,7 +83,7 @@ class Library:
         if len(found) > 1:
             some = ", ".join(sorted(place.name for place in found)[:5])
             raise SessionUnknown(f"{name!r} is the beginning of {len(found)} sessions: {some}")
-        if folder is not None and found[0].parent.name != project_name(folder):
+        if folder is not None and found[0].relative_to(self.root).parts[0] != project_name(folder):
             raise SessionElsewhere(found[0].name, self.summary(found[0]).folder)
         return found[0]
 
@@ -125,6 +126,21 @@ class Library:
         ]
         index.remember(shown)
         return shown
+
+    def families(self, places: Iterable[Path]) -> list[list[Kin]]:
+        """For each session its child agents and theirs, every one behind its parent."""
+        from treadle.sessions.family import Kinship
+
+        kinship = Kinship(self.root)
+        found = [list(kinship.of(place)) for place in places]
+        kinship.remember()
+        return found
+
+    def _children(self) -> Iterator[Path]:
+        from treadle.sessions.family import descendants
+
+        for place in self.places():
+            yield from descendants(place)
 
     def state(self, summary: Summary) -> str:
         """What a person wants to know: running, parked, interrupted, done, or how it ended."""
@@ -217,6 +233,12 @@ def folder_bytes(folder: Path) -> int:
             except OSError:
                 continue
     return total
+
+
+def _named(name: str, places: Iterable[Path]) -> list[Path]:
+    """Those of this name, or else those whose name begins like it."""
+    alike = [place for place in places if place.name.startswith(name)]
+    return [place for place in alike if place.name == name] or alike
 
 
 def _folders(root: str) -> list[str]:

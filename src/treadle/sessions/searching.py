@@ -16,17 +16,20 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.sessions.family import CHILDREN
+
 AROUND = 60  # characters shown on each side
 MOST_A_FILE = 3
 _SPECIAL = re.compile(r"([][\\.^$*+?{}()|&~#-])")
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A place where the text stands."""
+    """A place where the text stands; in `child`, if a child agent of the session said it."""
 
     session: str
     project: str
     text: str
+    child: str = ""
 
 
 async def search(root: Path, text: str, *, limit: int = 100) -> list[Hit]:
@@ -40,10 +43,18 @@ async def search(root: Path, text: str, *, limit: int = 100) -> list[Hit]:
     for path, found in sorted(lines, key=_age):
         parts = Path(path).relative_to(root).parts
         if len(parts) > 2:
-            hits.append(Hit(parts[1], parts[0], _readable(found)))
+            hits.append(Hit(parts[1], parts[0], _readable(found), _child(parts)))
         if len(hits) >= limit:
             break
     return hits
+
+
+def _child(parts: tuple[str, ...]) -> str:
+    """project/session/children/child/children/grandchild/journal.jsonl"""
+    depth = 2
+    while parts[depth] == CHILDREN and len(parts) > depth + 2:
+        depth += 2
+    return parts[depth - 1] if depth > 2 else ""
 
 
 def _age(line: tuple[str, str]) -> float:
@@ -80,7 +91,7 @@ async def _by_ripgrep(program: str, root: Path, wanted: str) -> list[tuple[str, 
 
 def _by_hand(root: Path, wanted: str) -> Iterator[tuple[str, str]]:
     pattern = re.compile(f".{{0,{AROUND}}}{re.escape(wanted)}.{{0,{AROUND}}}", re.IGNORECASE)
-    for path in sorted(root.glob("*/*/journal*.jsonl")):
+    for path in sorted(root.rglob("journal*.jsonl")):
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             found = 0
             for line in file:

@@ -21,6 +21,7 @@ import msgspec
 
 from treadle.core.errors import SessionUnknown
 from treadle.core.transcript.usage import Usage
+from treadle.sessions.family import descendants
 from treadle.sessions.files import LocalFiles
 from treadle.sessions.library import Library
 from treadle.sessions.lines import is_whole
@@ -77,7 +78,7 @@ def expenses(
     found: list[Expense] = []
     home = str(folder.resolve()) if folder is not None else None
     for session in library.places():
-        for place in (session, *_children(session)):
+        for place in (session, *descendants(session)):
             kept = memory.look(place, since)
             if kept is None or home not in (None, kept.folder):
                 continue
@@ -277,19 +278,6 @@ def _hits(data: bytes, end: int) -> Iterator[bytes]:
     while (hit := data.find(_KIND, place, end)) >= 0:
         place = data.find(b"\n", hit) + 1
         yield data[data.rfind(b"\n", 0, hit) + 1 : place]
-
-
-def _children(session: Path) -> Iterator[Path]:
-    """The child agents' journals, within their parent's folder."""
-    try:
-        with os.scandir(session / "children") as entries:
-            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except OSError:
-        return
-    for name in names:
-        place = session / "children" / name
-        yield place
-        yield from _children(place)
 
 
 def _load(path: Path) -> dict[str, _Kept]:

@@ -62,7 +62,7 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.project}/{self.id}"
 
 
-def summarise(place: Path, known: Summary | None = None) -> Summary:
+def summarise(place: Path, known: Summary | None = None, project: str = "") -> Summary:
     """What is in a journal; `known` is what an earlier look gave, and saves reading it again."""
     files = segments(place)
     status = files[-1].stat()
@@ -72,7 +72,7 @@ def summarise(place: Path, known: Summary | None = None) -> Summary:
         header = read_header(place) or Header(0, place.name, 0.0)
         known = Summary(
             place.name,
-            place.parent.name,
+            project or place.parent.name,
             header.folder,
             created=header.created,
             parent=header.parent,
@@ -160,17 +160,20 @@ def _title(raw: bytes) -> str:
 
 
 class Index:
-    """The memory of summaries: a file of lines, the last one of a session counts."""
+    """The memory of summaries: a file of lines, the last one of a session counts.
 
-    def __init__(self, root: Path) -> None:
+    Child agents' sessions are remembered in another file than those that people look for first.
+    """
+
+    def __init__(self, root: Path, name: str = INDEX) -> None:
         self._root = root
-        self._path = root / INDEX
+        self._path = root / name
         self._lines = 0
         self.known: dict[str, Summary] = self._load()
 
     def fresh(self, place: Path, status: os.stat_result) -> Summary | None:
         """What is known of this journal, if it has not changed since."""
-        known = self.known.get(f"{place.parent.name}/{place.name}")
+        known = self.known.get(self._key(place))
         if known is None or known.mark.segment != 1:
             return None
         same = (known.mark.bytes, known.mark.modified) == (status.st_size, status.st_mtime_ns)
@@ -178,8 +181,11 @@ class Index:
 
     def look(self, place: Path) -> Summary:
         """The summary as of now, from memory where that is right."""
-        known = self.known.get(f"{place.parent.name}/{place.name}")
-        return summarise(place, known)
+        key = self._key(place)
+        return summarise(place, self.known.get(key), key.rpartition("/")[0])
+
+    def _key(self, place: Path) -> str:
+        return str(place)[len(str(self._root)) + 1 :]
 
     def remember(self, summaries: Iterable[Summary]) -> None:
         """Add these; a disk that takes no more costs only the memory."""
@@ -207,7 +213,7 @@ class Index:
         self._lines += len(new)
 
     def _rewrite(self) -> None:
-        draft = self._path.with_name(f".{INDEX}.{os.getpid()}")
+        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         fd = LocalFiles().open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         with os.fdopen(fd, "wb") as file:
             for key, summary in self.known.items():

@@ -14,6 +14,7 @@ import msgspec
 from treadle.core.errors import StoreError
 from treadle.core.transcript.entries import Checkpoint, ItemAdded, Rewound, TurnBegan, View
 from treadle.core.transcript.items import UserItem
+from treadle.sessions.family import parent_of, root_of
 from treadle.sessions.folding import Folding
 from treadle.sessions.journal import Journal, read_numbered
 from treadle.sessions.library import Library
@@ -95,6 +96,11 @@ def fork(
 
     Nothing is copied, and the parent does not change. `folder` is where the fork will work.
     """
+    if parent_of(place) is not None:
+        raise StoreError(
+            f"session {place.name} is a child agent's, which goes when its parent goes: "
+            f"fork that one, {root_of(place).name}"
+        )
     if before is None:
         reading = Reading(place)
         for _ in reading.lines():

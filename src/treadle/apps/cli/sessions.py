@@ -7,11 +7,8 @@ Below: `treadle.sessions` and `treadle.workspace.checkpoints`.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shutil
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,12 +23,12 @@ from treadle.apps.cli.exits import (
     UNKNOWN,
     code_for,
 )
+from treadle.apps.cli.listing import ago, child_rows, harmless, show_hits, show_list, table
 from treadle.core.errors import SessionUnknown, TreadleError
 from treadle.sessions.library import PRUNE_BYTES, PRUNE_DAYS, Library
 
 if TYPE_CHECKING:
     from treadle.sessions.journal import Resumed
-    from treadle.sessions.summary import Summary
     from treadle.sessions.travel import TurnMark
     from treadle.workspace.checkpoints import Checkpoints, Restored
 
@@ -70,11 +67,13 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument(word)
         return one
 
-    one = command("list", _list, "the newest sessions; all of them with --all")
+    one = command("list", show_list, "the newest sessions; all of them with --all")
     one.add_argument("--here", action="store_true", help="only those of this folder")
-    one.add_argument("--all", action="store_true", help="not only the first screen")
+    one.add_argument(
+        "--all", action="store_true", help="not only the first screen; with their child agents"
+    )
     one.add_argument("--json", action="store_true", help="one JSON object a line")
-    one = command("search", _search, "the sessions in which a text stands", "text")
+    one = command("search", show_hits, "the sessions in which a text stands", "text")
     one.add_argument("--limit", type=int, default=50)
     command("show", _show, "what was said and done, as text", "id")
     command("turns", _turns, "the turns that fork, rewind and undo know", "id")
@@ -105,87 +104,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-# --- finding -------------------------------------------------------------------------------
-
-
-def _list(options: argparse.Namespace, library: Library) -> int:
-    screen = None if options.all else max(5, shutil.get_terminal_size().lines - 3)
-    found = library.summaries(folder=Path.cwd() if options.here else None, limit=screen)
-    if options.json:
-        for summary in found:
-            print(json.dumps(_row(summary, library)))
-        return DONE
-    if not found:
-        print("there are no sessions yet")
-        return DONE
-    for line in _table([_row(summary, library) for summary in found]):
-        print(line)
-    return DONE
-
-
-def _row(summary: Summary, library: Library) -> dict[str, object]:
-    return {
-        "id": summary.id,
-        "updated": summary.updated,
-        "turns": summary.turns,
-        "cost": summary.usage.cost,
-        "state": library.state(summary),
-        "folder": summary.folder,
-        "title": summary.title or (f"fork of {summary.parent.session}" if summary.parent else ""),
-    }
-
-
-def _table(rows: list[dict[str, object]]) -> list[str]:
-    """What fits the screen; the title takes what is left."""
-    home = str(Path.home())
-    cells = [
-        [
-            str(row["id"]),
-            _ago(float(str(row["updated"]))),
-            f"{row['turns']} turns",
-            "?" if row["cost"] is None else f"${float(str(row['cost'])):.2f}",
-            str(row["state"]),
-            str(row["folder"]).replace(home, "~", 1),
-            str(row["title"]),
-        ]
-        for row in rows
-    ]
-    widths = [min(30, max(len(line[column]) for line in cells)) for column in range(6)]
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
-    return [
-        "  ".join([*(f"{cell:{w}}" for cell, w in zip(line, widths, strict=False)), line[6]])[
-            :width
-        ]
-        for line in cells
-    ]
-
-
-def _ago(moment: float) -> str:
-    seconds = max(0.0, time.time() - moment)
-    for size, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {word} ago"
-    return "just now"
-
-
-def _search(options: argparse.Namespace, library: Library) -> int:
-    import asyncio
-
-    from treadle.sessions.searching import search
-
-    hits = asyncio.run(search(library.root, options.text, limit=options.limit))
-    for hit in hits:
-        print(f"{hit.session}  {_harmless(hit.text)}")
-    if not hits:
-        print(f"no session holds {options.text!r}", file=sys.stderr)
-    return DONE if hits else ERROR
-
-
-def _harmless(text: str) -> str:
-    """Without what a terminal would take for a command."""
-    return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
-
-
 # --- reading -------------------------------------------------------------------------------
 
 
@@ -193,7 +111,12 @@ def _show(options: argparse.Namespace, library: Library) -> int:
     from treadle.sessions.export import blocks, markdown
 
     place = library.find(options.id)
-    print(_harmless(markdown(library.summary(place), blocks(place))), end="")
+    print(harmless(markdown(library.summary(place), blocks(place))), end="")
+    [family] = library.families([place])
+    if family:
+        print("\n## Child agents\n")
+        for line in table(child_rows(family, library)):
+            print(harmless(line))
     return DONE
 
 
@@ -202,8 +125,8 @@ def _turns(options: argparse.Namespace, library: Library) -> int:
 
     for mark in turns(library.find(options.id)):
         files = "with files" if mark.before else ""
-        text = " ".join(_harmless(mark.text).split())[:70]
-        print(f"{mark.number:4}  {_ago(mark.time):12}  {files:10}  {text}")
+        text = " ".join(harmless(mark.text).split())[:70]
+        print(f"{mark.number:4}  {ago(mark.time):12}  {files:10}  {text}")
     return DONE
 
 
@@ -368,7 +291,7 @@ def _prune(options: argparse.Namespace, library: Library) -> int:
         days=options.days, most_bytes=int(options.size * GIB), dry=options.dry_run
     )
     for summary in pruned.removed:
-        print(f"{summary.id}  {_ago(summary.updated)}  {summary.title}")
+        print(f"{summary.id}  {ago(summary.updated)}  {summary.title}")
     freed = pruned.freed + (0 if options.dry_run else _sweep(library))
     word = "would be removed" if options.dry_run else "removed"
     print(f"{len(pruned.removed)} {word}, {_size(freed)} freed, {_size(pruned.kept)} kept")

@@ -52,9 +52,13 @@ def keeper_of(outputs: Path) -> Callable[[str, str], str]:
 
 def child_store(folder: Path, store: Store, parent: str, call_id: str) -> Store:
     """Where a child agent's session is kept: within that of the session it works for."""
+    from treadle.sessions.family import CHILDREN, descendants
     from treadle.sessions.journal import Journal
 
-    place = place_of(store) / "children" / f"{_word(call_id)}-{os.urandom(3).hex()}"
+    home = place_of(store)
+    if parent != store.session_id:  # a child of a child
+        home = next((one for one in descendants(home) if one.name == parent), home)
+    place = home / CHILDREN / f"{_word(call_id)}-{os.urandom(3).hex()}"
     journal = Journal.create(place, folder=str(folder))
     journal.append(Told(f"started by call {call_id} of session {parent}"))
     return journal

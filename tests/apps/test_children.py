@@ -1,0 +1,79 @@
+"""Child agents through the real program: where their sessions are found, and what they cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.apps.running import Ran, run
+from treadle.apps.cli import exits
+from treadle.sessions import Library, searching
+from treadle.testing.provider import Call, ProviderServer, Reply
+
+LAST = Reply("That is all.")
+FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
+
+
+def task(prompt: str) -> Reply:
+    return Reply(calls=(Call("task", {"description": "look", "prompt": prompt}),))
+
+
+async def family(*arguments: str) -> tuple[Ran, ProviderServer]:
+    """A session with a child that has a child."""
+    replies = [task("Ask around"), task("Look deep"), Reply("In the well."), Reply("A well."), LAST]
+    async with ProviderServer(replies) as server:
+        ran = await run(server, "-p", "Begin", "--output-format", "json", *FREELY, *arguments)
+    assert (ran.code, server.violations, len(server.requests)) == (0, [], 5)
+    return ran, server
+
+
+async def test_children_stand_below_their_parents_and_not_on_the_first_screen():
+    ran, _ = await family()
+    session = ran.lines[0]["session_id"]
+    first = (await run(None, "sessions", "list", "--json")).lines
+    assert [(row["id"], row["children"]) for row in first] == [(session, 2)]
+    everything = (await run(None, "sessions", "list", "--all", "--json")).lines
+    child, grandchild = everything[1:]
+    assert [row["title"] for row in everything] == ["Begin", "Ask around", "Look deep"]
+    assert (child["parent"], grandchild["parent"]) == (session, child["id"])
+    assert [row["state"] for row in everything] == ["done"] * 3
+    own = everything[0]["cost"] - child["cost"] - grandchild["cost"]
+    assert 0 < own < everything[0]["cost"] == first[0]["cost"]
+    lines = (await run(None, "sessions", "list", "--all")).out.splitlines()
+    assert [line[: len(line) - len(line.lstrip())] for line in lines] == ["", "  ", "    "]
+
+
+async def test_a_session_is_shown_with_its_children_and_a_child_by_its_id():
+    ran, _ = await family()
+    session = ran.lines[0]["session_id"]
+    shown = (await run(None, "sessions", "show", session)).out
+    below = shown[shown.index("## Child agents") :].splitlines()[2:]
+    assert ["Ask around" in below[0], "Look deep" in below[1], len(below)] == [True, True, 2]
+    assert all("done" in line and "$0." in line for line in below)
+    child = below[0].split()[0]
+    assert "## Child agents" in (await run(None, "sessions", "show", child[:-1])).out
+    leaf = below[1].split()[0]
+    assert "In the well." in (await run(None, "sessions", "show", leaf)).out
+    forked = await run(None, "sessions", "fork", leaf)
+    assert (forked.code, f"fork that one, {session}" in forked.err) == (exits.ERROR, True)
+
+
+async def test_a_search_finds_what_a_child_said_and_names_the_session(monkeypatch):
+    ran, _ = await family()
+    session = ran.lines[0]["session_id"]
+    monkeypatch.setattr(searching, "ripgrep", lambda: None)
+    by_hand = await searching.search(Library().root, "in the WELL")
+    assert {(hit.session, bool(hit.child)) for hit in by_hand} == {(session, True)}
+    found = (await run(None, "sessions", "search", "in the WELL")).out.splitlines()
+    assert found
+    assert all(line.startswith(f"{session}  in its child ") for line in found)
+    own = (await run(None, "sessions", "search", "That is all")).out
+    assert own.startswith(f"{session}  ")
+    assert "child" not in own
+
+
+async def test_what_is_removed_takes_its_children_with_it():
+    ran, _ = await family()
+    assert (await run(None, "sessions", "remove", ran.lines[0]["session_id"])).code == 0
+    root = Path.home() / ".local/share/treadle/sessions"
+    assert list(root.rglob("journal*.jsonl")) == []
+    assert (await run(None, "sessions")).out == "there are no sessions yet\n"
