@@ -49,3 +49,12 @@ async def test_closing_closes_every_model():
     models = [named("one"), named("two"), named("three")]
     await Fallback(*models).aclose()
     assert all(model.closed for model in models)
+
+
+def test_a_string_names_a_model_or_several_by_commas():
+    assert line(Fallback("anthropic/one, openai/two", named("three"), "groq/four")) == [
+        "anthropic/one",
+        "openai/two",
+        "three",
+        "groq/four",
+    ]

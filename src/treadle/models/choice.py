@@ -1,6 +1,6 @@
 """Which model runs when nobody said: a key, else a server on this machine, else the embedded one.
 
-    1. the first provider in names.PLACES whose key is in the environment
+    1. the first provider in places.PLACES whose key is in the environment
     2. a local server that answers at once and has a model: Ollama, LM Studio, llama.cpp
     3. the embedded model
 
@@ -19,7 +19,7 @@ import msgspec
 
 from treadle.core.contracts.model import ModelCard
 from treadle.models.catalog import card_for
-from treadle.models.names import PLACES, Place, key_of
+from treadle.models.places import PLACES, Place, key_of
 from treadle.models.quirks import SERVERS, chosen
 
 PROBE_SECONDS = 0.15

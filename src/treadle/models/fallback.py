@@ -1,7 +1,7 @@
 """An order of models: the first is asked, the others stand in when it cannot answer.
 
 It decides nothing: the loop walks `fallback` by the rules of recovery and tells the person; this
-class only lines the models up. Above: core/loop/asking.py. Below: any models.
+class only lines the models up. Above: core/loop/asking.py. Below: any models, and making.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ class Fallback(WrappedModel):
     """
 
     def __init__(self, first: Model | str, *others: Model | str) -> None:
-        super().__init__(_model(first))
-        self._others = tuple([_model(other) for other in others])
+        line = [model for given in (first, *others) for model in _models(given)]
+        super().__init__(line[0])
+        self._others = tuple(line[1:])
 
     @property
     def fallback(self) -> Model | None:
@@ -33,9 +34,9 @@ class Fallback(WrappedModel):
             await model.aclose()
 
 
-def _model(given: Model | str) -> Model:
+def _models(given: Model | str) -> list[Model]:
     if not isinstance(given, str):
-        return given
-    from treadle.models.names import model
+        return [given]
+    from treadle.models.making import each
 
-    return model(given)
+    return each(given)
