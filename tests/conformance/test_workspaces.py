@@ -6,35 +6,25 @@ import pytest
 
 from tests.workspace.helpers import BOTH
 from treadle.apps.wiring.late import LateWorkspace
-from treadle.core.contracts.workspace import FileContent
+from treadle.core.contracts.workspace import FileContent, Workspace
 from treadle.testing.conformance.workspace import check_workspace
 from treadle.workspace.local import LocalWorkspace, Options
 
 
 @pytest.mark.parametrize("sandbox", BOTH)
+@pytest.mark.parametrize("is_late", [False, True])
 async def test_the_local_workspace_keeps_its_promises(
-    own_place: Path, sandbox: bool, no_leaks: object
+    own_place: Path, is_late: bool, sandbox: bool, no_leaks: object
 ) -> None:
     folders = (own_place / f"ws{n}" for n in range(100))
+    options = Options(sandbox="auto" if sandbox else "off")
 
-    async def make() -> LocalWorkspace:
+    async def make() -> Workspace:
         folder = next(folders)
         folder.mkdir()
-        return await LocalWorkspace.open(folder, Options(sandbox="auto" if sandbox else "off"))
-
-    await check_workspace(make)
-
-
-@pytest.mark.parametrize("sandbox", BOTH)
-async def test_a_workspace_that_is_made_late_keeps_them_too(
-    own_place: Path, sandbox: bool, no_leaks: object
-) -> None:
-    folders = (own_place / f"ws{n}" for n in range(100))
-
-    async def make() -> LateWorkspace:
-        folder = next(folders)
-        folder.mkdir()
-        return LateWorkspace(folder, lambda: Options(sandbox="auto" if sandbox else "off"))
+        if is_late:
+            return LateWorkspace(folder, lambda: options)
+        return await LocalWorkspace.open(folder, options)
 
     await check_workspace(make)
 

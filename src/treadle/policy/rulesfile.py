@@ -6,77 +6,49 @@ A file that cannot be read or holds a wrong rule is an error, never an empty rul
 read once: what a tool does to the file while a run goes on changes nothing in that run.
 """
 
-import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from treadle.core.errors import ConfigError
 from treadle.policy.rules import InvalidRule, ListName, Origin, Rule, RuleSet, parse_rule
+from treadle.policy.settingsfile import line_of, read_settings
 
 LISTS: tuple[ListName, ...] = ("allow", "ask", "deny")
 
 
 def read_rules(file: Path, *, scope: str, root: str, home: str) -> RuleSet:
     """The rules of a settings file; no file means no rules, a wrong one a ConfigError."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return RuleSet()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}:1: the rules cannot be read ({error})") from error
-    settings = _parse(file, text)
+    settings, text = read_settings(file, "rules")
     permissions = settings.get("permissions", {})
     if not isinstance(permissions, dict):
-        raise ConfigError(f"{file}:{_line(text, 'permissions')}: permissions has to be an object")
+        raise ConfigError(f"{file}:{line_of(text, 'permissions')}: permissions has to be an object")
     lists: dict[str, tuple[Rule, ...]] = {}
     for name in LISTS:
         lists[name] = _list(file, text, permissions.get(name, []), name, scope, root, home)
     unknown = set(permissions) - {*LISTS, "mode", "defaultMode", "additionalDirectories"}
     for name in sorted(unknown):
         # A misspelt list would be a list of rules that nobody keeps.
-        raise ConfigError(f"{file}:{_line(text, name)}: {name!r} is not a list of rules")
+        raise ConfigError(f"{file}:{line_of(text, name)}: {name!r} is not a list of rules")
     return RuleSet(**lists)
-
-
-def _parse(file: Path, text: str) -> dict[str, Any]:
-    try:
-        settings = json.loads(text) if text.strip() else {}
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{file}:{error.lineno}: not JSON: {error.msg}") from error
-    except RecursionError as error:
-        raise ConfigError(f"{file}:1: not JSON: nested too deep") from error
-    if not isinstance(settings, dict):
-        raise ConfigError(f"{file}:1: settings have to be an object")
-    return settings
 
 
 def _list(
     file: Path, text: str, given: object, name: str, scope: str, root: str, home: str
 ) -> tuple[Rule, ...]:
     if not isinstance(given, list) or not all(isinstance(r, str) for r in given):
-        line = _line(text, name)
+        line = line_of(text, name)
         raise ConfigError(f"{file}:{line}: permissions.{name} has to be a list of rules")
     rules: list[Rule] = []
     for rule in given:
-        line = _line(text, rule)
+        line = line_of(text, rule)
         try:
             rules.append(parse_rule(rule, root, home, Origin(scope, str(file), line)))
         except InvalidRule as error:
             raise ConfigError(f"{file}:{line}: {error}") from error
     return tuple(rules)
-
-
-def _line(text: str, value: str) -> int:
-    """The line on which a string of the file stands."""
-    for spelled in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
-        at = text.find(spelled)
-        if at >= 0:
-            return text.count("\n", 0, at) + 1
-    return 1
 
 
 def given_rules(
@@ -94,8 +66,7 @@ def save_rules(file: Path, rules: tuple[str, ...], *, root: str, home: str) -> N
     """Add allow rules to a settings file, atomically, keeping all else in it."""
     for rule in rules:
         parse_rule(rule, root, home)
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    settings = _parse(file, text)
+    settings, _ = read_settings(file, "rules")
     allow = settings.setdefault("permissions", {}).setdefault("allow", [])
     allow.extend(rule for rule in rules if rule not in allow)
     encoded = msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"

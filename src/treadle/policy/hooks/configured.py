@@ -9,7 +9,6 @@ nobody asks would be a guard that is not there. This reads; it runs nothing.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -21,6 +20,7 @@ import msgspec
 
 from treadle.core.contracts.hook import HookPoint, Moment
 from treadle.core.errors import ConfigError
+from treadle.policy.settingsfile import line_of, read_settings
 
 EVENTS: Mapping[str, HookPoint] = {
     "SessionStart": "session_start",
@@ -103,20 +103,7 @@ def known_name(name: str) -> str:
 
 def hooks_of_file(file: Path) -> list[HookCommand]:
     """The hooks of a settings file; no file means none, a wrong one is a ConfigError."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return []
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}:1: the hooks cannot be read ({error})") from error
-    try:
-        settings = json.loads(text) if text.strip() else {}
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{file}:{error.lineno}: not JSON: {error.msg}") from error
-    except RecursionError as error:
-        raise ConfigError(f"{file}:1: not JSON: nested too deep") from error
-    if not isinstance(settings, dict):
-        raise ConfigError(f"{file}:1: settings have to be an object")
+    settings, text = read_settings(file, "hooks")
     return read_hooks(settings, str(file), text)
 
 
@@ -133,9 +120,7 @@ class _Place:
         self._text = text
 
     def wrong(self, near: str, problem: str) -> ConfigError:
-        at = self._text.find(json.dumps(near))
-        line = self._text.count("\n", 0, max(at, 0)) + 1
-        return ConfigError(f"{self.origin}:{line}: {problem}")
+        return ConfigError(f"{self.origin}:{line_of(self._text, near)}: {problem}")
 
 
 def _commands(hooks: object, place: _Place) -> Iterator[HookCommand]:
