@@ -9,6 +9,8 @@ import pytest
 
 from tests.apps.running import run as program
 from treadle.apps.cli import prompt
+from treadle.apps.settings import load
+from treadle.apps.wiring import wire
 from treadle.context.prompt import own
 from treadle.sessions.library import Library
 from treadle.testing.provider import ProviderServer, Reply
@@ -23,6 +25,10 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]
     assert prompt.run(list(arguments)) == 0
     captured = capsys.readouterr()
     return captured.out, captured.err
+
+
+def rows_of(sizes: str) -> str:
+    return " ".join(line.split()[0] for line in sizes.splitlines() if "chars  ~" in line)
 
 
 async def test_it_is_what_a_run_sends():
@@ -42,16 +48,37 @@ def test_each_section_has_its_size_and_all_of_them_the_whole(capsys):
     assert "Speak plainly." in text
     assert "Use tabs." not in text
     assert "AGENTS.md not read: `treadle trust`" in sizes
-    rows = [line.split()[0] for line in sizes.splitlines() if "chars  ~" in line]
-    assert rows == ["identity", "working", "tools", "environment", "memory", "added", "all"]
+    assert rows_of(sizes) == "identity working tools environment memory added all"
     whole = next(line for line in sizes.splitlines() if line.startswith("all"))
     assert f"{len(text.strip()):,} chars" in whole
     assert own("plan").strip() in text
 
 
-def test_sections_put_together_are_the_text(capsys):
-    text, _ = told(capsys, "--model", "sonnet", "-p")
-    assert prompt.cut(text).text == text.strip()
+def test_skills_have_a_size_of_their_own(capsys):
+    place = Path.home() / ".treadle" / "skills" / "release"
+    place.mkdir(parents=True)
+    head = "---\nname: release\ndescription: Cut a release.\n---\n"
+    (place / "SKILL.md").write_text(f"{head}Run the script.\n")
+    text, sizes = told(capsys, "--model", "sonnet", "-p")
+    assert "- release: Cut a release." in text
+    assert rows_of(sizes) == "identity working tools environment skills added all"
+
+
+async def test_sections_put_together_are_what_the_agent_says():
+    settings = load(Path.cwd(), {"model": "sonnet"}, trusted=lambda: False)
+    wired = await wire(settings, Path.cwd())
+    await wired.store.aclose()
+    await wired.aclose()
+    sections = [section.text.strip() for section in wired.prompt.sections if section.text]
+    assert "\n\n".join(sections) == wired.agent.equipment.system()
+
+
+def test_servers_that_are_not_started_for_it_are_named(capsys):
+    file = Path.home() / ".treadle" / "settings.json"
+    file.parent.mkdir()
+    file.write_text('{"mcpServers": {"tiny": {"command": "false"}}}')
+    _, sizes = told(capsys, "--model", "sonnet")
+    assert sizes.splitlines()[-1] == "not counted: the tools of tiny, which start with a run"
 
 
 def test_the_tools_definitions_can_be_seen(capsys):

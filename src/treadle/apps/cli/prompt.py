@@ -19,7 +19,7 @@ from treadle.apps.cli.options import UsageError
 from treadle.apps.settings import Settings, load
 from treadle.apps.wiring import Opening, wire
 from treadle.apps.wiring.rules import is_trusted
-from treadle.context.prompt import Prompt, Section, own
+from treadle.context.prompt import Prompt
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import TreadleError
 from treadle.sessions.journal import Journal
@@ -31,17 +31,14 @@ What the model is told first here, on standard output; the size of each section 
   -p, --print    as in a run with -p, where nobody can answer questions
   --tools        the definitions of the tools too"""
 
-MEMORY_HEAD = "# What the project and the user want you to know"
-MEMORY_END = "</memory>"
-
 
 class Told(msgspec.Struct, frozen=True):
     """All that a model is told before the first message."""
 
     model: str
-    system: str
+    prompt: Prompt
     tools: tuple[ToolSpec, ...]
-    instructions: str  # what the tools say of themselves, as it stands in `system`
+    servers: tuple[str, ...]  # not started for this, so their tools are not known
     notes: tuple[str, ...]
 
 
@@ -60,7 +57,7 @@ def run(arguments: list[str]) -> int:
     except TreadleError as error:
         print(f"treadle prompt: {error}", file=sys.stderr)
         return code_for(error)
-    print(told.system)
+    print(told.prompt.text)
     if with_tools:
         for tool in told.tools:
             print(f"\n{_definition(tool)}")
@@ -93,12 +90,11 @@ def _read(arguments: Sequence[str]) -> tuple[dict[str, object], bool, bool]:
 async def _told(settings: Settings, folder: Path, is_alone: bool) -> Told:
     wired = await wire(settings, folder, Opening(interactive=not is_alone))
     try:
-        equipment = wired.agent.equipment
         return Told(
             wired.model.name,
-            equipment.system(),
-            tuple(tool.spec for tool in equipment.source.tools()),
-            equipment.source.instructions(),
+            wired.prompt,
+            tuple(tool.spec for tool in wired.agent.equipment.source.tools()),
+            tuple(server.name for server in wired.servers),
             wired.notes,
         )
     finally:
@@ -110,34 +106,12 @@ async def _told(settings: Settings, folder: Path, is_alone: bool) -> Told:
 
 def sizes(told: Told) -> str:
     """The size of each section, and of the tools' definitions."""
-    sections = cut(told.system, told.instructions)
     tools = "".join(map(_definition, told.tools))
-    rows = f"{sections.table()}\n{len(told.tools)} tools: {len(tools):,} chars more"
-    return f"\n{told.model}\n{rows}"
-
-
-def cut(text: str, instructions: str = "") -> Prompt:
-    """The sections of a prompt, found again in its text by how they begin."""
-    sections: list[Section] = []
-    rest = text.strip()
-
-    def take(name: str, length: int) -> None:
-        nonlocal rest
-        if length > 0:
-            sections.append(Section(name, rest[:length].strip()))
-            rest = rest[length:].lstrip("\n")
-
-    for name in ("identity", "small", "working"):
-        piece = own(name).strip()
-        take(name, len(piece) if rest.startswith(piece) else 0)
-    said = instructions.strip()
-    take("tools", len(said) if said and rest.startswith(said) else 0)
-    if rest.startswith("# Environment"):
-        take("environment", len(rest.partition("\n\n")[0]))
-    if rest.startswith(MEMORY_HEAD):
-        take("memory", rest.rfind(MEMORY_END) + len(MEMORY_END))
-    take("added", len(rest))
-    return Prompt(tuple(sections))
+    lines = ["", told.model, told.prompt.table()]
+    lines.append(f"{len(told.tools)} tools: {len(tools):,} chars more")
+    if told.servers:
+        lines.append(f"not counted: the tools of {', '.join(told.servers)}, which start with a run")
+    return "\n".join(lines)
 
 
 def _definition(tool: ToolSpec) -> str:

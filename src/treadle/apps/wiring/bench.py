@@ -24,9 +24,16 @@ from treadle.apps.wiring.files import KeptFiles
 from treadle.apps.wiring.late import LatePolicy, LateWorkspace
 from treadle.apps.wiring.prompt import system_prompt
 from treadle.apps.wiring.reminding import LateReminders
-from treadle.apps.wiring.sessions import child_store, keeper_of, outputs_of, place_of
+from treadle.apps.wiring.sessions import (
+    child_store,
+    keeper_of,
+    outputs_of,
+    place_of,
+    used_before,
+)
 from treadle.context.cache import CacheAccountant
 from treadle.context.compaction import Compactor
+from treadle.context.prompt import Prompt
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model, ModelOptions
@@ -97,7 +104,8 @@ class Bench:
         self.options = ModelOptions(thinking=_thinking(place.settings.thinking))
         self.servers: tuple[McpServer, ...] = ()
         self.answer: FinalAnswer | None = None
-        self._skills = self._instructions = ""
+        self.prompt = Prompt(())
+        self._skills = ""
         self._memory: Memory | None = None
 
     def plug_in(self) -> None:
@@ -147,7 +155,7 @@ class Bench:
     def instruct(self) -> None:
         """The system prompt."""
         place, settings = self.place, self.place.settings
-        self._instructions, self._memory = system_prompt(
+        self.prompt, self._memory = system_prompt(
             place.folder,
             notes=place.notes,
             trusted=place.trusted,
@@ -210,7 +218,7 @@ class Bench:
         return Agent(
             self._watched(),
             tools,
-            instructions=self._instructions,
+            instructions=self.prompt.text,
             max_turns=place.settings.max_turns,
             policy=self._policy(),
             approve=approve,
@@ -260,8 +268,11 @@ def _budgets(place: Place, *, interactive: bool, park: bool) -> tuple[list[Gate]
 def _limits(place: Place, interactive: bool) -> tuple[list[Gate], Purse | None]:
     settings, model, notes = place.settings, place.model, place.notes
     gates: list[Gate] = []
+    earlier = used_before(place.store, place.view)  # limits in tokens and money are the session's
     if settings.max_tokens is not None:
-        gates.append(Tokens(settings.max_tokens))
+        tokens = Tokens(settings.max_tokens)
+        tokens.count_earlier(earlier)
+        gates.append(tokens)
     if settings.max_time is not None:
         gates.append(Elapsed(settings.max_time))
     by_default = settings.origin("max_cost") == "default"
@@ -276,10 +287,9 @@ def _limits(place: Place, interactive: bool) -> tuple[list[Gate], Purse | None]:
                 "--max-tokens does"
             )
             return gates, None
-    purse = Purse(settings.max_cost)
-    if place.view is not None:
-        purse.spent = place.view.usage.cost or 0.0  # the limit is the session's
-    return [*gates, Money(purse, assumed)], purse
+    money = Money(Purse(settings.max_cost), assumed)
+    money.count_earlier(earlier, model.card)
+    return [*gates, money], money.purse
 
 
 def _usual_price(name: str) -> tuple[float, float] | None:

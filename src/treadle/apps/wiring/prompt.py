@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.context.prompt import build, facts, own
+from treadle.context.prompt import Prompt, build, facts, own
 
 if TYPE_CHECKING:
     from treadle.context.memory import Memory
@@ -29,8 +29,8 @@ def system_prompt(
     skills: str = "",
     added: str = "",
     is_small: bool = False,
-) -> tuple[str, Memory | None]:
-    """The whole of it, and the memory in it, if there is any.
+) -> tuple[Prompt, Memory | None]:
+    """Its sections, and the memory in it, if there is any.
 
     Constant during a session, so that it stays in the provider's cache.
     """
@@ -46,7 +46,7 @@ def system_prompt(
         added="\n\n".join(extra),
         is_small=is_small,
     )
-    return prompt.text, memory
+    return prompt, memory
 
 
 def _memory(root: Path, trusted: bool, notes: list[str]) -> Memory | None:

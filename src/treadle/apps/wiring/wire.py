@@ -17,6 +17,7 @@ from treadle.apps.wiring.bench import Bench, Place, Reins
 from treadle.apps.wiring.late import LatePolicy, LateWorkspace
 from treadle.apps.wiring.rules import is_trusted, keep_rules, load_rules
 from treadle.apps.wiring.sessions import open_session, outputs_of
+from treadle.context.prompt import Prompt
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import Observer
@@ -60,8 +61,9 @@ class Opening(msgspec.Struct, frozen=True):
 class Wired(msgspec.Struct, frozen=True):
     """An agent that can work, with all that its host needs of the parts.
 
-    `notes` are lines for the person: the model and what to expect, what waits for an approval,
-    what a resumed session lost. `servers` say by themselves how they are.
+    `prompt` is what the model is told first. `notes` are lines for the person: the model and what
+    to expect, what waits for an approval, what a resumed session lost. `servers` say by themselves
+    how they are.
     """
 
     agent: Agent
@@ -69,6 +71,7 @@ class Wired(msgspec.Struct, frozen=True):
     policy: LatePolicy
     store: Store
     view: View | None
+    prompt: Prompt
     notes: tuple[str, ...]
     purse: Purse | None = None
     answer: FinalAnswer | None = None
@@ -181,6 +184,7 @@ def _put_together(
         place.policy,
         place.store,
         place.view,
+        bench.prompt,
         tuple(place.notes),
         bench.purse,
         bench.answer,
