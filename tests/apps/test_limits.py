@@ -166,3 +166,30 @@ async def test_a_memory_file_that_is_a_link_out_of_the_workspace_is_not_read(own
     assert ran.code == 0
     assert "CLAUDE.md: a link out of the workspace; it is not read" in ran.err
     assert b"the secret" not in request.body
+
+
+# ------------------------------------------------------------------ sessions that go on
+
+
+@pytest.mark.parametrize(
+    ("flag", "limit", "words"),
+    [
+        ("--max-cost", "1.2", "0.6060 of 1.2 USD are spent, 0.6060 of them before this run"),
+        ("--max-tokens", "140000", "63,000 of 140,000 tokens are used, 63,000 of them before this"),
+    ],
+)
+async def test_money_and_tokens_are_the_session_s_with_its_children_and_a_fork_begins_anew(
+    flag: str, limit: str, words: str
+):
+    task = Call("task", {"description": "a part", "prompt": "child"})
+    replies = [Reply(calls=(task,), usage=DEAR), *[Reply("Done.", usage=DEAR)] * 2]
+    flags = (*SONNET, "--output-format", "json", "--allow", "Task")
+    async with ProviderServer([*replies, DONE, DONE, DONE]) as server:
+        first = await run(server, "-p", "go", *flags)
+        session = first.lines[0]["session_id"]
+        again = await run(server, "-p", "more", *flags, "--resume", session, flag, limit)
+        forked = (await run(None, "sessions", "fork", session)).out.split(":")[0]
+        fork = await run(server, "-p", "more", *flags, "--resume", forked, flag, limit)
+    assert (first.code, again.code, fork.code, server.violations) == (0, 4, 0, [])
+    assert words in again.lines[0]["detail"]
+    assert is_closing(server.requests[3])

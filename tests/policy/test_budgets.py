@@ -113,3 +113,15 @@ async def test_fault_53_a_model_that_goes_in_circles_is_told_and_then_stopped():
     varied = RecordingTool(answer=lambda given: next(answers))
     model = Scripted([Say(calls=[("record", {})])] * 8 + ["done"])
     assert (await Agent(model, [varied], gates=[Repetition(3, 5)]).run("go")).text == "done"
+
+
+async def test_what_was_used_before_counts_at_a_price_if_it_had_none():
+    money, tokens = Money(Purse(0.5)), Tokens(3_000)
+    earlier = Usage(100, 4_000, cost=None)
+    money.count_earlier(earlier, CARD)
+    tokens.count_earlier(Usage(100, 2_000))
+    assert money.purse.spent == money.purse.earlier == pytest.approx(0.401)
+    for gate, words in ((money, "0.4010 of them before"), (tokens, "2,100 of them before")):
+        result = await Agent(working(1, Usage(1, 1)), [RecordingTool()], gates=[gate]).run("go")
+        assert result.reason == "budget_exceeded"
+        assert words in str(result.turn.metadata["detail"])

@@ -2,7 +2,7 @@
 
     Rounds       tool rounds of a turn            Calls    tool calls of a turn
     Tokens       tokens of a session              Elapsed  seconds of a turn
-    Money        USD of a session and all its children, reserved before they are spent
+    Money        USD of a session                 (both with all its children, and reserved before)
     Repetition   the same calls with the same answers, again and again
 
 A gate sees the worst case of the next request, so that the one which would break the budget is
@@ -83,6 +83,7 @@ class Purse:
     def __init__(self, limit: float) -> None:
         self.limit = limit
         self.spent = 0.0
+        self.earlier = 0.0  # the part of it that was spent before this run
         self.reserved = 0.0
 
     @property
@@ -100,6 +101,11 @@ class Purse:
         self.reserved = max(0.0, self.reserved - reserved)
         self.spent += spent
 
+    def count_earlier(self, spent: float) -> None:
+        """The session goes on: what it has spent before counts."""
+        self.earlier += spent
+        self.spent += spent
+
 
 class Tokens:
     """At most so many tokens for an agent and its children, counted as the provider counts."""
@@ -115,6 +121,8 @@ class Tokens:
         closing = asked + CLOSING_TOKENS
         if not self._reserve(account, asked + answered + closing):
             detail = f"{self._purse.spent:,.0f} of {self.most:,} tokens are used"
+            if self._purse.earlier:
+                detail += f", {self._purse.earlier:,.0f} of them before this run"
             has_room = self._reserve(account, closing)
             return Stop("budget_exceeded", detail, closing=CLOSING_TOKENS * has_room)
         left = self.most - self._purse.spent
@@ -123,6 +131,10 @@ class Tokens:
 
     def settle(self, account: Account, used: Usage) -> None:
         self._purse.settle(self._reserved.pop(account.session_id, 0.0), used.total)
+
+    def count_earlier(self, used: Usage) -> None:
+        """The session goes on: what it has used before counts."""
+        self._purse.count_earlier(used.total)
 
     def _reserve(self, account: Account, amount: float) -> bool:
         if not self._purse.reserve(amount):
@@ -156,6 +168,8 @@ class Money:
         closing = _cost(prices, asked, CLOSING_TOKENS)
         if not self._reserve(account, _cost(prices, asked, answered) + closing):
             spent = f"{self.purse.spent:.4f} of {self.purse.limit:g} USD are spent"
+            if self.purse.earlier:
+                spent += f", {self.purse.earlier:.4f} of them before this run"
             has_room = self._reserve(account, closing)
             return Stop("budget_exceeded", spent, closing=CLOSING_TOKENS * has_room)
         used = 1 - max(0.0, self.purse.limit - self.purse.spent) / (self.purse.limit or 1.0)
@@ -163,11 +177,17 @@ class Money:
         return Pass(self._told.line(used, f"{left:.2f} of {self.purse.limit:g} USD"))
 
     def settle(self, account: Account, used: Usage) -> None:
-        spent = used.cost
-        if spent is None:
-            prices = _prices(account.card) or self._assumed or (0.0, 0.0)
-            spent = _cost(prices, used.total_input, used.output)
-        self._release(account, spent)
+        self._release(account, self._cost(used, account.card))
+
+    def count_earlier(self, used: Usage, card: ModelCard) -> None:
+        """The session goes on: what it has spent before counts, at this price if none is known."""
+        self.purse.count_earlier(self._cost(used, card))
+
+    def _cost(self, used: Usage, card: ModelCard) -> float:
+        if used.cost is not None:
+            return used.cost
+        prices = _prices(card) or self._assumed or (0.0, 0.0)
+        return _cost(prices, used.total_input, used.output)
 
     def _reserve(self, account: Account, amount: float) -> bool:
         if not self.purse.reserve(amount):

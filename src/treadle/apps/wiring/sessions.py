@@ -8,10 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from treadle.core.contracts.store import Store
 from treadle.core.errors import SessionUnknown
 from treadle.core.transcript.entries import Told, View
+from treadle.core.transcript.usage import Usage
+
+if TYPE_CHECKING:
+    from treadle.sessions.journal import Journal
 
 
 def open_session(resume: str | None, folder: Path) -> tuple[Store, View | None, tuple[str, ...]]:
@@ -31,6 +36,20 @@ def open_session(resume: str | None, folder: Path) -> tuple[Store, View | None, 
         resume = last.name
     resumed = library.resume(resume, folder=folder)
     return resumed.journal, resumed.view, resumed.notes
+
+
+def used_before(store: Store, view: View | None) -> Usage:
+    """What a session that goes on has used, with its child agents; a fork begins with nothing."""
+    if view is None:
+        return Usage()
+    from treadle.sessions.family import Kinship
+    from treadle.sessions.library import Library
+    from treadle.sessions.summary import summarise
+
+    place = place_of(store)
+    # A fork's view holds what it was forked from.
+    own = view.usage if _journal(store).header.parent is None else summarise(place).usage
+    return sum((kin.summary.usage for kin in Kinship(Library().root).of(place)), own)
 
 
 def outputs_of(store: Store) -> Path:
@@ -66,10 +85,14 @@ def child_store(folder: Path, store: Store, parent: str, call_id: str) -> Store:
 
 def place_of(store: Store) -> Path:
     """The folder of a session."""
+    return _journal(store).place
+
+
+def _journal(store: Store) -> Journal:
     from treadle.sessions.journal import Journal
 
     assert isinstance(store, Journal), "sessions of the wiring are journals"
-    return store.place
+    return store
 
 
 def _word(call_id: str) -> str:
