@@ -8,6 +8,7 @@ one alphabet of errors. Retries and redirects of theirs are switched off. Codecs
 import asyncio
 import inspect
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
@@ -73,7 +74,7 @@ class _Opened(NamedTuple):
     close: Callable[[], Awaitable[None]]
 
 
-class _Base:
+class _Foreign(ABC):
     """What the wrappers share: a request becomes an exchange around `_open`."""
 
     @property
@@ -96,13 +97,15 @@ class _Base:
         return _Exchange(lambda: self._open("GET", url, dict(headers), b""), url, limits)
 
     async def aclose(self) -> None:
-        """Nothing: the client belongs to whoever made it."""
+        return None  # the client belongs to whoever made it
 
-    async def _open(self, method: str, url: str, headers: dict[str, str], body: bytes) -> _Opened:
-        raise NotImplementedError
+    @abstractmethod
+    async def _open(
+        self, method: str, url: str, headers: dict[str, str], body: bytes
+    ) -> _Opened: ...
 
 
-class HTTPXTransport(_Base):
+class HTTPXTransport(_Foreign):
     """An httpx or httpx2 AsyncClient."""
 
     def __init__(self, client: Any) -> None:
@@ -117,7 +120,7 @@ class HTTPXTransport(_Base):
         return _httpx_opened(response)
 
 
-class AiohttpTransport(_Base):
+class AiohttpTransport(_Foreign):
     """An aiohttp ClientSession."""
 
     def __init__(self, client: Any) -> None:
@@ -142,7 +145,7 @@ class AiohttpTransport(_Base):
         )
 
 
-class SDKTransport(_Base):
+class SDKTransport(_Foreign):
     """An Async client of the anthropic or openai package, with its endpoint and its signature.
 
     The plain clients send our bytes as they are. Those of other clouds move parts of the body
