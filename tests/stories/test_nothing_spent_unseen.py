@@ -11,15 +11,17 @@ import pytest
 from treadle import Agent, Transcript, Usage
 from treadle.context.compaction import Compactor
 from treadle.core.contracts.gate import Account, Pass, Stop
-from treadle.core.contracts.model import ModelCard, UsageSeen
+from treadle.core.contracts.model import CacheRequest, ModelCard, ModelRequest, UsageSeen
 from treadle.core.contracts.mutator import MutationPoint, Scene
-from treadle.core.errors import AccessDenied, StreamBroken
+from treadle.core.errors import AccessDenied, Overloaded, StreamBroken
+from treadle.core.events import RequestStarted
 from treadle.core.loop.steps import Finished
 from treadle.core.transcript import NoticeItem, Text, user
 from treadle.core.transcript.entries import ItemAdded, Rewritten, Spent, fold
 from treadle.models import Pause, Say, Scripted
 from treadle.policy.budgets import Calls, Money, Purse, Repetition, Tokens
 from treadle.testing.clock import ManualClock
+from treadle.testing.observers import Witness
 from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool
 
@@ -48,8 +50,90 @@ async def test_a_broken_attempt_that_was_paid_for_is_counted():
     model = Scripted([["Hel", UsageSeen(LOST), StreamBroken("cut")], Say("Hello!", usage=USED)])
     result = await Agent(model, clock=ManualClock(), gates=[books]).run("x", store=store)
     assert result.usage.cost == 0.375
-    assert [used.cost for used in books.settled] == [0.375]
+    assert [used.cost for used in books.settled] == [0.125, 0.25]  # the second was asked for anew
     assert fold(store.entries).usage.cost == 0.375
+
+
+DEARER = ModelCard("dearer", 100_000, 1_000, input_price=100.0, output_price=1_000.0)
+BUSY = [Overloaded("busy")] * 4  # one more than it is asked again
+
+
+async def test_a_fallback_that_the_budget_cannot_pay_is_not_asked():
+    spare = Scripted(["never asked"], name="spare", card=DEARER)
+    model = Scripted(BUSY, name="first", card=CARD, fallback=spare)
+    purse = Purse(0.5)  # enough for the first at its worst; the other takes a whole dollar
+    result = await Agent(model, clock=ManualClock(), gates=[Money(purse)]).run("x")
+    assert (result.reason, len(model.requests), spare.requests) == ("budget_exceeded", 4, [])
+    assert (purse.spent, purse.reserved) == pytest.approx((0.0, 0.0))
+
+
+async def test_a_fallback_is_reserved_at_its_own_price():
+    reserved: list[float] = []
+
+    def answer(request: ModelRequest) -> Say:
+        reserved.append(purse.reserved)
+        return Say("Hello!", usage=Usage(1_000, 100, requests=1, cost=None))
+
+    spare = Scripted(answer, name="spare", card=DEARER)
+    model = Scripted(BUSY, name="first", card=CARD, fallback=spare)
+    purse = Purse(10.0)
+    agent = Agent(model, clock=ManualClock(), gates=[Money(purse)])
+    driver = agent.start(input="x")
+    driver.set_next_turn_cache(CacheRequest(ttl="1h"))
+    assert isinstance(await driver.next(), Finished)
+    assert reserved[0] > 2.0  # a reply, and a closing one
+    assert purse.spent == pytest.approx(0.2)
+    assert spare.requests[0].cache.ttl == "1h"
+    assert spare.requests[0].key == model.requests[0].key
+    assert "fallback" in [transition.why for transition in driver.trace]
+
+
+async def test_a_fallback_with_a_smaller_window_is_shown_to_the_mutators_first():
+    seen: list[str] = []
+
+    class Looks:
+        name = "looks"
+        points: frozenset[MutationPoint] = frozenset({"before_model"})
+
+        async def mutate(self, scene: Scene) -> None:
+            seen.append(scene.card.name)
+
+    spare = Scripted(["Hello!"], card=DEARER)
+    model = Scripted(BUSY, card=CARD, fallback=spare)
+    await Agent(model, clock=ManualClock(), mutators=[Looks()]).run("x")
+    assert seen == ["priced", "dearer"]
+
+
+async def test_an_attempt_is_not_repeated_with_money_that_the_first_has_lost():
+    lost = Usage(80, 5, requests=1, cost=0.2)
+    model = Scripted([["Hel", UsageSeen(lost), StreamBroken("cut")], "never asked"], card=CARD)
+    purse = Purse(0.25)
+    result = await Agent(model, clock=ManualClock(), gates=[Money(purse)]).run("x")
+    assert (result.reason, len(model.requests)) == ("budget_exceeded", 1)
+    assert (purse.spent, purse.reserved) == pytest.approx((0.2, 0.0))
+
+
+async def test_paid_attempts_are_repeated_as_often_as_free_ones_and_no_more():
+    broken: list[Any] = ["Hel", UsageSeen(LOST), StreamBroken("cut")]
+    model = Scripted([broken, broken, broken, broken, "never asked"])
+    witness = Witness()
+    driver = Agent(model, clock=ManualClock(), observers=[witness]).start(input="x")
+    step = await driver.next()
+    assert isinstance(step, Finished)
+    assert (step.result.reason, len(model.requests)) == ("error", 4)
+    assert [event.attempt for event in witness.of(RequestStarted)] == [1, 2, 3, 4]
+    assert driver.usage.cost == 0.5
+
+
+async def test_a_closing_reply_is_not_asked_of_a_fallback_that_is_too_dear():
+    spare = Scripted(["never asked"], name="spare", card=DEARER)
+    first = Say(calls=[("record", {})], usage=USED)
+    model = Scripted([first, *BUSY], card=CARD, fallback=spare)
+    purse = Purse(0.7)
+    agent = Agent(model, [RecordingTool()], clock=ManualClock(), gates=[Calls(1), Money(purse)])
+    result = await agent.run("x")
+    assert (result.reason, len(model.requests), spare.requests) == ("budget_exceeded", 5, [])
+    assert (purse.spent, purse.reserved) == pytest.approx((0.25, 0.0))
 
 
 async def test_an_attempt_that_ends_in_an_error_is_counted():

@@ -1,8 +1,8 @@
-"""One model call: ask, stream, try again, fall back, and give one whole reply.
+"""One model call: ask, stream, try again, and give one whole reply.
 
 A failed attempt leaves nothing behind but an event: what it streamed is void, one paid answer
-is one assistant item. Below stands the Model contract; what a failure means is recovery.py's
-table; the driver appends the reply.
+is one assistant item. Where the next attempt may cost other than what was reserved, the driver has
+to ask anew. Below stands the Model contract; what a failure means is recovery.py's table.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
@@ -48,6 +49,13 @@ from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.usage import NOTHING, Usage
 
 
+class Again(msgspec.Struct, frozen=True):
+    """No reply, but another attempt is worth it, once the gates have seen what it may cost: the
+    last one was paid for, or a fallback has other prices and another window."""
+
+    why: Literal["retry", "fallback"]
+
+
 class Asking:
     """Asks the model of the moment; a fallback that took over stays for later calls."""
 
@@ -62,6 +70,7 @@ class Asking:
         is_stopped: Callable[[], bool],
     ) -> None:
         self.model = model
+        self.asked = model.name  # who used what was lost
         self._teller = teller
         self._clock = clock
         self._on_call = on_call
@@ -71,15 +80,20 @@ class Asking:
         self._spent = NOTHING  # what the running attempt is known to have used
         self._lost = NOTHING  # what attempts used that gave no reply
         self._refused: frozenset[tuple[int, int]] = frozenset()
+        self._key = ""  # of the reply that is wanted
+        self._attempts = 0
+        self._failures: Counter[type[ModelError]] = Counter()
 
-    async def ask(self, request: ModelRequest) -> AssistantItem:
+    async def ask(self, request: ModelRequest) -> AssistantItem | Again:
         """The whole reply, its call ids unique in this transcript; or a ModelError."""
-        failures: Counter[type[ModelError]] = Counter()
-        attempt = 0
+        if request.key != self._key:
+            self._key, self._attempts = request.key, 0
+            self._failures.clear()
         self._refused = request.quarantine
         while True:
-            attempt += 1
-            self._teller.tell(RequestStarted, self.model.name, attempt)
+            self._attempts += 1
+            self.asked = self.model.name
+            self._teller.tell(RequestStarted, self.asked, self._attempts)
             if self._refused != request.quarantine:
                 # What an earlier attempt found out need not be found out again.
                 request = msgspec.structs.replace(request, quarantine=self._refused)
@@ -87,23 +101,31 @@ class Asking:
                 return await self._attempt(request)
             except ModelError as error:
                 self._discard()
+                again = await self._recover(error)
                 self._lost = self.lost()
-                answer = verdict(
-                    error,
-                    failures,
-                    chance=self._clock.chance(),
-                    has_fallback=self.model.fallback is not None,
-                )
-                failures[type(error)] += 1
-                match answer:
-                    case Retry(delay=delay):
-                        self._teller.tell(RetryScheduled, attempt, delay, str(error))
-                        await self._clock.sleep(delay)
-                    case NextModel():
-                        self._change_model(error)
-                        failures.clear()
-                    case _:
-                        raise
+                if again.why == "fallback" or self._lost is not NOTHING:
+                    return again
+
+    async def _recover(self, error: ModelError) -> Again:
+        """Wait, or let the fallback take over; what is hopeless surfaces."""
+        answer = verdict(
+            error,
+            self._failures,
+            chance=self._clock.chance(),
+            has_fallback=self.model.fallback is not None,
+        )
+        self._failures[type(error)] += 1
+        match answer:
+            case Retry(delay=delay):
+                self._teller.tell(RetryScheduled, self._attempts, delay, str(error))
+                await self._clock.sleep(delay)
+                return Again("retry")
+            case NextModel():
+                self._change_model(error)
+                self._failures.clear()
+                return Again("fallback")
+            case _:
+                raise error
 
     def partial(self) -> AssistantItem | None:
         """What the model had said when it was interrupted; no calls."""

@@ -81,6 +81,11 @@ class Gates:
         self._gates = gates
         self._admitted: list[tuple[Gate, Account]] = []
 
+    @property
+    def hold_something(self) -> bool:
+        """Whether a call is still to be made, or settled, that was admitted."""
+        return bool(self._admitted)
+
     def admit(self, account: Account) -> tuple[Stop | None, list[str]]:
         """Whether to stop, and what the gates want the model to know.
 

@@ -24,7 +24,7 @@ from treadle.core.contracts.store import Store
 from treadle.core.errors import ApprovalPending, DriverBusy, ModelError
 from treadle.core.events import RunStarted, TurnResult
 from treadle.core.loop.approving import Approvals
-from treadle.core.loop.asking import Asking
+from treadle.core.loop.asking import Again, Asking
 from treadle.core.loop.calling import Calling
 from treadle.core.loop.consulting import Gates, Hooks
 from treadle.core.loop.equipment import Equipment
@@ -141,21 +141,26 @@ class Driver:
                 return take_stop(stop, self._ledger)
             self._calling.renew()
             reply = await self._asking.ask(self._request(system))
+            if isinstance(reply, Again):
+                self._settle(NOTHING)
+                self._ledger.go_on(reply.why)
+                return None
             self._settle(reply.usage)
             self._ledger.spend(reply)
+            self._next_cache = None
             return take(reply, self._ledger, self._equipment.max_continuations)
         except ModelError as error:
-            self._settle(Usage())
+            self._settle(NOTHING)
             return await self._give_up(error)
         except Exception:
-            self._settle(Usage())
+            self._settle(NOTHING)
             raise
 
     def _settle(self, used: Usage) -> None:
         """Tell the gates what the call has used, with what attempts lost that gave no reply."""
         lost = self._asking.lost()
         if lost is not NOTHING:
-            self._ledger.waste(self._asking.model.name, lost)
+            self._ledger.waste(self._asking.asked, lost)
             used = used + lost
         self._gates.settle(used)
 
@@ -230,7 +235,7 @@ class Driver:
         ledger = self._ledger
         self._approvals.forget()
         partial = self._asking.partial()
-        self._settle(Usage())
+        self._settle(NOTHING)
         why = self._stopping.reason or "cancelled"
         ending = Ending("aborted", metadata={"interrupted": True, "interrupt_reason": why})
         if ledger.state.turn is None:
@@ -435,7 +440,6 @@ class Driver:
 
     def _request(self, system: str) -> ModelRequest:
         state, turn = self._ledger.state, self._ledger.turn
-        cache, self._next_cache = self._next_cache or self._equipment.cache, None
         options = self._equipment.options
         if turn.closing:
             # The tools are still named, so that the cached beginning of the request holds.
@@ -447,7 +451,7 @@ class Driver:
             system,
             self._toolbox.specs,
             options,
-            cache,
+            self._next_cache or self._equipment.cache,
             state.quarantine,
             self.session_id,
             turn.id,
@@ -456,12 +460,13 @@ class Driver:
         )
 
     def _consult_gates(self, system: str) -> Stop | None:
-        if not self._equipment.gates or self._ledger.turn.closing:
-            return None
+        closing = self._ledger.turn.closing is not None
+        if not self._equipment.gates or (closing and self._gates.hold_something):
+            return None  # for a closing reply it was set aside when a gate closed
         card = self._asking.model.card
         chars = self._ledger.state.chars + len(system) + self._toolbox.chars
         most = self._equipment.options.max_tokens or card.max_output
         stop, told = self._gates.admit(self._ledger.account(card, chars, most))
         for text in told:
             self._ledger.append(NoticeItem(text, kind="budget"))
-        return stop
+        return None if closing and stop is not None and stop.closing else stop
