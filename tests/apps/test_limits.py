@@ -174,8 +174,8 @@ async def test_a_memory_file_that_is_a_link_out_of_the_workspace_is_not_read(own
 @pytest.mark.parametrize(
     ("flag", "limit", "words"),
     [
-        ("--max-cost", "1.2", "0.6060 of 1.2 USD are spent, 0.6060 of them before this run"),
-        ("--max-tokens", "140000", "63,000 of 140,000 tokens are used, 63,000 of them before this"),
+        ("--max-cost", "1.8", "0.6060 of 1.8 USD are spent, 0.6060 of them before this run"),
+        ("--max-tokens", "195000", "63,000 of 195,000 tokens are used, 63,000 of them before this"),
     ],
 )
 async def test_money_and_tokens_are_the_session_s_with_its_children_and_a_fork_begins_anew(
