@@ -47,6 +47,20 @@ def test_trust_can_be_taken_back_with_its_approvals(tmp_path, store):
     assert store.approval(tmp_path, "server", "x", {"command": "a"}) == "new"
 
 
+def test_a_no_for_good_is_remembered_until_something_else_is_said(tmp_path, store):
+    store.trust(tmp_path)
+    store.decline(tmp_path)
+    again = TrustStore(store.file)
+    assert again.declines(tmp_path / "sub")
+    assert not again.declines(tmp_path.parent)
+    assert not again.trusts(tmp_path)
+    again.trust(tmp_path)
+    assert (again.trusts(tmp_path), again.declines(tmp_path)) == (True, False)
+    again.decline(tmp_path)
+    again.distrust(tmp_path)
+    assert not TrustStore(store.file).declines(tmp_path)
+
+
 def test_an_approval_is_bound_to_the_definition(tmp_path, store):
     definition = {"command": "a", "args": ["b"]}
     assert store.approval(tmp_path, "server", "x", definition) == "new"

@@ -24,6 +24,7 @@ _NARROWING = frozenset({"deny", "ask"})
 class _Kept(msgspec.Struct):
     folders: list[str] = []
     approvals: dict[str, str] = {}  # "folder\nkind\nname" -> hash of the definition
+    declined: list[str] = []  # folders about which the user does not want to be asked again
 
 
 Approval = Literal["approved", "new", "changed"]
@@ -38,21 +39,31 @@ class TrustStore:
 
     def trusts(self, folder: str | Path) -> bool:
         """Whether this very folder, or one above it, was trusted by its real path."""
-        real = os.path.realpath(folder)
-        return any(real == kept or real.startswith(kept.rstrip("/") + "/")
-                   for kept in self._kept.folders if kept != "/")  # fmt: skip
+        return _is_within(folder, self._kept.folders)
 
     def trust(self, folder: str | Path) -> None:
         """The user said yes."""
         real = os.path.realpath(folder)
-        if real not in self._kept.folders:
-            self._kept.folders.append(real)
+        if real not in self._kept.folders or real in self._kept.declined:
+            self._kept.folders = [*(kept for kept in self._kept.folders if kept != real), real]
+            self._kept.declined = [kept for kept in self._kept.declined if kept != real]
             self._save()
 
+    def declines(self, folder: str | Path) -> bool:
+        """Whether the user said no for good, about this very folder or one above it."""
+        return _is_within(folder, self._kept.declined)
+
+    def decline(self, folder: str | Path) -> None:
+        """The user said no, and does not want to be asked again."""
+        self.distrust(folder)
+        self._kept.declined.append(os.path.realpath(folder))
+        self._save()
+
     def distrust(self, folder: str | Path) -> None:
-        """The user took it back; approvals in the folder go with it."""
+        """The user took back what was said; approvals in the folder go with it."""
         real = os.path.realpath(folder)
         self._kept.folders = [kept for kept in self._kept.folders if kept != real]
+        self._kept.declined = [kept for kept in self._kept.declined if kept != real]
         self._kept.approvals = {
             key: value
             for key, value in self._kept.approvals.items()
@@ -136,6 +147,12 @@ def project_file(folder: str | Path, name: str) -> Path | None:
         return None
     # A second name could be that of a file elsewhere.
     return Path(path) if os.path.isfile(path) and status.st_nlink == 1 else None  # noqa: PTH113
+
+
+def _is_within(folder: str | Path, folders: list[str]) -> bool:
+    real = os.path.realpath(folder)
+    return any(real == kept or real.startswith(kept.rstrip("/") + "/")
+               for kept in folders if kept != "/")  # fmt: skip
 
 
 def _allow_rules(rules: RuleSet) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from pathlib import Path
 
 from tests.apps.tui.stage import exists
@@ -18,7 +17,7 @@ MAKE = Reply("I make it.", calls=(Call("bash", {"command": "touch made.txt"}),))
 async def start(server: ProviderServer) -> asyncio.subprocess.Process:
     env = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PROGRAM, "plain=1", "model=claude-sonnet-4-5", "sandbox=off"),
+        *(str(PROGRAM), "--plain", "--model=claude-sonnet-4-5", "--sandbox=off"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -70,9 +69,20 @@ async def test_no_more_input_at_a_question_stops_the_turn():
 
 async def test_not_trusted_and_left():
     async with ProviderServer([Reply("x")]) as server:
-        code, _ = await said(server, "3")
+        code, _ = await said(server, "4")
     assert code == 0
     assert not exists(str(Path.home() / ".treadle" / "trust.json"))
+
+
+async def test_a_no_for_good_is_not_asked_about_again_and_can_be_taken_back():
+    async with ProviderServer([Reply("Hi."), Reply("Again.")], strict=False) as server:
+        _, first = await said(server, "3", "hello")
+        _, second = await said(server, "hello", "/trust", "1", "/trust")
+    assert "Do you trust" in first
+    assert "Again." in second
+    assert second.index("do not count, as you said") < second.index("Do you trust")
+    assert "this folder's own files count now" in second
+    assert "this folder is trusted\n" in second
 
 
 async def test_fault_80_81_ctrl_c_stops_and_the_second_leaves():

@@ -214,7 +214,7 @@ async def test_line_by_line(terminal):
 
     def story(server: ProviderServer) -> None:
         terminal.run(*GIVEN, "--plain", env=environment(server))
-        terminal.sees("Trust, 1 to 3:")
+        terminal.sees("Do you trust the files in this folder? 1 to 4:")
         terminal.type("1")
         terminal.press("Enter")
         terminal.sees("[ask] >")

@@ -16,18 +16,6 @@ from pathlib import Path
 from treadle.apps.cli import exits
 
 USAGE = "usage: treadle trust [--approve | --remove] [FOLDER]"
-BRINGS = (
-    "AGENTS.md",
-    "CLAUDE.md",
-    "CLAUDE.local.md",
-    ".treadle/config.toml",
-    ".treadle/settings.json",
-    ".treadle/agents",
-    ".claude/agents",
-    ".treadle/skills",
-    ".claude/skills",
-    ".mcp.json",
-)
 
 
 def run(arguments: list[str]) -> int:
@@ -46,6 +34,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _change(named: list[str], *, trusted: bool, approves: bool = False) -> int:
+    from treadle.apps.wiring.extras import brings
     from treadle.apps.wiring.rules import project_rules, trust_file
     from treadle.core.errors import ConfigError
     from treadle.policy.trust import TrustStore
@@ -62,9 +51,8 @@ def _change(named: list[str], *, trusted: bool, approves: bool = False) -> int:
             return exits.DONE
         store.trust(folder)
         print(f"{folder} is trusted")
-        for name in BRINGS:
-            if (folder / name).exists():
-                print(f"  {name}")
+        for name in brings(folder):
+            print(f"  {name}")
         rules = project_rules(folder)
         for rule in rules.allow:
             print(f"  allows {rule.text}  ({rule.origin})")

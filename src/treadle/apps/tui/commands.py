@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from treadle.apps.tui import context, tray
+from treadle.apps.tui import context, tray, trusting
 from treadle.apps.tui.blocks import Tone
 from treadle.apps.tui.choice import Option
 from treadle.apps.tui.conversation import Conversation
@@ -52,8 +52,9 @@ class Face(Protocol):
         """Some lines for the person, not part of the session."""
 
     async def choose(
-        self, title: str, options: Sequence[Option], *, filters: bool = False
-    ) -> str | None: ...
+        self, title: str, options: Sequence[Option], *, filters: bool = False, words: str = ""
+    ) -> str | None:
+        """The value of a choice, or None if the person leaves; `words` stand above them."""
 
     async def move(self, opening: Callable[[], Awaitable[Driver]]) -> None:
         """Leave the session; `opening` opens the next one."""
@@ -219,6 +220,16 @@ async def _permissions(face: Face, arguments: str) -> None:
     face.tell(f"{head}\n{_table(rules) if rules else 'there are no rules'}")
 
 
+async def _trust(face: Face, arguments: str) -> None:
+    was_trusted = face.host.is_trusted
+    if await trusting.again(face.host, face.choose):
+        await face.move(face.host.reopen)
+        face.tell("they run from now on" if was_trusted else "this folder's own files count now")
+    elif was_trusted:
+        left = face.host.waiting()
+        face.tell("\n".join(["this folder is trusted", *(f"waits: {line}" for line in left)]))
+
+
 async def _goal(face: Face, arguments: str) -> None:
     await face.move(lambda: face.host.change_goal(arguments))
     if arguments:
@@ -351,6 +362,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("model", "show or change the model", _model, "models", while_busy=False),
     Command("mode", "what may happen without a question", _mode),
     Command("permissions", "the rules in force", _permissions),
+    Command("trust", "whether this folder's own files count", _trust, while_busy=False),
     Command("compact", "make the history shorter for the model", _compact, "compact", False),
     Command("uncompact", "bring the whole history back", _uncompact, "compact", False),
     Command("cost", "tokens and money of this session", _cost),

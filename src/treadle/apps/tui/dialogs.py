@@ -103,28 +103,6 @@ class Dialogs:
     def is_open(self) -> bool:
         return self._answer is not None
 
-    # --- trust ---------------------------------------------------------------------------
-
-    async def trust(self) -> bool | None:
-        """True: trust it; False: work here without believing it; None: leave."""
-        palette, folder = self._stage.palette, self._stage.host.folder
-        words = (
-            f"{folder}\n\nA trusted folder's own files count: its AGENTS.md and CLAUDE.md, its "
-            "settings, commands, agents and the allow rules it brings. Trust it if you know who "
-            "wrote them. Either way, you are asked before anything is changed."
-        )
-        options = [
-            Option("yes", "Trust it", key="y"),
-            Option("no", "Work here without its own files counting", key="n"),
-            Option("quit", "Leave", key="q"),
-        ]
-        answer = await self.choose(
-            "Do you trust the files in this folder?",
-            options,
-            body=lambda width: [*wrapped(Text(words, palette.faint), width), Text()],
-        )
-        return {"yes": True, "no": False}.get(answer or "quit")
-
     # --- approvals and questions ---------------------------------------------------------
 
     async def settle(self, conversation: Conversation, question: Question) -> None:

@@ -80,12 +80,30 @@ class Host(Protocol):
     @property
     def is_trusted(self) -> bool: ...
 
+    @property
+    def is_declined(self) -> bool:
+        """Whether the person does not want to be asked about trust again."""
+
     def trust(self) -> None: ...
+
+    def decline(self) -> None: ...
+
+    def brings(self) -> list[str]:
+        """The files and folders here that would count with trust."""
+
+    def waiting(self) -> list[str]:
+        """The programs that the folder brings and that nobody approved as they are, a line each."""
+
+    def approve(self) -> None:
+        """The person saw those lines, and lets the programs run."""
 
     # --- the session
 
     async def open(self, doors: Doors, *, resume: str | None = None, fork: bool = False) -> Driver:
         """A new session, or (part of) the id of one, "" for the last one here."""
+
+    async def reopen(self) -> Driver:
+        """The same session, put together anew."""
 
     @property
     def driver(self) -> Driver: ...

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from treadle.apps.tui import commands, diffs, painting
+from treadle.apps.tui import commands, diffs, painting, trusting
 from treadle.apps.tui.attaching import Attachments
 from treadle.apps.tui.blocks import Block, Call, Code, Note, Said, Shell, Thought, Tone, Words
 from treadle.apps.tui.choice import Option
@@ -81,33 +81,26 @@ class Plain:
         return self._code
 
     async def _begin(self) -> bool:
-        if not self.host.is_trusted and not await self._trust():
-            return False
         try:
+            if not await trusting.at_the_start(self.host, self.choose):
+                return False
             driver = await self.host.open(self.doors, resume=self._options.resume)
         except (TreadleError, OSError) as error:
             print(f"treadle: {error}", file=sys.stderr)
             self._code = 2
             return False
-        folders = [self.host.folder] if self.host.is_trusted else []
-        self.custom = custom_commands([*folders, Path.home()])
         self._take_up(driver)
         if self._options.prompt:
             self._send(self._options.prompt)
         self._pump()
         return True
 
-    async def _trust(self) -> bool:
-        """Whether to go on at all."""
-        self._write(f"Do you trust the files in {self.host.folder}? Their settings would count.\n")
-        answer = await self.choose("Trust", [Option("y", "yes"), Option("n", "no, but work here"),
-                                             Option("q", "leave")])  # fmt: skip
-        if answer == "y":
-            self.host.trust()
-        return answer in ("y", "n")
-
     def _take_up(self, driver: Driver) -> None:
+        folders = [self.host.folder] if self.host.is_trusted else []
+        self.custom = custom_commands([*folders, Path.home()])
         self._conversation = Conversation(driver, self._show)
+        if self.host.is_declined and not self.host.is_trusted:
+            self.conversation.show(Note(trusting.DECLINED))
         for note in self.host.notes:
             self.conversation.show(Note(note))
         if self.conversation.is_unfinished:
@@ -317,13 +310,17 @@ class Plain:
             self._asked = None
 
     async def choose(
-        self, title: str, options: Sequence[Option], *, filters: bool = False
+        self, title: str, options: Sequence[Option], *, filters: bool = False, words: str = ""
     ) -> str | None:
+        if words:
+            self._write(visible(f"{words}\n\n"))
         for number, option in enumerate(options, 1):
             about = f" ({option.about})" if option.about else ""
             self._write(visible(f"  {number} {option.label}{about}\n"))
         while True:
-            line = await self._line(f"{title}, 1 to {len(options)}: ")
+            line = await self._line(
+                f"{title}{'' if title[-1] == '?' else ','} 1 to {len(options)}: "
+            )
             given = (line or "").strip()
             if not given:
                 return None

@@ -19,7 +19,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Static
 
-from treadle.apps.tui import commands, completing
+from treadle.apps.tui import commands, completing, trusting
 from treadle.apps.tui.attaching import Attachments
 from treadle.apps.tui.blocks import Note, Tone
 from treadle.apps.tui.choice import Option
@@ -31,6 +31,7 @@ from treadle.apps.tui.edges import Edges, offer_lines
 from treadle.apps.tui.entry import Entry
 from treadle.apps.tui.host import Ask, Doors, Host, TurnLine
 from treadle.apps.tui.lines import Lines
+from treadle.apps.tui.markdown import wrapped
 from treadle.apps.tui.options import Options
 from treadle.apps.tui.palette import Palette, chosen
 from treadle.apps.tui.prompt import Prompt
@@ -131,17 +132,16 @@ class FullScreen(App[int]):
     async def _begin(self) -> None:
         """Trust, a session, and the first words."""
         self.edges.branch = await completing.branch(self.host.folder)
-        if not self.host.is_trusted:
-            trusted = await self.dialogs.trust()
-            if trusted is None:
-                self._end(0)
-                return
-            if trusted:
-                self.host.trust()
+        try:
+            goes_on = await trusting.at_the_start(self.host, self.choose)
+        except (TreadleError, OSError) as error:
+            self._end(2, f"treadle: {error}")
+            return
+        if not goes_on:
+            self._end(0)
+            return
         if not await self._open(lambda: self.host.open(self.doors, resume=self.options.resume)):
             return
-        folders = [self.host.folder] if self.host.is_trusted else []
-        self.custom = custom_commands([*folders, Path.home()])
         if self.options.prompt:
             self._send(self.options.prompt)
         self.prompt.files = await completing.project_files(self.host.folder)
@@ -157,7 +157,11 @@ class FullScreen(App[int]):
 
     def _take_up(self, driver: Driver) -> None:
         self._conversation = Conversation(driver, self.changed)
+        folders = [self.host.folder] if self.host.is_trusted else []
+        self.custom = custom_commands([*folders, Path.home()])
         conversation = self.conversation
+        if self.host.is_declined and not self.host.is_trusted:
+            conversation.show(Note(trusting.DECLINED))
         for note in self.host.notes:
             conversation.show(Note(note))
         if conversation.is_unfinished:
@@ -250,6 +254,7 @@ class FullScreen(App[int]):
 
     def on_resize(self) -> None:
         self.changed()
+        self.call_later(self._on_offering)  # once the size is the new one
         # What was on its way to the old size may have landed on the new one.
         self.set_timer(SETTLED, self.redraw)
 
@@ -307,9 +312,15 @@ class FullScreen(App[int]):
         self.dialogs.answered(event.text)
 
     async def choose(
-        self, title: str, options: Sequence[Option], *, filters: bool = False
+        self, title: str, options: Sequence[Option], *, filters: bool = False, words: str = ""
     ) -> str | None:
-        return await self.dialogs.choose(title, options, filters=filters)
+        faint = Text(words, self.palette.faint)
+        return await self.dialogs.choose(
+            title,
+            options,
+            filters=filters,
+            body=(lambda width: [*wrapped(faint, width), Text()]) if words else None,
+        )
 
     async def rewind(self) -> None:
         answer = await self.dialogs.rewind(self._preview_rewind, self._do)

@@ -15,8 +15,14 @@ import msgspec
 from treadle.apps import settings as settings_page
 from treadle.apps.tui.host import Ability, Ask, Doors, FileChange, SessionLine, TurnLine
 from treadle.apps.tui.previewing import preview
-from treadle.apps.wiring import Opening, Wired, wire
-from treadle.apps.wiring.rules import is_trusted, load_rules, project_rules, trust_file
+from treadle.apps.wiring import Opening, Wired, extras, wire
+from treadle.apps.wiring.rules import (
+    is_declined,
+    is_trusted,
+    load_rules,
+    project_rules,
+    trust_file,
+)
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import Completed
 from treadle.core.errors import ConfigError, StoreError
@@ -66,12 +72,31 @@ class WiredHost:
     def is_trusted(self) -> bool:
         return is_trusted(self.folder)
 
+    @property
+    def is_declined(self) -> bool:
+        return is_declined(self.folder)
+
     def trust(self) -> None:
         from treadle.policy.trust import TrustStore
 
         store = TrustStore(trust_file())
         store.trust(self.folder)
         store.accept_rules(self.folder, project_rules(self.folder))
+
+    def decline(self) -> None:
+        from treadle.policy.trust import TrustStore
+
+        TrustStore(trust_file()).decline(self.folder)
+
+    def brings(self) -> list[str]:
+        return extras.brings(self.folder)
+
+    def waiting(self) -> list[str]:
+        waiting = extras.brought(self.folder).waiting
+        return [f"{one.kind} {one.name} runs {one.what}" for one in waiting]
+
+    def approve(self) -> None:
+        extras.approve(self.folder)
 
     # --- the session ---------------------------------------------------------------------
 
@@ -132,8 +157,7 @@ class WiredHost:
             if wired is not None:
                 await wired.aclose()
 
-    async def _reopened(self) -> Driver:
-        """The same session, put together anew."""
+    async def reopen(self) -> Driver:
         assert self._doors is not None, "only an open session is opened again"
         # One in which nothing was said is not on the disk.
         session = self.driver.session_id if len(self.driver.history) else None
@@ -157,7 +181,7 @@ class WiredHost:
         aliases = settings_page.load(self.folder, self._flags).aliases
         await names.model(name, aliases=aliases).aclose()  # an unknown one is refused here
         self._flags["model"] = name
-        return await self._reopened()
+        return await self.reopen()
 
     @property
     def mode(self) -> str:
@@ -176,7 +200,7 @@ class WiredHost:
 
     async def change_goal(self, command: str) -> Driver:
         self._goal = command
-        return await self._reopened()
+        return await self.reopen()
 
     # --- looking around ------------------------------------------------------------------
 

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from treadle.policy.hooks import HookCommand, Waiting
     from treadle.tools.skills import Skill
 
+# What of a folder counts once it is trusted.
+BRINGS = (
+    *("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", ".mcp.json"),
+    *(".treadle/config.toml", ".treadle/settings.json", ".treadle/commands", ".claude/commands"),
+    *(".treadle/agents", ".claude/agents", ".treadle/skills", ".claude/skills"),
+)
 SKILL_PLACES = (".treadle/skills", ".claude/skills")
 
 
@@ -39,6 +45,11 @@ class Brought(msgspec.Struct, frozen=True):
     hooks: tuple[HookCommand, ...] = ()
     servers: dict[str, Mapping[str, Any]] = {}
     waiting: tuple[Waiting, ...] = ()
+
+
+def brings(folder: Path) -> list[str]:
+    """The names of what a folder has that counts with trust."""
+    return [name for name in BRINGS if (folder / name).exists()]
 
 
 def brought(folder: Path) -> Brought:

@@ -34,6 +34,15 @@ def is_trusted(folder: Path) -> bool:
     return TrustStore(trust_file()).trusts(folder)
 
 
+def is_declined(folder: Path) -> bool:
+    """Whether the user does not want to be asked about this folder again."""
+    if not trust_file().exists():
+        return False
+    from treadle.policy.trust import TrustStore
+
+    return TrustStore(trust_file()).declines(folder)
+
+
 def rules_files(folder: Path) -> list[tuple[str, Path]]:
     """Where rules are kept, with what the user calls the place."""
     return [
