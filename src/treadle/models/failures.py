@@ -265,6 +265,22 @@ def quoted(text: str, secret: str = "") -> str:
 # ------------------------------------------------------------------ no answer at all
 
 
+def cut_short(who: Provider) -> StreamBroken:
+    """The stream ended, and the event that ends every good reply never came."""
+    return StreamBroken(
+        f"{who.name} ended the stream before the reply was complete: try again.",
+        provider=who.name,
+    )
+
+
+def unreadable(who: Provider, data: bytes, wanted: str, error: Exception) -> StreamBroken:
+    """An event that is not what was `wanted`; its beginning is quoted."""
+    shown = quoted(data[:120].decode("utf-8", "replace"), who.secret)
+    return StreamBroken(
+        f"{who.name} sent an event that is not {wanted} ({error}): {shown}", provider=who.name
+    )
+
+
 def from_wire(who: Provider, error: WireError) -> ModelError:
     """The error for a connection that failed, before or during the answer."""
     no_connection = isinstance(error, (ConnectFailed, TLSFailed, ProxyFailed, BadRedirect)) or (

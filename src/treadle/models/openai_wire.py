@@ -1,7 +1,7 @@
-"""What both OpenAI dialects share: the address, the key, and the bytes of pictures and tools.
+"""What both OpenAI dialects share: the account, the bytes of pictures and tools, the counting.
 
-Pure functions, and one object for the account. The dialects themselves are in openai_chat and
-openai_responses; which server wants what is in quirks.
+Pure functions, one object for the account, and the half of a codec that is made of it. The dialects
+themselves are in openai_chat and openai_responses; which server wants what is in quirks.
 """
 
 from __future__ import annotations
@@ -9,18 +9,21 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
-from treadle.core.contracts.model import ModelOptions
+from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest
 from treadle.core.contracts.tool import ToolSpec
-from treadle.core.errors import AccessDenied
+from treadle.core.errors import AccessDenied, ModelError
 from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import Item, ToolResultItem, UserItem
+from treadle.core.transcript.usage import Usage
+from treadle.models.codec import Prepared, priced
 from treadle.models.encoding import json_text
-from treadle.models.failures import Provider, checked_key
+from treadle.models.failures import Provider, checked_key, from_status
 from treadle.models.quirks import COMPATIBLE, Quirks, chosen, key_from
 from treadle.models.wire.limits import Limits
 
@@ -79,6 +82,41 @@ class Account:
 
 
 _MEMBERSHIP = (("OPENAI_ORG_ID", "openai-organization"), ("OPENAI_PROJECT_ID", "openai-project"))
+
+
+class AccountCodec:
+    """The half of a codec that the account decides: who is asked, where, and with which key."""
+
+    resource: str
+
+    def __init__(self, model: str, card: ModelCard, held: Account) -> None:
+        self._model = model
+        self._card = card
+        self._held = held
+
+    @property
+    def who(self) -> Provider:
+        return self._held.who
+
+    @property
+    def origin(self) -> str:
+        return self._held.quirks.name
+
+    def endpoint(self) -> str:
+        return self._held.url
+
+    def authorization(self) -> dict[str, str]:
+        return self._held.authorization()
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+        return from_status(self.who, status, headers, body)
+
+    def _prepared(self, body: Sequence[bytes]) -> Prepared:
+        return Prepared(self._path, {"content-type": "application/json"}, body)
+
+    @cached_property
+    def _path(self) -> str:
+        return path_for(self._held.url, self.resource)
 
 
 def path_for(url: str, resource: str, environ: Mapping[str, str] | None = None) -> str:
@@ -168,11 +206,57 @@ def effort(options: ModelOptions) -> str | None:
     return "low" if thinking <= 4_096 else "medium" if thinking <= 16_384 else "high"
 
 
+TOOL_CHOICES = {"none": "none", "any": "required"}  # any other word is a tool's name
+
+
+def cache_field(quirks: Quirks, request: ModelRequest) -> dict[str, object]:
+    """What keeps the requests of one session at the same cache."""
+    key = request.cache.key or request.session_id
+    if not key or not quirks.cache_key or not request.cache.enabled:
+        return {}
+    return {"prompt_cache_key": key[:64]}
+
+
 def fields(values: Mapping[str, object]) -> bytes:
     """`,"name":value` for each one: what is put between the fixed parts of a body."""
     if not values:
         return b""
     return b"," + msgspec.json.encode(values)[1:-1]
+
+
+# ------------------------------------------------------------------ counting
+
+
+class InputDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class OutputDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+def counted(
+    card: ModelCard,
+    *,
+    prompt: int | None,
+    output: int | None,
+    of_prompt: InputDetails | None,
+    of_output: OutputDetails | None,
+    cache_hit: int | None = None,
+) -> Usage:
+    """Usage of one request. Their prompt includes what the cache read and wrote; ours does not."""
+    details = of_prompt or InputDetails()
+    read = details.cached_tokens or cache_hit or 0
+    write = details.cache_write_tokens or 0
+    return priced(
+        card,
+        input=None if prompt is None else prompt - read - write,
+        output=output,
+        cache_read=read,
+        cache_write=write,
+        reasoning=(of_output or OutputDetails()).reasoning_tokens,
+    )
 
 
 # ------------------------------------------------------------------ places

@@ -6,24 +6,14 @@ the servers apart is a table in models/quirks. The machinery below is models/pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
-
 from treadle.core.contracts.model import Model, ModelCard, ModelRequest
 from treadle.core.errors import ModelError
 from treadle.models.catalog import card_for
 from treadle.models.codec import Prepared
 from treadle.models.encoding import place_of
-from treadle.models.failures import Provider, from_status
 from treadle.models.openai_chat.decoding import ChatDecoder
 from treadle.models.openai_chat.encoding import ChatDialect, body
-from treadle.models.openai_wire import (
-    Account,
-    part_number,
-    path_for,
-    patience,
-    place_in,
-)
+from treadle.models.openai_wire import Account, AccountCodec, part_number, patience, place_in
 from treadle.models.provider import ProviderModel
 from treadle.models.quirks import Quirks
 from treadle.models.wire.limits import Limits
@@ -31,48 +21,27 @@ from treadle.models.wire.limits import Limits
 __all__ = ["ChatCodec", "OpenAIChat"]
 
 
-class ChatCodec:
+class ChatCodec(AccountCodec):
     """The dialect of one server, for one model."""
 
+    resource = "/chat/completions"
+
     def __init__(self, model: str, card: ModelCard, held: Account) -> None:
-        self._model = model
-        self._card = card
-        self._held = held
+        super().__init__(model, card, held)
         self._dialect = ChatDialect(held.quirks)
-
-    @property
-    def who(self) -> Provider:
-        return self._held.who
-
-    @property
-    def origin(self) -> str:
-        return self._held.quirks.name
-
-    def endpoint(self) -> str:
-        return self._held.url
-
-    def authorization(self) -> dict[str, str]:
-        return self._held.authorization()
 
     def prepare(self, request: ModelRequest) -> Prepared:
         dialect = self._dialect_for(request)
         pieces = body(self._model, self._card, self._held.quirks, dialect, request)
-        return Prepared(self._path, {"content-type": "application/json"}, pieces)
+        return self._prepared(pieces)
 
     def _dialect_for(self, request: ModelRequest) -> ChatDialect:
         if not request.quarantine:
             return self._dialect
         return ChatDialect(self._held.quirks, request.quarantine)
 
-    @cached_property
-    def _path(self) -> str:
-        return path_for(self._held.url, "/chat/completions")
-
     def decoder(self, request: ModelRequest) -> ChatDecoder:
         return ChatDecoder(request, self._card, self.who, self.origin)
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-        return from_status(self.who, status, headers, body)
 
     def locate(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
         named = place_in(str(error))

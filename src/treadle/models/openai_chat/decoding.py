@@ -34,8 +34,9 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
-from treadle.models.codec import fresh_call_id, priced
-from treadle.models.failures import Provider, complaint, from_complaint, quoted
+from treadle.models.codec import fresh_call_id
+from treadle.models.failures import Provider, complaint, cut_short, from_complaint, unreadable
+from treadle.models.openai_wire import InputDetails, OutputDetails, counted
 
 # The label of an Opaque that belongs to the call behind it, and must come back with it.
 CALL_EXTRA = "call_extra"
@@ -72,20 +73,11 @@ class _Delta(msgspec.Struct, gc=False):
     refusal: str | None = None
 
 
-class _PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _OutputDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
 class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    prompt_tokens_details: _PromptDetails | None = None
-    completion_tokens_details: _OutputDetails | None = None
+    prompt_tokens_details: InputDetails | None = None
+    completion_tokens_details: OutputDetails | None = None
     prompt_cache_hit_tokens: int | None = None  # DeepSeek's name for it
     cost: float | None = None  # OpenRouter's, in USD
 
@@ -168,7 +160,7 @@ class ChatDecoder:
             try:
                 chunk = _read_chunk(data)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise self._not_the_protocol(data, error) from error
+                raise unreadable(self._who, data, "a chat chunk", error) from error
             if chunk.object == "error" or chunk.error is not _ABSENT:
                 self._check_error(chunk, data)
             choices = chunk.choices
@@ -200,10 +192,7 @@ class ChatDecoder:
 
     def finish(self) -> AssistantItem:
         if not self._stop and not self.done:
-            raise StreamBroken(
-                f"{self._who.name} ended the stream before the reply was complete: try again.",
-                provider=self._who.name,
-            )
+            raise cut_short(self._who)
         content: list[AssistantContent] = []
         if self._thinking or self._details:
             signature = msgspec.json.encode(self._details).decode() if self._details else ""
@@ -376,24 +365,18 @@ class ChatDecoder:
             self.done = self.done or not chunk.choices
 
     def _priced(self) -> Usage:
-        usage = self._usage
-        if usage is None:
-            return priced(self._card, input=None, output=None)
-        details = usage.prompt_tokens_details or _PromptDetails()
-        read = details.cached_tokens or usage.prompt_cache_hit_tokens or 0
-        write = details.cache_write_tokens or 0
-        prompt = usage.prompt_tokens
-        counted = priced(
+        usage = self._usage or _Usage()
+        ours = counted(
             self._card,
-            input=None if prompt is None else prompt - read - write,
+            prompt=usage.prompt_tokens,
             output=usage.completion_tokens,
-            cache_read=read,
-            cache_write=write,
-            reasoning=(usage.completion_tokens_details or _OutputDetails()).reasoning_tokens,
+            of_prompt=usage.prompt_tokens_details,
+            of_output=usage.completion_tokens_details,
+            cache_hit=usage.prompt_cache_hit_tokens,
         )
         if usage.cost is not None and usage.cost >= 0:
-            return msgspec.structs.replace(counted, cost=usage.cost)
-        return counted
+            return msgspec.structs.replace(ours, cost=usage.cost)
+        return ours
 
     # ------------------------------------------------------------------ what goes wrong
 
@@ -402,13 +385,6 @@ class ChatDecoder:
             return
         said = complaint(data)
         raise from_complaint(self._who, said, int(said.code) if said.code.isdigit() else None)
-
-    def _not_the_protocol(self, data: bytes, error: Exception) -> StreamBroken:
-        shown = quoted(data[:120].decode("utf-8", "replace"), self._who.secret)
-        return StreamBroken(
-            f"{self._who.name} sent an event that is not a chat chunk ({error}): {shown}",
-            provider=self._who.name,
-        )
 
 
 def _is_whole(raw: str) -> bool:

@@ -26,7 +26,9 @@ from treadle.models.compiler import Rules, sendable_answer
 from treadle.models.encoding import REFUSED, Block, Role, encoded, json_text
 from treadle.models.openai_chat.decoding import CALL_EXTRA
 from treadle.models.openai_wire import (
+    TOOL_CHOICES,
     arguments_text,
+    cache_field,
     data_url,
     document_text,
     effort,
@@ -220,16 +222,11 @@ def _options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> dict[str
         values["stop"] = list(options.stop)
     if request.tools and options.tool_choice != "auto":
         named = {"type": "function", "function": {"name": options.tool_choice}}
-        words = {"none": "none", "any": "required"}
-        values["tool_choice"] = words.get(options.tool_choice, named)
+        values["tool_choice"] = TOOL_CHOICES.get(options.tool_choice, named)
     if options.output_schema is not None:
         values["response_format"] = _format(quirks, options.output_schema)
     values |= _thinking(card, quirks, request)
-    if quirks.cache_key and request.cache.enabled:
-        key = request.cache.key or request.session_id
-        if key:
-            values["prompt_cache_key"] = key[:64]
-    return values | options.extra
+    return values | cache_field(quirks, request) | options.extra
 
 
 def _thinking(card: ModelCard, quirks: Quirks, request: ModelRequest) -> dict[str, object]:

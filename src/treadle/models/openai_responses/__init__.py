@@ -7,9 +7,8 @@ what is new is sent; by default it keeps nothing, because fork, rewind and repai
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from functools import cached_property
 from typing import cast
 
 import msgspec
@@ -21,16 +20,9 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.models.catalog import card_for
 from treadle.models.codec import Prepared
 from treadle.models.encoding import encoded, place_of
-from treadle.models.failures import Provider, from_status
 from treadle.models.openai_responses.decoding import ResponsesDecoder
 from treadle.models.openai_responses.encoding import ResponsesDialect, wrapped
-from treadle.models.openai_wire import (
-    Account,
-    part_number,
-    path_for,
-    patience,
-    place_in,
-)
+from treadle.models.openai_wire import Account, AccountCodec, part_number, patience, place_in
 from treadle.models.provider import ProviderModel
 from treadle.models.quirks import COMPATIBLE, Quirks
 from treadle.models.wire.limits import Limits
@@ -50,30 +42,16 @@ class _Link(msgspec.Struct, frozen=True):
     quarantine: frozenset[tuple[int, int]]
 
 
-class ResponsesCodec:
+class ResponsesCodec(AccountCodec):
     """The dialect, for one model. With `chain` it goes on from what the provider holds."""
 
+    resource = "/responses"
+
     def __init__(self, model: str, card: ModelCard, held: Account, chain: bool = False) -> None:
-        self._model = model
-        self._card = card
-        self._held = held
+        super().__init__(model, card, held)
         self._chain = chain
         self._dialect = ResponsesDialect(held.quirks)
         self._link_key = ("openai_responses link", held.url, model)
-
-    @property
-    def who(self) -> Provider:
-        return self._held.who
-
-    @property
-    def origin(self) -> str:
-        return self._held.quirks.name
-
-    def endpoint(self) -> str:
-        return self._held.url
-
-    def authorization(self) -> dict[str, str]:
-        return self._held.authorization()
 
     def prepare(self, request: ModelRequest) -> Prepared:
         link = self._link(request)
@@ -85,18 +63,11 @@ class ResponsesCodec:
         pieces = wrapped(
             self._model, self._card, self._held.quirks, request, items, previous, self._chain
         )
-        return Prepared(self._path, {"content-type": "application/json"}, pieces)
-
-    @cached_property
-    def _path(self) -> str:
-        return path_for(self._held.url, "/responses")
+        return self._prepared(pieces)
 
     def decoder(self, request: ModelRequest) -> ResponsesDecoder:
         limit = request.options.max_tokens
         return ResponsesDecoder(request, self._card, self.who, self.origin, limit)
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-        return from_status(self.who, status, headers, body)
 
     def locate(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
         named = place_in(str(error))

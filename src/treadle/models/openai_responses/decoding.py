@@ -32,11 +32,21 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
-from treadle.models.codec import fresh_call_id, priced
-from treadle.models.failures import Complaint, Provider, complaint, from_complaint, quoted
+from treadle.models.codec import fresh_call_id
+from treadle.models.failures import (
+    Complaint,
+    Provider,
+    complaint,
+    cut_short,
+    from_complaint,
+    unreadable,
+)
+from treadle.models.openai_wire import InputDetails, OutputDetails, counted
 
 # The label of an Opaque that belongs to the message behind it, and must come back with it.
 MESSAGE_EXTRA = "message_extra"
+
+_PROTOCOL = "of the Responses protocol"
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -75,20 +85,11 @@ class _Item(msgspec.Struct):
     arguments: str | None = None
 
 
-class _InputDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _OutputDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
+    input_tokens_details: InputDetails | None = None
+    output_tokens_details: OutputDetails | None = None
 
 
 class _Why(msgspec.Struct):
@@ -168,7 +169,7 @@ class ResponsesDecoder:
                 try:
                     piece = _read_delta(data)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise self._not_the_protocol(data, error) from error
+                    raise unreadable(self._who, data, _PROTOCOL, error) from error
                 self.progress += 1
                 self._keep(piece)
                 out.append(TextPiece(piece.delta))
@@ -176,15 +177,12 @@ class ResponsesDecoder:
                 try:
                     self._read(name or _read_type(data).type.encode(), data, out)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise self._not_the_protocol(data, error) from error
+                    raise unreadable(self._who, data, _PROTOCOL, error) from error
         return out
 
     def finish(self) -> AssistantItem:
         if not self.done:
-            raise StreamBroken(
-                f"{self._who.name} ended the stream before the reply was complete: try again.",
-                provider=self._who.name,
-            )
+            raise cut_short(self._who)
         content: list[AssistantContent] = []
         for slot in self._slots.values():
             self._append_content(slot, content)
@@ -367,22 +365,10 @@ class ResponsesDecoder:
 
     def _priced(self) -> Usage:
         usage = self._usage or _Usage()
-        details = usage.input_tokens_details or _InputDetails()
-        read, write = details.cached_tokens or 0, details.cache_write_tokens or 0
-        counted = usage.input_tokens
-        return priced(
+        return counted(
             self._card,
-            input=None if counted is None else counted - read - write,
+            prompt=usage.input_tokens,
             output=usage.output_tokens,
-            cache_read=read,
-            cache_write=write,
-            reasoning=(usage.output_tokens_details or _OutputDetails()).reasoning_tokens,
-        )
-
-    def _not_the_protocol(self, data: bytes, error: Exception) -> StreamBroken:
-        shown = quoted(data[:120].decode("utf-8", "replace"), self._who.secret)
-        return StreamBroken(
-            f"{self._who.name} sent an event that is not of the Responses protocol ({error}): "
-            f"{shown}",
-            provider=self._who.name,
+            of_prompt=usage.input_tokens_details,
+            of_output=usage.output_tokens_details,
         )

@@ -24,7 +24,9 @@ from treadle.models.compiler import Rules
 from treadle.models.encoding import Block, Role, json_text
 from treadle.models.openai_responses.decoding import MESSAGE_EXTRA
 from treadle.models.openai_wire import (
+    TOOL_CHOICES,
     arguments_text,
+    cache_field,
     data_url,
     effort,
     fields,
@@ -163,14 +165,9 @@ def _options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> dict[str
         values["reasoning"] = {"effort": word, "summary": "auto"}
     if request.tools and options.tool_choice != "auto":
         named = {"type": "function", "name": options.tool_choice}
-        words = {"none": "none", "any": "required"}
-        values["tool_choice"] = words.get(options.tool_choice, named)
+        values["tool_choice"] = TOOL_CHOICES.get(options.tool_choice, named)
     if options.output_schema is not None:
         schema = options.output_schema
         shape = {"type": "json_schema", "name": "output", "schema": schema}
         values["text"] = {"format": {**shape, "strict": is_strict(schema)}}
-    if quirks.cache_key and request.cache.enabled:
-        key = request.cache.key or request.session_id
-        if key:
-            values["prompt_cache_key"] = key[:64]
-    return values | options.extra
+    return values | cache_field(quirks, request) | options.extra
