@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+import pytest
 
 from tests.apps.running import Ran, run
 from treadle.apps.cli import exits
@@ -69,6 +72,24 @@ async def test_a_search_finds_what_a_child_said_and_names_the_session(monkeypatc
     own = (await run(None, "sessions", "search", "That is all")).out
     assert own.startswith(f"{session}  ")
     assert "child" not in own
+
+
+async def test_the_report_counts_what_the_whole_family_used():
+    ran, server = await family()
+    used = ran.lines[0]["usage"]
+    assert used["requests"] == len(server.requests) == 5
+    [row] = (await run(None, "sessions", "list", "--json")).lines
+    assert used["cost"] == pytest.approx(row["cost"])
+    [spent] = json.loads((await run(None, "cost", "--json")).out)["by_session"]
+    assert (spent["cost"], spent["input"]) == (pytest.approx(used["cost"]), used["input"])
+
+
+async def test_a_report_of_a_turn_that_was_put_off_counts_what_was_used_before():
+    question = Reply(calls=(Call("ask", {"question": "Which?"}),))
+    async with ProviderServer([task("Look"), Reply("Seen."), question]) as server:
+        ran = await run(server, "-p", "Begin", "--park", "--output-format", "json", *FREELY)
+    [report] = ran.lines
+    assert (ran.code, report["usage"]["requests"]) == (exits.PARKED, 3)
 
 
 async def test_what_is_removed_takes_its_children_with_it():

@@ -6,9 +6,13 @@ read, and one that does not fit is sent back with the reason, a few times.
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import msgspec
 
 from treadle.agents.structured import NOT_GIVEN
+from treadle.apps.cli.options import UsageError
 from treadle.apps.wiring import Wired
 from treadle.core.errors import OutputMismatch
 from treadle.core.events import TurnResult
@@ -20,15 +24,22 @@ from treadle.models.structured import parse
 TRIES = 3
 
 
+def read_schema(file: str) -> dict[str, object]:
+    try:
+        schema = json.loads(Path(file).read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--output-schema {file}: {error}") from error
+    if not isinstance(schema, dict):
+        raise UsageError(f"--output-schema {file}: a schema is a JSON object")
+    return schema
+
+
 async def answer(
     wired: Wired, driver: Driver, schema: dict[str, object]
 ) -> tuple[TurnResult, object]:
     """The turn that gave the answer, with the answer as its text, and the value in it."""
-    usage = None
     for _ in range(TRIES):
         turn = await wired.agent.finish(driver)
-        usage = turn.usage if usage is None else usage + turn.usage
-        turn = msgspec.structs.replace(turn, usage=usage)
         if turn.reason != "end_turn":
             return turn, None
         text = wired.answer.text if wired.answer is not None else turn.text

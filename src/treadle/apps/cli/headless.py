@@ -40,11 +40,12 @@ from treadle.apps.wiring.parking import A_QUESTION, Postponed
 from treadle.apps.wiring.rules import NOBODY_CAN_BE_ASKED, is_trusted
 from treadle.core.contracts.observer import Observer
 from treadle.core.errors import LoopError, TreadleError
-from treadle.core.events import TurnResult
+from treadle.core.events import ChildEvent, Event, TurnResult, UsageUpdated
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.steps import PendingApproval
 from treadle.core.transcript.content import Text, UserContent
 from treadle.core.transcript.entries import View, Wake
+from treadle.core.transcript.items import Item
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.usage import Usage
 
@@ -77,7 +78,11 @@ def run(arguments: list[str], word: Word | None = None, *, reads_input: bool = T
             said = read_prompt(line.prompt, line.texts("file"), folder, optional=goes_on)
         if not said and not goes_on:
             raise UsageError("there is no prompt: write it after -p, or into standard input")
-        schema = _schema(line.text("output_schema"))
+        schema = None
+        if line.text("output_schema"):
+            from treadle.apps.cli.answering import read_schema
+
+            schema = read_schema(line.text("output_schema"))
         headless = Headless(line, settings, folder, said, schema, has_output, word)
         return asyncio.run(headless.work())
     except UsageError as error:
@@ -99,18 +104,20 @@ def _folder() -> Path:
         ) from error
 
 
-def _schema(file: str) -> dict[str, object] | None:
-    if not file:
-        return None
-    import json
+class Spending:
+    """An observer that adds up what a run and its child agents used, however it ends."""
 
-    try:
-        schema = json.loads(Path(file).read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"--output-schema {file}: {error}") from error
-    if not isinstance(schema, dict):
-        raise UsageError(f"--output-schema {file}: a schema is a JSON object")
-    return schema
+    def __init__(self) -> None:
+        self.usage = Usage()
+
+    def on_event(self, event: Event) -> None:
+        while isinstance(event, ChildEvent):
+            event = event.child
+        if isinstance(event, UsageUpdated):
+            self.usage = self.usage + event.last
+
+    def on_item(self, position: int, item: Item) -> None:
+        return None
 
 
 class Headless:
@@ -136,6 +143,7 @@ class Headless:
         self._word = word
         self._ruled: frozenset[str] = frozenset()  # calls that the person's ruling is about
         self._wait: Postponed | None = None
+        self._spent = Spending()
         self._denied: list[str] = []
         self._driver: Driver | None = None
         self._task: asyncio.Task[object] | None = None
@@ -212,7 +220,7 @@ class Headless:
         self._out.write(line_of(self._first_line(wired)))
 
     async def _wired(self, lines: Lines | None) -> Wired:
-        line, observers = self._line, list[Observer]()
+        line, observers = self._line, list[Observer]([self._spent])
         if lines is not None:
             observers.append(lines)
         if self._progress is not None:
@@ -338,7 +346,7 @@ class Headless:
             code = self._signals.code
         error = str(turn.error) if turn.error is not None else ""
         return self._reported(
-            reason, code, model, session, turn.text, output, error, detail, turn.rounds, turn.usage
+            reason, code, model, session, turn.text, output, error, detail, turn.rounds
         )
 
     def _parked(self, wait: Postponed, model: str, session: str) -> Report:
@@ -359,7 +367,6 @@ class Headless:
         error: str = "",
         detail: str = "",
         rounds: int = 0,
-        usage: Usage | None = None,
     ) -> Report:
         return Report(
             version=VERSION,
@@ -373,7 +380,7 @@ class Headless:
             detail=detail,
             rounds=rounds,
             seconds=round(time.monotonic() - self._began, 3),
-            usage=usage or Usage(),
+            usage=self._spent.usage,
             denied=tuple(self._denied),
         )
 
