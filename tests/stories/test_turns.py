@@ -35,10 +35,12 @@ from treadle.core.transcript import (
     UserItem,
     user,
 )
+from treadle.core.transcript.entries import TurnEnded, fold
 from treadle.core.transcript.integrity import violations
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import Witness
+from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool
 
 
@@ -114,6 +116,43 @@ async def test_a_text_answer_never_counts_as_a_turn():
         step = await driver.next()
         assert isinstance(step, Finished)
         assert (step.result.reason, step.result.rounds) == ("end_turn", 0)
+
+
+async def test_a_turn_that_is_taken_up_after_a_crash_counts_what_it_has_done_already():
+    """Cut at every entry of the log: whoever goes on gets to the same limit with the same books."""
+    store = MemoryStore()
+    used = Usage(100, 10, requests=1, cost=0.5)
+    twice = Say(calls=[("record", {}), ("record", {})], usage=used)
+    agent = Agent(Scripted([twice] * 9), [RecordingTool()], max_turns=3)
+    whole = await agent.run("Go", store=store)
+    end = next(n for n, entry in enumerate(store.entries) if isinstance(entry, TurnEnded))
+    for cut in range(2, end):
+        view = fold(store.entries[:cut])
+        answered = sum(isinstance(item, ToolResultItem) for item in view.transcript)
+        assert (view.so_far.rounds, view.so_far.calls) == (answered // 2, answered)
+        driver = Agent(Scripted([twice] * 9), [RecordingTool()], max_turns=3).start(view=view)
+        while not isinstance(step := await driver.next(), Finished):
+            pass
+        assert (step.result.reason, step.result.rounds) == ("max_turns", 3)
+        assert len(driver.transcript) == len(whole.transcript)
+        assert step.result.usage == driver.usage
+
+
+async def test_a_turn_that_the_user_stopped_is_over_and_the_next_counts_from_nothing():
+    store = MemoryStore()
+    call = Say(calls=[("record", {})])
+    driver = Agent(Scripted([call] * 9), [RecordingTool()], max_turns=2).start(
+        input="Go", store=store
+    )
+    await driver.next()
+    driver.interrupt()
+    assert isinstance(await driver.next(), Finished)
+    again = Agent(Scripted([call] * 9), [RecordingTool()], max_turns=2).start(
+        view=fold(store.entries), input="Go on"
+    )
+    while not isinstance(step := await again.next(), Finished):
+        pass
+    assert (step.result.turn_id, step.result.rounds) == ("turn-2", 2)
 
 
 async def test_max_turns_is_checked_before_the_provider_call():

@@ -68,6 +68,7 @@ class Ledger:
         )
         self.trace: deque[Transition] = deque(maxlen=TRACE_LENGTH)
         self._open_turn = view.open_turn
+        self._so_far = view.so_far
         self._history = view.history
         self._added: list[Item] = []
         self._teller = teller
@@ -99,7 +100,7 @@ class Ledger:
     def account(self, card: ModelCard, request_chars: int, max_output: int) -> Account:
         """What a gate sees of the books and of the next request."""
         state = self.state
-        turn = state.turn or Turn(self._teller.turn_id, len(state.transcript))
+        turn = state.turn or Turn(self._teller.turn_id)
         return Account(
             self._teller.session_id,
             turn.id,
@@ -129,11 +130,14 @@ class Ledger:
         turn_id = resumed or f"turn-{state.turns + 1}"
         self._teller.turn_id = turn_id
         self._added = []
+        turn = Turn(turn_id)
         if resumed is None:
             self._journal.write(TurnBegan(turn_id))
+        else:
+            turn = Turn(turn_id, self._so_far.rounds, self._so_far.calls, self._so_far.usage)
         self.state = msgspec.structs.replace(
             state,
-            turn=Turn(turn_id, len(state.transcript)),
+            turn=turn,
             turns=state.turns + (resumed is None),
         )
         self._teller.tell(TurnStarted)

@@ -19,7 +19,6 @@ class Turn(msgspec.Struct, frozen=True):
     """The counters of the turn that is running."""
 
     id: str
-    start: int  # where in the transcript it began
     rounds: int = 0
     calls: int = 0
     usage: Usage = Usage()

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem, UserItem
+from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
@@ -156,10 +157,19 @@ Entry = (
 )
 
 
+class TurnSoFar(msgspec.Struct, frozen=True):
+    """What an open turn has done and used. A round counts once its last call is answered."""
+
+    rounds: int = 0
+    calls: int = 0
+    usage: Usage = Usage()
+
+
 class View(msgspec.Struct, frozen=True):
     """What the log amounts to: all that a driver needs to go on from here.
 
-    `history` is the transcript without any replacement; None while there was none.
+    `so_far` is of the open turn, or of the last one. `history` is the transcript without any
+    replacement; None while there was none.
     """
 
     transcript: Transcript = msgspec.field(default_factory=Transcript)
@@ -173,6 +183,7 @@ class View(msgspec.Struct, frozen=True):
     queued: tuple[UserItem | NoticeItem, ...] = ()
     parked: Parked | None = None
     history: Transcript | None = None
+    so_far: TurnSoFar = TurnSoFar()
 
 
 def fold(entries: Iterable[Entry], view: View | None = None) -> View:
@@ -183,6 +194,7 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
     quarantine, usage = set(start.quarantine), start.usage
     turns, open_turn, queued = start.turns, start.open_turn, list(start.queued)
     parked, history = start.parked, start.history
+    rounds, calls, used = start.so_far.rounds, start.so_far.calls, start.so_far.usage
     before_turn: dict[str, tuple[Transcript, frozenset[tuple[int, int]], Transcript | None]] = {}
     for entry in entries:
         match entry:
@@ -195,6 +207,8 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
                     rulings.pop(item.call_id, None)
                     intents.pop(item.call_id, None)
                     settled.pop(item.call_id, None)
+                    calls += 1
+                    rounds += not isinstance(pending(transcript), RunTools)
             case Queued(item=said):
                 queued.append(said)
             case Unqueued():
@@ -202,6 +216,7 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
             case TurnBegan(turn_id=turn_id):
                 before_turn[turn_id] = (transcript, frozenset(quarantine), history)
                 turns, open_turn, parked = turns + 1, turn_id, None
+                rounds, calls, used = 0, 0, Usage()
             case Intent():
                 intents[entry.call_id] = entry
             case Settled(result=result):
@@ -224,7 +239,7 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
             case Quarantined():
                 quarantine.add((entry.position, entry.part))
             case Spent():
-                usage = usage + entry.usage
+                usage, used = usage + entry.usage, used + entry.usage
             case Parked():
                 parked = entry
             case TurnEnded():
@@ -243,6 +258,7 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
         tuple(queued),
         parked,
         history,
+        TurnSoFar(rounds, calls, used),
     )
 
 
