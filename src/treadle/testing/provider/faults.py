@@ -59,6 +59,15 @@ def _on(stage: Literal["reply", "answer"], *, spoils: bool = False) -> Callable[
 # -- refusals
 
 
+def _refusal(name: str, status: int, kind: str, words: str) -> None:
+    """A fault that is only a refusal; its `message` replaces the words."""
+
+    def refuse(plan: Plan, fault: Fault) -> None:
+        plan.refuse(status, kind, fault.message or words)
+
+    FAULTS[name] = Known("answer", refuse, spoils=True)
+
+
 @_on("answer", spoils=True)
 def rate_limited(plan: Plan, fault: Fault) -> None:
     """429; `value` is the Retry-After header (see `retry_after`), None leaves it out."""
@@ -74,40 +83,12 @@ def server_error(plan: Plan, fault: Fault) -> None:
     plan.refuse(status, "api_error", fault.message or "Internal server error")
 
 
-@_on("answer", spoils=True)
-def overloaded(plan: Plan, fault: Fault) -> None:
-    """529."""
-    plan.refuse(529, "overloaded_error", fault.message or "Overloaded")
-
-
-@_on("answer", spoils=True)
-def bad_request(plan: Plan, fault: Fault) -> None:
-    """400; `message` says why."""
-    plan.refuse(400, "invalid_request_error", fault.message or "messages: invalid history")
-
-
-@_on("answer", spoils=True)
-def unauthorized(plan: Plan, fault: Fault) -> None:
-    """401."""
-    plan.refuse(401, "authentication_error", fault.message or "invalid x-api-key")
-
-
-@_on("answer", spoils=True)
-def forbidden(plan: Plan, fault: Fault) -> None:
-    """403."""
-    plan.refuse(403, "permission_error", fault.message or "the key may not use this model")
-
-
-@_on("answer", spoils=True)
-def not_found(plan: Plan, fault: Fault) -> None:
-    """404, as for an unknown model."""
-    plan.refuse(404, "not_found_error", fault.message or "model: no-such-model")
-
-
-@_on("answer", spoils=True)
-def too_large(plan: Plan, fault: Fault) -> None:
-    """413."""
-    plan.refuse(413, "request_too_large", fault.message or "Request exceeds the maximum size")
+_refusal("overloaded", 529, "overloaded_error", "Overloaded")
+_refusal("bad_request", 400, "invalid_request_error", "messages: invalid history")
+_refusal("unauthorized", 401, "authentication_error", "invalid x-api-key")
+_refusal("forbidden", 403, "permission_error", "the key may not use this model")
+_refusal("not_found", 404, "not_found_error", "model: no-such-model")
+_refusal("too_large", 413, "request_too_large", "Request exceeds the maximum size")
 
 
 @_on("answer", spoils=True)

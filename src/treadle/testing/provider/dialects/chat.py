@@ -49,6 +49,13 @@ _STOPS: Final[dict[Stop, str]] = {
 }
 
 
+def openai_error(kind: str, message: str) -> dict[str, object]:
+    """An error as both OpenAI formats lay it out."""
+    code = "context_length_exceeded" if kind == "context_length_exceeded" else None
+    name = "invalid_request_error" if code else kind
+    return {"error": {"message": message, "type": name, "param": None, "code": code}}
+
+
 class Chat:
     """A Dialect."""
 
@@ -118,9 +125,7 @@ class Chat:
         return whole
 
     def error(self, status: int, kind: str, message: str) -> dict[str, object]:
-        code = "context_length_exceeded" if kind == "context_length_exceeded" else None
-        name = "invalid_request_error" if code else kind
-        return {"error": {"message": message, "type": name, "param": None, "code": code}}
+        return openai_error(kind, message)
 
     def error_event(self, kind: str, message: str) -> Event:
         return Event("", msgspec.json.encode(self.error(500, kind, message)), "end")

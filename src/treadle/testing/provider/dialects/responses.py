@@ -13,6 +13,7 @@ import msgspec
 from treadle.testing.provider.script import Call, Part, Reply, Text, Thinking
 
 from . import Event
+from .chat import openai_error
 from .judging import (
     NAME,
     Problem,
@@ -133,9 +134,7 @@ class Responses:
         return whole
 
     def error(self, status: int, kind: str, message: str) -> dict[str, object]:
-        code = "context_length_exceeded" if kind == "context_length_exceeded" else None
-        name = "invalid_request_error" if code else kind
-        return {"error": {"message": message, "type": name, "param": None, "code": code}}
+        return openai_error(kind, message)
 
     def error_event(self, kind: str, message: str) -> Event:
         body = {"type": "error", "code": kind, "message": message, "param": None}
