@@ -1,10 +1,12 @@
-"""Bars for a terminal: a label, a bar in eighths of a character, and the number as it was given.
+"""Bars: for a terminal a label, a bar in eighths of a character, and the number as it was given;
+for a page the same as SVG.
 
-Text only, no colour, as wide as it is told to be. Where numbers come from is others' business.
+No colour, as wide as it is told to be. Where numbers come from is others' business.
 """
 
 from __future__ import annotations
 
+import html
 import unicodedata
 from collections.abc import Sequence
 from typing import Literal
@@ -52,6 +54,31 @@ def bars(rows: Sequence[Bar], width: int, *, cut: Cut = "front", plain: bool = F
         number = " " * (shown - columns(row.shown)) + row.shown
         lines.append(f"{fitted(row.label, label, cut)}{drawn}  {number}")
     return lines
+
+
+def svg_bar(value: float | None, most: float) -> str:
+    """One bar that lies, as long as its share of the room that a page gives it."""
+    return f'<svg class="bar" aria-hidden="true"><rect width="{_share(value, most):.2f}%"/></svg>'
+
+
+def svg_columns(rows: Sequence[Bar]) -> str:
+    """All rows as bars that stand side by side; each says what it is when it is pointed at."""
+    most = max((row.value or 0.0 for row in rows), default=0.0)
+    drawn = []
+    for place, row in enumerate(rows):
+        high = _share(row.value, most)
+        told = html.escape(f"{row.label}: {row.shown or '0'}")
+        drawn.append(
+            f'<g><title>{told}</title><rect class="room" x="{place}" width="1" height="100"/>'
+            f'<rect x="{place}.1" width=".8" y="{100 - high:.2f}" height="{high:.2f}"/></g>'
+        )
+    size = f'viewBox="0 0 {len(rows)} 100" preserveAspectRatio="none"'
+    return f'<svg class="columns" {size} role="img">{"".join(drawn)}</svg>'
+
+
+def _share(value: float | None, most: float) -> float:
+    """In percent; what is above zero is never drawn as nothing."""
+    return max(0.5, value / most * 100) if value and value > 0 and most > 0 else 0.0
 
 
 def columns(text: str) -> int:

@@ -1,16 +1,19 @@
 """`treadle cost`: what was really spent, read from real sessions."""
 
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
 from __future__ import annotations
 
 import json
 import time
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
 from tests.apps.running import run as program
 from treadle import Usage
-from treadle.apps.cli import cost
+from treadle.apps.cli import cost, exits
 from treadle.apps.cli.options import UsageError
 from treadle.apps.wiring.costs import count, lines, money, report, session_cost
 from treadle.core.transcript import user
@@ -165,3 +168,25 @@ async def test_what_a_run_spent_is_there_afterwards():
     assert known["key"].startswith("anthropic/claude-sonnet")
     assert (known["calls"], known["input"], known["cost"] > 0) == (1, 100, True)
     assert (unknown["key"], unknown["cost"]) == ("anthropic/mystery-1", None)
+
+
+async def test_a_page_shows_the_same_with_plots_and_nothing_from_elsewhere(capsys):
+    Path("<b>here").mkdir()
+    await spent(("anthropic/big", PRICED), ("<script>alert(1)</script>", PRICED), folder="<b>here")
+    await spent(("own/model", UNPRICED), ago=3 * 86_400)
+    assert "2.50 + unknown USD, 3 model calls" in shown(capsys, "--html", "cost.html")
+    page = Path("cost.html").read_text()
+    assert "<script" not in page
+    assert "<b>here" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert [word for word in ("http", "src=", "@import", "url(") if word in page] == []
+    ET.fromstring(page[page.index('<svg class="columns"') : page.index("</svg>") + 6])
+    assert page.count('class="room"') == 4  # days, the empty ones too
+    assert all(f"<h2>By {by}, in USD</h2>" in page for by in ("day", "model", "project", "session"))
+    assert cost.run(["--html", "no/such/folder.html"]) == exits.DISK
+    assert cost.run(["--html", "x.html", "--json"]) == exits.USAGE
+
+
+async def test_a_page_of_nothing_says_so(capsys):
+    shown(capsys, "--html", "cost.html")
+    assert "0.00 USD, 0 model calls" in Path("cost.html").read_text()

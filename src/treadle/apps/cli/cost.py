@@ -13,19 +13,21 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from treadle.apps.cli.exits import DONE, USAGE, code_for
+from treadle.apps.cli.exits import DISK, DONE, USAGE, code_for
 from treadle.apps.cli.options import UsageError
-from treadle.apps.wiring.costs import ALL, as_values, lines, report
+from treadle.apps.wiring.costs import ALL, CostReport, as_values, lines, report, sentence
 from treadle.core.errors import TreadleError
 
 HELP = """\
-usage: treadle cost [--by day|model|project|session] [--since 30d] [--here] [--json]
+usage: treadle cost [--by day|model|project|session] [--since 30d] [--here]
+                    [--json | --html FILE]
 
 What the sessions of this machine spent: money, tokens, and how much came from the cache.
   --by WHAT      one table instead of those by day, model and project
   --since WHEN   30d, 12h, 2w, a day such as 2026-10-31, or all (30d)
   --here         only the sessions of this folder
-  --json         numbers for a program; the cost of calls whose price is not known is null"""
+  --json         numbers for a program; the cost of calls whose price is not known is null
+  --html FILE    a page with plots, by session too; nothing in it comes from elsewhere"""
 
 UNITS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
 USUAL = ("day", "model", "project")
@@ -47,21 +49,37 @@ def run(arguments: list[str]) -> int:
 
 def _cost(arguments: list[str]) -> int:
     given = _read(arguments)
-    is_json = "json" in given
+    is_json, file = "json" in given, given.get("html")
+    if is_json and file is not None:
+        raise UsageError("--json and --html are two; choose one")
     by = [one for one in ALL if one == given["by"]] if "by" in given else []
     if "by" in given and not by:
         raise UsageError(f"--by is {given['by']!r}; it has to be one of {', '.join(ALL)}")
     found = report(
-        by or (ALL if is_json else [one for one in ALL if one in USUAL]),
+        by or (ALL if is_json or file else [one for one in ALL if one in USUAL]),
         since=since(given.get("since", "30d"), time.time()),
         folder=Path.cwd() if "here" in given else None,
     )
     if is_json:
         print(json.dumps(as_values(found), indent=2))
         return DONE
+    if file is not None:
+        return _write(Path(file), found)
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     for line in lines(found, max(20, shutil.get_terminal_size().columns), plain=plain):
         print(line.rstrip())
+    return DONE
+
+
+def _write(file: Path, found: CostReport) -> int:
+    from treadle.apps.wiring.costpage import page
+
+    try:
+        file.write_text(page(found), encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        print(f"treadle cost: {file}: {error.strerror}", file=sys.stderr)
+        return DISK
+    print(f"{file}: {sentence(found.whole)}")
     return DONE
 
 
@@ -73,7 +91,7 @@ def _read(arguments: list[str]) -> dict[str, str]:
         match name:
             case "--json" | "--here" if not equals:
                 given[name[2:]] = ""
-            case "--by" | "--since":
+            case "--by" | "--since" | "--html":
                 if not equals and not words:
                     raise UsageError(f"{name} needs a value")
                 given[name[2:]] = value if equals else words.pop(0)

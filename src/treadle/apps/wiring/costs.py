@@ -1,7 +1,7 @@
 """What was spent, as numbers and as text: the same for every host.
 
     report   money, tokens and cache of all sessions, by model, session, day or project
-    lines    that as text with bars, as wide as the terminal
+    lines    that as text with bars, as wide as the terminal (costpage.py: as a page)
 
 The numbers come from treadle.sessions.spending. What has no known price is said to be unknown and
 never counted as nothing.
@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.transcript.usage import Usage
-from treadle.observe.plots import Bar, bars
+from treadle.observe.plots import Bar, Cut, bars
 from treadle.sessions.library import Library
 from treadle.sessions.spending import By, Expense, Total, day_of, expenses, total, totals
 
@@ -33,6 +33,15 @@ class CostReport(msgspec.Struct, frozen=True):
     whole: Total
     sums: dict[By, list[Total]]
     titles: dict[str, str] = {}
+
+
+class Section(msgspec.Struct, frozen=True):
+    """One table of a report, ready to be drawn."""
+
+    by: By
+    unit: str
+    rows: list[Bar]
+    left: list[str]
 
 
 def report(
@@ -94,8 +103,10 @@ def lines(given: CostReport, width: int, *, plain: bool = False) -> list[str]:
     if not given.whole.calls:
         return ["nothing was spent" + (f" since {day_of(given.since)}" if given.since else "")]
     text = [sentence(given.whole)]
-    for by, sums in given.sums.items():
-        text += ["", *_section(by, sums, given, width, plain)]
+    for part in sections(given):
+        cut: Cut = "end" if part.by == "session" else "front"
+        drawn = bars(part.rows, width, cut=cut, plain=plain)
+        text += ["", f"by {part.by}, bars in {part.unit}", *drawn, *part.left]
     return text
 
 
@@ -131,7 +142,12 @@ def _share(part: int, used: Usage) -> str:
     return f"{part / used.total_input:.0%}" if used.total_input else "0%"
 
 
-def _section(by: By, sums: list[Total], given: CostReport, width: int, plain: bool) -> list[str]:
+def sections(given: CostReport) -> list[Section]:
+    """The report as rows with bars; what is too much for them is summed up in a line."""
+    return [_section(by, sums, given) for by, sums in given.sums.items()]
+
+
+def _section(by: By, sums: list[Total], given: CostReport) -> Section:
     if by == "day":
         sums = with_empty_days(sums, given.since)
         older, shown = sums[:-MOST_DAYS], sums[-MOST_DAYS:]
@@ -149,9 +165,7 @@ def _section(by: By, sums: list[Total], given: CostReport, width: int, plain: bo
         )
         for one in shown
     ]
-    unit = "USD" if priced else "tokens"
-    drawn = bars(rows, width, cut="end" if by == "session" else "front", plain=plain)
-    return [f"by {by}, bars in {unit}", *drawn, *left]
+    return Section(by, "USD" if priced else "tokens", rows, left)
 
 
 def _label(by: By, one: Total, given: CostReport) -> str:

@@ -1,0 +1,77 @@
+"""What was spent, as one HTML page with plots: no scripts, nothing from elsewhere.
+
+The numbers and their words are costs.py's, the bars those of observe/plots.
+"""
+
+from __future__ import annotations
+
+import html
+import time
+
+from treadle.apps.wiring.costs import CostReport, Section, sections, sentence
+from treadle.observe.plots import svg_bar, svg_columns
+from treadle.sessions.spending import day_of
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>What was spent</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+:root {{ color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; --bar: #36c; }}
+@media (prefers-color-scheme: dark) {{ :root {{ --bar: #7af; }} }}
+body {{ max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
+h2 {{ font-size: 1.1rem; margin: 2rem 0 .5rem; }}
+.faint, figcaption {{ opacity: .7; font-size: .875rem; }}
+figure {{ margin: 0; }} figcaption {{ display: flex; justify-content: space-between; }}
+svg {{ display: block; width: 100%; }} svg rect {{ fill: var(--bar); }}
+.columns {{ height: 10rem; border-bottom: 1px solid #8886; }}
+.bar {{ height: .5rem; }} .bar rect {{ height: 100%; rx: 2px; }}
+.columns .room {{ fill: transparent; }} .columns g:hover .room {{ fill: #8883; }}
+table {{ border-collapse: collapse; width: 100%; }}
+td {{ padding: .25rem 0; vertical-align: top; border-bottom: 1px solid #8883; }}
+td:first-child {{ overflow-wrap: anywhere; }}
+td:last-child {{ text-align: right; white-space: nowrap; padding-left: 1rem; }}
+td, figcaption {{ font-variant-numeric: tabular-nums; }}
+@media (max-width: 40rem) {{ td:last-child {{ white-space: normal; width: 45%; }} }}
+</style></head><body><h1>What was spent</h1>
+<p>{whole}</p><p class="faint">{when}</p>
+{body}
+</body></html>
+"""
+
+
+def page(given: CostReport) -> str:
+    now = time.strftime("%Y-%m-%d %H:%M")
+    since = f"since {day_of(given.since)}" if given.since is not None else "in all"
+    parts = sections(given) if given.whole.calls else []
+    return _PAGE.format(
+        whole=html.escape(sentence(given.whole)),
+        when=html.escape(f"{since}; as of {now}"),
+        body="\n".join(_days(part) if part.by == "day" else _table(part) for part in parts),
+    )
+
+
+def _days(part: Section) -> str:
+    """A plot, and its numbers for who wants them."""
+    most = max(part.rows, key=lambda row: row.value or 0.0)
+    ends = [part.rows[0].label, f"most: {most.label}, {most.shown}", part.rows[-1].label]
+    named = "".join(f"<span>{html.escape(' '.join(text.split()))}</span>" for text in ends)
+    return (
+        f"<h2>By day, in {part.unit}</h2><figure>{svg_columns(part.rows)}"
+        f"<figcaption>{named}</figcaption></figure>"
+        f"<details><summary>Numbers</summary>{_rows(part)}</details>"
+    )
+
+
+def _table(part: Section) -> str:
+    return f"<h2>By {part.by}, in {part.unit}</h2>{_rows(part)}"
+
+
+def _rows(part: Section) -> str:
+    most = max((row.value or 0.0 for row in part.rows), default=0.0)
+    rows = [
+        f"<tr><td>{html.escape(row.label)}{svg_bar(row.value, most)}</td>"
+        f"<td>{html.escape(' '.join(row.shown.split()) or '0')}</td></tr>"
+        for row in part.rows
+    ]
+    left = "".join(f'<p class="faint">{html.escape(text)}</p>' for text in part.left)
+    return f"<table>{''.join(rows)}</table>{left}"
