@@ -36,7 +36,7 @@ class Attachments:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._kept: dict[int, str | Path] = {}
+        self._kept: dict[int, str | Path | Image] = {}
 
     def pasted(self, text: str) -> str:
         """What to put into the prompt for a paste."""
@@ -50,6 +50,10 @@ class Attachments:
         lines = text.count("\n") + 1
         size = f"{lines} lines" if lines > 1 else f"{len(text):,} characters"
         return f"[paste {number}: {size}]"
+
+    def pictured(self, image: Image) -> str:
+        """What to put into the prompt for a picture from the clipboard."""
+        return f"[image {self._keep(image)}: {len(image.data):,} bytes] "
 
     def expanded(self, text: str) -> str:
         """The text with the pastes in their places."""
@@ -65,8 +69,8 @@ class Attachments:
         parts: list[UserContent] = [Text(self.expanded(text))]
         marked = [self._kept.get(int(mark[1])) for mark in _MARK.finditer(text)]
         named = [self._folder / (m[1] or m[2]) for m in _MENTION.finditer(text)]
-        for path in [*(one for one in marked if isinstance(one, Path)), *named]:
-            part = _read(path)
+        for one in [*(one for one in marked if not isinstance(one, str)), *named]:
+            part = _read(one) if isinstance(one, Path) else one
             if part is not None:
                 parts.append(part)
         return UserItem(tuple(parts))
@@ -74,7 +78,7 @@ class Attachments:
     def clear(self) -> None:
         self._kept.clear()
 
-    def _keep(self, what: str | Path) -> int:
+    def _keep(self, what: str | Path | Image) -> int:
         number = len(self._kept) + 1
         self._kept[number] = what
         return number

@@ -345,6 +345,7 @@ MODES = {
 KEYS: tuple[tuple[str, str], ...] = (
     ("enter", "sends; shift+enter, or \\ at the end, begins a new line"),
     ("@ ! /", "name a file, run a command, give an order"),
+    ("ctrl+v", "pastes, also a picture from the clipboard"),
     ("shift+tab", "changes the mode"),
     ("esc", "stops; on text it clears; twice on nothing it goes back"),
     ("ctrl+c", "stops or clears; twice leaves"),

@@ -2,6 +2,7 @@
 
     enter sends · shift+enter, alt+enter, ctrl+j or \\ at the end begin a new line
     up and down walk through what was typed before · tab takes what is offered
+    ctrl+v pastes what the desktop's clipboard holds, also a picture
 
 A text area with manners; what is sent, and what a slash means, is the app's business.
 """
@@ -15,6 +16,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from treadle.apps.tui.attaching import Attachments
+from treadle.apps.tui.clipboard import clip
 from treadle.apps.tui.completing import Offer, offers
 from treadle.apps.tui.remembering import PromptHistory
 
@@ -38,6 +40,13 @@ class Prompt(TextArea):
 
     class Offering(Message):
         """What is offered has changed."""
+
+    class Noted(Message):
+        """A word for the person about what was done here."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
 
     def __init__(
         self,
@@ -73,6 +82,9 @@ class Prompt(TextArea):
         await super()._on_key(event)
 
     def _take(self, key: str) -> bool:
+        if key == "ctrl+v":
+            self.run_worker(self._paste_clip())
+            return True
         if key in NEW_LINE:
             self.insert("\n")
             return True
@@ -163,4 +175,17 @@ class Prompt(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        self.insert(self.attachments.pasted(event.text))
+        if event.text:
+            self.insert(self.attachments.pasted(event.text))
+        else:  # so does a terminal paste what is no text
+            self.run_worker(self._paste_clip())
+
+    async def _paste_clip(self) -> None:
+        """What the desktop's clipboard holds, or else what was last cut or copied here."""
+        found = await clip()
+        if found.image is not None:
+            self.insert(self.attachments.pictured(found.image))
+        elif found.text or self.app.clipboard:
+            self.insert(self.attachments.pasted(found.text or self.app.clipboard))
+        else:
+            self.post_message(self.Noted(found.problem))

@@ -383,6 +383,11 @@ class FullScreen(App[int]):
         )
         self.query_one("#offers", Lines).set(lines)
 
+    @on(Prompt.Noted)
+    def _on_noted(self, event: Prompt.Noted) -> None:
+        self.edges.hint = event.text
+        self.changed()
+
     def order(self, line: str) -> None:
         self._do(commands.perform(self, line))
 
