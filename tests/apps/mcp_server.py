@@ -24,6 +24,7 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
             "protocolVersion": params["protocolVersion"],
             "capabilities": {"tools": {}},
             "serverInfo": {"name": "tiny", "version": "1"},
+            "instructions": "Greet politely.",
         }
     if method == "tools/list":
         return {"tools": TOOLS}

@@ -116,6 +116,7 @@ async def test_a_projects_server_offers_its_tools_once_it_is_approved():
     assert "mcp__tiny__greet" in tools(server.requests[1])
     assert (allowed.code, denied.code) == (0, exits.APPROVAL_NEEDED)
     assert "hello you, keys: []" in said(server.requests[2])
+    assert "Greet politely." in said(server.requests[2])
 
 
 async def test_a_server_that_comes_late_is_announced_and_judged_by_its_own_rules():
@@ -156,6 +157,15 @@ async def test_a_server_that_cannot_start_stops_nobody():
         ran = await run(server, "-p", "go", "--verbose")
     assert (ran.code, ran.out) == (0, "That is all.\n")
     assert "server 'wrong': it needs a command or a url" in ran.err
+    assert ran.err.count("the server broken is down and is started again: ") == 1
+
+
+async def test_a_server_that_never_answers_is_told_of_and_not_waited_for():
+    settings(Path.home(), mcpServers={"mute": {"command": "sleep", "args": ["1000"]}})
+    async with ProviderServer([LAST]) as server:
+        ran = await run(server, "-p", "go", "--verbose", TREADLE_SERVER_WAIT="0.5")
+    assert (ran.code, ran.out) == (0, "That is all.\n")
+    assert "the server mute is not up after 0.5 s; its tools come when it is" in ran.err
 
 
 # ------------------------------------------------------------------ skills, agents, reminders

@@ -2,7 +2,8 @@
 
 The list of tools stands at the very beginning of a request; changing it makes the provider read
 everything anew. So the first list stays: a tool that appears later is described in a notice, and
-called through `use_tool`; one that goes away stays listed and answers that it is gone.
+called through `use_tool`; one that goes away stays listed and answers that it is gone. What their
+source says of them as a whole is a notice as well.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Steady:
         self._source = source
         self._first: tuple[Tool, ...] | None = None
         self._told: dict[str, frozenset[str]] = {}  # by session
+        self._said: dict[str, str] = {}
 
     @property
     def name(self) -> str:
@@ -56,7 +58,7 @@ class Steady:
         return self._first
 
     def instructions(self) -> str:
-        return self._source.instructions()
+        return ""  # what a source says may come late, too: it is in a notice
 
     async def open(self) -> None:
         await self._source.open()
@@ -71,19 +73,22 @@ class Steady:
         return frozenset({"before_model"})
 
     async def mutate(self, scene: Scene) -> Transcript | None:
-        late = self.late()
         told = self._told.get(scene.session_id, frozenset())
-        new = [tool for name, tool in late.items() if name not in told]
-        if not new:
+        new = [tool for name, tool in self.late().items() if name not in told]
+        parts = [part for part in (self._manual(scene), _announced(new)) if part]
+        if not parts:
             return None
         self._told[scene.session_id] = told | {tool.spec.name for tool in new}
-        lines = [f"New tools; call them by `{NAME}`:"]
-        lines += [
-            f"- {tool.spec.name}: {tool.spec.description} Arguments: "
-            f"{msgspec.json.encode(tool.spec.schema).decode()}"
-            for tool in new
-        ]
-        return scene.transcript.append(NoticeItem("\n".join(lines), kind="tools"))
+        return scene.transcript.append(NoticeItem("\n\n".join(parts), kind="tools"))
+
+    def _manual(self, scene: Scene) -> str:
+        """What the source says of its tools as a whole, unless the session knows it."""
+        said = self._source.instructions()
+        if not said or self._said.get(scene.session_id) == said:
+            return ""
+        self._said[scene.session_id] = said
+        notices = (item for item in scene.transcript if isinstance(item, NoticeItem))
+        return "" if any(said in notice.text for notice in notices) else said
 
     # --- what is behind ------------------------------------------------------------------
 
@@ -96,6 +101,15 @@ class Steady:
 
     def current(self, name: str) -> Tool | None:
         return next((tool for tool in self._source.tools() if tool.spec.name == name), None)
+
+
+def _announced(tools: Sequence[Tool]) -> str:
+    lines = [
+        f"- {tool.spec.name}: {tool.spec.description} Arguments: "
+        f"{msgspec.json.encode(tool.spec.schema).decode()}"
+        for tool in tools
+    ]
+    return "\n".join([f"New tools; call them by `{NAME}`:", *lines]) if lines else ""
 
 
 class _Kept:

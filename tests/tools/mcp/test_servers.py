@@ -112,7 +112,8 @@ async def test_a_slow_server_delays_nobody(own_place: Path):
 async def test_a_server_that_dies_of_the_newer_hello_gets_the_older_one(own_place: Path):
     log = Log()
     async with served(own_place, "old", on_change=log) as server:
-        await log.until("up")
+        assert await server.ready()
+        assert [status.state for status in log.seen] == ["starting", "up"]
         assert (await call(server, "echo", text="hm")).content == "hm"
 
 

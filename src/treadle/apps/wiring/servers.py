@@ -13,23 +13,55 @@ from typing import Any
 from treadle.apps.wiring.late import LateWorkspace
 from treadle.core.errors import ConfigError
 from treadle.tools.federation import Federation
-from treadle.tools.mcp.server import McpServer, McpStatus
+from treadle.tools.mcp.server import McpServer, McpStatus, State
 
-_TROUBLE = ("failed", "login")
+Tell = Callable[[str], None]
 
 
 class Servers(Federation):
     """All of them; `open` starts each, and waits for them no longer than `patience`."""
 
-    def __init__(self, servers: Sequence[McpServer], patience: float) -> None:
+    def __init__(self, servers: Sequence[McpServer], patience: float, trouble: Trouble) -> None:
         super().__init__(servers)
         self.servers = tuple(servers)
         self._patience = patience
+        self._trouble = trouble
 
     async def open(self) -> None:
         await super().open()
         if self._patience:
             await asyncio.gather(*(server.ready(self._patience) for server in self.servers))
+            for server in self.servers:
+                self._trouble.missed(server.status, self._patience)
+
+
+class Trouble:
+    """Tells the person which server is away, and why: once, until it was up again."""
+
+    def __init__(self, tell: Tell | None) -> None:
+        self._tell = tell or (lambda text: None)
+        self._told: dict[str, State] = {}
+
+    def heard(self, status: McpStatus) -> None:
+        """A server changed."""
+        if status.state == "up":
+            self._told.pop(status.name, None)
+        elif status.state in _SAID and self._told.get(status.name) != status.state:
+            self._told[status.name] = status.state
+            self._tell(_SAID[status.state].format(name=status.name, problem=status.problem))
+
+    def missed(self, status: McpStatus, waited: float) -> None:
+        """Nobody waits for a server any longer."""
+        if status.state == "starting":
+            what = f"the server {status.name} is not up after {waited:g} s"
+            self._tell(f"{what}; its tools come when it is")
+
+
+_SAID: Mapping[State, str] = {
+    "down": "the server {name} is down and is started again: {problem}",
+    "failed": "the server {name} does not start: {problem}",
+    "login": "{problem}",
+}
 
 
 def servers_of(
@@ -38,14 +70,10 @@ def servers_of(
     *,
     patience: float,
     notes: list[str],
-    tell: Callable[[str], None] | None,
+    tell: Tell | None,
 ) -> Servers:
     """The servers as a source; a definition that is wrong is noted and left out."""
-
-    def heard(status: McpStatus) -> None:
-        if tell is not None and status.state in _TROUBLE:
-            tell(f"server {status.line}")
-
+    trouble = Trouble(tell)
     made: list[McpServer] = []
     for name, definition in definitions.items():
         try:
@@ -55,9 +83,9 @@ def servers_of(
                     definition,
                     start=workspace.spawn,
                     root=workspace.root,
-                    on_change=heard,
+                    on_change=trouble.heard,
                 )
             )
         except ConfigError as error:
             notes.append(str(error))
-    return Servers(made, patience)
+    return Servers(made, patience, trouble)

@@ -93,6 +93,7 @@ class McpServer:
         self._changed = asyncio.Event()
         self._wanted = asyncio.Event()
         self._mode = "auto"
+        self._is_first = True
         self._told: tuple[McpStatus, tuple[Tool, ...]] | None = None
 
     # --- the source ----------------------------------------------------------------------
@@ -185,7 +186,10 @@ class McpServer:
             task = asyncio.current_task()
             if self._life is None or (task is not None and task.cancelling()):
                 return  # a cancellation may get lost in what is just being torn down
-            failures = 0 if time.monotonic() - began > STABLE else failures
+            lived = time.monotonic() - began
+            if state == "down" and self._is_greeted_anew(lived):
+                continue
+            failures = 0 if lived > STABLE else failures
             if state == "down" and failures >= len(self._delays):
                 state = "failed"
             self._wanted.clear()
@@ -198,13 +202,18 @@ class McpServer:
                 failures = 0
             self._become("starting", problem)
 
+    def _is_greeted_anew(self, lived: float) -> bool:
+        """Whether a program died of the first hello: it gets the other one at once."""
+        is_first, self._is_first = self._is_first, False
+        return is_first and self._mode == "legacy" and lived < self._config.startup
+
     async def _connection(self) -> str:
         """From one start to the end of it; the reason why it is over."""
         # Importing the SDK takes a second of work: a thread's, so that a prompt can be typed.
         link_module = await asyncio.to_thread(import_module, "treadle.tools.mcp.link")
         mode = self._mode
         if self._config.kind == "stdio":
-            # A program may die of the newer protocol's hello: next time it gets the older one.
+            # A program may die of the newer protocol's hello: the next time it is the older one.
             self._mode = "legacy" if mode == "auto" else "auto"
         async with link_module.connected(
             self._name,
@@ -214,7 +223,7 @@ class McpServer:
             headers=self._headers(),
             mode=mode,
         ) as link:
-            self._mode = mode
+            self._mode, self._is_first = mode, False
             async with asyncio.timeout(self._config.startup):
                 await self._learn(link)
             self._link = link
