@@ -10,7 +10,7 @@ import pytest
 from treadle import Agent, tool
 from treadle.core.contracts.hook import Add, Answer, Block, Change, HookPoint, Moment
 from treadle.core.contracts.policy import Allow, Ask, Deny, Proposal, Verdict
-from treadle.core.contracts.tool import Probe
+from treadle.core.contracts.tool import Probe, ToolContext
 from treadle.core.errors import ContextTooLong, LoopError, StoreFull, StreamBroken
 from treadle.core.events import (
     Notified,
@@ -32,7 +32,8 @@ from treadle.core.transcript import (
     Transcript,
     UserItem,
 )
-from treadle.core.transcript.entries import Intent, Unqueued, fold
+from treadle.core.transcript.content import Arguments
+from treadle.core.transcript.entries import Intent, Unqueued, View, fold
 from treadle.core.transcript.integrity import violations
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
@@ -223,6 +224,73 @@ async def test_a_call_that_was_not_done_before_a_crash_is_judged_again(verdict: 
     await driver.next()
     assert record.calls == []
     assert answers(driver.transcript)[0].startswith("denied: ")
+
+
+class Probed(RecordingTool):
+    """Keeps what it was asked to look for."""
+
+    def __init__(self) -> None:
+        super().__init__(effect="verifiable")
+        self.looked_for: list[Arguments] = []
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> Probe:
+        self.looked_for.append(arguments)
+        return Probe("done", "there it is")
+
+
+def up_to_the_intent(store: MemoryStore) -> tuple[Intent, View]:
+    cut = next(n for n, entry in enumerate(store.entries) if isinstance(entry, Intent))
+    intent = store.entries[cut]
+    assert isinstance(intent, Intent)
+    return intent, fold(store.entries[: cut + 1])
+
+
+@pytest.mark.parametrize("changed_by", ["hook", "user", "nobody"])
+async def test_what_is_looked_for_after_a_crash_is_what_was_really_run(changed_by: str):
+    store, record = MemoryStore(), RecordingTool(effect="verifiable")
+    hooks = [Hooked("pre_tool_use", lambda moment: Change({"path": "b"}))]
+    agent = Agent(
+        calling(("record", {"path": "a"})),
+        [record],
+        hooks=hooks if changed_by == "hook" else [],
+        policy=Asks() if changed_by == "user" else None,
+    )
+    driver = agent.start(input="x", store=store)
+    step = await driver.next()
+    if isinstance(step, ApprovalRequest):
+        step.approve("call_1", arguments={"path": "b"})
+        await driver.next()
+    intent, view = up_to_the_intent(store)
+    assert intent.raw == (None if changed_by == "nobody" else '{"path":"b"}')
+    assert record.calls == [{"path": "a" if changed_by == "nobody" else "b"}]
+
+    # Whoever goes on has no such hook: what was run is in the log, not in the configuration.
+    probed = Probed()
+    await Agent(Scripted(["done"]), [probed]).start(view=view).next()
+    assert probed.looked_for == record.calls
+    assert probed.calls == []
+
+
+async def test_of_a_call_in_doubt_the_model_is_told_what_a_hook_made_of_it():
+    store = MemoryStore()
+    hook = Hooked("pre_tool_use", lambda moment: Change({"path": "b"}))
+    record = RecordingTool(effect="irreversible")
+    await Agent(calling(("record", {"path": "a"})), [record], hooks=[hook]).run("x", store=store)
+    _, view = up_to_the_intent(store)
+    driver = Agent(Scripted(["done"]), [record]).start(view=view)
+    await driver.next()
+    assert 'was about to run with {"path":"b"}' in answers(driver.transcript)[0]
+    assert len(record.calls) == 1
+
+
+async def test_arguments_that_cannot_be_written_down_are_not_run():
+    hook = Hooked("pre_tool_use", lambda moment: Change({"path": object()}))
+    record = RecordingTool(effect="irreversible")
+    result = await Agent(calling(("record", {})), [record], hooks=[hook]).run("x")
+    assert record.calls == []
+    assert answers(result.transcript)[0].startswith("error: ")
 
 
 @pytest.mark.parametrize("effect", ["verifiable", "irreversible"])

@@ -16,7 +16,7 @@ import msgspec
 
 from treadle.core.contracts.hook import Add, Block, Change
 from treadle.core.contracts.policy import Allow, Ask, Deny
-from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.tool import Probe, Tool, ToolContext, ToolOutput, ToolSpec
 from treadle.core.events import (
     ChildEvent,
     Event,
@@ -37,7 +37,7 @@ from treadle.core.loop.steps import PendingApproval
 from treadle.core.loop.tasks import RUNNING, Tasks, end_all, spawn
 from treadle.core.loop.telling import Teller
 from treadle.core.loop.toolbox import Toolbox
-from treadle.core.transcript.content import Text, ToolCall
+from treadle.core.transcript.content import Text, ToolCall, parse_arguments
 from treadle.core.transcript.entries import Intent, Ruling
 from treadle.core.transcript.integrity import interrupted
 from treadle.core.transcript.items import NoticeItem, ToolResultItem
@@ -263,23 +263,26 @@ class Calling:
         self, ready: Prepared, tool: Tool, context: ToolContext
     ) -> ToolOutput | None:
         evidence: dict[str, Any] = {}
-        if tool.spec.effect == "verifiable":
-            try:
+        raw: str | None = None
+        try:
+            if ready.arguments != ready.call.arguments:
+                raw = msgspec.json.encode(ready.arguments).decode()
+            if tool.spec.effect == "verifiable":
                 evidence = await tool.evidence(ready.arguments, context)
-            except Exception as error:  # noqa: BLE001 - becomes the call's answer
-                return ToolOutput(f"error: {words(error)}", is_error=True)
+        except Exception as error:  # noqa: BLE001 - becomes the call's answer
+            return ToolOutput(f"error: {words(error)}", is_error=True)
         await self._intend(
-            Intent(ready.call.id, tool.spec.name, context.key, tool.spec.effect, evidence)
+            Intent(ready.call.id, tool.spec.name, context.key, tool.spec.effect, evidence, raw)
         )
         return None
 
     async def _conclude(self, ready: Prepared, intent: Intent) -> ToolResultItem | None:
         """An earlier process meant to do this and may have: find out, or say so."""
-        evidence = f"{intent.tool} was about to run (key {intent.key})"
+        given = f" with {preview(intent.raw)}" if intent.raw is not None else ""
+        evidence = f"{intent.tool} was about to run{given} (key {intent.key})"
         if intent.effect == "verifiable" and ready.tool is not None and ready.refusal is None:
-            context = self._context(ready.call, _stay)
             try:
-                probe = await ready.tool.probe(ready.arguments, intent.evidence, context)
+                probe = await self._probe(ready.tool, ready, intent)
             except Exception as error:  # noqa: BLE001 - becomes the call's answer
                 evidence = f"the check failed: {words(error)}"
             else:
@@ -291,6 +294,13 @@ class Calling:
                 evidence = probe.evidence
         unsure = interrupted(ready.call, f"Interrupted, outcome unknown. Evidence: {evidence}")
         return self._finish(ready, ToolOutput(unsure.text, is_error=True))
+
+    async def _probe(self, tool: Tool, ready: Prepared, intent: Intent) -> Probe:
+        """Look for what was really run, whatever the call or a hook would have it be by now."""
+        arguments = ready.arguments if intent.raw is None else parse_arguments(intent.raw)
+        if isinstance(arguments, str):
+            return Probe("unknown", f"what it was run with cannot be read: {arguments}")
+        return await tool.probe(arguments, intent.evidence, self._context(ready.call, _stay))
 
     async def _ask_after(self, ready: Prepared, output: ToolOutput) -> ToolOutput:
         text = output.content if isinstance(output.content, str) else ""

@@ -41,14 +41,16 @@ class TurnBegan(msgspec.Struct, frozen=True, tag="turn", tag_field="kind"):
     turn_id: str
 
 
-class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="kind"):
-    """A call is about to have its effect. `evidence` holds what a probe will compare."""
+class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="kind", omit_defaults=True):
+    """A call is about to have its effect. `evidence` holds what a probe will compare, `raw` the
+    arguments it is run with, if they are not the model's: edited, changed by a hook, forwarded."""
 
     call_id: str
     tool: str
     key: str
     effect: EffectClass
     evidence: dict[str, Any] = {}
+    raw: str | None = None
 
 
 class Settled(msgspec.Struct, frozen=True, tag="settled", tag_field="kind"):
