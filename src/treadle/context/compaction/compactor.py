@@ -4,9 +4,10 @@
     above 0.85               trims; if that is not enough a summary; then ever harder cuts
     the provider says so     the same at once, to half of the room
 
-The room is the window without the reply's share. A compaction that does not make the view smaller
-is refused, and said; after two in a row no more is tried in this session. Everything that leaves
-the view stays in the log, where `recall` and `uncompact` find it.
+The room is the window without the reply's share and without the fixed part (instructions, tools),
+which no compaction makes smaller. A compaction that wins nothing worth a broken cache is refused,
+and said; after two in a row no more is tried before the room is full. Everything that leaves the
+view stays in the log, where `recall` and `uncompact` find it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from treadle.core.transcript.transcript import Transcript
 WARN, COMPACT, AIM = 0.70, 0.85, 0.50
 REPLY_SHARE = 0.25  # of the window at most, whatever the model could say
 TAIL_SHARE = 0.30  # of the aim: what stays as it is at the end
+LEAST_WIN = 0.10  # of the room: less is not worth reading the rest anew
 MOST_IN_VAIN = 2
+CALLS_BETWEEN_SUMMARIES = 6  # a summary is a model call: not one for each of the others
 
 
 class _Session:
@@ -43,6 +46,7 @@ class _Session:
         self.meter = Meter()
         self.in_vain = 0
         self.was_warned = False
+        self.calls_since_summary = CALLS_BETWEEN_SUMMARIES
 
 
 class Compactor:
@@ -66,17 +70,20 @@ class Compactor:
         session = self._sessions.setdefault(scene.session_id, _Session())
         used = session.meter.tokens(scene)
         room = room_of(scene)
-        _check_fixed_part(scene, session.meter, room)
-        if scene.point == "before_model" and used < WARN * room:
-            session.was_warned = False
-            return None
-        if scene.point == "before_model" and used < COMPACT * room:
-            if not session.was_warned:
-                session.was_warned = True
-                scene.tell(f"the context is {used / room:.0%} full")
-            return None
-        if session.in_vain >= MOST_IN_VAIN and scene.point == "before_model" and used < room:
-            return None
+        fixed = _fixed_part(scene, session.meter, room)
+        if scene.point == "before_model":
+            session.calls_since_summary += 1
+            share = (used - fixed) / (room - fixed)
+            if share < WARN:
+                session.was_warned = False
+                return None
+            if share < COMPACT:
+                if not session.was_warned:
+                    session.was_warned = True
+                    scene.tell(f"the context is {used / room:.0%} full")
+                return None
+            if session.in_vain >= MOST_IN_VAIN and used < room:
+                return None
         return await self._compact(scene, session, used, room)
 
     async def _compact(
@@ -87,24 +94,24 @@ class Compactor:
             scene.tell("a hook forbade the compaction")
             return None
         meter = session.meter
-        target = meter.chars(int(AIM * room)) - scene.overhead_chars
+        most = meter.chars(room - 1) - scene.overhead_chars  # that could be sent at all
+        target = int(AIM * most)
         before = size(scene.transcript)
         if scene.point != "before_model":
             target = min(target, before // 2)  # the estimate was wrong, or a person wants it
         best: list[Item] = list(scene.transcript)
-        async for candidate in self._candidates(scene, target, f"{scene.focus}\n{focus}".strip()):
+        focus = f"{scene.focus}\n{focus}".strip()
+        async for candidate in self._candidates(scene, session, target, focus):
             if size(candidate) < size(best) and not violations(candidate):
                 best = candidate
             if size(best) <= target:
                 break
         if scene.point != "on_request":
             # Only what cannot be sent otherwise costs the user's own words.
-            limit = meter.chars(int(COMPACT * room)) - scene.overhead_chars
-            if scene.point == "context_too_long":
-                limit = min(limit, target)
-            best = _made_to_fit(best, limit)
+            best = _made_to_fit(best, target if scene.point == "context_too_long" else most)
         after = size(best)
-        if after >= before:
+        may_wait = scene.point == "before_model" and used < room
+        if after >= before or (may_wait and before - after < LEAST_WIN * most):
             session.in_vain += 1
             scene.tell(_in_vain(session.in_vain, used, room))
             return None
@@ -117,20 +124,28 @@ class Compactor:
         )
         return Transcript(best)
 
-    async def _candidates(self, scene: Scene, target: int, focus: str) -> AsyncIterator[list[Item]]:
+    async def _candidates(
+        self, scene: Scene, session: _Session, target: int, focus: str
+    ) -> AsyncIterator[list[Item]]:
         """Smaller views, the gentlest first."""
         items: list[Item] = list(scene.transcript)
         tail = tail_length(items, int(target * TAIL_SHARE))
         lighter = trimmed(items, tail)
         if scene.point != "on_request":
             yield lighter
-        shorter = await self._summed_up(scene, lighter, tail, target, focus)
+        shorter = await self._summed_up(scene, session, lighter, tail, target, focus)
         yield shorter
         for harder in _harder(shorter):
             yield harder
 
     async def _summed_up(
-        self, scene: Scene, items: list[Item], tail: int, target: int, focus: str
+        self,
+        scene: Scene,
+        session: _Session,
+        items: list[Item],
+        tail: int,
+        target: int,
+        focus: str,
     ) -> list[Item]:
         """The older part as pins and one summary; the tail as it is."""
         old, new = items[: len(items) - tail], items[len(items) - tail :]
@@ -139,7 +154,11 @@ class Compactor:
         keep = pinned(old)
         text = ""
         model = self._model() if callable(self._model) else self._model
+        is_soon = session.calls_since_summary < CALLS_BETWEEN_SUMMARIES
+        if scene.point == "before_model" and is_soon:
+            model = None
         if model is not None:
+            session.calls_since_summary = 0
             limit = int(model.card.window * 2)  # characters: well below any window in tokens
             text = await summarised(
                 model,
@@ -151,7 +170,8 @@ class Compactor:
             )
         room = max(500, target - size(keep) - size(new))
         if not text or len(text) > max(room, size(old) // 2):
-            scene.tell("the summary could not be used; older work is named instead")
+            if model is not None:
+                scene.tell("the summary could not be used; older work is named instead")
             text = _named(old)
         return [*keep, SummaryItem(text[:room], len(old)), *new]
 
@@ -219,7 +239,8 @@ def _named(items: Sequence[Item]) -> str:
     return "\n".join([*notes[-1:], f"Earlier work is out of view ({calls or 'talk'})."])
 
 
-def _check_fixed_part(scene: Scene, meter: Meter, room: int) -> None:
+def _fixed_part(scene: Scene, meter: Meter, room: int) -> int:
+    """Tokens of the instructions and tools, which leave something of the room."""
     fixed = meter.of_chars(scene.overhead_chars)
     if fixed >= room:
         raise ContextTooLong(
@@ -227,10 +248,11 @@ def _check_fixed_part(scene: Scene, meter: Meter, room: int) -> None:
             f"has room for {room:,}; choose a model with a larger window, or fewer tools",
             provider=scene.card.name,
         )
+    return fixed
 
 
 def _in_vain(times: int, used: int, room: int) -> str:
-    line = f"a compaction would not have made the context smaller ({used:,} of {room:,} tokens)"
+    line = f"a compaction would hardly make the context smaller ({used:,} of {room:,} tokens)"
     if times < MOST_IN_VAIN:
         return f"{line}; it was not done"
-    return f"{line}, twice; no more is tried in this session. /clear or a larger model helps"
+    return f"{line}; no more is tried until it is full. /clear or a larger model helps"
