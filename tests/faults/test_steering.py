@@ -1,0 +1,67 @@
+"""What is said to an agent at work is safe while it waits, whatever becomes of the process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from treadle import Agent
+from treadle.core.loop.steps import Finished
+from treadle.core.transcript.entries import fold
+from treadle.core.transcript.integrity import violations
+from treadle.core.transcript.items import UserItem
+from treadle.models import Scripted
+from treadle.sessions import resume
+from treadle.sessions.journal import read
+
+SAID = ["Mind the tests.", "And be brief."]
+AT_WORK = """
+import asyncio, sys
+from pathlib import Path
+from treadle import Agent
+from treadle.models import Pause, Scripted
+from treadle.sessions import Journal
+
+async def main():
+    place = Path(sys.argv[1])
+    pause = Pause()
+    driver = Agent(Scripted([["Working", pause]])).start(input="go", store=Journal.create(place))
+    step = asyncio.create_task(driver.next())
+    await pause.reached.wait()
+    for text in sys.argv[2:]:
+        driver.steer(text)
+    while (place / "journal.jsonl").read_text().count('"kind":"queued"') < 2:
+        await asyncio.sleep(0.01)
+    print("waits", flush=True)
+    await step
+
+asyncio.run(main())
+"""
+
+
+async def test_what_waits_to_be_heard_survives_a_kill_and_is_heard_once(own_place: Path) -> None:
+    """Nobody flushes: the journal writes it down by itself while the model still speaks."""
+    place = own_place / "session"
+    process = subprocess.Popen(  # noqa: ASYNC220 - it has to be killed, not awaited
+        [sys.executable, "-c", AT_WORK, str(place), *SAID], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waits\n"
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+    resumed = resume(place)
+    model = Scripted(["Yes."])
+    driver = Agent(model).start(view=resumed.view, store=resumed.journal)
+    assert [item.text for item in driver.snapshot().pending_input] == SAID
+    assert isinstance(await driver.next(), Finished)
+    await driver.aclose()
+    heard = [item for item in model.requests[0].transcript if isinstance(item, UserItem)]
+    assert [(item.text, item.steered) for item in heard] == [
+        ("go", False),
+        *((text, True) for text in SAID),
+    ]
+    view = fold(read(place))
+    assert (view.queued, violations(view.transcript)) == ((), [])
