@@ -160,6 +160,14 @@ async def test_a_server_that_cannot_start_stops_nobody():
     assert ran.err.count("the server broken is down and is started again: ") == 1
 
 
+async def test_a_file_that_names_its_servers_otherwise_is_told_of():
+    Path(".mcp.json").write_text(json.dumps({"servers": {"tiny": SERVER}}))
+    async with ProviderServer([LAST]) as server:
+        ran = await run(server, "-p", "go", "--verbose")
+    assert ran.code == 0
+    assert '.mcp.json names no servers: they stand under "mcpServers"' in ran.err
+
+
 async def test_a_server_that_never_answers_is_told_of_and_not_waited_for():
     settings(Path.home(), mcpServers={"mute": {"command": "sleep", "args": ["1000"]}})
     async with ProviderServer([LAST]) as server:

@@ -12,6 +12,7 @@ from treadle import Agent
 from treadle.core.contracts.hook import Add, Answer, Block, Change, Hook, HookPoint, Moment, Permit
 from treadle.core.contracts.policy import Ask, Proposal, Verdict
 from treadle.core.errors import ConfigError
+from treadle.core.events import Warning
 from treadle.core.transcript import NoticeItem, ToolResultItem, Transcript
 from treadle.models import Say, Scripted
 from treadle.policy.hooks import (
@@ -28,6 +29,7 @@ from treadle.policy.hooks import (
 )
 from treadle.policy.hooks.speaking import heard, told
 from treadle.policy.trust import TrustStore
+from treadle.testing.observers import Witness
 from treadle.testing.tools import RecordingTool
 from treadle.workspace.local import LocalWorkspace, Options
 
@@ -218,6 +220,27 @@ async def test_exit_two_denies_with_stderr_as_the_reason(own_place: Path, no_lea
         {"n": 1},
         str(own_place),
     )
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("sleep 1000", "`sleep 1000` did not end within 0.2 s"),
+        ("./none.sh", "`./none.sh` exited with 127: "),
+        ("echo '{nonsense'", "its output is not the JSON of a hook"),
+        ("kill -9 $$", "was ended by SIGKILL"),
+    ],
+)
+async def test_a_guard_that_fails_denies_in_one_sentence(own_place: Path, command: str, words: str):
+    record, witness = RecordingTool(), Witness()
+    async with hooked(own_place, HookCommand("PreToolUse", command, timeout=0.2)) as hooks:
+        agent = Agent(calling(n=1), [record], hooks=hooks, observers=[witness])
+        result = await agent.run("x")
+    [answer] = answers(result.transcript)
+    assert answer.startswith("denied: a hook failed at pre_tool_use: `")
+    assert words in answer
+    assert [event.text for event in witness.of(Warning)] == [answer.removeprefix("denied: ")]
+    assert not record.calls
 
 
 async def test_a_change_and_a_remark_of_one_command_both_arrive(own_place: Path):

@@ -112,7 +112,7 @@ class Bench:
         """Hooks and servers, as far as they may run; then skills."""
         place = self.place
         plugged = brought(place.folder)
-        place.notes.extend(one.line for one in plugged.waiting)
+        place.notes.extend([*plugged.notes, *(one.line for one in plugged.waiting)])
         self.hooks += hooks_of(
             plugged.hooks,
             place.workspace,

@@ -39,12 +39,13 @@ class Brought(msgspec.Struct, frozen=True):
     """The programs that settings name: those that may run, and those that wait for the user.
 
     `waiting` holds hooks and servers of the folder that are new, changed, or not trusted; they
-    are approved by `approve`.
+    are approved by `approve`. `notes` say what the person may have meant otherwise.
     """
 
     hooks: tuple[HookCommand, ...] = ()
     servers: dict[str, Mapping[str, Any]] = {}
     waiting: tuple[Waiting, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def brings(folder: Path) -> list[str]:
@@ -57,7 +58,7 @@ def brought(folder: Path) -> Brought:
     own, theirs = _commands(folder, own=True), _commands(folder, own=False)
     servers, foreign = _servers(folder, own=True), _servers(folder, own=False)
     if not theirs and not foreign:
-        return Brought(tuple(own), servers)
+        return Brought(tuple(own), servers, notes=_nameless(folder))
     from treadle.policy.hooks import approved_hooks, approved_servers
     from treadle.policy.trust import TrustStore
 
@@ -65,7 +66,8 @@ def brought(folder: Path) -> Brought:
     hooks, waiting = approved_hooks(trust, folder, theirs)
     allowed, more = approved_servers(trust, folder, foreign)
     # Of two servers with one name the user's own counts.
-    return Brought((*own, *hooks), {**allowed, **servers}, (*waiting, *more))
+    notes = _nameless(folder)
+    return Brought((*own, *hooks), {**allowed, **servers}, (*waiting, *more), notes)
 
 
 def approve(folder: Path) -> list[str]:
@@ -114,6 +116,18 @@ def _servers(folder: Path, *, own: bool) -> dict[str, Mapping[str, Any]]:
 
         found = {**servers_of_file(file), **found}
     return found
+
+
+def _nameless(folder: Path) -> tuple[str, ...]:
+    """A file for servers that names none where we look: others use other keys."""
+    file = folder / ".mcp.json"
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ()
+    if '"mcpServers"' in text or text.strip() in ("", "{}"):
+        return ()
+    return (f'{file} names no servers: they stand under "mcpServers"',)
 
 
 def _files(folder: Path, word: str, *more: Path, own: bool) -> Iterator[Path]:

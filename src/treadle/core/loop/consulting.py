@@ -13,6 +13,7 @@ import msgspec
 
 from treadle.core.contracts.gate import Account, Gate, Stop
 from treadle.core.contracts.hook import Add, Answer, Block, Change, Hook, HookPoint, Moment, Permit
+from treadle.core.errors import TreadleError
 from treadle.core.events import Warning
 from treadle.core.loop.telling import Teller
 from treadle.core.transcript.usage import Usage
@@ -53,7 +54,7 @@ class Hooks:
             try:
                 answer = await hook.ask(Moment(point, teller.session_id, teller.turn_id, data))
             except Exception as error:  # noqa: BLE001 - a hook is somebody else's code
-                problem = f"hook {name} failed at {point}: {type(error).__name__}: {error}"
+                problem = _failure(name, point, error)
                 teller.tell(Warning, problem)
                 if point == "pre_tool_use":
                     return [*answers, Block(problem)]
@@ -72,6 +73,13 @@ class Hooks:
             if isinstance(answer, (Block, Permit)):
                 break
         return answers
+
+
+def _failure(name: str, point: HookPoint, error: Exception) -> str:
+    """What went wrong; our own errors say by themselves with which hook."""
+    if isinstance(error, TreadleError):
+        return f"a hook failed at {point}: {error}"
+    return f"hook {name} failed at {point}: {type(error).__name__}: {error}"
 
 
 class Gates:

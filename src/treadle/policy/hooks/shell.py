@@ -19,6 +19,7 @@ import msgspec
 
 from treadle.core.contracts.hook import Add, Answer, Block, Hook, HookPoint, Moment
 from treadle.core.contracts.workspace import Executed
+from treadle.core.errors import TreadleError
 from treadle.policy.hooks.configured import HookCommand
 from treadle.policy.hooks.speaking import Heard, clipped, heard, told
 
@@ -28,7 +29,7 @@ MOST_BLOCKED_STOPS = 10
 """How often in a row one turn may be kept from ending; then the hook is taken to be stuck."""
 
 
-class HookFailed(Exception):
+class HookFailed(TreadleError):
     """A hook that cannot be obeyed; the loop denies the call, or warns."""
 
 
