@@ -3,6 +3,7 @@
 import pytest
 
 from tests.apps.tui.stage import content, exists, made, scripted, stage, used
+from treadle.apps.tui import painting
 from treadle.models.scripted import Element, Pause, Say
 
 BASH = ("bash", {"command": "touch made.txt"})
@@ -190,6 +191,30 @@ async def test_e_edits_the_command_before_it_runs(monkeypatch):
         await on.idle()
         assert exists("other") or exists("touch other")
         assert not exists("made.txt")
+
+
+async def test_keys_are_not_shown_but_where_consent_is_asked(monkeypatch):
+    token = "ghp_" + "a1B2" * 9
+    made("config.ini", f"token = {token}\n")
+    script: list[Element] = [
+        Say(calls=[("read", {"file_path": "config.ini"})]),
+        Say(calls=[("bash", {"command": f"touch {token}"})]),
+        "Done.",
+    ]
+    async with stage(monkeypatch, scripted(script)) as on:
+        await on.send("go")
+        await on.sees("Run this command?")
+        assert f"touch {token}" in on.screen()
+        await on.press("y")
+        await on.sees("Done.")
+        await on.idle()
+        await on.send(f"!echo {token}")
+        await on.until(lambda: bool(on.app.own.ran), "its end")
+        assert "touch [redacted]" in on.screen()
+        shown = [painting.plain_text(one) for one in on.app.conversation.view.blocks]
+        assert "token = [redacted]" in "\n".join(shown)
+        assert token not in "\n".join(shown[:-1])  # the last is what was typed
+        assert shown[-1].endswith("\n[redacted]")
 
 
 async def test_n_denies_with_a_reason_that_the_model_reads(monkeypatch):

@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from tests.apps.tui.stage import exists
+from tests.apps.tui.stage import exists, made
 from tests.apps.tui.tmux import PROGRAM
 from treadle.testing.provider.plans import Fault
 from treadle.testing.provider.script import Call, Reply
@@ -14,10 +14,10 @@ from treadle.testing.provider.server import ProviderServer
 MAKE = Reply("I make it.", calls=(Call("bash", {"command": "touch made.txt"}),))
 
 
-async def start(server: ProviderServer) -> asyncio.subprocess.Process:
+async def start(server: ProviderServer, *more: str) -> asyncio.subprocess.Process:
     env = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
     return await asyncio.create_subprocess_exec(
-        *(str(PROGRAM), "--plain", "--model=claude-sonnet-4-5", "--sandbox=off"),
+        *(str(PROGRAM), "--plain", "--model=claude-sonnet-4-5", "--sandbox=off", *more),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -40,6 +40,32 @@ async def test_a_conversation_through_pipes():
     assert "Bye." in out
     assert "42" in out
     assert "\x1b" not in out
+
+
+async def test_the_model_hears_of_a_command_of_the_persons_own_but_not_of_our_keys(monkeypatch):
+    monkeypatch.setenv("OTHER_TOKEN", "another-secret-value")
+    made("config.ini", "another-secret-value 42\n")
+    async with ProviderServer([Reply("I see.")], strict=False) as server:
+        _, out = await said(server, "1", "!cat config.ini; exit 3", "look")
+        assert b"[redacted] 42" in server.requests[-1].body
+        assert b"another-secret-value" not in server.requests[-1].body
+    assert "[redacted] 42\nexit code 3" in out
+
+
+async def test_what_a_crash_left_in_doubt_is_said_when_it_goes_on():
+    make = Reply(calls=(Call("bash", {"command": "touch made.txt; sleep 20"}),))
+    async with ProviderServer([make, Reply("I look first.")], strict=False) as server:
+        process = await start(server)
+        assert process.stdin is not None
+        process.stdin.write(b"1\nmake it\n1\n")
+        while not exists("made.txt"):  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        process.kill()
+        await process.communicate()
+        process = await start(server, "--continue")
+        out, _ = await process.communicate(b"\n")
+    assert "in doubt since the interruption: bash" in out.decode()
+    assert "I look first." in out.decode()
 
 
 async def test_an_approval_by_a_line():

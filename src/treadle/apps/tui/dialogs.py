@@ -177,7 +177,8 @@ class Dialogs:
         conversation.approve(question, arguments=arguments)
 
     def _described(self, approval: PendingApproval, diff: str, width: int) -> list[Text]:
-        """What is to happen, in full: a diff, a command, or the arguments."""
+        """What is to happen, in full: a diff, a command, or the arguments. Keys in them stand as
+        they are, for consent is to what will run."""
         palette, call = self._stage.palette, approval.call
         lines: list[Text] = []
         if diffs.is_diff(diff):

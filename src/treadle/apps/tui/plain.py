@@ -24,6 +24,8 @@ from treadle.apps.tui.custom import CustomCommand, custom_commands
 from treadle.apps.tui.host import Ask, Doors, Host
 from treadle.apps.tui.markdown import visible
 from treadle.apps.tui.options import Options
+from treadle.apps.tui.shelling import OwnCommands
+from treadle.apps.wiring.discretion import shown
 from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.steps import PendingApproval
@@ -45,6 +47,7 @@ class Plain:
         self._options = options
         self._out = out or sys.stdout
         self._attachments = Attachments(host.folder)
+        self._own = OwnCommands(host)
         self._conversation: Conversation | None = None
         self._lines: deque[str | None] = deque()  # typed, not yet taken; None is the end
         self._asked: asyncio.Future[str | None] | None = None
@@ -127,11 +130,15 @@ class Plain:
         self._stops += 1
         if self._conversation is not None and self._conversation.view.is_busy and self._stops == 1:
             self._conversation.interrupt()
+        elif self._stops == 1 and self._own.stop():
+            self._stops = 0
         else:
             self._leave(130 if self._stops > 1 else 0)
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        self._follow(asyncio.get_running_loop().create_task(work))
+
+    def _follow(self, task: asyncio.Task[None]) -> None:
         self._work.add(task)
         task.add_done_callback(self._done)
 
@@ -181,19 +188,9 @@ class Plain:
         elif line.startswith("/"):
             self._do(commands.perform(self, line))
         elif line.startswith("!"):
-            self._do(self._shell(line[1:]))
+            self._follow(self._own.start(self.conversation, line[1:].strip()))
         else:
-            self.conversation.say(self._attachments.item(text))
-
-    async def _shell(self, command: str) -> None:
-        try:
-            done = await self.host.shell(command, lambda text: None)
-        except TreadleError as error:
-            self.tell(str(error), "error")
-            return
-        self._write(visible(done.output))
-        if done.exit_code:
-            self._write(f"exit code {done.exit_code}\n")
+            self.conversation.say(self._own.with_ran(self._attachments.item(text)))
 
     # --- what is shown -------------------------------------------------------------------
 
@@ -217,6 +214,8 @@ class Plain:
             block = view.blocks[self._printed]
             is_growing = self._printed == view.stream
             if isinstance(block, Call) and not (block.is_over or block.state == "background"):
+                break
+            if isinstance(block, Shell) and not block.is_over:
                 break
             if isinstance(block, Words | Code):
                 self._write(visible(block.text[self._begun :]))
@@ -242,8 +241,9 @@ class Plain:
                 return "" if tight else f"Thinking: {' '.join(text.split())[:200]}\n"
             case Call():
                 return self._call(block)
-            case Shell():
-                return painting.plain_text(block) + "\n"
+            case Shell(exit_code=code):
+                ended = f"exit code {code}\n" if code else ""
+                return f"{painting.plain_text(block)}\n{ended}"
             case Note(text=text, tone=tone):
                 return f"{'Error: ' if tone == 'error' else ''}{text}\n"
         return ""
@@ -257,7 +257,7 @@ class Plain:
         return f"{line}. {first[0][:200]}{more}\n"
 
     def tell(self, text: str, tone: Tone = "plain") -> None:
-        self._write(visible(text) + "\n")
+        self._write(visible(shown(text)) + "\n")
 
     # --- questions -----------------------------------------------------------------------
 

@@ -8,8 +8,9 @@ import msgspec
 
 from treadle.apps.tui import prose
 from treadle.apps.tui.blocks import Call, Note, Thought
-from treadle.apps.tui.scene import View, added, said, with_call, with_todos
+from treadle.apps.tui.scene import View, added, own_words, said, with_call, with_todos
 from treadle.apps.tui.view import settled
+from treadle.apps.wiring.discretion import shown
 from treadle.core.transcript.content import Opaque, Text, Thinking, ToolCall
 from treadle.core.transcript.items import (
     AssistantItem,
@@ -53,12 +54,12 @@ def _reply(view: View, item: AssistantItem) -> View:
     for part in item.content:
         match part:
             case Text(text=text):
-                for piece in prose.whole(text):
+                for piece in prose.whole(own_words(text)):
                     view = added(view, piece)
             case Thinking(text=text) if text.strip():
                 view = added(view, Thought(text))
             case ToolCall():
-                call = Call(part.id, part.name, raw=part.raw, size=len(part.raw))
+                call = Call(part.id, part.name, raw=shown(part.raw), size=len(part.raw))
                 view = with_todos(with_call(view, call), part)
             case Opaque(label=label) if label:
                 view = added(view, Note(label))

@@ -6,13 +6,26 @@ Values only; what an event means is view.py's business, what an old item means r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from treadle.apps.tui import prose
-from treadle.apps.tui.blocks import Block, Call, Code, Said, TaskLine, Thought, Todo, Words
+from treadle.apps.tui.blocks import (
+    Block,
+    Call,
+    Code,
+    Note,
+    Said,
+    Shell,
+    TaskLine,
+    Thought,
+    Todo,
+    Words,
+)
 from treadle.apps.tui.shelf import Shelf
+from treadle.apps.wiring.discretion import own_secrets, shown, without
 from treadle.context.compaction.pins import TODO_TOOLS
 from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import UserItem
@@ -47,11 +60,21 @@ class View(msgspec.Struct, frozen=True):
 def added(view: View, block: Block) -> View:
     """One more block; whatever grew before is closed."""
     view = closed(view)
-    return _replace(view, blocks=view.blocks.add(block))
+    return _replace(view, blocks=view.blocks.add(_discreet(block)))
 
 
 def replaced(view: View, place: int, block: Block) -> View:
-    return _replace(view, blocks=view.blocks.put(place, block))
+    return _replace(view, blocks=view.blocks.put(place, _discreet(block)))
+
+
+def _discreet(block: Block) -> Block:
+    """What the program says shows no keys. (A call's texts are looked through as they come.)"""
+    match block:
+        case Note(text=text):
+            return _replace(block, text=shown(text))
+        case Shell(output=output):
+            return _replace(block, output=shown(output))
+    return block
 
 
 def queued(view: View, item: UserItem) -> View:
@@ -84,6 +107,16 @@ def growing(view: View, first: Block) -> tuple[View, Block, int]:
 def since(view: View, place: int) -> Iterator[Block]:
     for index in range(place, len(view.blocks)):
         yield view.blocks[index]
+
+
+def own_words(text: str) -> str:
+    """What the model says is shown as it is, but for keys of this process."""
+    return without(_own_secrets(), text)
+
+
+@lru_cache(maxsize=1)
+def _own_secrets() -> tuple[str, ...]:
+    return own_secrets()
 
 
 # ------------------------------------------------------------------ calls

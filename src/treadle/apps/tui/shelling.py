@@ -21,10 +21,11 @@ class OwnCommands:
         self._running: set[asyncio.Task[None]] = set()
         self.ran: list[str] = []  # since the last message
 
-    def start(self, conversation: Conversation, command: str) -> None:
+    def start(self, conversation: Conversation, command: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._run(conversation, command))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        return task
 
     def stop(self) -> bool:
         """Whether there was something to stop."""

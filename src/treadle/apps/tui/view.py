@@ -31,12 +31,14 @@ from treadle.apps.tui.scene import (
     closed,
     growing,
     on_call,
+    own_words,
     replaced,
     said,
     since,
     with_call,
     with_todos,
 )
+from treadle.apps.wiring.discretion import shown
 from treadle.core.events import (
     ApprovalRequired,
     ApprovalResolved,
@@ -94,8 +96,8 @@ def settled(view: View, item: ToolResultItem) -> View:
         return _replace(
             call,
             state=state,
-            result=item.text,
-            display=item.display,
+            result=shown(item.text),
+            display=shown(item.display),
             full_output=item.full_output,
             progress="",
         )
@@ -126,7 +128,7 @@ def _request_started(view: View, event: RequestStarted) -> View:
 def _text(view: View, event: TextDelta) -> View:
     view, last, place = growing(view, prose.begun())
     assert isinstance(last, Words | Code), "text grows after text"
-    pieces = prose.grown(last, event.text)
+    pieces = prose.grown(last, own_words(event.text))
     blocks = view.blocks.put(place, pieces[0])
     for piece in pieces[1:]:
         blocks = blocks.add(piece)
@@ -155,13 +157,13 @@ def _call_grew(view: View, event: ToolCallDelta) -> View:
 def _call_requested(view: View, event: ToolCallRequested) -> View:
     call = event.call
     view = with_call(view, Call(call.id, call.name))
-    view = on_call(view, call.id, lambda c: _replace(c, raw=call.raw, size=len(call.raw)))
+    view = on_call(view, call.id, lambda c: _replace(c, raw=shown(call.raw), size=len(call.raw)))
     return with_todos(view, call)
 
 
 def _approval_required(view: View, event: ApprovalRequired) -> View:
     def ask(call: Call) -> Call:
-        return _replace(call, state="asking", summary=event.summary, reason=event.reason)
+        return _replace(call, state="asking", summary=shown(event.summary), reason=event.reason)
 
     return _replace(on_call(view, event.call.id, ask), activity="asking")
 
@@ -177,7 +179,7 @@ def _approval_resolved(view: View, event: ApprovalResolved) -> View:
 
 def _tool_started(view: View, event: ToolStarted) -> View:
     def start(call: Call) -> Call:
-        return _replace(call, state="running", summary=event.summary)
+        return _replace(call, state="running", summary=shown(event.summary))
 
     view = with_call(view, Call(event.call_id, event.name))
     return _replace(on_call(view, event.call_id, start), activity=f"running {event.name}")
@@ -185,7 +187,7 @@ def _tool_started(view: View, event: ToolStarted) -> View:
 
 def _tool_progress(view: View, event: ToolProgress) -> View:
     def grow(call: Call) -> Call:
-        return _replace(call, progress=(call.progress + event.text)[-KEPT_PROGRESS:])
+        return _replace(call, progress=shown(call.progress + event.text)[-KEPT_PROGRESS:])
 
     return on_call(view, event.call_id, grow)
 
@@ -197,7 +199,8 @@ def _tool_finished(view: View, event: ToolFinished) -> View:
         ended: CallState = "failed" if event.is_error else "done"
         if call.state == "denied":
             ended = "denied"
-        return _replace(call, state=ended, result=event.result, display=event.display, progress="")
+        result, display = shown(event.result), shown(event.display)
+        return _replace(call, state=ended, result=result, display=display, progress="")
 
     return _replace(on_call(view, event.call_id, finish), activity="working")
 
@@ -230,8 +233,9 @@ def _child(child: Child | None, event: Event) -> Child:
     child = child or Child()
     match event:
         case ToolStarted(summary=summary):
-            recent = (*child.recent, summary)[-KEPT_CHILD_LINES:]
-            return _replace(child, calls=child.calls + 1, now=summary, recent=recent)
+            now = shown(summary)
+            recent = (*child.recent, now)[-KEPT_CHILD_LINES:]
+            return _replace(child, calls=child.calls + 1, now=now, recent=recent)
         case UsageUpdated(turn=turn):
             return _replace(child, tokens=turn.total)
         case ThinkingDelta():

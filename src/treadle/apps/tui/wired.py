@@ -16,6 +16,8 @@ from treadle.apps import settings as settings_page
 from treadle.apps.tui.host import Ability, Ask, Doors, FileChange, SessionLine, TurnLine
 from treadle.apps.tui.previewing import preview
 from treadle.apps.wiring import Opening, Wired, extras, wire
+from treadle.apps.wiring.discretion import own_secrets, without
+from treadle.apps.wiring.doubts import Doubts
 from treadle.apps.wiring.rules import (
     is_declined,
     is_trusted,
@@ -120,6 +122,8 @@ class WiredHost:
             self.change_mode(self._mode)
         self.notes = self._wired.notes
         self._driver = self._wired.start()
+        if self._wired.view is not None and self._wired.view.intents:
+            self._driver.watch(Doubts(self._wired.view, doors.tell))
         self._undone = []
         return self._driver
 
@@ -306,7 +310,8 @@ class WiredHost:
     # --- small services ------------------------------------------------------------------
 
     async def shell(self, command: str, on_output: Callable[[str], None]) -> Completed:
-        return await self._now.workspace.run(command, on_output=on_output, confined=False)
+        done = await self._now.workspace.run(command, on_output=on_output, confined=False)
+        return msgspec.structs.replace(done, output=without(own_secrets(), done.output))
 
     async def remember(self, text: str) -> str:
         from treadle.context.memory import remember
