@@ -1,4 +1,4 @@
-"""A session for people: Markdown, one HTML page, JSON.
+"""A session for people: Markdown and JSON; page.py makes one HTML page of it.
 
 All of the log is shown as it was said, also what was compacted away or gone back from; those
 places are marked. Nothing is opened for writing.
@@ -6,10 +6,10 @@ places are marked. Nothing is opened for writing.
 
 from __future__ import annotations
 
-import html
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -28,12 +28,13 @@ from treadle.sessions.summary import Summary
 
 
 class Block(msgspec.Struct, frozen=True):
-    """One piece of a page: who speaks, a heading, a text, and whether it is code."""
+    """One piece of a page: who speaks, a heading, a text, and what kind of text that is."""
 
     who: str
     title: str
     text: str
-    is_code: bool = False
+    kind: Literal["prose", "code", "diff", "error", "picture"] = "prose"
+    picture: Image | None = None
 
 
 def blocks(place: Path) -> list[Block]:
@@ -42,11 +43,6 @@ def blocks(place: Path) -> list[Block]:
     for _, entry in read_numbered(place):
         found += _blocks(entry)
     return found
-
-
-def blocks_of(items: Sequence[Item]) -> list[Block]:
-    """The same of a history that is only in memory."""
-    return [block for item in items for block in _item(item)]
 
 
 def _blocks(entry: Entry) -> list[Block]:
@@ -67,8 +63,7 @@ def _item(item: Item) -> list[Block]:
     if isinstance(item, (NoticeItem, SummaryItem)):
         return [Block("engine", "", item.text)]
     if isinstance(item, ToolResultItem):
-        title = f"{item.name}: {'error' if item.is_error else 'result'}"
-        return [Block("tool", title, item.text, is_code=True)]
+        return _result(item)
     who = "assistant" if isinstance(item, AssistantItem) else "user"
     found: list[Block] = []
     for part in item.content:
@@ -78,24 +73,42 @@ def _item(item: Item) -> list[Block]:
             case Thinking(text=text) if text:
                 found.append(Block(who, "thinking", text))
             case ToolCall(name=name, raw=raw):
-                found.append(Block("call", name, raw, is_code=True))
-            case Image(media_type=kind) | Document(media_type=kind):
-                found.append(Block(who, "", f"[{kind}]"))
+                found.append(Block("call", name, raw, "code"))
+            case Image() as image:
+                found.append(_picture(who, image))
+            case Document(media_type=kind, title=title):
+                found.append(Block(who, "", f"[{kind}] {title}".strip()))
             case _:
                 pass
     return found
 
 
+def _result(item: ToolResultItem) -> list[Block]:
+    """What a tool gave; of a change to files the difference, which the model is not told."""
+    if item.is_error:
+        return [Block("tool", f"{item.name}: error", item.text, "error")]
+    title = f"{item.name}: result"
+    if item.display.startswith("--- ") and "\n+++ " in item.display:
+        return [Block("tool", title, item.display, "diff")]
+    pictures = [_picture("tool", part) for part in item.content if isinstance(part, Image)]
+    return [Block("tool", title, item.text, "code"), *pictures]
+
+
+def _picture(who: str, image: Image) -> Block:
+    return Block(who, "", f"[{image.media_type}] {image.url}".strip(), "picture", image)
+
+
 def markdown(summary: Summary, shown: Sequence[Block]) -> str:
-    parts = [f"# {summary.title or summary.id}", _about(summary)]
+    parts = [f"# {summary.title or summary.id}", about(summary)]
     names = {"user": "## You", "assistant": "## Agent", "engine": "", "call": "", "tool": ""}
     last = ""
     for block in shown:
         if names[block.who] and block.who != last:
             parts.append(names[block.who])
         last = block.who if names[block.who] else last
-        if block.is_code:
-            parts.append(f"**{block.title}**\n\n{_fenced(block.text)}")
+        if block.kind in ("code", "diff", "error"):
+            language = "diff" if block.kind == "diff" else ""
+            parts.append(f"**{block.title}**\n\n{_fenced(block.text, language)}")
         elif block.who == "engine":
             parts.append(f"> {block.text}".replace("\n", "\n> "))
         else:
@@ -103,55 +116,20 @@ def markdown(summary: Summary, shown: Sequence[Block]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _fenced(text: str) -> str:
+def _fenced(text: str, language: str = "") -> str:
     longest = run = 0
     for char in text:
         run = run + 1 if char == "`" else 0
         longest = max(longest, run)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}\n{text}\n{fence}"
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
-def _about(summary: Summary) -> str:
+def about(summary: Summary) -> str:
     at = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.created))
     cost = "" if summary.usage.cost is None else f" · ${summary.usage.cost:.4f}"
-    return f"Session {summary.id} · {summary.folder} · {at} · {summary.turns} turns{cost}"
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>
-:root {{ color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }}
-body {{ max-width: 50rem; margin: 2rem auto; padding: 0 1rem; }}
-section {{ margin: 1rem 0; padding: .5rem 1rem; border-left: .25rem solid #8886; }}
-.user {{ border-color: #36c; }} .assistant {{ border-color: #383; }}
-.engine {{ font-style: italic; opacity: .8; }}
-pre, p {{ white-space: pre-wrap; overflow-wrap: anywhere; margin: .25rem 0; }}
-pre {{ font: .85rem/1.4 ui-monospace, monospace; }} h2 {{ font-size: .9rem; margin: 0; }}
-</style></head><body><h1>{title}</h1><p>{about}</p>
-{body}
-</body></html>
-"""
-
-
-def page(summary: Summary, shown: Sequence[Block]) -> str:
-    """One page without scripts and without anything from elsewhere."""
-    body = []
-    for block in shown:
-        heading = f"<h2>{html.escape(block.title or block.who)}</h2>"
-        text = html.escape(block.text)
-        if block.is_code:
-            inner = f"<details><summary>{html.escape(block.title)}</summary><pre>{text}</pre>"
-            inner += "</details>"
-        else:
-            inner = f"{heading}<p>{text}</p>"
-        body.append(f'<section class="{block.who}">{inner}</section>')
-    return _PAGE.format(
-        title=html.escape(summary.title or summary.id),
-        about=html.escape(_about(summary)),
-        body="\n".join(body),
-    )
+    turns = f"{summary.turns} turn{'s' if summary.turns != 1 else ''}"
+    return f"Session {summary.id} · {summary.folder} · {at} · {turns}{cost}"
 
 
 def as_json(summary: Summary, place: Path) -> bytes:

@@ -19,7 +19,7 @@ from treadle.core.transcript.entries import ItemAdded, Parked, Spent, TurnEnded
 from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.usage import Usage
 from treadle.sessions.files import LocalFiles
-from treadle.sessions.lines import Header, Parent, decode
+from treadle.sessions.lines import Header, Parent, decode, parse
 from treadle.sessions.reading import FIRST, read_header, segments
 
 INDEX = "index.jsonl"
@@ -110,14 +110,14 @@ class _Gathering:
                 if head is None or head[3] not in _INTERESTING:
                     continue
                 self._entries = max(self._entries, int(head[1]))
-                self._take(head[3], raw)
+                self._take(head[3], raw, path.parent)
         return offset
 
-    def _take(self, kind: bytes, raw: bytes) -> None:
+    def _take(self, kind: bytes, raw: bytes, place: Path) -> None:
         if kind == b"item":
             self._parked = None
             if not self._title and b'"item":{"type":"user"' in raw[:400]:
-                self._title = _title(raw)
+                self._title = _title(raw, place)
             return
         if kind == b"turn":
             self._turns, self._state, self._parked = self._turns + 1, "open", None
@@ -148,9 +148,12 @@ class _Gathering:
         )
 
 
-def _title(raw: bytes) -> str:
+def _title(raw: bytes, place: Path) -> str:
+    from treadle.sessions.folding import with_blob
+
+    whole = parse(raw)
     try:
-        entry = decode(raw)
+        entry = with_blob(decode(raw), whole.blob if whole is not None else "", place)
     except msgspec.DecodeError:
         return ""
     if not isinstance(entry, ItemAdded) or not isinstance(entry.item, UserItem):

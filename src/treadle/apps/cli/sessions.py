@@ -131,7 +131,7 @@ def _turns(options: argparse.Namespace, library: Library) -> int:
 
 
 def _export(options: argparse.Namespace, library: Library) -> int:
-    from treadle.sessions.export import as_json, blocks, markdown, page
+    from treadle.sessions.export import as_json, blocks, markdown
 
     place = library.find(options.id)
     summary = library.summary(place)
@@ -139,6 +139,8 @@ def _export(options: argparse.Namespace, library: Library) -> int:
         case "json":
             data = as_json(summary, place)
         case "html":
+            from treadle.sessions.page import page
+
             data = page(summary, blocks(place)).encode(errors="backslashreplace")
         case _:
             data = markdown(summary, blocks(place)).encode(errors="backslashreplace")

@@ -9,7 +9,7 @@ import html
 import time
 
 from treadle.apps.wiring.costs import CostReport, Section, sections, sentence
-from treadle.observe.plots import svg_bar, svg_columns
+from treadle.observe.plots import Bar, svg_bar, svg_columns
 from treadle.sessions.spending import day_of
 
 _PAGE = """<!doctype html>
@@ -31,7 +31,9 @@ td {{ padding: .25rem 0; vertical-align: top; border-bottom: 1px solid #8883; }}
 td:first-child {{ overflow-wrap: anywhere; }}
 td:last-child {{ text-align: right; white-space: nowrap; padding-left: 1rem; }}
 td, figcaption {{ font-variant-numeric: tabular-nums; }}
-@media (max-width: 40rem) {{ td:last-child {{ white-space: normal; width: 45%; }} }}
+small {{ opacity: .7; padding-left: .5rem; }}
+@media (max-width: 40rem) {{ small {{ display: block; }}
+  td:last-child {{ white-space: normal; width: 8rem; }} figcaption {{ font-size: .75rem; }} }}
 </style></head><body><h1>What was spent</h1>
 <p>{whole}</p><p class="faint">{when}</p>
 {body}
@@ -53,8 +55,9 @@ def page(given: CostReport) -> str:
 def _days(part: Section) -> str:
     """A plot, and its numbers for who wants them."""
     most = max(part.rows, key=lambda row: row.value or 0.0)
-    ends = [part.rows[0].label, f"most: {most.label}, {most.shown}", part.rows[-1].label]
-    named = "".join(f"<span>{html.escape(' '.join(text.split()))}</span>" for text in ends)
+    highest = f"most: {most.shown.partition('  ')[0]} on {most.label}"
+    ends = [part.rows[0].label, highest, part.rows[-1].label]
+    named = "".join(f"<span>{html.escape(text)}</span>" for text in ends)
     return (
         f"<h2>By day, in {part.unit}</h2><figure>{svg_columns(part.rows)}"
         f"<figcaption>{named}</figcaption></figure>"
@@ -70,8 +73,14 @@ def _rows(part: Section) -> str:
     most = max((row.value or 0.0 for row in part.rows), default=0.0)
     rows = [
         f"<tr><td>{html.escape(row.label)}{svg_bar(row.value, most)}</td>"
-        f"<td>{html.escape(' '.join(row.shown.split()) or '0')}</td></tr>"
+        f"<td>{_number(row)}</td></tr>"
         for row in part.rows
     ]
     left = "".join(f'<p class="faint">{html.escape(text)}</p>' for text in part.left)
     return f"<table>{''.join(rows)}</table>{left}"
+
+
+def _number(row: Bar) -> str:
+    """The money first, and the tokens smaller."""
+    money, _, rest = row.shown.partition("  ")
+    return f"{html.escape(money) or '0'} <small>{html.escape(' '.join(rest.split()))}</small>"
