@@ -1,4 +1,4 @@
-"""Refused and stalled requests through the whole loop: the session goes on, also the next day."""
+"""Refused, stalled and empty replies through the whole loop: told, and gone on from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.apps.running import run
 from treadle import Agent
+from treadle.apps.cli import exits
 from treadle.core.events import RetryScheduled, Warning
 from treadle.core.loop.steps import Finished
 from treadle.core.transcript.content import Image, Text
@@ -85,3 +87,10 @@ async def test_fault_51_a_stream_that_stalls_is_asked_for_again_and_the_turn_end
 
 def test_every_wait_for_a_provider_has_an_end_unless_somebody_says_otherwise():
     assert None not in msgspec.structs.astuple(DEFAULT_LIMITS)
+
+
+async def test_a_model_that_says_nothing_is_an_error_and_no_silent_success():
+    async with ProviderServer([Reply(""), Reply("")], strict=False) as server:
+        ran = await run(server, "-p", "go")
+    assert (ran.code, ran.out, len(server.requests)) == (exits.ERROR, "", 2)
+    assert "gave an empty reply twice" in ran.err

@@ -1,0 +1,85 @@
+"""The page of promises says the truth: every proof and every command that it names is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/promises.md").read_text()
+CODE = re.findall(r"`([^`\n]+)`", PAGE)
+PROOFS = sorted({span for span in CODE if "::" in span})
+PROGRAMS = sorted({span for span in CODE if span.startswith("python ")})
+COMMANDS = sorted({span for span in CODE if span.startswith("treadle ")})
+CLI = ROOT / "src/treadle/apps/cli"
+
+
+@cache
+def functions_of(path: str) -> frozenset[str]:
+    """The test functions of a file, by reading it."""
+    tree = ast.parse((ROOT / path).read_text())
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return frozenset(node.name for node in tree.body if isinstance(node, functions))
+
+
+@cache
+def commands() -> dict[str, Path]:
+    """Command to the file that answers to it, read off the table in main.py."""
+    table = re.findall(r'"(\w+)": \(\s*"treadle\.apps\.cli\.(\w+)"', (CLI / "main.py").read_text())
+    return {name: CLI / f"{module}.py" for name, module in table}
+
+
+@cache
+def options() -> str:
+    return "".join(path.read_text() for path in (ROOT / "src/treadle/apps").rglob("*.py"))
+
+
+def promises(heading: str) -> dict[int, str]:
+    [section] = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    parts = re.split(r"^(\d+)\. \*\*", section, flags=re.MULTILINE)
+    return {int(number): text for number, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("heading", "count"), [("Twenty-five complaints", 25), ("Ten things that are rare", 10)]
+)
+def test_every_promise_is_there_with_its_proof(heading: str, count: int):
+    found = promises(heading)
+    assert list(found) == list(range(1, count + 1))
+    assert [number for number, text in found.items() if "::test_" not in text] == []
+
+
+@pytest.mark.parametrize("proof", PROOFS)
+def test_every_named_test_exists(proof: str):
+    path, _, name = proof.partition("::")
+    assert path.startswith("tests/")
+    assert name in functions_of(path)
+
+
+@pytest.mark.parametrize("line", PROGRAMS)
+def test_every_named_program_exists_and_knows_its_options(line: str):
+    _, path, *words = line.split()
+    assert path.startswith(("benchmarks/", "examples/"))
+    source = (ROOT / path).read_text()
+    for word in words:
+        assert not word.startswith("--") or f'"{word}"' in source
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_named_command_exists_and_knows_its_options(line: str):
+    _, first, *words = line.split()
+    for word in re.findall(r"(?<!\w)--([\w-]+)", line):
+        assert re.search(rf'"(--)?{word}"|\b{word.replace("-", "_")}\b', options()), word
+    if first == "-p":
+        return
+    source = commands()[first].read_text()
+    if words and words[0].isalpha():
+        assert f'"{words[0]}"' in source, f"{first} has no {words[0]}"
+
+
+def test_the_page_is_found_from_the_front_door():
+    assert "docs/promises.md" in (ROOT / "README.md").read_text()
