@@ -126,7 +126,7 @@ def _arguments(raw: str) -> str:
 def _said(block: Said, room: int, palette: Palette, is_open: bool) -> list[Text]:
     shown = markdown.wrapped(Text(block.text[:OPENED_CHARS], palette.said), room)
     if not is_open and len(shown) > SAID_LINES:
-        more = len(shown) - SAID_LINES
+        more = max(len(shown), block.text.count("\n") + 1) - SAID_LINES
         shown = [*shown[:SAID_LINES], Text(f"… {more} more lines", palette.faint)]
     for name in block.attached:
         shown.append(Text(f"[{name}]", palette.faint))

@@ -30,6 +30,7 @@ from treadle.apps.tui.dialogs import Dialogs, changed_lines
 from treadle.apps.tui.edges import Edges, offer_lines
 from treadle.apps.tui.entry import Entry
 from treadle.apps.tui.host import Ask, Doors, Host, TurnLine
+from treadle.apps.tui.keyboard import KeyboardDriver
 from treadle.apps.tui.lines import Lines
 from treadle.apps.tui.markdown import wrapped
 from treadle.apps.tui.options import Options
@@ -65,7 +66,7 @@ class FullScreen(App[int]):
     def __init__(self, host: Host, options: Options | None = None) -> None:
         self.options = options or Options()
         self.palette: Palette = chosen(self.options.theme)
-        super().__init__()
+        super().__init__(driver_class=KeyboardDriver)
         self.host = host
         self.custom: Sequence[CustomCommand] = ()
         self.dialogs = Dialogs(self)
