@@ -336,7 +336,9 @@ class WiredHost:
         target = self.folder / (path or f"session-{place.name}.md")
         summary = self._library.summary(place)
         if target.suffix == ".html":
-            text = export.page(summary, export.blocks(place))
+            from treadle.sessions.page import page
+
+            text = page(summary, export.blocks(place))
         elif target.suffix == ".json":
             target.write_bytes(export.as_json(summary, place))
             return target
