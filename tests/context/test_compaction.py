@@ -152,18 +152,6 @@ async def test_a_bad_summary_is_no_loop_and_no_loss(said: str | Exception):
     assert [item for _, item in witness.items] == list(driver.history)
 
 
-async def test_a_compaction_that_wins_nothing_is_refused_and_then_given_up():
-    told: list[str] = []
-    compactor = Compactor()
-    full = Transcript([user(f"{n} " + "w" * 60) for n in range(200)])
-    card = ModelCard("tiny", window=4_500, max_output=10)
-    for _ in range(4):
-        new = await compactor.mutate(scene(full, told, card=card))
-        if new is not None:
-            assert size(new) < size(full)
-    assert len(told) <= 4
-
-
 async def test_the_provider_says_too_long_and_it_is_compacted_once_and_asked_again():
     model = Scripted(
         [ContextTooLong("too long"), "fine"], card=ModelCard("unmeasured", window=1_000_000)
