@@ -103,6 +103,31 @@ async def test_fault_76_logs_and_bytes_on_stdout_are_passed_over(own_place: Path
         assert (await call(server, "binary")).content == "answered"
 
 
+@pytest.mark.parametrize(
+    ("script", "limit", "words"),
+    [
+        ("yes", 30_000, "it prints line after line that is no message: y / y / y"),
+        ("yes >&2", 300, "it did not answer in time: y / y / y"),
+        ("printf 'no config here' >&2; exit 1", 30_000, "it ended: no config here"),
+    ],
+)
+async def test_fault_76_prints_without_end_or_dies_with_half_a_line(
+    own_place: Path, script: str, limit: int, words: str
+):
+    log = Log()
+    config = {"command": "sh", "args": ["-c", script], "startupTimeout": limit}
+    async with served(own_place, config=config, on_change=log):
+        assert (await log.until("down")).problem == words
+
+
+async def test_fault_76_offers_a_tool_that_is_none(own_place: Path):
+    log = Log()
+    async with served(own_place, "odd", on_change=log):
+        problem = (await log.until("down")).problem
+    assert problem.startswith("what it sent is not of the protocol (tools.0.inputSchema: ")
+    assert "http" not in problem
+
+
 async def test_fault_76_never_answers_the_handshake(own_place: Path):
     log = Log()
     config = raw("silent", startupTimeout=200)

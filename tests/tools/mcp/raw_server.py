@@ -1,6 +1,6 @@
 """An MCP server of a few lines that behaves as badly as its tools' names say. Run by tests.
 
-    raw_server.py [crash|silent|noisy|old|slow] [FLAG]
+    raw_server.py [crash|silent|noisy|old|slow|odd] [FLAG]
 
 Each tool is a way to go wrong; `echo` is none.
 """
@@ -35,6 +35,8 @@ tools["echo"] = {
     },
     "annotations": {"readOnlyHint": True},
 }
+if MODE == "odd":
+    tools = {"odd": {"name": "odd", "inputSchema": "none"}}
 waiting: list[Any] = []
 
 

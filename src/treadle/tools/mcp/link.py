@@ -70,6 +70,13 @@ class Link:
             self.problem = f"{problem}: {words}" if words else problem
         self.stirred.set()
 
+    def why(self, error: Exception) -> str:
+        """Why there is no connection: what was seen of its end, unless we ended it ourselves."""
+        if isinstance(error, TimeoutError):
+            self.problem = None
+        self.lose(plain(error))
+        return self.problem or ""
+
     def refuse(self, challenge: str) -> None:
         """The server wants somebody to log in."""
         self.wants_login = challenge
@@ -200,9 +207,8 @@ async def connected(
         except BaseException as error:
             if link.wants_login is not None and isinstance(error, Exception):
                 raise link.login() from error
-            words = link._pipes.last_words if link._pipes is not None else ""
-            if words and isinstance(error, Exception):
-                raise ToolError(f"{plain(error)}: {words}") from error
+            if isinstance(error, Exception):
+                raise ToolError(link.why(error)) from error
             raise
         listening = asyncio.create_task(link.listen())
         try:

@@ -27,6 +27,7 @@ MESSAGE_BYTES = 16 << 20
 UNREAD_BYTES = 64 << 20  # what a server may leave unread before it is taken to be stuck
 ENDS = 4096
 NOISE_LINES, NOISE_CHARS = 20, 300
+MOST_NOISE = 100_000  # lines without a message between them
 LAST_WORDS = 0.05  # for what it wrote on stderr to arrive when it has died
 GRACE = 0.5  # for a server to end by itself once its input is closed, and again after a TERM
 
@@ -114,7 +115,8 @@ class Pipes:
         self._lines = Lines(limit)
         self._limit = limit
         self._asked: set[int | str] = set()
-        self._noise: deque[str] = deque(maxlen=NOISE_LINES)
+        self._noise: deque[bytes] = deque(maxlen=NOISE_LINES)
+        self._noisy = 0  # lines since the last message
         self._transports: list[asyncio.BaseTransport] = []
         self._ours: set[int] = set()
         self._tasks: list[asyncio.Task[None]] = []
@@ -122,7 +124,8 @@ class Pipes:
     @property
     def last_words(self) -> str:
         """What it printed last that was no message."""
-        return " / ".join(list(self._noise)[-3:])
+        said = [text for line in self._noise if (text := _printable(line))]
+        return " / ".join(said[-3:])
 
     async def __aenter__(self) -> tuple[Incoming, Outgoing]:
         to_us, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](16)
@@ -222,20 +225,18 @@ class Pipes:
                 raise _Unreadable(problem)
             return answer
         text = line.strip()
-        if not text:
+        if not text.startswith(b"{"):
+            self._overheard(text)
             return None
         try:
             message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
         except ValueError:
-            answer = None
-            if text.startswith(b"{"):
-                asked = guess_id(text[:ENDS], text[-ENDS:])
-                answer = self._failed(
-                    asked, "the server's answer was not a message of the protocol"
-                )
+            asked = guess_id(text[:ENDS], text[-ENDS:])
+            answer = self._failed(asked, "the server's answer was not a message of the protocol")
             if answer is None:
-                self._note(text)
+                self._overheard(text)
             return answer
+        self._noisy = 0
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id:
             self._asked.discard(message.id)
         return message
@@ -248,17 +249,26 @@ class Pipes:
         error = types.ErrorData(code=types.PARSE_ERROR, message=problem)
         return types.JSONRPCError(jsonrpc="2.0", id=asked, error=error)
 
+    def _overheard(self, line: bytes) -> None:
+        """A line of its output that is no message."""
+        self._note(line)
+        self._noisy += 1
+        if self._noisy > MOST_NOISE:
+            raise _Unreadable("it prints line after line that is no message")
+
     async def _hear_errors(self, reader: asyncio.StreamReader) -> None:
-        lines = Lines(1 << 16)
+        rest = b""
         while data := await reader.read(1 << 16):
-            for line in lines.feed(data):
-                self._note(line.head if isinstance(line, TooLong) else line)
+            # Only the last lines will be quoted, and a server may print faster than we read.
+            *lines, rest = (rest + data).rsplit(b"\n", NOISE_LINES + 1)
+            for line in lines[-NOISE_LINES:]:
+                self._note(line)
+            rest = rest[:ENDS]
+        self._note(rest)
 
     def _note(self, line: bytes) -> None:
-        text = line[: NOISE_CHARS * 4].decode("utf-8", errors="replace").strip()
-        text = "".join(c if c.isprintable() else " " for c in text)[:NOISE_CHARS].strip()
-        if text:
-            self._noise.append(text)
+        if line:
+            self._noise.append(line[: NOISE_CHARS * 4])
 
     # --- to the server -------------------------------------------------------------------
 
@@ -282,7 +292,10 @@ class Pipes:
                 continue
             writer.write(line.encode() + b"\n")
             if writer.is_closing() or writer.get_write_buffer_size() > UNREAD_BYTES:
-                self._lost("it does not read its input")
+                ended = await self._ended_within(LAST_WORDS)
+                await asyncio.wait(self._tasks[:1], timeout=LAST_WORDS)
+                self._lost("it ended" if ended else "it does not read its input")
+                to_us.close()
                 return
 
     def _remember(self, message: types.JSONRPCMessage) -> None:
@@ -321,6 +334,11 @@ class Pipes:
         self._ours.clear()
         for stream in self._streams:
             stream.close()
+
+
+def _printable(line: bytes) -> str:
+    text = line.decode("utf-8", errors="replace").strip()
+    return "".join(c if c.isprintable() else " " for c in text)[:NOISE_CHARS].strip()
 
 
 class _Unreadable(Exception):

@@ -38,4 +38,8 @@ def plain(error: BaseException) -> str:
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
         return "it did not answer in time"
+    if isinstance(error, ValueError) and hasattr(error, "errors"):  # of the SDK's values
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        return f"what it sent is not of the protocol ({where}: {first['msg']})"
     return str(error) or type(error).__name__
