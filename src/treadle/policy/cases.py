@@ -9,6 +9,7 @@ may do before it is trusted). `sandbox` belongs to the sandbox's own suite and i
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -122,7 +123,9 @@ def _call(case: Case) -> Call:
     if tool == "mcp":
         # A server's tool is always known by its server's name, whatever it calls itself.
         name = str(case.input.get("name", ""))
-        tool = name if name.startswith("mcp__") else f"mcp__{case.input.get('server', '')}__{name}"
+        server = re.sub("_+", "_", str(case.input.get("server", "")))
+        own = name.startswith(f"mcp__{server}__" if server else "mcp__")
+        tool = name if own else f"mcp__{server}__{name}"
     return Call(tool, case.input, case.cwd, changed=bool(case.input.get("schema_changed")))
 
 

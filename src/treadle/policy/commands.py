@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterable, Sequence
 
 from treadle.policy.files import FileJudge, Situation
+from treadle.policy.forms import Forms, forms_of
 from treadle.policy.listed import listed
 from treadle.policy.paths import inside
 from treadle.policy.reach import Reach, values_in
-from treadle.policy.rules import CommandPattern, Forms, Rule, forms_of
+from treadle.policy.rules import CommandPattern, Rule
 from treadle.policy.shell.effects import Effects
 from treadle.policy.shell.facts import Assignment, CommandFacts, Part, Word
 from treadle.policy.shell.programs import effects_of
@@ -80,13 +81,11 @@ class CommandJudge:
 
     def forbidden(self, part: Part, forms: Forms) -> Finding | None:
         """What the deny and ask lists say of a part by its words."""
-        if not part.argv:
-            return None
         for rule, pattern in self._deny:
-            if pattern.forbids(forms):
+            if pattern.blanket or pattern.forbids(forms):
                 return Finding(part.source, "deny", f"rule {rule.text}", rule.text)
         for rule, pattern in self._ask:
-            if pattern.forbids(forms):
+            if pattern.blanket or pattern.forbids(forms):
                 return Finding(part.source, "ask", f"rule {rule.text}", rule.text)
         return None
 
@@ -203,7 +202,7 @@ class _PartJudge:
             return ""
         if effects.doubts:
             return effects.doubts[0]
-        if pattern is None or not pattern.blanket:
+        if pattern is None or pattern.names_program:
             return "code given on the line" if effects.inline and pattern is None else ""
         if effects.inline:
             return "code given on the line"

@@ -6,10 +6,13 @@ when it is fetched, and judged again there.
 
 import ipaddress
 import re
+import unicodedata
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+# Translated (NAT64), and the old compatible form: the last 32 bits are an address of their own.
+_EMBEDDING = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96"))
 _PRIVATE_NAMES = (".localhost", ".local", ".internal", ".home.arpa", ".lan", ".intranet")
 
 
@@ -49,8 +52,10 @@ def normal_host(host: str) -> str:
     """Lower case, no final dot, letters of other scripts as punycode; ValueError if impossible."""
     host = host.rstrip(".").lower()
     if not host.isascii():
+        if any(unicodedata.category(c) == "Cf" for c in host):
+            raise ValueError(f"{host!a} holds a character that is not seen")
         host = host.encode("idna").decode("ascii")
-    if not re.fullmatch(r"[a-z0-9_.:%*-]*", host):
+    if not re.fullmatch(r"[a-z0-9_.*-]*|[0-9a-f:.]+(?:%\w+)?", host):
         raise ValueError(f"{host!r} is not a host name")
     return host
 
@@ -62,8 +67,10 @@ def is_private(host: str) -> bool:
     address = _ip(host)
     if address is None:
         return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return not (mapped or address).is_global
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = any(not one.is_global for one in _inside(address))
+        return inner or address.is_site_local or not address.is_global
+    return not address.is_global
 
 
 def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -84,6 +91,14 @@ def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.IPv4Address(0)
 
 
+def _inside(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
+    """The addresses of the older kind that one of the newer kind may lead to."""
+    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if any(address in network for network in _EMBEDDING):
+        found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return [one for one in found if one is not None]
+
+
 def _number(piece: str) -> bool:
     return bool(re.fullmatch(r"0x[0-9a-f]*|[0-9]+", piece))
 
@@ -99,6 +114,7 @@ def _value(piece: str) -> int:
 def _inner_hosts(text: str) -> list[str]:
     """Hosts of addresses that stand inside an address."""
     hosts: list[str] = []
+    text = text.replace("\\", "/")  # as browsers take it
     for match in re.finditer(r"(?:[a-z][a-z0-9+.-]*:)?//([^/?#&\s]*)", text, re.IGNORECASE):
         if match.start() == 0:
             continue

@@ -61,11 +61,11 @@ class FileJudge:
         self.view = situation.view
         rules = situation.rules
         self._lists = {
-            access: {
-                name: tuple(r for r in getattr(rules, name) if _about(r, access))
+            tool: {
+                name: tuple(r for r in getattr(rules, name) if _about(r, tool))
                 for name in ("allow", "ask", "deny")
             }
-            for access in ("read", "write")
+            for tool in ("read", "write", "glob", "grep", "ls")
         }
 
     @property
@@ -77,16 +77,19 @@ class FileJudge:
         return resolve(self.view, path, cwd, self.situation.home)
 
     def judge(
-        self, path: str, access: Access, cwd: str, *, named: bool = False, whole: bool = False
-    ) -> Finding:
-        """Judge one path. `named`: an exact rule spells it out. `whole`: all beneath it as well."""
+        self, path: str, access: Access, cwd: str, *, named: bool = False, whole: bool = False,
+        tool: str = "",
+    ) -> Finding:  # fmt: skip
+        """Judge one path. `named`: an exact rule spells it out. `whole`: all beneath it as well.
+        `tool`: the searching tool that reads it, if it is one.
+        """
         if any(ord(c) < 0x20 or ord(c) == 0x7F for c in path):
             # A newline may stand in a name; anything else of the kind is an attack on the reader.
             outcome: Outcome = "ask" if path.replace("\n", "").isprintable() else "deny"
             return Finding(path, outcome, "control characters in a path")
         place = self.place(path, cwd)
         subject = f"{access} {place.path}"
-        lists = self._lists[access]
+        lists = self._lists.get(tool, self._lists[access])
         for outcome in ("deny", "ask"):
             for rule in lists[outcome]:
                 if self._forbids(rule, place):
@@ -121,6 +124,22 @@ class FileJudge:
         except _TooMany:
             return Finding(subject, "ask", "too many files in it to look at")
         return Finding(subject, "allow", "nothing protected in it", plain=True)
+
+    def judge_links(self, path: str, cwd: str) -> Finding:
+        """Judge reading all files of a folder, wherever links in it lead."""
+        place = self.place(path, cwd)
+        try:
+            for found in self._walk(place.path):
+                if self.view.readlink(found) is not None:
+                    finding = self.judge(found, "read", cwd)
+                    if finding.outcome != "allow":
+                        return finding
+        except _TooMany:
+            return Finding(f"read {place.path}", "ask", "too many files in it to look at")
+        return Finding(f"read {place.path}", "allow", "no link leads out of it", plain=True)
+
+    def exists(self, path: str) -> bool:
+        return self.view.lstat(path) is not None
 
     def _leads_out(self, path: str, top: str) -> bool:
         """Whether it is a link that would not mean the same if `top` were another folder."""
@@ -161,6 +180,8 @@ class FileJudge:
         return Finding(subject, "ask", "outside the workspace")
 
     def _write(self, place: Place, subject: str, allow: tuple[Rule, ...]) -> Finding:
+        if any("/-" in place.path[len(root) :] for root in self.situation.roots):
+            return Finding(subject, "ask", "its name is an option to other programs")
         unit = next((u for name in place.names if (u := protected(name) or secret(name))), ())
         within = inside(place.path, self.situation.roots)
         if not unit and place.inode:
@@ -256,7 +277,7 @@ class FileJudge:
         return None
 
 
-def _about(rule: Rule, access: str) -> bool:
-    if access == "read":
-        return rule.tool == "read"
+def _about(rule: Rule, tool: str) -> bool:
+    if tool != "write":
+        return rule.tool in ("read", tool)
     return rule.tool in ("write", "edit", "multiedit", "applypatch", "notebookedit")

@@ -67,7 +67,7 @@ class Judge:
         if named is not None:
             findings.append(named)
         whole = key == "grep"
-        findings += [self.files.judge(path, access, cwd, whole=whole) for path in paths]
+        findings += [self.files.judge(path, access, cwd, whole=whole, tool=key) for path in paths]
         pattern = call.input.get("pattern")
         if key == "glob" and isinstance(pattern, str) and pattern.startswith(("/", "~")):
             fixed = re.split(r"[*?\[{]", pattern)[0].rpartition("/")[0] or "/"
@@ -185,4 +185,4 @@ def _any_host(rule: Rule) -> bool:
 def _covers_any(rule: Rule, address: Address) -> bool:
     if not isinstance(rule.body, DomainPattern):
         return True
-    return any(rule.body.matches(host) for host in (address.host, *address.leads_to) if host)
+    return any(rule.body.forbids(host) for host in (address.host, *address.leads_to) if host)

@@ -74,6 +74,8 @@ def resolve(view: View, path: str, cwd: str, home: str) -> Place:
     """Where `path` leads from `cwd`; parts that do not exist are taken as written."""
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
+    elif path.startswith("~"):
+        return Place(path, special="a path in the home of another user")
     full = path if path.startswith("/") else f"{cwd}/{path}"
     lexical = os.path.normpath(full).replace("//", "/")
     passed, special, found, links = [lexical], "", "", 0

@@ -5,6 +5,7 @@
     /src/**       from the root of the settings that hold the rule
     src/**, ./x   the same, since it holds a slash
     *.env         a name at any depth beneath that root
+    *.{key,pem}   either of several; a backslash takes the next character as it is
 
 A pattern that matches a folder matches all beneath it. Knows no rules and touches no files.
 """
@@ -16,6 +17,9 @@ from functools import lru_cache
 import msgspec
 
 from treadle.policy.paths import fold
+from treadle.policy.shell.braces import UnclearBraces, expand_braces
+
+_EVERYTHING = re.compile(".*", re.DOTALL)
 
 
 class PathPattern(msgspec.Struct, frozen=True):
@@ -32,7 +36,7 @@ class PathPattern(msgspec.Struct, frozen=True):
     def forbids(self, path: str) -> bool:
         """As wide as the words can be read: another case, and `/x` from either root."""
         folded = fold(path)
-        return any(_regex(fold(glob)).fullmatch(folded) for glob in self.wide)
+        return any(_regex(fold(glob), wide=True).fullmatch(folded) for glob in self.wide)
 
     def fixed(self) -> tuple[str, ...]:
         """The folders or files under which alone it can match, for `wide`."""
@@ -60,7 +64,13 @@ def compile_pattern(text: str, root: str, home: str) -> PathPattern:
         raise ValueError("only ~/ can be written, not another user's home")
     if _unclosed(text):
         raise ValueError("an open [ in a path pattern")
-    strict, wide = _anchored(text, root.rstrip("/"), home.rstrip("/"))
+    try:
+        texts = expand_braces(text)
+    except UnclearBraces as unclear:
+        raise ValueError(str(unclear)) from unclear
+    anchored = [_anchored(one, root.rstrip("/"), home.rstrip("/")) for one in texts]
+    strict = tuple(glob for globs, _ in anchored for glob in globs)
+    wide = tuple(glob for _, globs in anchored for glob in globs)
     segments = tuple(
         "*" if any(c in s for c in "*?[") else fold(s) for s in text.split("/") if s and s != "."
     )
@@ -69,8 +79,8 @@ def compile_pattern(text: str, root: str, home: str) -> PathPattern:
 
 def _anchored(text: str, root: str, home: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     body = text.rstrip("/") or "/"
-    if body.startswith("//"):
-        globs = (_tidy(body[1:]),)
+    if body.startswith("//") or text.startswith("//"):
+        globs = (_tidy(body[1:] or "/"),)
         return globs, globs
     if body.startswith("~"):
         globs = (home + body[1:],)
@@ -80,8 +90,10 @@ def _anchored(text: str, root: str, home: str) -> tuple[tuple[str, ...], tuple[s
         # Nobody who writes the root's own path means that path beneath the root.
         own = root and (absolute == root or absolute.startswith(root + "/"))
         return ((absolute,) if own else (relative,)), (absolute, relative)
-    body = body.removeprefix("./")
-    if "/" in body:
+    body = os.path.normpath(body)
+    if body == ".":
+        globs = (root or "/",)
+    elif "/" in body:
         globs = (_tidy(f"{root}/{body}"),)
     else:
         globs = (f"{root}/**/{body}",) if body != "**" else (f"{root}/**",)
@@ -89,7 +101,7 @@ def _anchored(text: str, root: str, home: str) -> tuple[tuple[str, ...], tuple[s
 
 
 def _tidy(path: str) -> str:
-    return os.path.normpath(path).replace("//", "/") if ".." in path or "//" in path else path
+    return os.path.normpath(path).replace("//", "/")
 
 
 def _unclosed(text: str) -> bool:
@@ -97,7 +109,9 @@ def _unclosed(text: str) -> bool:
 
 
 @lru_cache(maxsize=2048)
-def _regex(glob: str, beneath: bool = True) -> re.Pattern[str]:
+def _regex(glob: str, beneath: bool = True, wide: bool = False) -> re.Pattern[str]:
+    if glob == "/":
+        return _EVERYTHING
     out, at = "", 0
     while at < len(glob):
         c = glob[at]
@@ -108,9 +122,13 @@ def _regex(glob: str, beneath: bool = True) -> re.Pattern[str]:
             out += "(?:/.*)?"
             at += 3
         elif c == "*":
+            begin = at
             while glob.startswith("*", at):
                 at += 1
-            out += "[^/]*"
+            out += ".*" if wide and at > begin + 1 else "[^/]*"
+        elif c == "\\" and at + 1 < len(glob):
+            out += re.escape(glob[at + 1])
+            at += 2
         elif c == "?":
             out += "[^/]"
             at += 1

@@ -5,8 +5,10 @@ judge of commands stands above, the judge of files below.
 """
 
 import fnmatch
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from os.path import normpath
 
 from msgspec.structs import replace
 
@@ -41,6 +43,10 @@ class Reach:
         for word in effects.reads:
             if word.text is not None or not effects.data:
                 yield from self._words(part, [word], "read", named, effects.recurses)
+                if effects.follows and not named:
+                    yield from self._followed(part, word)
+        if not named:
+            yield from self._listed(part)
         yield from self._words(part, effects.writes, "write")
         for word in effects.makes:
             target = any(word is into for _, into in effects.copies)
@@ -48,7 +54,7 @@ class Reach:
         for source, into in effects.copies:
             yield from self._copied(part, source, into, effects.recurses)
         for word in effects.mentions:
-            yield from self._mentioned(part, word)
+            yield from self._mentioned(part, word, effects.plain)
         name = program_name(part.argv[0]) if part.argv else None
         if effects.here and not part.piped:
             yield from self._each_cwd(
@@ -57,7 +63,7 @@ class Reach:
             )
         if name == "git":
             folders = [w.text for w in effects.reads if w.text] or ["."]
-            yield from self._each_cwd(part, lambda cwd: self._repository(self._walk(cwd, folders)))
+            yield from self._each_cwd(part, lambda cwd: self._repository(cwd, folders))
         if name in ("cd", "pushd") and not named:
             yield from self._words(
                 part, [w for w in part.argv[1:] if (w.text or "")[:1] != "-"], "read"
@@ -97,13 +103,27 @@ class Reach:
             if whole:
                 yield from self._each_cwd(part, partial(self.files.judge_tree, path), path)
 
-    def _mentioned(self, part: Part, word: Word) -> Iterable[Finding]:
-        """A file that a rule forbids to read, given to a program that may read it."""
-        if not self.files.guards_reading:
+    def _followed(self, part: Part, word: Word) -> Iterable[Finding]:
+        """The links in a folder, when they are followed."""
+        for path in self.expand(part, word) or ():
+            yield from self._each_cwd(part, partial(self.files.judge_links, path), path)
+
+    def _listed(self, part: Part) -> Iterable[Finding]:
+        """The shell itself reads the folders that a pattern is looked up in."""
+        for word in (*part.argv, *part.patterns):
+            head = _before_pattern(word.text or "") if word.glob else ""
+            if head:
+                yield from self._words(part, [replace(word, text=head, glob=False)], "read")
+
+    def _mentioned(self, part: Part, word: Word, plain: bool) -> Iterable[Finding]:
+        """A file that a rule forbids to read, given to a program that may read it; for one that
+        needs no rule, any file that may not be read."""
+        if not (plain or self.files.guards_reading):
             return
         for path in filter(None, values_in(word.text or "")):
             for finding in self._each_cwd(part, partial(self.files.judge, path, "read"), path):
-                if finding.rule and finding.outcome != "allow":
+                there = plain and self.files.exists(finding.subject.removeprefix("read "))
+                if finding.outcome != "allow" and (finding.rule or there):
                     yield Finding(finding.subject, "ask", finding.reason, finding.rule)
 
     def _own(self, part: Part, word: Word, whole: bool = False) -> Iterable[Finding]:
@@ -126,12 +146,16 @@ class Reach:
             yield Finding(path or part.source, "ask", "where it would run is not known")
             return
         for moves in part.moves:
-            yield judge(self._walk(self.cwd, moves))
+            for cwd in self._stands(moves):
+                yield judge(cwd)
 
-    def _walk(self, cwd: str, steps: Iterable[str]) -> str:
+    def _stands(self, steps: Iterable[str]) -> Iterable[str]:
+        """Where `cd` leads: by the names, as bash has it, and by the folders themselves."""
+        real = named = self.cwd
         for step in steps:
-            cwd = self.files.place(step, cwd).path
-        return cwd
+            real = self.files.place(step, real).path
+            named = step if step.startswith(("/", "~")) else normpath(f"{named}/{step}")
+        return dict.fromkeys((real, self.files.place(named, self.cwd).path))
 
     def _standing(self, part: Part, cwd: str) -> Finding:
         """Whether a command may run where `cd` has led."""
@@ -146,8 +170,10 @@ class Reach:
             self.spells_out((Word("cd", "cd"), Word(step, step))) for step in steps
         )
 
-    def _repository(self, cwd: str) -> Finding:
+    def _repository(self, cwd: str, folders: Iterable[str]) -> Finding:
         """git takes a folder that looks like a bare repository for one, and its config runs."""
+        for folder in folders:
+            cwd = self.files.place(folder, cwd).path
         here = cwd
         while inside(here, self.roots):
             if self.files.view.lstat(f"{here}/.git") is not None:
@@ -172,8 +198,8 @@ class Reach:
         if not word.glob or part.moves is None:
             return [text]
         found: list[str] = []
-        for moves in part.moves:
-            names = self._glob(text, self._walk(self.cwd, moves))
+        for cwd in dict.fromkeys(cwd for moves in part.moves for cwd in self._stands(moves)):
+            names = self._glob(text, cwd)
             if names is None:
                 return None
             found += names
@@ -198,6 +224,12 @@ class Reach:
                 return None
             heads = following
         return [h.rstrip("/") for h in heads]
+
+
+def _before_pattern(text: str) -> str:
+    """The folder in which a pattern is looked up, if it names one."""
+    head = re.split(r"[*?\[]", text, maxsplit=1)[0]
+    return head[: head.rfind("/") + 1]
 
 
 def values_in(text: str) -> tuple[str, ...]:

@@ -7,24 +7,21 @@ are read from settings in `rulesfile.py`, and weighed in `judge.py`. An invalid 
 import fnmatch
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Literal
 
 import msgspec
 
 from treadle.policy.domains import normal_host
+from treadle.policy.forms import Forms, Texts, means
 from treadle.policy.patterns import PathPattern, compile_pattern
 from treadle.policy.shell.facts import Word
-from treadle.policy.shell.git import git_line
 from treadle.policy.shell.words import BadWord, read_word
-from treadle.policy.shell.wrappers import program_name
 
 ListName = Literal["allow", "ask", "deny"]
 
 READING = frozenset({"read", "glob", "grep", "ls"})
 WRITING = frozenset({"write", "edit", "multiedit", "applypatch", "notebookedit"})
 _JOINT = "\x1f"
-Texts = tuple[str | None, ...]
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -51,7 +48,12 @@ class CommandPattern(msgspec.Struct, frozen=True):
         """Whether it covers every command."""
         return not self.words
 
-    def allows(self, forms: "Forms") -> bool:
+    @property
+    def names_program(self) -> bool:
+        """Whether it says which program is meant."""
+        return bool(self.words) and "*" not in self.words[0]
+
+    def allows(self, forms: Forms) -> bool:
         """Whether these words are covered, each in its place."""
         return any(self._covers(form) for form in forms.strict)
 
@@ -59,6 +61,8 @@ class CommandPattern(msgspec.Struct, frozen=True):
         """Whether the rule names this very command, to the last word."""
         if self.wild or len(self.words) != len(argv) or self.blanket:
             return False
+        if self.prefix and len(self.words) == 1:
+            return False  # it names a program, and whatever it is given
         return all(word.text == mine for word, mine in zip(argv, self.words, strict=True))
 
     def _covers(self, texts: Texts) -> bool:
@@ -68,78 +72,23 @@ class CommandPattern(msgspec.Struct, frozen=True):
         head = texts[: len(self.words)]
         return head == self.words and (self.prefix or len(texts) == len(head))
 
-    def forbids(self, forms: "Forms") -> bool:
+    def forbids(self, forms: Forms) -> bool:
         """Whether a deny or ask rule means these words: by any path, in any order of options."""
         if self.blanket or any(self._covers(form) for form in forms.wide):
             return True
-        if self.wild:
-            return False
-        mine, flags = _loosened(self.words)
-        for words, their_flags in forms.loose:
-            head = words[: len(mine)]
-            if head == mine and flags <= their_flags and (self.prefix or len(head) == len(words)):
-                return True
-        return False
-
-
-class Forms(msgspec.Struct, frozen=True):
-    """The ways in which a command may be written and still be the same.
-
-    `strict` are the ways that an allow rule may be meant for; `wide` those that a deny rule is, by
-    any path to the program; `loose` is each of these with its options as a set.
-    """
-
-    strict: tuple[Texts, ...]
-    wide: tuple[Texts, ...]
-    loose: tuple[tuple[Texts, frozenset[str]], ...]
-
-
-_NO_FORMS = Forms((), (), ())
-
-
-def forms_of(argv: Sequence[Word]) -> Forms:
-    """All forms of a command."""
-    if not argv:
-        return _NO_FORMS
-    texts = tuple(w.text for w in argv)
-    strict = [texts]
-    name = program_name(argv[0])
-    if name is not None and name != texts[0]:
-        strict.append((name, *texts[1:]))
-    wide = list(strict)
-    base = (texts[0] or "").rstrip("/").rpartition("/")[2]
-    if base == "git" and len(texts) > 1 and (texts[1] or "").startswith("-"):
-        line = git_line(argv[1:])
-        if line.subcommand is not None:
-            plain = ("git", line.subcommand.text, *(w.text for w in line.rest))
-            wide.append(plain)
-            if not line.doubts and name == "git":
-                strict.append(plain)
-    if base:
-        for spelled in {base, base.lower()} - {form[0] for form in wide}:
-            wide += [(spelled, *form[1:]) for form in tuple(wide)]
-    return Forms(tuple(strict), tuple(wide), tuple(_loosened(form) for form in wide))
-
-
-@lru_cache(maxsize=1024)
-def _loosened(texts: Texts) -> tuple[Texts, frozenset[str]]:
-    """Plain words in order, and options as a set (`-rf` is -r and -f)."""
-    words: list[str | None] = []
-    flags: set[str] = set()
-    for at, text in enumerate(texts):
-        if at and text and text.startswith("--") and len(text) > 2:
-            flags.add(text)
-        elif at and text and text[0] == "-" and len(text) > 1:
-            flags.update("-" + c for c in text[1:])
-        else:
-            words.append(text)
-    return tuple(words), frozenset(flags)
+        return not self.wild and any(
+            means(form, self.words, prefix=self.prefix) for form in forms.wide
+        )
 
 
 class DomainPattern(msgspec.Struct, frozen=True):
     """The inside of `WebFetch(domain:…)`; `*.x.org` is every host beneath x.org."""
 
     host: str
+
+    def forbids(self, host: str) -> bool:
+        """Whether a deny or ask rule means this host: the one it names, and all beneath it."""
+        return self.matches(host) or host.endswith("." + self.host)
 
     def matches(self, host: str) -> bool:
         if self.host.startswith("*."):

@@ -13,13 +13,13 @@ from treadle.policy.shell.facts import Word
 from treadle.policy.shell.options import Grammar, scan
 
 _GRAMMAR = Grammar(
-    value="Fvfei", values=frozenset({"--field-separator", "--assign", "--source"}),
+    permutes=False, value="Fvfei", values=frozenset({"--field-separator", "--assign", "--source"}),
     runs=listed(
     "-f --file -E --exec -i --include -l --load -D --debug -o --pretty-print -p --profile -d "
-    "--dump-variables"
+    "--dump-variables -W"
 ),
 )  # fmt: skip
-_RUNS = re.compile(r"system|getline|@|ARGV|ENVIRON|close|PROCINFO|extension")
+_RUNS = re.compile(r"system|getline|@|ARGV|ENVIRON|close|PROCINFO|extension|SYMTAB|FUNCTAB")
 _TOKEN = re.compile(
     r"""(?P<string>"(?:\\.|[^"\\\n])*")|(?P<comment>\#[^\n]*)|(?P<slash>/)|(?P<other>\s+|.)""",
     re.DOTALL | re.VERBOSE,

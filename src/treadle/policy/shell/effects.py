@@ -18,8 +18,8 @@ class Effects(msgspec.Struct, frozen=True):
 
     `plain` commands only read, and need no rule inside the workspace. `makes` are the files that it
     is the program's very purpose to write; `writes` are those that an option makes it write;
-    `copies` are pairs of a file and the folder or name that it is put in. `mentions` are words of a
-    program not known so well, which may be files that it reads. `doubts` are things that only a
+    `copies` are pairs of a file and the folder or name that it is put in. `mentions` are words that
+    may be files that it reads, if it is not as it is known here. `doubts` are things that only a
     rule naming the whole command covers; `inline` is code given on the line, which a rule naming
     the program covers and a blanket rule does not.
     """
@@ -35,6 +35,7 @@ class Effects(msgspec.Struct, frozen=True):
     inline: bool = False
     data: bool = False  # its words are only printed or compared: plain variables do no harm
     here: bool = False  # reads the working directory itself
+    follows: bool = False  # reads through the links in a folder that it is given
 
 
 _PUTTING = frozenset({"copy", "move", "link"})
@@ -45,11 +46,12 @@ _LONG = {"r": "--recursive", "R": "--recursive", "a": "--archive"}
 class Program(msgspec.Struct, frozen=True):
     """One line of the table: what operands mean, and which options do more."""
 
-    operands: str = "none"  # none text read pattern write copy move link
+    operands: str = "none"  # none text names first read pattern write copy move link
     grammar: Grammar = Grammar()
     plain: bool = True
     recurses: str = ""  # "always", or the short options that make it recurse
     data: bool = False
+    follows: bool = False
 
 
 def table_effects(program: Program, words: Sequence[Word]) -> Effects:
@@ -60,6 +62,7 @@ def table_effects(program: Program, words: Sequence[Word]) -> Effects:
     doubts: list[str] = []
     operands: list[Word] = []
     options: set[str] = set()
+    mentions: list[Word] = []
     target: Word | None = None
     for item in scan(words, grammar):
         if isinstance(item, Word):
@@ -72,12 +75,18 @@ def table_effects(program: Program, words: Sequence[Word]) -> Effects:
             writes += _value(item, doubts)
         elif item.name in grammar.reads:
             reads += _value(item, doubts)
+        elif item.value is not None and any(item.value is word for word in words):
+            mentions.append(item.value)
         if program.operands in _PUTTING and item.name in ("-t", "--target-directory"):
             target = item.value
     makes: tuple[Word, ...] = ()
     copies: tuple[tuple[Word, Word], ...] = ()
     if program.operands == "read":
         reads += operands
+    elif program.operands == "first":
+        reads += operands[:1]
+    elif program.operands == "names":
+        reads += [word for word in operands if "/" in (word.text or "/")]
     elif program.operands == "pattern":
         given = options & {"-e", "--regexp", "-f", "--file", "--files"}
         reads += operands if given else operands[1:]
@@ -102,7 +111,7 @@ def table_effects(program: Program, words: Sequence[Word]) -> Effects:
     return Effects(
         plain=program.plain and not writes and not makes,
         reads=tuple(reads), writes=tuple(writes), makes=makes, copies=copies, doubts=tuple(doubts),
-        recurses=recurses, data=program.data,
+        mentions=tuple(mentions), recurses=recurses, data=program.data, follows=program.follows,
         here=program.operands in ("read", "pattern") and not explicit,
     )  # fmt: skip
 

@@ -21,6 +21,7 @@ class Word(msgspec.Struct, frozen=True):
     glob: bool = False  # holds an active pattern: `text` is the pattern
     tilde: bool = False  # begins with an active `~`
     data: bool = False  # not static, but built from plain variables and listed substitutions only
+    splits: bool = False  # not static, and not quoted: it may become any number of words
     names: tuple[str, ...] = ()  # the variables it reads
 
 
@@ -62,6 +63,7 @@ class Part(msgspec.Struct, frozen=True):
     inner: tuple["Part", ...] = ()
     wrapping: Wrapping = ""
     piped: bool = False  # reads the output of another command
+    patterns: tuple[Word, ...] = ()  # words of a loop that the shell looks up
 
     @property
     def name(self) -> str | None:

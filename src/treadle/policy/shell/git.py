@@ -30,12 +30,12 @@ _RUNS = (
     "--exclude-from",
     "--no-index", "--ignore-revs-file", "--contents", "--separate-git-dir", "--reference",
     "--upload-archive", "--remote", "--server-option", "--sendmail-cmd", "--interactive",
-    "--edit-description", "--git-dir", "--pathspec-from-file", "--stdin",
+    "--edit-description", "--git-dir", "--pathspec-from-file", "--stdin", "--file",
+    "--signature-file", "--description-file",
 )  # fmt: skip
 _WRITES = ("--output", "--output-directory", "--prefix")
 _EXACT = frozenset(  # full names that share a beginning with one above
     [
-        "--out",
         "--output-indicator-new",
         "--output-indicator-old",
         "--output-indicator-context",
@@ -49,7 +49,6 @@ _EXACT = frozenset(  # full names that share a beginning with one above
         "--text",
         "--to",
         "--no-template",
-        "--cont",
         "--continue",
         "--into-name",
         "--intent-to-add",
@@ -66,17 +65,22 @@ _SHORT_VALUES: dict[str, str] = {
     "tag": "mFu", "merge": "mFsXS", "stash": "m", "branch": "u", "clone": "bojc", "push": "o",
     "checkout": "bB", "switch": "cC", "rebase": "sXCS", "clean": "e", "blame": "LSCM",
 }  # fmt: skip
-_SAFE_CONFIG = (
-    "color.", "user.name", "user.email", "advice.", "core.quotepath", "log.", "init.defaultbranch",
-    "diff.renames", "commit.gpgsign", "tag.gpgsign", "pull.rebase", "gc.auto", "core.autocrlf",
-    "core.abbrev", "safe.directory", "status.", "diff.context", "diff.algorithm",
-)  # fmt: skip
+_SAFE_CONFIG = listed(
+    "user.name user.email core.quotepath core.abbrev core.autocrlf init.defaultbranch diff.renames "
+    "diff.context diff.algorithm log.date log.decorate log.abbrevcommit log.follow log.showroot "
+    "commit.gpgsign tag.gpgsign pull.rebase gc.auto"
+)
+_SAFE_SECTIONS = listed("color advice status")
+_STRATEGIES = listed("ort recursive resolve octopus ours subtree")
+_STRATEGY_LETTER = listed("merge rebase pull")  # to others -s is something else
 _LISTING = {  # subcommands that only read when their first operand is one of these, or absent
     "stash": {"list", "show"}, "worktree": {"list"}, "remote": {"get-url"},
     "reflog": {"show", "exists"}, "submodule": {"status", "summary"}, "notes": {"list", "show"},
     "bisect": {"log"}, "bundle": {"verify", "list-heads"},
 }  # fmt: skip
 _PLACED = listed("clone init worktree bundle hash-object")  # with paths that may lead anywhere
+# Paths of these are other repositories, or patches.
+_REACHING = listed("fetch pull push ls-remote apply am submodule range-diff")
 _BRANCH_READS = listed(
     "-a -r -v -vv --all --remotes --verbose --list -l --show-current --merged --no-merged "
     "--contains --sort --format --column --no-column --color --no-color --points-at --abbrev "
@@ -140,9 +144,12 @@ def git_effects(words: Sequence[Word]) -> Effects:
         doubts.append(f"git {name} may be an alias, or runs programs")
     writes = _options(name, line.rest, doubts)
     doubts += _words(name, line.rest)
+    reached = [w for w in line.rest if name in _REACHING and leads_out(w)]
+    if reached and line.folders:
+        doubts.append("a path as seen from another folder")
     plain = not writes and (name in _READING or _lists(name, line.rest))
     return Effects(
-        plain=plain, reads=line.folders, writes=tuple(writes), mentions=line.rest,
+        plain=plain, reads=(*line.folders, *reached), writes=tuple(writes), mentions=line.rest,
         doubts=tuple(doubts), here=True, recurses=name == "grep",
     )  # fmt: skip
 
@@ -161,19 +168,30 @@ def _options(name: str, rest: Sequence[Word], doubts: list[str]) -> list[Word]:
             head, equals, value = text.partition("=")
             if head in _EXACT:
                 continue
-            if any(full.startswith(head) for full in _WRITES) and len(head) > 3:
-                following = rest[at + 1] if at + 1 < len(rest) else Word("", None)
+            following = rest[at + 1] if at + 1 < len(rest) else Word("", None)
+            if "--strategy".startswith(head) and len(head) > 4:
+                _strategy(name, value if equals else following.text, doubts)
+            elif any(full.startswith(head) for full in _WRITES) and len(head) > 2:
                 writes.append(Word(word.source, value) if equals else following)
                 doubts.append(f"git {name} {head} writes a file")
-            elif any(full.startswith(head) for full in _RUNS) and len(head) > 3:
+            elif any(full.startswith(head) for full in _RUNS) and len(head) > 2:
                 doubts.append(f"git {name} {head} runs a program or opens a file")
             continue
-        for letter in text[1:]:
+        for place, letter in enumerate(text[1:], 2):
+            if letter == "s" and name in _STRATEGY_LETTER:
+                following = rest[at + 1] if at + 1 < len(rest) else Word("", None)
+                _strategy(name, text[place:] or following.text, doubts)
+                break
             if letter in risky:
                 doubts.append(f"git {name} -{letter} runs a program or opens a file")
             if letter in valued:
                 break
     return writes
+
+
+def _strategy(name: str, value: str | None, doubts: list[str]) -> None:
+    if value not in _STRATEGIES:
+        doubts.append(f"git {name} runs a program for a strategy of this name")
 
 
 def _words(name: str, rest: Sequence[Word]) -> list[str]:
@@ -202,7 +220,7 @@ def _words(name: str, rest: Sequence[Word]) -> list[str]:
 def leads_out(word: Word) -> bool:
     """Whether the word may be a path that leads out of the folder."""
     text = word.text or ""
-    return text.startswith(("/", "~")) or ".." in text.split("/")
+    return text.startswith(("/", "~", "file:")) or ".." in text.split("/")
 
 
 def _lists(name: str, rest: Sequence[Word]) -> bool:
@@ -238,4 +256,5 @@ def _safe_config(text: str | None) -> bool:
         return value in ("", "cat")
     if key.lower() == "core.fsmonitor":
         return value == "false"
-    return key.lower().startswith(_SAFE_CONFIG)
+    section, _, name = key.lower().partition(".")
+    return key.lower() in _SAFE_CONFIG or (section in _SAFE_SECTIONS and "." not in name)

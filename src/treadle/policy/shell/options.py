@@ -20,6 +20,7 @@ class Grammar(msgspec.Struct, frozen=True):
     writes: frozenset[str] = frozenset()  # … that write to their value
     runs: frozenset[str] = frozenset()  # … that run a program, or do what no rule foresees
     single: bool = False  # long options begin with one dash (find, java)
+    permutes: bool = True  # options may stand behind operands, as with all that GNU made
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -37,6 +38,7 @@ def scan(words: Sequence[Word], grammar: Grammar) -> Iterator[Option | Word]:
         at += 1
         text = word.text
         if text is None or ended or len(text) < 2 or text[0] != "-":
+            ended = ended or not grammar.permutes
             yield word
         elif text == "--":
             ended = True
@@ -45,7 +47,7 @@ def scan(words: Sequence[Word], grammar: Grammar) -> Iterator[Option | Word]:
             name = _full_name(given, grammar)
             if equals:
                 yield Option(name, Word(word.source, value))
-            elif name in grammar.values and at < len(words):
+            elif _takes_value(name, grammar) and at < len(words):
                 yield Option(name, words[at])
                 # Short for this one, or for another that takes no value: then it is an operand.
                 at += name == given
@@ -56,6 +58,10 @@ def scan(words: Sequence[Word], grammar: Grammar) -> Iterator[Option | Word]:
             cluster = _cluster(word, text, grammar, following)
             at += bool(cluster) and cluster[-1].value is following and following is not None
             yield from cluster
+
+
+def _takes_value(name: str, grammar: Grammar) -> bool:
+    return name in grammar.values or name in grammar.reads or name in grammar.writes
 
 
 def _cluster(word: Word, text: str, grammar: Grammar, following: Word | None) -> list[Option]:

@@ -4,7 +4,8 @@ To add one: a line in the table if its options say it all, else a function of it
 what is not certain; an unknown program only costs a question.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -27,11 +28,10 @@ from treadle.policy.shell.wrappers import SHELLS, program_name
 
 def _reader(
     value: str = "", values: str = "", *, reads: str = "", writes: str = "", runs: str = "",
-    operands: str = "read", recurses: str = "",
+    operands: str = "read", recurses: str = "", follows: bool = False,
 ) -> Program:  # fmt: skip
-    values_set = listed(values) | {o for o in listed(f"{reads} {writes}") if o.startswith("--")}
-    grammar = Grammar(value, values_set, listed(reads), listed(writes), listed(runs))
-    return Program(operands, grammar, recurses=recurses)
+    grammar = Grammar(value, listed(values), listed(reads), listed(writes), listed(runs))
+    return Program(operands, grammar, recurses=recurses, follows=follows)
 
 
 def _writer(
@@ -56,7 +56,8 @@ _TABLE: dict[str, Program] = {
     "tail": _reader("ncs", "--lines --bytes --sleep-interval --pid"),
     "wc": _reader(reads="--files0-from", runs="--files0-from"),
     "grep": _reader(
-        "efmABCdD", "--regexp --max-count --context --include --exclude --exclude-dir",
+        "efmABCdD", "--regexp --max-count --context --include --exclude --exclude-dir "
+        "--directories --devices --after-context --before-context",
         reads="-f --file --exclude-from", runs="-R --dereference-recursive",
         operands="pattern", recurses="r",
     ),
@@ -84,8 +85,8 @@ _TABLE: dict[str, Program] = {
         runs="--compress-program --files0-from -T --temporary-directory",
     ),
     "diff": _reader(
-        "UCxXFIW", "--exclude --label --color --ignore-matching-lines --width",
-        reads="-X --exclude-from --from-file --to-file", recurses="r",
+        "UCxXFIW", "--exclude --label --ignore-matching-lines --width",
+        reads="-X --exclude-from --from-file --to-file", recurses="always", follows=True,
         runs="-l --paginate -r --recursive",  # it follows links on its way
     ),
     "stat": _reader("c", "--format --printf"),
@@ -112,7 +113,7 @@ _TABLE: dict[str, Program] = {
     "strings": _reader("neTt"),
     "base64": _reader("w", "--wrap"),
     "jq": _reader(
-        "L", "--indent --arg --argjson --tab", reads="--slurpfile --rawfile",
+        "L", "--indent --arg --argjson", reads="--slurpfile --rawfile",
         runs="-f --from-file -L --slurpfile --rawfile", operands="pattern",
     ),
     "tr": _says(),
@@ -156,24 +157,29 @@ _TABLE: dict[str, Program] = {
     "ln": _writer("link", "tS", "--target-directory --suffix"),
     "install": _writer("copy", "tSmog", "--target-directory --mode", runs="--strip-program"),
     "man": Program(
-        "text", Grammar("CLmMSselpErPH", listed("--pager --config-file --manpath --extension"),
+        "names", Grammar("CLmMSselpErPH", listed("--pager --config-file --manpath --extension"),
         runs=listed("-P --pager -H --html -C --config-file -l --local-file -M --manpath -T -X -p "
                   "--preprocessor --gxditview --browser")), plain=False,
     ),
     "less": Program("read", Grammar("oOkbhjpPtTxyz", runs=listed("-o -O -k --lesskey-file "
                     "--log-file --LOG-FILE --lesskey-src --lesskey-content")), plain=False),
     "bat": Program("read", Grammar(runs=listed("--pager --paging cache")), plain=False),
-    "fd": Program("text", Grammar("xXeEgtdc", listed("--exec --exec-batch"),
+    "fd": Program("pattern", Grammar("xXeEtdcSoj", listed("--exec --exec-batch --type --extension "
+                  "--exclude --max-depth --min-depth --exact-depth --size --changed-within "
+                  "--changed-before --owner --threads --color --format --max-results --and"),
+                  reads=listed("--base-directory --search-path --ignore-file -C"),
                   runs=listed("-x -X --exec --exec-batch -L --follow")), plain=False),
     "ssh": Program("none", Grammar("oFiJlpEDLRWbcemQSwBI",
-                   runs=listed("-o -F -J -E -D -L -R -w -S")), plain=False),
+                   runs=listed("-o -F -J -E -D -L -R -w -S -I")), plain=False),
     "sftp": Program("text", Grammar("oFSbDi", runs=listed("-o -F -S -b -D")), plain=False),
     "wget": Program("text", Grammar("OoaieUPTtwQ", listed("--output-document --output-file"),
         writes=listed("-O --output-document -o --output-file -a --append-output -P "
-                    "--directory-prefix --save-cookies --rejected-log"),
-        runs=listed("-e --execute --use-askpass --config -i --input-file --post-file --body-file "
+                    "--directory-prefix --save-cookies --rejected-log --hsts-file"),
+        runs=listed("-r --recursive -m --mirror -p --page-requisites --content-disposition "
+                  "--trust-server-names --warc-tempdir --warc-dedup --input-metalink "
+                  "-e --execute --use-askpass --config -i --input-file --post-file --body-file "
                   "--warc-file")), plain=False),
-    "unzip": Program("text", Grammar("dxP", writes=listed("-d")), plain=False),
+    "unzip": Program("first", Grammar("dxP", writes=listed("-d"), runs=listed("-:")), plain=False),
     "make": Program("text", Grammar("fICoWE", listed("--file --makefile --directory --include-dir "
                     "--eval"), reads=listed("-f --file --makefile -C --directory -I --include-dir"),
                     runs=listed("-E --eval")), plain=False),
@@ -181,7 +187,7 @@ _TABLE: dict[str, Program] = {
                      reads=listed("-i --input"),
                      writes=listed("-o --output -d --directory -r --reject-file -B --prefix"),
                      runs=listed("-e --ed")), plain=False),
-    "csplit": Program("none", Grammar("bfn", listed("--prefix"), writes=listed("-f --prefix")),
+    "csplit": Program("first", Grammar("bfn", listed("--prefix"), writes=listed("-f --prefix")),
                       plain=False),
     "cpio": Program("none", Grammar("OFIEDHCRM", listed("--file --directory --pattern-file"),
                     writes=listed("-O -F --file -D --directory"), reads=listed("-I"),
@@ -219,6 +225,8 @@ _INLINE: dict[str, frozenset[str]] = {
     "npm": listed("-c --call"), "openssl": listed("engine"), "ansible": listed("-a --args"),
     "tmux": frozenset(), "screen": frozenset(),
 }  # fmt: skip
+_JQ_READS = re.compile(r"env|\b(?:import|include|modulemeta)\b", re.IGNORECASE)
+_GREP_RECURSES = re.compile(r"^rec|d(?:irectories=)?rec")  # -d recurse, in all its spellings
 _PLUS = listed("less more most vi vim nvim view gvim emacs nano")
 _LATER = listed("at batch crontab systemd-run launchctl schtasks atd")
 _MULTICALL = frozenset({"busybox", "toybox", "coreutils"})
@@ -268,7 +276,7 @@ def effects_of(part: Part) -> Effects:
     if name == "uniq":
         return _input_output(words, "fsw")
     if name == "xxd":
-        return _input_output(words, "cglos")
+        return _input_output(words, "cglosR")
     if name in _LATER:
         return Effects(doubts=("runs something later, or elsewhere",))
     if name in _PLUS and any((w.text or "").startswith("+") for w in words):
@@ -280,12 +288,24 @@ def effects_of(part: Part) -> Effects:
             return Effects(doubts=("options from a file",))
         if name == "make" and any(w.text in ("-", "-f-", "--file=-") for w in words):
             return Effects(inline=True)
-        if name == "jq" and any("env" in (w.text or "").lower() for w in words):
-            return Effects(doubts=("a jq program that reads the environment",))
+        if name == "jq" and any(_JQ_READS.search(w.text or "") for w in words):
+            return Effects(doubts=("a jq program that reads the environment or other files",))
+        if name == "grep" and any(_GREP_RECURSES.search(w.text or "") for w in words):
+            return replace(found, recurses=True)
+        if name == "wget":
+            return replace(found, makes=(*found.makes, *_downloads(words, program.grammar)))
         if name == "ssh" and _remote_command(words, program.grammar):
             return replace(found, inline=True)
         return found
     return _interpreter(name, words)
+
+
+def _downloads(words: Sequence[Word], grammar: Grammar) -> Iterator[Word]:
+    """The files that wget names after the addresses."""
+    for item in scan(words, grammar):
+        if isinstance(item, Word) and item.text:
+            path = item.text.partition("://")[2].partition("/")[2].partition("#")[0]
+            yield Word(item.source, path.partition("?")[0].rpartition("/")[2] or "index.html")
 
 
 def _remote_command(words: Sequence[Word], grammar: Grammar) -> bool:
@@ -293,12 +313,14 @@ def _remote_command(words: Sequence[Word], grammar: Grammar) -> bool:
 
 
 def _input_output(words: Sequence[Word], value: str) -> Effects:
-    """`uniq IN OUT`: the second operand is written."""
-    operands = [item for item in scan(words, Grammar(value)) if isinstance(item, Word)]
+    """`uniq IN OUT`: the second operand is written, whatever it looks like."""
+    grammar = Grammar(value, permutes=False)
+    operands = [item for item in scan(words, grammar) if isinstance(item, Word)]
     return Effects(plain=len(operands) < 2, reads=tuple(operands[:1]), writes=tuple(operands[1:]))
 
 
 def _interpreter(name: str, words: Sequence[Word]) -> Effects:
+    name = name.rpartition("/")[2]
     base = name if name in _INLINE else name.rstrip("0123456789.")
     if name in _MULTICALL:
         return Effects(inline=True, doubts=("one program that is many others",))
@@ -311,4 +333,16 @@ def _interpreter(name: str, words: Sequence[Word]) -> Effects:
             or (t[:1] == "-" and t[1:2] != "-" and not letters.isdisjoint(t)) for t in texts
         )  # fmt: skip
         return Effects(inline=inline or not options, mentions=tuple(words))
-    return Effects(inline=name in SHELLS and not words, mentions=tuple(words))
+    inline = not words if name in SHELLS else any(
+        _is_code(word, words[at:]) for at, word in enumerate(words, 1)
+    )  # fmt: skip
+    return Effects(inline=inline, mentions=tuple(words))
+
+
+def _is_code(word: Word, following: Sequence[Word]) -> bool:
+    """Whether an argument is an interpreter, given code: `uv run python -c …`."""
+    name = (word.text or "").rpartition("/")[2]
+    if name in SHELLS:
+        return not following or any((w.text or "").startswith("-") for w in following[:1])
+    known = name in _INLINE or name.rstrip("0123456789.") in _INLINE
+    return known and bool(following) and _interpreter(name, following).inline

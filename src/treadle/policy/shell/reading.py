@@ -81,9 +81,12 @@ class WordReader(ABC):
     def loose_word(self, node: "Node", depth: int, owner: int) -> None:
         """A word of a loop or case: data, but its substitutions are commands."""
         troubles: list[str] = []
-        self.words(node, depth, owner, troubles)
+        listed = tuple(w for w in self.words(node, depth, owner, troubles) if w.glob)
         for trouble in troubles:
             self.doubt(trouble)
+        if listed:  # the shell looks up what a pattern stands for
+            self.parts.append(Part((), source=text_of(self.slice(node)), moves=self.moves,
+                                   patterns=listed))  # fmt: skip
 
     def expansions(
         self, node: "Node", depth: int, troubles: list[str]

@@ -3,7 +3,10 @@
 A small parser of the scripts that people write. What it cannot read is a doubt.
 """
 
+import re
 from collections.abc import Sequence
+
+from msgspec.structs import replace
 
 from treadle.policy.shell.effects import Effects
 from treadle.policy.shell.facts import Word
@@ -13,6 +16,10 @@ _GRAMMAR = Grammar(
     value="efl", values=frozenset({"--expression", "--file", "--line-length"}),
     reads=frozenset({"-f", "--file"}), runs=frozenset({"-i", "--in-place"}),
 )  # fmt: skip
+
+
+_IN_PLACE = re.compile(r"-[nErsuz]*i(.*)|--in-place(?:=(.*))?$", re.DOTALL)
+_LABEL = re.compile(r"[ \t]*[^\s;}]*[ \t]*")
 
 
 class _Unclear(Exception):
@@ -26,7 +33,9 @@ def sed_effects(words: Sequence[Word]) -> Effects:
     doubts: list[str] = []
     in_place = False
     # -i takes its suffix only when joined to it: `-i.bak`, `-i` then a script.
-    words = [w if not (w.text or "").startswith("-i") else Word(w.source, "-i") for w in words]
+    found = [_IN_PLACE.match(w.text or "") for w in words]
+    suffixes = [m.group(1) or m.group(2) or "" for m in found if m]
+    words = [Word(w.source, "-i") if m else w for w, m in zip(words, found, strict=True)]
     for item in scan(words, _GRAMMAR):
         if isinstance(item, Option):
             if item.name in ("-e", "--expression") and item.value is not None:
@@ -41,6 +50,10 @@ def sed_effects(words: Sequence[Word]) -> Effects:
         scripts.append(operands.pop(0))
     reads: list[Word] = list(operands)
     writes: list[Word] = list(operands) if in_place else []
+    if any(c in suffix for suffix in suffixes for c in "/*"):
+        doubts.append("a backup with a name of its own")
+    for suffix in filter(None, suffixes):
+        writes += [replace(w, text=f"{w.text}{suffix}") for w in operands if w.text]
     for script in scripts:
         if script.text is None:
             doubts.append("a script that is not static")
@@ -129,7 +142,7 @@ class _Script:
             self.skip(" \t0123456789")
         elif c in "bTt:":
             label = self.line()
-            if any(ch in label for ch in ";}") or (c == ":" and not label.strip()):
+            if not _LABEL.fullmatch(label) or (c == ":" and not label.strip()):
                 raise _Unclear("a label followed by more")
         elif c == "#":
             self.line()

@@ -6,9 +6,12 @@ The same promises as the table's: what is not known to be harmless is a doubt or
 import re
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from treadle.policy.listed import listed
 from treadle.policy.shell.effects import Effects
 from treadle.policy.shell.facts import Word
+from treadle.policy.shell.git import leads_out
 from treadle.policy.shell.options import Grammar, Option, scan
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
@@ -64,6 +67,8 @@ def _set_options(words: Sequence[Word]) -> Effects:
 
 def _test(name: str, words: Sequence[Word]) -> Effects:
     texts = [w.text for w in words]
+    if name != "[[" and not _plain_shape(words):
+        return Effects(doubts=("a test in which a value may become an operator",))
     if any(t in ("-v", "-R") for t in texts):
         return Effects(doubts=("-v evaluates a subscript, which can run commands",))
     if name == "[[":
@@ -73,6 +78,19 @@ def _test(name: str, words: Sequence[Word]) -> Effects:
                 if not all(side and _INTEGER.fullmatch(side) for side in sides):
                     return Effects(doubts=("[[ evaluates arithmetic, which can run commands",))
     return Effects(plain=True, data=True)
+
+
+def _plain_shape(words: Sequence[Word]) -> bool:
+    """Whether each operator of a test stands where only a static word can be one."""
+    if all(w.text is not None for w in words):
+        return True
+    words = [w for w in words if w.text not in ("[", "]")]
+    if any(w.splits for w in words):
+        return False
+    if words and words[0].text == "!":
+        words = words[1:]
+    # A value alone, one behind an operator, one beside an operator.
+    return len(words) <= 3 and (len(words) < 2 or words[len(words) - 2].text is not None)
 
 
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
@@ -136,10 +154,10 @@ def find_effects(words: Sequence[Word]) -> Effects:
 _TAR = Grammar(
     value="fCTXIFHgbKNVL",
     values=frozenset({"--file", "--directory", "--exclude"}),
-    writes=frozenset({"-C", "--directory"}),
-    reads=frozenset({"-T", "--files-from", "-X", "--exclude-from"}),
+    writes=listed("-C --directory --one-top-level -g --listed-incremental"),
+    reads=frozenset({"-X", "--exclude-from"}),
     runs=listed(
-        "--checkpoint-action --to-command --use-compress-program -I --info-script "
+        "-T --files-from --checkpoint-action --to-command --use-compress-program -I --info-script "
         "--new-volume-script -F --rmt-command --rsh-command --remove-files --absolute-names -P "
         "--index-file --transform --xform --volno-file -h --dereference"
     ),
@@ -169,6 +187,10 @@ def tar_effects(words: Sequence[Word]) -> Effects:
         elif item.value is not None:
             (writes if item.name in _TAR.writes else reads).append(item.value)
     if letters & {"-c", "--create", "-r", "--append", "-u", "--update"}:
+        for folder in writes:  # -C: where the files are that follow
+            if any(leads_out(w) for w in (folder, *operands)) or folder.text is None:
+                doubts.append("files of another folder")
+            reads += [replace(w, text=f"{folder.text}/{w.text}") for w in operands if w.text]
         return Effects(
             makes=tuple(archive), reads=(*reads, *operands), doubts=tuple(doubts), recurses=True
         )

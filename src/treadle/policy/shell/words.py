@@ -44,8 +44,9 @@ class _Scan:
         self.names: list[str] = []
         self.dynamic = False
         self.data = True
+        self.splits = False
 
-    def expansion(self, at: int) -> int:
+    def expansion(self, at: int, *, quoted: bool) -> int:
         """Skip the expansion that begins at `at`, and answer where it ends."""
         span = self.spans.get(self.base + at)
         if span is None:
@@ -55,6 +56,7 @@ class _Scan:
             self.data = False
         elif name != LISTED and name not in _SPECIAL:
             self.names.append(name)
+        self.splits = self.splits or not (quoted or name in _SPECIAL)
         self.dynamic = True
         return end - self.base
 
@@ -98,7 +100,7 @@ class _Scan:
                 self.escaped(at + 1)
                 at += 2
             elif c == "`" or (c == "$" and _expands(text, at + 1, quoted=True)):
-                at = self.expansion(at)
+                at = self.expansion(at, quoted=True)
             else:
                 self.chars.append((c, True))
                 at += 1
@@ -124,9 +126,9 @@ class _Scan:
                 self.dynamic, self.data = True, False
                 at = self.double(at + 2)
             elif c == "`" or (c == "$" and _expands(text, at + 1, quoted=False)):
-                at = self.expansion(at)
+                at = self.expansion(at, quoted=False)
             elif c in "<>" and text.startswith("(", at + 1):
-                at = self.expansion(at)
+                at = self.expansion(at, quoted=False)
                 self.data = False
             elif c in _META and not (c == "(" and at and text[at - 1] in "?*+@!"):
                 raise BadWord(f"an unquoted {c!r} inside a word")
@@ -181,7 +183,9 @@ def check_body(text: str, spans: Spans, base: int) -> None:
 
 def _finish(source: str, scan: _Scan) -> Word:
     if scan.dynamic:
-        return Word(_utf8(source), None, data=scan.data, names=tuple(scan.names))
+        return Word(
+            _utf8(source), None, data=scan.data, splits=scan.splits, names=tuple(scan.names)
+        )
     chars = scan.chars
     if _home_inside(chars):
         return Word(_utf8(source), None)

@@ -21,8 +21,28 @@ from treadle.policy.shell.prefixes import (
 )
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "rbash", "mksh", "yash", "pdksh"})
-_OTHER_SHELLS = frozenset({"csh", "tcsh", "fish", "nu", "elvish", "xonsh", "pwsh", "rc", "es"})
+_OTHER_SHELLS = frozenset(
+    {
+        "zsh",
+        "ksh",
+        "mksh",
+        "yash",
+        "pdksh",
+        "csh",
+        "tcsh",
+        "fish",
+        "nu",
+        "elvish",
+        "xonsh",
+        "pwsh",
+        "rc",
+        "es",
+    }
+)
 _STREAM = re.compile(r"/dev/(?:stdin|fd/)|/proc/(?:self|thread-self|\d+)/fd/")
+_ONLY_BASH = re.compile(
+    r"""\$['"]|\[\[|(?<!\$)\(\(|&>|\|&|[<>]\(|<<<|\b(?:function|select|coproc)\b"""
+)
 _SYSTEM = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/")
 
 
@@ -47,7 +67,7 @@ def unwrap(part: Part, depth: int) -> Part:
     special = _SPECIAL.get(name)
     if special is not None:
         return special(part, depth)
-    if name in SHELLS:
+    if name in SHELLS - _OTHER_SHELLS:
         return _shell(part, depth)
     base = name.rpartition("/")[2]
     if base in SHELLS or name in _OTHER_SHELLS:
@@ -176,16 +196,31 @@ def _shell(part: Part, depth: int) -> Part:
     if inline:
         if not rest or rest[0].text is None or rest[0].glob:
             return _with(part, (), "", "a script that is not static")
-        return _with(part, _script(rest[0].text, part, depth), "transparent")
+        return _with(
+            part, _script(rest[0].text, part, depth), "transparent", *_dialect(part, rest[0])
+        )
     if rest and not _STREAM.match(rest[0].text or ""):
         return part  # a script file: a rule has to name it
     return _with_stdin(part, depth)
 
 
+def _dialect(part: Part, script: Word) -> tuple[str, ...]:
+    """A script in words that only bash knows is another one to a plain shell."""
+    plain = program_name(part.argv[0]) not in ("bash", "rbash")
+    return (
+        ("not every shell reads it alike",)
+        if plain and _ONLY_BASH.search(script.text or "")
+        else ()
+    )
+
+
 def _with_stdin(part: Part, depth: int) -> Part:
     data = [r for r in part.redirects if r.effect == "data"]
     if data and data[-1].data is not None:
-        return _with(part, _script(data[-1].data, part, depth), "transparent")
+        script = Word(data[-1].data, data[-1].data)
+        return _with(
+            part, _script(data[-1].data, part, depth), "transparent", *_dialect(part, script)
+        )
     return _with(part, (), "", "a shell that reads its script from a pipe or a file")
 
 
