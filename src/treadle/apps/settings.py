@@ -319,6 +319,21 @@ def _wanted(setting: Setting) -> str:
             return "it has to be a text"
 
 
+def shown(value: object) -> str:
+    """A value as a person reads it."""
+    if value is None:
+        return "no limit"
+    if value == "" or value == () or value == {}:
+        return "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, dict):
+        return ", ".join(value)
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
 def nearest(name: str, known: Mapping[str, object]) -> str:
     """`; did you mean …?`, or nothing if nothing is near."""
     from difflib import get_close_matches

@@ -12,6 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from treadle.apps.settings import Settings
+from treadle.apps.tui import screen
 from treadle.apps.tui.app import TerminalApp
 from treadle.apps.tui.options import Options
 from treadle.apps.tui.wired import WiredHost
@@ -105,6 +106,7 @@ async def stage(
     """The app in the current folder, which the test's home trusts."""
     folder = Path.cwd()
     use(monkeypatch, model or scripted(["Hello."]))
+    monkeypatch.setattr(screen, "PATIENCE", PATIENCE)  # a busy machine may close slowly
     host = WiredHost(folder, {"sandbox": "off", **(flags or {})})
     if trusted:
         host.trust()

@@ -53,6 +53,31 @@ async def test_commands_that_tell_something(monkeypatch):
         assert content("AGENTS.md") == "- tests need a database\n"
 
 
+async def test_settings_are_told_in_words_and_the_doctor_leaves_out_the_terminal(monkeypatch):
+    async with stage(monkeypatch, size=(100, 40)) as on:
+        await on.send("/config")
+        await on.sees("max_time = no limit")
+        assert "network = false" in on.screen()
+        await on.send("/doctor")
+        await on.sees("✓ python")
+        assert "terminal" not in on.screen()
+
+
+async def test_a_choice_begins_at_what_is_in_force(monkeypatch):
+    async with stage(monkeypatch, flags={"permission_mode": "auto"}) as on:
+        await on.send("/mode")
+        await on.sees("▸ auto")
+
+
+async def test_a_fault_in_a_command_does_not_end_the_session(monkeypatch):
+    async with stage(monkeypatch, scripted(["Still here."])) as on:
+        monkeypatch.setattr(WiredHost, "agents", lambda self: 1 / 0)
+        await on.send("/agents")
+        await on.sees("/agents failed: ZeroDivisionError")
+        await on.send("hello")
+        await on.sees("Still here.")
+
+
 async def test_a_theme_is_remembered_unless_the_terminal_wants_no_colours(monkeypatch):
     file = Path.home() / ".treadle/config.toml"
     made(str(file), "# mine\nmax_turns = 9\n")

@@ -217,6 +217,28 @@ async def test_keys_are_not_shown_but_where_consent_is_asked(monkeypatch):
         assert shown[-1].endswith("\n[redacted]")
 
 
+async def test_a_question_fits_on_a_tiny_screen(monkeypatch):
+    async with stage(monkeypatch, scripted([Say(calls=[BASH]), "made"]), size=(20, 10)) as on:
+        await on.send("go")
+        await on.sees("esc stops the turn")
+        await on.pilot.pause(0.1)
+        assert "n No, and say" in on.screen()
+        assert on.app.screen.max_scroll_y == 0
+        assert on.screen().split("\n")[-1].startswith("ask")
+
+
+async def test_a_new_search_replaces_the_one_before(monkeypatch):
+    async with stage(monkeypatch, scripted(["One two three."])) as on:
+        await on.send("count")
+        await on.sees("One two three.")
+        for word in ("two", "three"):
+            await on.press("ctrl+f")
+            await on.sees("Search")
+            await on.press(*word, "enter")
+            await on.sees("n goes up")
+            assert on.app.transcript.sought == word
+
+
 async def test_n_denies_with_a_reason_that_the_model_reads(monkeypatch):
     model = scripted([Say(calls=[BASH]), "I understand."])
     async with stage(monkeypatch, model) as on:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from treadle.apps.cli import exits
-from treadle.apps.settings import TABLE, Settings, home, load, project_file
+from treadle.apps.settings import TABLE, Settings, home, load, project_file, shown
 from treadle.apps.wiring.rules import is_trusted
 from treadle.core.errors import ConfigError
 
@@ -73,18 +73,3 @@ def _print_table(settings: Settings, folder: Path) -> None:
             print(f"{file} is not there")
     for note in settings.notes:
         print(f"note: {note}")
-
-
-def shown(value: object) -> str:
-    """A value as a person reads it."""
-    if value is None:
-        return "no limit"
-    if value == "" or value == () or value == {}:
-        return "-"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, dict):
-        return ", ".join(value)
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -148,7 +148,7 @@ class TerminalApp(FullScreen):
             self._do(self._search())
 
     async def _search(self) -> None:
-        text = await self.dialogs.write("Search", self.transcript.sought)
+        text = await self.dialogs.write("Search", self.transcript.sought, anew=True)
         if text is None:
             self.transcript.seek("")
         elif self.transcript.seek(text.strip()):

@@ -49,12 +49,13 @@ class Choices(Widget, can_focus=True):
         body: Body | None = None,
         filters: bool = False,
         hint: str = "",
+        now: str = "",
     ) -> None:
         super().__init__()
         self.title = title
         self.options = list(options)
         self.shown = list(options)
-        self.at = 0
+        self.at = next((at for at, one in enumerate(options) if now and one.value == now), 0)
         self.typed = ""
         self._palette = palette
         self._body = body

@@ -52,9 +52,16 @@ class Face(Protocol):
         """Some lines for the person, not part of the session."""
 
     async def choose(
-        self, title: str, options: Sequence[Option], *, filters: bool = False, words: str = ""
+        self,
+        title: str,
+        options: Sequence[Option],
+        *,
+        filters: bool = False,
+        words: str = "",
+        now: str = "",
     ) -> str | None:
-        """The value of a choice, or None if the person leaves; `words` stand above them."""
+        """The value of a choice, or None if the person leaves; `words` stand above them, `now` is
+        the value that is in force."""
 
     async def move(self, opening: Callable[[], Awaitable[Driver]]) -> None:
         """Leave the session; `opening` opens the next one."""
@@ -103,6 +110,8 @@ async def perform(face: Face, line: str) -> None:
             await command.run(face, arguments)
         except (TreadleError, OSError, ValueError) as error:
             face.tell(str(error), "error")
+        except Exception as error:  # noqa: BLE001 - a fault in a command does not end the session
+            face.tell(f"/{name} failed: {type(error).__name__}: {error}", "error")
 
 
 def _perform_custom(face: Face, name: str, arguments: str, known: dict[str, Command]) -> None:
@@ -198,7 +207,8 @@ async def _model(face: Face, arguments: str) -> None:
     name: str | None = arguments
     if not arguments:
         options = [Option(name, name, about) for name, about in face.host.models()]
-        name = await face.choose(f"The model is {face.host.model.name}", options, filters=True)
+        now = face.host.model.name
+        name = await face.choose(f"The model is {now}", options, filters=True, now=now)
     if name:
         chosen = name
         await face.move(lambda: face.host.change_model(chosen))
@@ -208,7 +218,7 @@ async def _mode(face: Face, arguments: str) -> None:
     mode: str | None = arguments
     if not arguments:
         options = [Option(mode, mode, MODES.get(mode, "")) for mode in face.host.modes]
-        mode = await face.choose(f"The mode is {face.host.mode}", options)
+        mode = await face.choose(f"The mode is {face.host.mode}", options, now=face.host.mode)
     if mode:
         face.host.change_mode(mode)
         face.changed_mode()
@@ -253,7 +263,9 @@ async def _doctor(face: Face, arguments: str) -> None:
         stderr=asyncio.subprocess.STDOUT,
     )
     printed, _ = await process.communicate()
-    face.tell(printed.decode(errors="replace").rstrip() or "doctor said nothing")
+    lines = printed.decode(errors="replace").rstrip().splitlines()
+    # The terminal it sees is a pipe, and this one shows by itself that it works.
+    face.tell("\n".join(line for line in lines if line.split()[1:2] != ["terminal"]))
 
 
 async def _theme(face: Face, arguments: str) -> None:

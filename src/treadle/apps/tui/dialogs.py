@@ -62,22 +62,28 @@ class Dialogs:
         filters: bool = False,
         body: Body | None = None,
         hint: str = "",
+        now: str = "",
         looked: Callable[[Choices, str], None] | None = None,
     ) -> str | None:
         """The value of a choice, or None if the person leaves."""
-        widget = Choices(title, options, self._stage.palette, body=body, filters=filters, hint=hint)
+        widget = Choices(
+            title, options, self._stage.palette, body=body, filters=filters, hint=hint, now=now
+        )
         async with self._shown(widget) as answer:
             if looked is not None and options:
                 self._looked = lambda value: looked(widget, value)
                 looked(widget, options[0].value)
             return await answer
 
-    async def write(self, question: str, text: str = "") -> str | None:
-        """A text; None if the person leaves."""
+    async def write(self, question: str, text: str = "", *, anew: bool = False) -> str | None:
+        """A text; None if the person leaves. With `anew`, typing replaces what stands there."""
         from textual.widgets import Static
 
         label = Static(Text(question, self._stage.palette.bold))
-        async with self._shown(label, Entry(text)) as answer:
+        entry = Entry(text)
+        async with self._shown(label, entry) as answer:
+            if anew:
+                entry.select_all()
             return await answer
 
     @asynccontextmanager

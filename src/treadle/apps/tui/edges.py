@@ -13,6 +13,7 @@ from treadle.apps.tui.markdown import lead
 from treadle.apps.tui.palette import Palette
 from treadle.apps.tui.scene import View
 
+WIDEST_NAME = 20  # of what is offered, beyond which what is said about it is not aligned
 LONG_TURN = 10.0  # seconds after which the end of a turn is worth a bell
 
 
@@ -65,12 +66,15 @@ def offer_lines(
 ) -> list[Text]:
     """What is offered, around what the cursor is on."""
     lines: list[Text] = []
+    column = max((len(offer.text.strip()) for offer in offers if offer.about), default=0)
     first = max(0, min(picked - most // 2, len(offers) - most))
     for place, offer in enumerate(offers[first : first + most], first):
         is_at = place == picked
         line = lead("▸ " if is_at else "  ", palette.accent)
         line.append(offer.text.strip(), palette.accent if is_at else palette.plain)
-        line.append(f"  {offer.about}" if offer.about else "", palette.faint)
+        if offer.about:
+            gap = max(min(column, WIDEST_NAME) - len(offer.text.strip()), 0) + 2
+            line.append(" " * gap + offer.about, palette.faint)
         line.truncate(max(width, 1), overflow="ellipsis")
         lines.append(line)
     return lines

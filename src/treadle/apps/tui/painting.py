@@ -8,6 +8,8 @@ Pure: a block, a width and a palette give lines. The gutter of two cells is part
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 from rich.style import Style
 from rich.text import Text
@@ -35,6 +37,7 @@ _SIGNS = {
     "stopped": "◦",
 }
 
+_COLUMN = re.compile(r"\s*\S.*?\s{2,}(?=\S)")  # the first column of a row, if there is a second
 _TONES = {"warning": "! ", "error": "✗ ", "good": "✓ "}
 
 
@@ -82,7 +85,8 @@ def paint(block: Block, width: int, palette: Palette, *, is_open: bool = False) 
             return _shell(block, room, palette, is_open)
         case Note(text=text, tone=tone):
             style, sign = palette.tone(tone), _TONES.get(tone, "· ")
-            return _gutter(markdown.wrapped(Text(text, style), room), sign, style)
+            rows = [line for row in text.split("\n") for line in _hanging(row, room, style)]
+            return _gutter(rows, sign, style)
 
 
 def plain_text(block: Block) -> str:
@@ -258,6 +262,16 @@ def _shell(block: Shell, room: int, palette: Palette, is_open: bool) -> list[Tex
 
 
 # ------------------------------------------------------------------ small things
+
+
+def _hanging(row: str, room: int, style: Style) -> list[Text]:
+    """A row of a table in lines: what does not fit goes on under its column."""
+    row = row.expandtabs(4)
+    column = _COLUMN.match(row)
+    width = column.end() if column and column.end() <= room // 2 else 0
+    lines = markdown.wrapped(Text(row[width:], style), room - width)
+    first = Text(row[:width], style)
+    return [(Text(" " * width) if at else first) + line for at, line in enumerate(lines)]
 
 
 def _gutter(lines: list[Text], sign: str = "  ", style: Style | None = None) -> list[Text]:

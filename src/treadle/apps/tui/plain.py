@@ -310,7 +310,13 @@ class Plain:
             self._asked = None
 
     async def choose(
-        self, title: str, options: Sequence[Option], *, filters: bool = False, words: str = ""
+        self,
+        title: str,
+        options: Sequence[Option],
+        *,
+        filters: bool = False,
+        words: str = "",
+        now: str = "",
     ) -> str | None:
         if words:
             self._write(visible(f"{words}\n\n"))

@@ -46,6 +46,7 @@ from treadle.core.loop.steps import PendingApproval
 
 FRAME = 1 / 30
 SETTLED = 0.15  # seconds after which a terminal has taken its new size
+TINY = 15  # rows
 PATIENCE = 1.5  # seconds that closing may take
 
 
@@ -249,7 +250,9 @@ class FullScreen(App[int]):
             (width, self.size.height),
             is_scrolled=not self.transcript.is_following,
         )
-        self.query_one("#tray", Lines).set(above)
+        # On a tiny screen a question needs the room, and says all that there is to say.
+        is_crowded = self.dialogs.is_open and self.size.height < TINY
+        self.query_one("#tray", Lines).set([] if is_crowded else above)
         self.query_one("#rule", Lines).set([Text("─" * width, self.palette.faint)])
         self.query_one("#status", Lines).set([status])
 
@@ -313,13 +316,20 @@ class FullScreen(App[int]):
         self.dialogs.answered(event.text)
 
     async def choose(
-        self, title: str, options: Sequence[Option], *, filters: bool = False, words: str = ""
+        self,
+        title: str,
+        options: Sequence[Option],
+        *,
+        filters: bool = False,
+        words: str = "",
+        now: str = "",
     ) -> str | None:
         faint = Text(words, self.palette.faint)
         return await self.dialogs.choose(
             title,
             options,
             filters=filters,
+            now=now,
             body=(lambda width: [*wrapped(faint, width), Text()]) if words else None,
         )
 

@@ -232,7 +232,7 @@ class WiredHost:
     def settings(self) -> list[tuple[str, str, str]]:
         now = settings_page.load(self.folder, self._flags, trusted=lambda: is_trusted(self.folder))
         return [
-            (one.name, str(getattr(now, one.name)), now.origin(one.name))
+            (one.name, settings_page.shown(getattr(now, one.name)), now.origin(one.name))
             for one in settings_page.TABLE
         ]
 
