@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle.core.contracts.mutator import Scene
+from treadle.core.transcript import weighing
 from treadle.core.transcript.content import Document, Image
 from treadle.core.transcript.items import Item, NoticeItem, SummaryItem
 from treadle.core.transcript.transcript import Transcript
 
 CHARS_PER_TOKEN = 3.5  # before the provider has said anything
 FEWEST, MOST = 1.5, 6.0  # what a measurement may plausibly show
-PICTURE_CHARS = 5_000  # a picture's tokens, as if it were text
 ITEM_CHARS = 30  # what a request adds around an item
 
 
@@ -64,7 +64,7 @@ def size_of(item: Item) -> int:
     total = ITEM_CHARS
     for part in item.content:
         if isinstance(part, (Image, Document)):
-            total += PICTURE_CHARS
+            total += weighing.chars_of(part)
         else:
             total += max(
                 len(getattr(part, name, "")) for name in ("text", "raw", "json", "data")

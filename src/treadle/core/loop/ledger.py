@@ -26,7 +26,8 @@ from treadle.core.events import (
 from treadle.core.loop.journaling import Journaling
 from treadle.core.loop.state import LoopState, Transition, Turn
 from treadle.core.loop.telling import Teller
-from treadle.core.transcript.content import Opaque, Text, Thinking, ToolCall
+from treadle.core.transcript import weighing
+from treadle.core.transcript.content import Opaque, RedactedThinking, Text, Thinking, ToolCall
 from treadle.core.transcript.entries import (
     Intent,
     Quarantined,
@@ -51,7 +52,6 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NOTHING, Usage
 
 TRACE_LENGTH = 1_000
-PICTURE_CHARS = 4_000
 
 
 class Ledger:
@@ -280,7 +280,7 @@ def chars_of(item: Item) -> int:
     """How much text an item holds, for estimates that may be too large but not too small.
 
     Letters that are rare in what models were trained on need more tokens, about as they need more
-    bytes. Pictures and documents count as a fixed amount.
+    bytes. Pictures and documents count as the text that they weigh.
     """
     if isinstance(item, (NoticeItem, SummaryItem)):
         return _weight(item.text)
@@ -292,8 +292,10 @@ def chars_of(item: Item) -> int:
             text = part.raw
         elif isinstance(part, Opaque):
             text = part.json
+        elif isinstance(part, RedactedThinking):
+            text = part.data
         else:
-            total += PICTURE_CHARS
+            total += weighing.chars_of(part)
             continue
         total += len(text) if text.isascii() else _weight(text)
     return total

@@ -36,7 +36,7 @@ class RedactedThinking(msgspec.Struct, frozen=True, tag="redacted_thinking", omi
     origin: str = ""
 
 
-class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
+class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, dict=True):
     """A picture: its bytes, or the address of one."""
 
     media_type: str
@@ -44,7 +44,7 @@ class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
     url: str = ""
 
 
-class Document(msgspec.Struct, frozen=True, tag="document", omit_defaults=True):
+class Document(msgspec.Struct, frozen=True, tag="document", omit_defaults=True, dict=True):
     """A file that the provider reads itself, such as a PDF."""
 
     media_type: str

@@ -1,0 +1,112 @@
+"""What pictures and documents weigh: the tokens that a provider makes of them, by rule of thumb.
+
+Pictures weigh by their pixels, PDFs by their pages (each is read as text and as a picture), other
+documents by their bytes. Providers differ by a factor of two or three; this is their upper middle.
+Only headers and page marks are read here: nothing is decoded, checked or shown.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+
+from treadle.core.transcript.content import Document, Image
+
+CHARS_A_TOKEN = 4  # what a token of these counts as, where everything else is counted as text
+PIXELS_A_TOKEN = 750
+MOST_A_PICTURE = 3_000  # larger ones are made smaller by the provider
+A_PAGE = 2_500
+BYTES_A_TOKEN = 3  # of text
+BYTES_A_PAGE = 50_000  # where the pages cannot be counted
+MOST_GUESSED_PAGES = 100
+PAGES_ELSEWHERE = 20  # of a document of which only the address is known
+MOST_PACKS, MOST_IN_A_PACK = 1_000, 1 << 18  # what lists pages is never larger; a trap may be
+MOST_UNPACKED = 16 << 20
+
+_PAGE = re.compile(rb"/Type\s{0,9}/Page(?![A-Za-z])")
+
+
+def chars_of(part: Image | Document) -> int:
+    """As many characters of text as it weighs; found out once."""
+    kept: int | None = part.__dict__.get("chars")
+    if kept is None:
+        weight = _picture(part) if isinstance(part, Image) else _document(part)
+        kept = part.__dict__["chars"] = weight * CHARS_A_TOKEN
+    return kept
+
+
+def _picture(image: Image) -> int:
+    width, height = picture_size(image.data)
+    if not width * height:
+        return MOST_A_PICTURE
+    return min(width * height // PIXELS_A_TOKEN + 1, MOST_A_PICTURE)
+
+
+def _document(document: Document) -> int:
+    data = document.data
+    if not data:
+        return PAGES_ELSEWHERE * A_PAGE
+    if document.media_type.startswith("text/"):
+        return len(data) // BYTES_A_TOKEN + 1
+    pages = pdf_pages(data) or min(len(data) // BYTES_A_PAGE + 1, MOST_GUESSED_PAGES)
+    return pages * A_PAGE
+
+
+def pdf_pages(data: bytes) -> int:
+    """The pages of a PDF, also those that are listed in packed objects; 0 if none is found."""
+    pages, at, unpacked = len(_PAGE.findall(data)), 0, 0
+    for _ in range(MOST_PACKS):
+        at = data.find(b"/ObjStm", at) + 1
+        if not at or unpacked > MOST_UNPACKED:
+            break
+        start = data.find(b"stream", at, at + 400)
+        if start >= 0:
+            plain = _unpacked(data[start + 6 : start + MOST_IN_A_PACK])
+            unpacked += len(plain)
+            pages += len(_PAGE.findall(plain))
+    return pages
+
+
+def _unpacked(packed: bytes) -> bytes:
+    try:
+        return zlib.decompressobj().decompress(packed.lstrip(b"\r\n"), MOST_IN_A_PACK)
+    except zlib.error:
+        return b""  # packed in another way, or encrypted
+
+
+def picture_size(data: bytes) -> tuple[int, int]:
+    """Width and height read off the header of a PNG, GIF, WebP or JPEG; zeros if unknown."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n") and len(data) >= 24:
+        return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+    if data.startswith((b"GIF87a", b"GIF89a")) and len(data) >= 10:
+        return int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP" and len(data) >= 30:
+        return _webp_size(data)
+    if data.startswith(b"\xff\xd8"):
+        return _jpeg_size(data)
+    return 0, 0
+
+
+def _webp_size(data: bytes) -> tuple[int, int]:
+    kind = data[12:16]
+    if kind == b"VP8X":
+        packed = int.from_bytes(data[24:30], "little")
+        return (packed & 0xFFFFFF) + 1, (packed >> 24) + 1
+    if kind == b"VP8L":
+        packed = int.from_bytes(data[21:25], "little")
+        return (packed & 0x3FFF) + 1, (packed >> 14 & 0x3FFF) + 1
+    if kind == b"VP8 ":
+        packed = int.from_bytes(data[26:30], "little")
+        return packed & 0x3FFF, packed >> 16 & 0x3FFF
+    return 0, 0
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int]:
+    at = 2
+    while at + 9 <= len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height = int.from_bytes(data[at + 5 : at + 7], "big")
+            return int.from_bytes(data[at + 7 : at + 9], "big"), height
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return 0, 0
