@@ -79,6 +79,8 @@ def test_servers_that_are_not_started_for_it_are_named(capsys):
     file.write_text('{"mcpServers": {"tiny": {"command": "false"}}}')
     _, sizes = told(capsys, "--model", "sonnet")
     assert sizes.splitlines()[-1] == "not counted: the tools of tiny, which start with a run"
+    _, sizes = told(capsys, "--model", "embedded")
+    assert "takes only a few tools: no MCP servers" in sizes
 
 
 def test_the_tools_definitions_can_be_seen(capsys):

@@ -10,7 +10,7 @@ Each part is loaded when somebody configured or asked for it. Above: wire.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,9 @@ import msgspec
 
 from treadle.agents.agent import Agent, Approver, ToolLike
 from treadle.apps.settings import Settings
+from treadle.apps.wiring.checkpoints import KeptFiles
 from treadle.apps.wiring.discretion import Discreet, Reticent, own_secrets
 from treadle.apps.wiring.extras import brought, hooks_of, skills_of
-from treadle.apps.wiring.files import KeptFiles
 from treadle.apps.wiring.late import LatePolicy, LateWorkspace
 from treadle.apps.wiring.prompt import system_prompt
 from treadle.apps.wiring.reminding import LateReminders
@@ -123,25 +123,33 @@ class Bench:
             halt=self.reins.halt,
             confined=None if place.settings.sandbox == "required" else False,
         )
-        if plugged.servers and not self._is_small:
-            from treadle.apps.wiring.servers import servers_of
-            from treadle.tools.steady import Steady
+        if self._is_small:
+            if plugged.servers:
+                place.notes.append(f"{place.model.name} takes only a few tools: no MCP servers")
+            return
+        if plugged.servers:
+            self._call_on(plugged.servers)
+        self._learn_skills()
 
-            servers = servers_of(
-                plugged.servers,
-                place.workspace,
-                # At a terminal nobody waits: what comes late is announced.
-                patience=0.0 if self._interactive else place.settings.server_wait,
-                notes=place.notes,
-                tell=place.tell,
-            )
-            # Around the others, so that the loop sees which tool a call through it means.
-            steady = Steady(self._discreet(servers))
-            self.servers = servers.servers
-            self.sources.append(steady)
-            self.mutators.append(steady)
-        if not self._is_small:
-            self._learn_skills()
+    def _call_on(self, definitions: Mapping[str, Mapping[str, Any]]) -> None:
+        """MCP servers: what they offer at the first request is listed, what is late announced."""
+        from treadle.apps.wiring.servers import servers_of
+        from treadle.tools.steady import Steady
+
+        place = self.place
+        servers = servers_of(
+            definitions,
+            place.workspace,
+            # At a terminal nobody waits.
+            patience=0.0 if self._interactive else place.settings.server_wait,
+            notes=place.notes,
+            tell=place.tell,
+        )
+        # Around the others, so that the loop sees which tool a call through it means.
+        steady = Steady(self._discreet(servers))
+        self.servers = servers.servers
+        self.sources.append(steady)
+        self.mutators.append(steady)
 
     def _learn_skills(self) -> None:
         skills, notes = skills_of(self.place.folder, trusted=self.place.trusted)

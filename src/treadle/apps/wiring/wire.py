@@ -126,7 +126,7 @@ async def wire(
     store, view, told = open_session(opening.resume, folder)
     notes += told
     outputs = outputs_of(store)
-    workspace = LateWorkspace(folder, lambda: workspace_options(settings, folder, outputs), tell)
+    workspace = LateWorkspace(folder, lambda: _workspace_options(settings, folder, outputs), tell)
     try:
         if settings.sandbox == "required":
             await workspace.opened()  # refused now, and not half-way through the work
@@ -139,17 +139,17 @@ async def wire(
             keep=keep_rules(folder),
         )
         place = Place(
-            settings,
-            folder,
-            model,
-            helper,
-            workspace,
-            policy,
-            store,
-            view,
-            notes,
-            tell,
-            is_trusted(folder),
+            settings=settings,
+            folder=folder,
+            model=model,
+            helper=helper,
+            workspace=workspace,
+            policy=policy,
+            store=store,
+            view=view,
+            notes=notes,
+            tell=tell,
+            trusted=is_trusted(folder),
         )
         return _put_together(place, opening, approve, hooks, observers)
     except BaseException:
@@ -179,18 +179,18 @@ def _put_together(
     if opening.schema is not None:
         bench.hold_to(opening.schema)
     return Wired(
-        bench.agent(approve),
-        place.workspace,
-        place.policy,
-        place.store,
-        place.view,
-        bench.prompt,
-        tuple(place.notes),
-        bench.purse,
-        bench.answer,
-        bench.servers,
-        bench.reins,
-        place.helper,
+        agent=bench.agent(approve),
+        workspace=place.workspace,
+        policy=place.policy,
+        store=place.store,
+        view=place.view,
+        prompt=bench.prompt,
+        notes=tuple(place.notes),
+        purse=bench.purse,
+        answer=bench.answer,
+        servers=bench.servers,
+        reins=bench.reins,
+        helper=place.helper,
     )
 
 
@@ -217,7 +217,7 @@ def _helper(settings: Settings) -> Model | None:
     return names.model(settings.small_model, aliases=settings.aliases)
 
 
-def workspace_options(settings: Settings, folder: Path, outputs: Path) -> Options:
+def _workspace_options(settings: Settings, folder: Path, outputs: Path) -> Options:
     from treadle.workspace.local import Options
 
     skills = home() / "skills"
