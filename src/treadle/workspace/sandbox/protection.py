@@ -19,6 +19,7 @@ from treadle.core.errors import WorkspaceError
 
 PROTECTED = (
     ".treadle",
+    ".claude",
     ".mcp.json",
     ".envrc",
     ".vscode",
@@ -28,7 +29,7 @@ PROTECTED = (
     ".git/config.worktree",
     ".git/commondir",
 )
-"""What runs, or decides what runs, on the host: the agent's settings, git's, the editors'."""
+"""What runs, or decides what runs, on the host: the agents' settings, git's, the editors'."""
 
 APPEARING = frozenset({".git/config.worktree", ".git/commondir"})
 """Mostly absent, and git does not bear a placeholder for them: removed if a command made one."""
