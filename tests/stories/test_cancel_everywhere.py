@@ -28,32 +28,45 @@ from treadle.testing.stores import MemoryStore
 from treadle.tools.function import tool
 
 
-class CountedAwaits:
-    """Runs a coroutine and does something at its n-th suspension."""
+class Awaits:
+    """A task factory that counts the suspensions of every task, and does something at the n-th."""
 
-    def __init__(self, work: Coroutine[Any, Any, Any], at: int, do: Callable[[], object]) -> None:
-        self._work = work
-        self._at = at
-        self._do = do
+    def __init__(self, at: int = 0, do: Callable[[], object] = lambda: None) -> None:
+        self.at = at
+        self.do = do
         self.seen = 0
 
+    def __call__(
+        self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any
+    ) -> asyncio.Task[Any]:
+        return asyncio.Task(Counted(work, self), loop=loop, **options)
+
+    def count(self) -> None:
+        self.seen += 1
+        if self.seen == self.at:
+            self.do()
+
+
+class Counted(Coroutine[Any, Any, Any]):
+    def __init__(self, work: Coroutine[Any, Any, Any], awaits: Awaits) -> None:
+        self._work = work
+        self._awaits = awaits
+
+    def send(self, value: Any) -> Any:
+        waited = self._work.send(value)
+        self._awaits.count()
+        return waited
+
+    def throw(self, *failure: Any) -> Any:
+        waited = self._work.throw(*failure)
+        self._awaits.count()
+        return waited
+
+    def close(self) -> None:
+        self._work.close()
+
     def __await__(self) -> Generator[Any, Any, Any]:
-        inner = self._work.__await__()
-        value: Any = None
-        failure: BaseException | None = None
-        while True:
-            try:
-                waited = inner.throw(failure) if failure is not None else inner.send(value)
-            except StopIteration as end:
-                return end.value
-            failure = None
-            self.seen += 1
-            if self.seen == self._at:
-                self._do()
-            try:
-                value = yield waited
-            except BaseException as error:  # noqa: BLE001 - handed on to the work
-                failure = error
+        return self._work.__await__()
 
 
 class SlowClock(ManualClock):
@@ -143,11 +156,12 @@ async def whole_run(driver: Driver) -> Finished:
 async def count_awaits() -> int:
     agent, store = make()
     driver = agent.start(input="go", store=store)
-    counted = CountedAwaits(whole_run(driver), 0, lambda: None)
-    step = await counted
+    loop, awaits = asyncio.get_running_loop(), Awaits()
+    loop.set_task_factory(awaits)
+    step = await loop.create_task(whole_run(driver))
     await driver.aclose()
     assert step.result.reason == "end_turn"
-    return counted.seen
+    return awaits.seen
 
 
 def open_files() -> int:
@@ -167,16 +181,15 @@ def children() -> list[str]:
 async def cut_at(point: int, how: str) -> None:
     agent, store = make()
     driver = agent.start(input="go", store=store)
-    task = asyncio.current_task()
-    assert task is not None
-    loop = asyncio.get_running_loop()
-    do = task.cancel if how == "cancelled" else lambda: loop.call_soon(driver.interrupt)
+    loop, awaits = asyncio.get_running_loop(), Awaits(point)
+    loop.set_task_factory(awaits)
+    run = loop.create_task(whole_run(driver))
+    awaits.do = run.cancel if how == "cancelled" else lambda: loop.call_soon(driver.interrupt)
     try:
-        step = await CountedAwaits(whole_run(driver), point, do)
+        step = await run
         assert step.result.reason in ("aborted", "end_turn")
     except asyncio.CancelledError:
         assert how == "cancelled"
-        task.uncancel()
     assert violations(driver.transcript) == [], point
     assert driver.snapshot().pending_input == () or driver.approvals == ()
 
@@ -187,13 +200,13 @@ async def cut_at(point: int, how: str) -> None:
     said = [item.text for item in driver.transcript if isinstance(item, UserItem)]
     assert said.count("Are you still there?") == 1
     await driver.aclose()
-    assert asyncio.all_tasks() == {task}, point
+    assert asyncio.all_tasks() == {asyncio.current_task()}, point
 
 
 @pytest.mark.parametrize("how", ["cancelled", "interrupted"])
 def test_fault_79_a_run_can_be_cut_at_every_await(how: str):
     points = asyncio.run(count_awaits())
-    assert points > 15
+    assert points > 25
     files = open_files()
     for point in range(1, points + 1):
         asyncio.run(cut_at(point, how))

@@ -16,7 +16,7 @@ import msgspec
 
 from treadle.core.contracts.hook import Add, Block, Change
 from treadle.core.contracts.policy import Allow, Ask, Deny
-from treadle.core.contracts.tool import Probe, Tool, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.tool import Probe, Tool, ToolContext, ToolOutput
 from treadle.core.events import (
     ChildEvent,
     Event,
@@ -30,11 +30,12 @@ from treadle.core.events import (
 from treadle.core.loop.capping import capped
 from treadle.core.loop.consulting import Hooks
 from treadle.core.loop.containing import Containing, words
+from treadle.core.loop.early import Early
 from treadle.core.loop.equipment import Equipment
 from treadle.core.loop.judging import Judging, Prepared, checked, tool_data
 from treadle.core.loop.scheduling import Slot, run_in_order
 from treadle.core.loop.steps import PendingApproval
-from treadle.core.loop.tasks import RUNNING, Tasks, end_all, spawn
+from treadle.core.loop.tasks import RUNNING, Tasks, end_all
 from treadle.core.loop.telling import Teller
 from treadle.core.loop.toolbox import Toolbox
 from treadle.core.transcript.content import Text, ToolCall, parse_arguments
@@ -71,73 +72,11 @@ class Calling:
         self._tasks = tasks
         self._intend = intend
         self._on_notice = on_notice
-        self._offered: list[ToolCall] = []
-        self._soon: asyncio.Handle | None = None
-        self._early: dict[tuple[str, str], list[asyncio.Task[ToolResultItem | None]]] = {}
-        self._may_start_early = True
-        self._early_limit = asyncio.Semaphore(equipment.max_parallel)
-
-    # --- while the stream still runs -----------------------------------------------------
-
-    def renew(self) -> None:
-        """A new reply begins: its first calls may start early again."""
-        self._withdraw_offers()
-        self._may_start_early = not self._hooks.has("pre_tool_use")
-
-    def offer(self, call: ToolCall) -> None:
-        """The call is whole. Start it if it only looks, and nothing before it acts.
-
-        It starts when the stream next waits: a reply that is already all there needs no head
-        start, and its calls then cost no task.
-        """
-        tool = self._toolbox.find(call.name)
-        if tool is None or not _may_start_early(tool.spec):
-            self._may_start_early = False
-        if self._may_start_early and not self._early.get((call.name, call.raw)):
-            self._offered.append(call)
-            if self._soon is None:
-                self._soon = asyncio.get_running_loop().call_soon(self._start_offered)
-
-    def _start_offered(self) -> None:
-        loop = asyncio.get_running_loop()
-        for call in self._offered:
-            work = loop.create_task(self._start_early(call))
-            self._early.setdefault((call.name, call.raw), []).append(work)
-        self._offered.clear()
-        self._soon = None
-
-    def _withdraw_offers(self) -> None:
-        if self._soon is not None:
-            self._soon.cancel()
-            self._soon = None
-        self._offered.clear()
-
-    async def _start_early(self, call: ToolCall) -> ToolResultItem | None:
-        prepared = self._judging.look_at(call, None)
-        if prepared.refusal is not None:
-            return None
-        if not isinstance(await self._judging.decide(prepared), Allow):
-            return None
-        async with self._early_limit:
-            return await self._execute(prepared, _stay)
-
-    def _take_early(self, call: ToolCall) -> asyncio.Task[ToolResultItem | None] | None:
-        started = self._early.get((call.name, call.raw))
-        return started.pop(0) if started else None
-
-    async def drop_early(self) -> None:
-        """What was started early and is not wanted any more."""
-        self._withdraw_offers()
-        if not self._early:
-            return
-        left = [work for started in self._early.values() for work in started]
-        self._early.clear()
-        if left:
-            await end_all(left)
+        self.early = Early(toolbox, hooks, equipment.max_parallel, self._start_early)
 
     async def aclose(self) -> None:
         """Nothing that was started here goes on, as far as that can be had."""
-        await self.drop_early()
+        await self.early.drop()
         await self._containing.aclose()
 
     # --- before anything happens ---------------------------------------------------------
@@ -150,7 +89,7 @@ class Calling:
         settled: dict[str, ToolResultItem],
     ) -> Awaitable[tuple[list[Prepared], list[PendingApproval]]]:
         """Look at every call, and at who must still be asked. Running it twice is harmless."""
-        self._withdraw_offers()
+        self.early.withdraw_offers()
         return self._judging.prepare(calls, rulings, intents, settled)
 
     # --- the round -----------------------------------------------------------------------
@@ -172,6 +111,9 @@ class Calling:
 
     def cut_off(self, call: ToolCall) -> ToolResultItem:
         """The answer to a call that the user interrupted."""
+        output = self._containing.take_answer(call.id)
+        if output is not None:
+            return self._finish(Prepared(call), output)
         return interrupted(call, LEFT if self._containing.has_left(call.id) else CUT)
 
     async def _answer(self, ready: Prepared, intents: dict[str, Intent]) -> ToolResultItem:
@@ -186,12 +128,11 @@ class Calling:
                 text = f"{ready.objection} It was not done before the interruption."
                 return self._finish(ready, ToolOutput(text, is_error=True))
         if ready.refusal is not None:
+            await asyncio.sleep(0)  # others get a turn, also from a model that calls for nonsense
             return self._finish(ready, ToolOutput(ready.refusal, is_error=True))
-        early = self._take_early(ready.call)
-        if early is not None:
-            result = await _joined(early)
-            if result is not None:
-                return self._renamed(result, ready)
+        result = await self.early.result_of(ready.call)
+        if result is not None:
+            return self._renamed(result, ready)
         if self._hooks.has("pre_tool_use"):
             ready = await self._ask_hooks(ready)
             if ready.refusal is not None:
@@ -200,6 +141,15 @@ class Calling:
         if ready.tool.spec.detachable:
             return await self._detachable(ready, ready.tool.spec.detach_after)
         return await self._execute(ready, _stay)
+
+    async def _start_early(self, call: ToolCall) -> ToolResultItem | None:
+        """Run it now if nobody has to be asked; what is wrong with it is told at its turn."""
+        prepared = self._judging.look_at(call, None)
+        if prepared.refusal is not None:
+            return None
+        if not isinstance(await self._judging.decide(prepared), Allow):
+            return None
+        return await self._execute(prepared, _stay)
 
     async def _ask_hooks(self, ready: Prepared) -> Prepared:
         """A hook may deny, add, or change the arguments; changed ones are judged again."""
@@ -221,13 +171,14 @@ class Calling:
 
     async def _detachable(self, ready: Prepared, after: float | None) -> ToolResultItem:
         self._tasks.listen(ready.call)
-        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        asked: asyncio.Future[None] = loop.create_future()
 
         def detach() -> None:
             if not asked.done():
                 asked.set_result(None)
 
-        work = spawn(self._execute(ready, detach))
+        work = loop.create_task(self._execute(ready, detach))
         try:
             either: list[asyncio.Future[Any]] = [work, asked]
             await asyncio.wait(either, timeout=after, return_when=asyncio.FIRST_COMPLETED)
@@ -381,18 +332,6 @@ class Calling:
 
 def _stay() -> None:
     """For calls that cannot go on in the background."""
-
-
-async def _joined(early: asyncio.Task[ToolResultItem | None]) -> ToolResultItem | None:
-    try:
-        return await early
-    except asyncio.CancelledError:
-        await end_all([early])
-        raise
-
-
-def _may_start_early(spec: ToolSpec) -> bool:
-    return spec.effect == "pure" and spec.eager and not spec.detachable
 
 
 def _reach(ready: Prepared) -> tuple[bool, frozenset[str], frozenset[str]]:

@@ -1,7 +1,7 @@
-"""Consulting those who may object: hooks and gates, each in order.
+"""Consulting the hooks, each in order.
 
-What they may do is their contracts' matter; here is only how they are asked, how their
-failures are contained, and how their answers are put together. Mutators: see rewriting.py.
+What they may do is their contract's matter; here is only how they are asked, how their failures
+are contained, and how their answers are put together. Gates: paying.py. Mutators: rewriting.py.
 """
 
 from __future__ import annotations
@@ -9,14 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from treadle.core.contracts.gate import Account, Gate, Stop
 from treadle.core.contracts.hook import Add, Answer, Block, Change, Hook, HookPoint, Moment, Permit
 from treadle.core.errors import TreadleError
 from treadle.core.events import Warning
 from treadle.core.loop.telling import Teller
-from treadle.core.transcript.usage import Usage
 
 ALLOWED: Mapping[HookPoint, tuple[type, ...]] = {
     "session_start": (Add,),
@@ -80,46 +76,3 @@ def _failure(name: str, point: HookPoint, error: Exception) -> str:
     if isinstance(error, TreadleError):
         return f"a hook failed at {point}: {error}"
     return f"hook {name} failed at {point}: {type(error).__name__}: {error}"
-
-
-class Gates:
-    """Asks every gate before a model call, and settles with each that admitted it."""
-
-    def __init__(self, gates: Sequence[Gate]) -> None:
-        self._gates = gates
-        self._admitted: list[tuple[Gate, Account]] = []
-
-    @property
-    def hold_something(self) -> bool:
-        """Whether a call is still to be made, or settled, that was admitted."""
-        return bool(self._admitted)
-
-    def admit(self, account: Account) -> tuple[Stop | None, list[str]]:
-        """Whether to stop, and what the gates want the model to know.
-
-        All are asked, so that each has reserved what a closing reply costs. Nothing left to ask
-        goes before a budget that is used up; there is a closing reply if nobody objects to it.
-        """
-        told: list[str] = []
-        stops: list[Stop] = []
-        for gate in self._gates:
-            answer = gate.admit(account)
-            if isinstance(answer, Stop):
-                stops.append(answer)
-                if not answer.closing:
-                    continue
-            elif answer.tell:
-                told.append(answer.tell)
-            self._admitted.append((gate, account))
-        if not stops:
-            return None, told
-        first = next((stop for stop in stops if stop.reason == "end_turn"), stops[0])
-        closing = min(stop.closing for stop in stops)
-        if not closing:
-            self.settle(Usage())
-        return msgspec.structs.replace(first, closing=closing), told
-
-    def settle(self, used: Usage) -> None:
-        for gate, account in self._admitted:
-            gate.settle(account, used)
-        self._admitted.clear()

@@ -27,6 +27,7 @@ class Containing:
     def __init__(self, teller: Teller) -> None:
         self._teller = teller
         self._left: dict[str, asyncio.Task[ToolOutput]] = {}  # by call id
+        self._answers: dict[str, ToolOutput] = {}  # of calls that ended while they were stopped
 
     async def run(
         self, tool: Tool, arguments: Arguments, context: ToolContext, limit: float | None
@@ -37,10 +38,9 @@ class Containing:
             await _ended(work, limit)
         except asyncio.CancelledError:
             await self._stop(work, tool, context, AFTER_INTERRUPTION)
-            if not work.done() or work.cancelled():
-                raise
-            _cancel_later()  # it has an answer all the same, which is better than none
-            return work.result()
+            if work.done() and not work.cancelled():
+                self._answers[context.call_id] = work.result()
+            raise
         if work.done():
             if work.cancelled():
                 return ToolOutput("error: the tool was cancelled from inside", is_error=True)
@@ -52,6 +52,10 @@ class Containing:
         if work.cancelled():
             return ToolOutput(f"error: timed out after {limit:g} s", is_error=True)
         return work.result()
+
+    def take_answer(self, call_id: str) -> ToolOutput | None:
+        """What an interrupted call gave all the same; a true answer is better than none."""
+        return self._answers.pop(call_id, None)
 
     def has_left(self, call_id: str) -> bool:
         """Whether the call was given up on, and still runs."""
@@ -117,14 +121,6 @@ async def _ended(work: asyncio.Task[ToolOutput], limit: float | None) -> None:
     finally:
         if timer is not None:
             timer.cancel()
-
-
-def _cancel_later() -> None:
-    """Let the cancellation that was caught go on where we next wait; it still counts as one."""
-    task = asyncio.current_task()
-    if task is not None:
-        task.uncancel()
-        task.cancel()
 
 
 def _text(output: ToolOutput) -> str:

@@ -16,7 +16,6 @@ import os
 
 import msgspec
 
-from treadle.core.contracts.gate import Stop
 from treadle.core.contracts.hook import Add, Block, HookPoint
 from treadle.core.contracts.model import CacheRequest, ModelRequest
 from treadle.core.contracts.observer import Observer
@@ -26,12 +25,13 @@ from treadle.core.events import RunStarted, TurnResult
 from treadle.core.loop.approving import Approvals
 from treadle.core.loop.asking import Again, Asking
 from treadle.core.loop.calling import Calling
-from treadle.core.loop.consulting import Gates, Hooks
+from treadle.core.loop.consulting import Hooks
 from treadle.core.loop.equipment import Equipment
 from treadle.core.loop.inbox import Inbox
 from treadle.core.loop.journaling import Journaling
 from treadle.core.loop.ledger import Ledger
 from treadle.core.loop.listening import Listening
+from treadle.core.loop.paying import Paying
 from treadle.core.loop.recovery import may_compact
 from treadle.core.loop.rewriting import Rewriting
 from treadle.core.loop.state import Transition
@@ -54,7 +54,7 @@ from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.items import AssistantItem, NoticeItem, ToolResultItem, UserItem, user
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import NOTHING, Usage
+from treadle.core.transcript.usage import Usage
 
 INTERRUPTED = "The user interrupted the turn here."
 
@@ -136,33 +136,25 @@ class Driver:
             await self._rewriting.mutate("before_model")
             await self._journal.before_asking()
             system = self._equipment.system()
-            stop = self._consult_gates(system)
+            stop = self._paying.admit(system)
             if stop is not None:
                 return take_stop(stop, self._ledger)
-            self._calling.renew()
+            self._calling.early.renew()
             reply = await self._asking.ask(self._request(system))
             if isinstance(reply, Again):
-                self._settle(NOTHING)
+                self._paying.settle()
                 self._ledger.go_on(reply.why)
                 return None
-            self._settle(reply.usage)
+            self._paying.settle(reply.usage)
             self._ledger.spend(reply)
             self._next_cache = None
             return take(reply, self._ledger, self._equipment.max_continuations)
         except ModelError as error:
-            self._settle(NOTHING)
+            self._paying.settle()
             return await self._give_up(error)
         except Exception:
-            self._settle(NOTHING)
+            self._paying.settle()
             raise
-
-    def _settle(self, used: Usage) -> None:
-        """Tell the gates what the call has used, with what attempts lost that gave no reply."""
-        lost = self._asking.lost()
-        if lost is not NOTHING:
-            self._ledger.waste(self._asking.asked, lost)
-            used = used + lost
-        self._gates.settle(used)
 
     async def _run_tools(self, calls: tuple[ToolCall, ...]) -> Step:
         """One tool round, or the question whether it may happen."""
@@ -182,10 +174,9 @@ class Driver:
             ledger.append(result)
 
         await self._calling.run(prepared, state.intents, answer, ledger.settle)
-        await self._calling.drop_early()
+        await self._calling.early.drop()
         ledger.close_round(len(calls))
         await self._rewriting.mutate("after_tool_result")
-        await asyncio.sleep(0)  # others get a turn even if no tool or model ever waits
         return AfterToolResult(tuple(results), self.submit)
 
     async def _rest(self, reply: AssistantItem | None) -> Ending | None:
@@ -223,7 +214,7 @@ class Driver:
         result = self._ledger.end_turn(ending.reason, ending.error, ending.metadata)
         self._last_result = result
         try:
-            await self._calling.drop_early()
+            await self._calling.early.drop()
             await self._rewriting.mutate("after_turn_ended")
             await self._journal.flush()
         finally:
@@ -235,7 +226,7 @@ class Driver:
         ledger = self._ledger
         self._approvals.forget()
         partial = self._asking.partial()
-        self._settle(NOTHING)
+        self._paying.settle()
         why = self._stopping.reason or "cancelled"
         ending = Ending("aborted", metadata={"interrupted": True, "interrupt_reason": why})
         if ledger.state.turn is None:
@@ -383,7 +374,6 @@ class Driver:
         self._inbox = Inbox(view.queued, self._journal.write)
         self._toolbox = Toolbox(equipment.source, teller)
         self._hooks = Hooks(equipment.hooks, teller)
-        self._gates = Gates(equipment.gates)
         self._rewriting = Rewriting(
             equipment,
             teller,
@@ -410,10 +400,11 @@ class Driver:
             equipment.model,
             teller,
             equipment.clock,
-            on_call=self._calling.offer,
+            on_call=self._calling.early.offer,
             on_quarantine=self._ledger.quarantine,
             is_stopped=self._stopping.heard,
         )
+        self._paying = Paying(equipment, self._ledger, self._toolbox, self._asking)
         self._next_cache = None
         self._last_result = None
         self._has_started = False
@@ -458,15 +449,3 @@ class Driver:
             f"{self.session_id}/{turn.id}/{len(self._ledger.history)}"
             + ("/smaller" if turn.was_compacted else ""),
         )
-
-    def _consult_gates(self, system: str) -> Stop | None:
-        closing = self._ledger.turn.closing is not None
-        if not self._equipment.gates or (closing and self._gates.hold_something):
-            return None  # for a closing reply it was set aside when a gate closed
-        card = self._asking.model.card
-        chars = self._ledger.state.chars + len(system) + self._toolbox.chars
-        most = self._equipment.options.max_tokens or card.max_output
-        stop, told = self._gates.admit(self._ledger.account(card, chars, most))
-        for text in told:
-            self._ledger.append(NoticeItem(text, kind="budget"))
-        return None if closing and stop is not None and stop.closing else stop

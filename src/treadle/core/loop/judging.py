@@ -57,13 +57,14 @@ class Judging:
         prepared: list[Prepared] = []
         asked: list[PendingApproval] = []
         for call in calls:
-            ruling = rulings.get(call.id)
-            ready = self.look_at(call, ruling)
             if call.id in settled:
-                ready = Prepared(call, settled=settled[call.id])
-            elif ready.refusal is None and call.id not in intents:
+                prepared.append(Prepared(call, settled=settled[call.id]))
+                continue
+            ruling, intent = rulings.get(call.id), intents.get(call.id)
+            ready = self.look_at(call, ruling)
+            if ready.refusal is None and intent is None:
                 ready = await self._judge(ready, ruling, asked)
-            elif ready.refusal is None and intents[call.id].effect == "verifiable":
+            elif ready.refusal is None and intent is not None and intent.effect == "verifiable":
                 ready = await self._judge_again(ready, ruling)
             prepared.append(ready)
         return prepared, asked
@@ -73,8 +74,8 @@ class Judging:
         tool = self._toolbox.find(call.name)
         if tool is None:
             return Prepared(call, refusal=self._toolbox.unknown(call.name))
-        edited = ruling is not None and ruling.raw is not None
-        parsed = parse_arguments(ruling.raw or "") if edited and ruling else call.parsed
+        edited = ruling.raw if ruling is not None else None
+        parsed = call.parsed if edited is None else parse_arguments(edited)
         if isinstance(parsed, str):
             return Prepared(call, tool, refusal=f"error: {parsed}. Nothing was run.")
         if hasattr(tool, "target") and isinstance(tool, Forwarding):

@@ -15,10 +15,11 @@ from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.mutator import MutationPoint, Mutator, Scene
 from treadle.core.errors import LawBroken, TreadleError
 from treadle.core.events import MutationFinished, MutationStarted, Notified, Warning
-from treadle.core.loop.consulting import Gates, Hooks
+from treadle.core.loop.consulting import Hooks
 from treadle.core.loop.equipment import Equipment
 from treadle.core.loop.inbox import Inbox
 from treadle.core.loop.ledger import Ledger
+from treadle.core.loop.paying import Gates
 from treadle.core.loop.telling import Teller
 from treadle.core.loop.toolbox import Toolbox
 from treadle.core.transcript.integrity import Violation, is_empty, violations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -159,7 +159,3 @@ async def end_all(work: list[asyncio.Task[Any]], grace: float = 5.0) -> None:
         running = list(left)
     if cancelled:
         raise asyncio.CancelledError
-
-
-def spawn(work: Coroutine[Any, Any, ToolResultItem]) -> asyncio.Task[ToolResultItem]:
-    return asyncio.get_running_loop().create_task(work)
