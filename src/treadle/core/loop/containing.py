@@ -33,14 +33,21 @@ class Containing:
         self, tool: Tool, arguments: Arguments, context: ToolContext, limit: float | None
     ) -> ToolOutput:
         """The tool's output, whatever it throws. Only cancellation of us gets through."""
-        work = asyncio.get_running_loop().create_task(_output(tool, arguments, context))
+        loop = asyncio.get_running_loop()
+        # Awaiting the task itself would bind us to it: our cancellation would be its own to heed.
+        over: asyncio.Future[None] = loop.create_future()
+        work = loop.create_task(_output(tool, arguments, context, over))
+        timer = loop.call_later(limit, _tell, over) if limit is not None else None
         try:
-            await _ended(work, limit)
+            await over
         except asyncio.CancelledError:
             await self._stop(work, tool, context, AFTER_INTERRUPTION)
             if work.done() and not work.cancelled():
                 self._answers[context.call_id] = work.result()
             raise
+        finally:
+            if timer is not None:
+                timer.cancel()
         if work.done():
             if work.cancelled():
                 return ToolOutput("error: the tool was cancelled from inside", is_error=True)
@@ -91,36 +98,26 @@ class Containing:
         self._teller.tell(Notified, f"{name}, which was left to itself, {how}")
 
 
-async def _output(tool: Tool, arguments: Arguments, context: ToolContext) -> ToolOutput:
+async def _output(
+    tool: Tool, arguments: Arguments, context: ToolContext, over: asyncio.Future[None]
+) -> ToolOutput:
     try:
         output: object = await tool.call(arguments, context)
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise
     except BaseException as error:  # noqa: BLE001 - a tool may throw anything
         return ToolOutput(f"error: {words(error)}", is_error=True)
+    finally:
+        _tell(over)  # it is done when whoever waits gets to look
     if not isinstance(output, ToolOutput):
         kind = type(output).__name__
         return ToolOutput(f"error: the tool returned {kind}, not an output", is_error=True)
     return output
 
 
-async def _ended(work: asyncio.Task[ToolOutput], limit: float | None) -> None:
-    """Until it has ended or the time is over. Awaiting the task itself would bind us to it: our
-    cancellation would be its own, to heed or not. (asyncio.wait does this for twice the price.)"""
-    loop = asyncio.get_running_loop()
-    waiter: asyncio.Future[None] = loop.create_future()
-
-    def wake(_: object = None) -> None:
-        if not waiter.done():
-            waiter.set_result(None)
-
-    work.add_done_callback(wake)
-    timer = loop.call_later(limit, wake) if limit is not None else None
-    try:
-        await waiter
-    finally:
-        if timer is not None:
-            timer.cancel()
+def _tell(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)
 
 
 def _text(output: ToolOutput) -> str:
