@@ -168,6 +168,16 @@ async def test_a_file_that_names_its_servers_otherwise_is_told_of():
     assert '.mcp.json names no servers: they stand under "mcpServers"' in ran.err
 
 
+async def test_a_folders_broken_file_of_servers_stops_nobody():
+    Path(".mcp.json").write_text('{"mcpServers": {"tiny": {"command": "x",}}}')
+    async with ProviderServer([LAST]) as server:
+        ran = await run(server, "-p", "go", "--verbose")
+    assert (ran.code, ran.out) == (0, "That is all.\n")
+    assert "no server of this folder is started: " in ran.err
+    assert ".mcp.json:1: not JSON: " in ran.err
+    assert ".mcp.json:1: not JSON: " in (await run(None, "trust", "--approve")).out
+
+
 async def test_a_server_that_never_answers_is_told_of_and_not_waited_for():
     settings(Path.home(), mcpServers={"mute": {"command": "sleep", "args": ["1000"]}})
     async with ProviderServer([LAST]) as server:

@@ -14,7 +14,7 @@ from treadle.core.errors import ConfigError
 def read_settings(file: Path, what: str) -> tuple[dict[str, Any], str]:
     """What the file says, and its text. `what` is looked for in it, as an error would call it."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")  # some editors leave a mark
     except FileNotFoundError:
         return {}, ""
     except (OSError, UnicodeDecodeError) as error:

@@ -16,6 +16,8 @@ def test_servers_are_read_from_a_file_and_those_switched_off_are_not(own_place: 
     on, off = {"command": "a"}, {"command": "b", "disabled": True}
     file.write_text(json.dumps({"mcpServers": {"on": on, "off": off}}))
     assert servers_of_file(file) == {"on": on}
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert servers_of_file(file) == {"on": on}
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,10 @@ def _show_programs(folder: Path, approves: bool) -> None:
     """What of the folder would run, and whether it may."""
     from treadle.apps.wiring.extras import approve, brought
 
-    waiting = brought(folder).waiting
+    plugged = brought(folder)
+    for note in plugged.notes:
+        print(f"  {note}")
+    waiting = plugged.waiting
     if not waiting:
         return
     for one in waiting:

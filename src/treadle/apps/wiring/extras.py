@@ -56,9 +56,13 @@ def brings(folder: Path) -> list[str]:
 def brought(folder: Path) -> Brought:
     """What settings and the folder bring, looked at as it is now."""
     own, theirs = _commands(folder, own=True), _commands(folder, own=False)
-    servers, foreign = _servers(folder, own=True), _servers(folder, own=False)
+    servers, notes = _servers(folder, own=True), _nameless(folder)
+    try:
+        foreign = _servers(folder, own=False)
+    except ConfigError as error:  # nobody has to mend a folder's file before it can be worked in
+        foreign, notes = {}, (f"no server of this folder is started: {error}",)
     if not theirs and not foreign:
-        return Brought(tuple(own), servers, notes=_nameless(folder))
+        return Brought(tuple(own), servers, notes=notes)
     from treadle.policy.hooks import approved_hooks, approved_servers
     from treadle.policy.trust import TrustStore
 
@@ -66,7 +70,6 @@ def brought(folder: Path) -> Brought:
     hooks, waiting = approved_hooks(trust, folder, theirs)
     allowed, more = approved_servers(trust, folder, foreign)
     # Of two servers with one name the user's own counts.
-    notes = _nameless(folder)
     return Brought((*own, *hooks), {**allowed, **servers}, (*waiting, *more), notes)
 
 

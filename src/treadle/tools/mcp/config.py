@@ -52,7 +52,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
 def servers_of_file(file: Path) -> dict[str, dict[str, Any]]:
     """The raw definitions of a file by name; no file means none, a broken one a ConfigError."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")  # some editors leave a mark
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
