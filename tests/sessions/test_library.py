@@ -131,6 +131,9 @@ async def test_text_is_found_in_lines_and_blobs_as_a_person_writes_it(
     other = await session(library, folder, ItemAdded(ToolResultItem("c", "bash", (Text(long),))))
     assert [hit.session for hit in await search(library.root, 'SAID: "größe\tm')] == [place.name]
     assert [hit.session for hit in await search(library.root, "(a+b)*2")] == [place.name]
+    (hit,) = await search(library.root, "matters")
+    assert hit.text == 'He said: "Größe matters", (a+b)*2'  # not the line of JSON that it is in
+    assert await search(library.root, "content") == []  # a word of the file's, not of the session's
     (hit,) = await search(library.root, "needle in it")
     assert hit.session == other.name
     assert "the needle in it" in hit.text

@@ -20,6 +20,7 @@ from treadle.sessions.family import CHILDREN
 
 AROUND = 60  # characters shown on each side
 MOST_A_FILE = 3
+_QUOTE = re.compile(r'(?<!\\)"')
 _SPECIAL = re.compile(r"([][\\.^$*+?{}()|&~#-])")
 
 
@@ -42,8 +43,9 @@ async def search(root: Path, text: str, *, limit: int = 100) -> list[Hit]:
     hits: list[Hit] = []
     for path, found in sorted(lines, key=_age):
         parts = Path(path).relative_to(root).parts
-        if len(parts) > 2:
-            hits.append(Hit(parts[1], parts[0], _readable(found), _child(parts)))
+        said = _said(found, wanted) if parts[-1].startswith("journal") else found
+        if len(parts) > 2 and said:
+            hits.append(Hit(parts[1], parts[0], _readable(said), _child(parts)))
         if len(hits) >= limit:
             break
     return hits
@@ -101,6 +103,16 @@ def _by_hand(root: Path, wanted: str) -> Iterator[tuple[str, str]]:
                     break
                 if found >= MOST_A_FILE:
                     break
+
+
+def _said(found: str, wanted: str) -> str:
+    """What is text of the piece of a JSON line around the find; nothing, if it is a key."""
+    begin = max(0, found.lower().find(wanted.lower()))
+    before = [quote.end() for quote in _QUOTE.finditer(found, 0, begin)]
+    after = _QUOTE.search(found, begin + len(wanted))
+    if after is not None and found.startswith(":", after.end()):
+        return ""
+    return found[before[-1] if before else 0 : after.start() if after else len(found)]
 
 
 def _readable(found: str) -> str:

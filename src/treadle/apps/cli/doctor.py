@@ -165,7 +165,7 @@ def _sessions() -> Finding:
         return Finding("bad", f"sessions cannot be kept in {root}", advice)
     free = shutil.disk_usage(nearest).free
     count = sum(1 for _ in Library().places())
-    fact = f"{count} sessions in {root}, {free / 1e9:.1f} GB free"
+    fact = f"{count} session{'s' * (count != 1)} in {root}, {free / 1e9:.1f} GB free"
     if free < 200e6:
         return Finding("note", fact, "make room: `treadle sessions prune` removes old ones")
     return Finding("ok", fact)

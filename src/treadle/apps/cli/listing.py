@@ -73,7 +73,7 @@ def table(rows: list[dict[str, object]]) -> list[str]:
         [
             "  " * int(str(row["depth"])) + str(row["id"]),
             ago(float(str(row["updated"]))),
-            f"{row['turns']} turns",
+            "1 turn" if row["turns"] == 1 else f"{row['turns']} turns",
             "?" if row["cost"] is None else f"${float(str(row['cost'])):.2f}",
             str(row["state"]),
             str(row["folder"]).replace(home, "~", 1),

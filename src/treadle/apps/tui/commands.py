@@ -147,7 +147,8 @@ async def _resume(face: Face, arguments: str) -> None:
             Option(
                 one.id,
                 one.title or "(nothing said)",
-                f"{tray.ago(now - one.updated)} · {one.turns} turns · {one.state} · {one.id}",
+                f"{tray.ago(now - one.updated)} · {one.turns} turn{'s' * (one.turns != 1)} · "
+                f"{one.state} · {one.id}",
             )
             for one in face.host.sessions()
             if one.id != face.host.driver.session_id
