@@ -12,10 +12,20 @@ ROOT = Path(__file__).parents[2]
 def test_rounds_with_large_outputs_hold_what_they_printed_once_and_no_more(own_place: Path) -> None:
     """In a process of its own, because memory that was given back is rarely given to the system.
 
-    Journal, compaction and encoding for the wire take part; 10,000 rounds are the benchmark's.
+    Journal, compaction and encoding for the wire take part; 10,000 rounds are the benchmark's. So
+    few rounds leave room for what the allocator keeps; what is held twice takes more than two.
     """
     measured = subprocess.run(
-        [sys.executable, ROOT / "benchmarks/memory.py", "--rounds", "300", "--size", "60000"],
+        [
+            sys.executable,
+            ROOT / "benchmarks/memory.py",
+            "--rounds",
+            "300",
+            "--size",
+            "60000",
+            "--most",
+            "1.9",
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -24,7 +24,6 @@ from treadle.models.compiler import (
     Rules,
     Weight,
     over_limits,
-    picture_size,
     sendable_answer,
     sendable_input,
     sendable_reply,
@@ -138,16 +137,6 @@ def test_a_body_that_is_too_large_loses_its_oldest_pictures_and_documents():
     weights = [Weight(n, 0, 300, 0, n % 2 == 0) for n in range(4)]
     assert over_limits(weights, 1000, rules) == {}
     assert list(over_limits(weights, 1200, rules)) == [(0, 0), (1, 0)]
-
-
-def test_the_size_of_a_picture_is_read_off_its_header():
-    jpeg = b"\xff\xd8\xff\xe0\x00\x04xx\xff\xc0\x00\x11\x08\x00\x20\x00\x40" + b"\0" * 16
-    webp = b"RIFF\0\0\0\0WEBPVP8X" + b"\0" * 8 + b"\x3f\0\0" + b"\x1f\0\0"
-    gif = b"GIF89a" + struct.pack("<HH", 64, 32)
-    for data in (png(64, 32), jpeg, webp, gif):
-        assert picture_size(data) == (64, 32)
-    assert picture_size(b"something") == (0, 0)
-    assert picture_size(b"\xff\xd8\xff") == (0, 0)
 
 
 def test_ids_are_made_legal_and_unique_and_legal_ones_stay():

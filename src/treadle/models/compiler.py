@@ -36,6 +36,7 @@ from treadle.core.transcript.items import (
     ToolResultItem,
     UserItem,
 )
+from treadle.core.transcript.weighing import picture_size
 
 MIB = 1 << 20
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -207,33 +208,6 @@ def over_limits(weights: list[Weight], body_bytes: int, rules: Rules) -> dict[tu
                 excess -= weight.size
                 out[weight.position, weight.part] = "the request would have been too large"
     return out
-
-
-def picture_size(data: bytes) -> tuple[int, int]:
-    """Width and height read off the header of a PNG, GIF, WebP or JPEG; zeros if unknown."""
-    if data.startswith(b"\x89PNG\r\n\x1a\n") and len(data) >= 24:
-        return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
-    if data[:6] in (b"GIF87a", b"GIF89a") and len(data) >= 10:
-        return int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
-    if data[:4] == b"RIFF" and data[8:16] == b"WEBPVP8X" and len(data) >= 30:
-        return (
-            int.from_bytes(data[24:27], "little") + 1,
-            int.from_bytes(data[27:30], "little") + 1,
-        )
-    if data[:2] == b"\xff\xd8":
-        return _jpeg_size(data)
-    return 0, 0
-
-
-def _jpeg_size(data: bytes) -> tuple[int, int]:
-    at = 2
-    while at + 9 <= len(data) and data[at] == 0xFF:
-        marker = data[at + 1]
-        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            height = int.from_bytes(data[at + 5 : at + 7], "big")
-            return int.from_bytes(data[at + 7 : at + 9], "big"), height
-        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-    return 0, 0
 
 
 # ------------------------------------------------------------------ ids

@@ -29,11 +29,11 @@ from treadle.core.transcript.content import (
 from treadle.core.transcript.integrity import INTERRUPTED
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.weighing import picture_size
 from treadle.models.compiler import (
     Rules,
     Weight,
     over_limits,
-    picture_size,
     sendable_answer,
     sendable_input,
     sendable_reply,
