@@ -141,6 +141,21 @@ async def test_a_common_dir_that_would_redirect_git_is_removed(repository: Path)
     assert "commondir" in done.note
 
 
+async def test_what_a_command_in_the_background_makes_does_not_become_the_users(
+    repository: Path,
+) -> None:
+    again = "while :; do [ -e .git/commondir ] || echo ../evil > .git/commondir; sleep 0.01; done"
+    async with opened(repository, sandbox="required") as workspace:
+        running = await workspace.start(again)
+        while not (repository / ".git/commondir").exists():
+            await asyncio.sleep(0.01)
+        for _ in range(3):
+            await workspace.run("true")
+        await running.kill()
+        assert not (repository / ".git/commondir").exists()
+
+
+
 @needs_bubblewrap
 async def test_a_protected_path_that_is_a_link_refuses_the_sandbox(folder: Path) -> None:
     async with opened(folder, sandbox=True) as workspace:

@@ -48,6 +48,7 @@ class Protection:
         self._names = [(name, Path(name).parts) for name in names]
         self._placeholders: dict[str, int] = {}
         self._appearing: set[str] = set()
+        self._swept: list[str] = []
 
     def mounts(self) -> list[str]:
         """Options for bubblewrap. WorkspaceError where a link makes protection impossible."""
@@ -67,18 +68,22 @@ class Protection:
         for number, part in enumerate(parts, start=1):
             path = f"{path}/{part}"
             mode = _mode(path)
+            is_last = number == len(parts)
+            if is_last and path in self._appearing:
+                # A command that still runs has made it: it is no more the user's than before.
+                self._swept = self.sweep()
+                return way
             if stat.S_ISLNK(mode):
                 raise WorkspaceError(
                     f"the sandbox cannot protect {path}, which is a symbolic link; "
                     "replace it by what it points to, or run without the sandbox"
                 )
             if not mode or (mode == PLACEHOLDER and _is_placeholder(path)):
-                if name in APPEARING and number == len(parts):
+                if name in APPEARING and is_last:
                     self._appearing.add(path)
                     return way
                 return [*way, (path, True)] if self._hold_place(path) else way
-            self._appearing.discard(path)
-            is_last = number == len(parts) or not stat.S_ISDIR(mode)
+            is_last = is_last or not stat.S_ISDIR(mode)
             way.append((path, is_last))
             if is_last:
                 break
@@ -112,7 +117,7 @@ class Protection:
 
     def sweep(self) -> list[str]:
         """Remove what must not have appeared; what was removed, for the note of the result."""
-        removed = []
+        removed, self._swept = self._swept, []
         for path in sorted(self._appearing):
             if stat.S_ISLNK(mode := _mode(path)) or stat.S_ISREG(mode):
                 os.unlink(path)
