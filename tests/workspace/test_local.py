@@ -253,3 +253,25 @@ async def test_a_child_that_holds_the_pipe_does_not_hold_a_program(folder: Path)
         done = await workspace.execute(["bash", "-c", f"setsid sleep {mark} & echo here"])
         assert not alive(mark)
     assert (done.exit_code, done.stdout) == (0, b"here\n")
+
+
+@pytest.mark.parametrize("sandbox", BOTH)
+async def test_no_program_of_the_folder_is_run_in_the_place_of_the_systems(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, sandbox: bool
+) -> None:
+    """A project's own folder of programs comes first on many a PATH, and commands write to it."""
+    programs = folder / ".venv/bin"
+    programs.mkdir(parents=True)
+    for name in ("ls", "sh", "bash", "bwrap", "only-here"):
+        (programs / name).write_text(f"#!/bin/sh\ntouch {folder}/planted-{name}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:.:{os.environ['PATH']}")
+    async with opened(folder, sandbox=sandbox) as workspace:
+        listed = await workspace.execute(["ls", "-A", str(folder)], confined=False)
+        assert listed.stdout == b".venv\n"
+        piped = await workspace.execute(["sh", "-c", "ls -A | head -1"], confined=False)
+        assert piped.stdout == b".venv\n"
+        with pytest.raises(WorkspaceError, match="only-here is not installed"):
+            await workspace.execute(["only-here"], confined=False)
+        assert (await workspace.run("echo on")).output == "on\n"
+    assert not list(folder.glob("planted-*"))  # noqa: ASYNC240 - it is all over

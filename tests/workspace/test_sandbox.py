@@ -145,15 +145,14 @@ async def test_what_a_command_in_the_background_makes_does_not_become_the_users(
     repository: Path,
 ) -> None:
     again = "while :; do [ -e .git/commondir ] || echo ../evil > .git/commondir; sleep 0.01; done"
-    async with opened(repository, sandbox="required") as workspace:
+    async with opened(repository, sandbox=True) as workspace:
         running = await workspace.start(again)
-        while not (repository / ".git/commondir").exists():
+        while not (repository / ".git/commondir").exists():  # noqa: ASYNC110 - a real process
             await asyncio.sleep(0.01)
         for _ in range(3):
             await workspace.run("true")
         await running.kill()
         assert not (repository / ".git/commondir").exists()
-
 
 
 @needs_bubblewrap
@@ -371,7 +370,10 @@ async def test_no_descriptor_of_ours_is_inside(folder: Path) -> None:
 async def test_fault_92_without_bubblewrap_auto_says_why_and_required_refuses(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None if name == "bwrap" else f"/bin/{name}")
+    def which(name: str, *, path: str) -> str | None:
+        return None if name == "bwrap" else f"/bin/{name}"
+
+    monkeypatch.setattr(shutil, "which", which)
     workspace = await LocalWorkspace.open(folder, Options(sandbox="auto"))
     try:
         assert not workspace.sandboxed

@@ -5,8 +5,12 @@ Not a policy: nothing here asks. Above it stands `local.py`; below it nothing.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 _NAMES = """
 PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR TERMINFO EDITOR VISUAL
@@ -52,6 +56,22 @@ def is_secret(name: str, value: str = "") -> bool:
     return bool(SECRET.search(name) or URL_WITH_PASSWORD.search(value))
 
 
+def search_path(path: str, writable: Iterable[Path]) -> tuple[str, str]:
+    """Where programs are looked for: folders that no command can write to, and the others.
+
+    A project's own folder of programs (.venv/bin, node_modules/.bin) is often first. What a
+    sandboxed command has put there must not be run in the place of `ls` outside of the sandbox.
+    """
+    roots = tuple(writable)
+    ours: list[str] = []
+    theirs: list[str] = []
+    for folder in path.split(os.pathsep):
+        real = Path(os.path.realpath(folder)) if folder.startswith("/") else None
+        is_safe = real is not None and not any(real.is_relative_to(root) for root in roots)
+        (ours if is_safe else theirs).append(folder)
+    return os.pathsep.join(ours) or DEFAULT_PATH, os.pathsep.join(theirs)
+
+
 def for_command(
     ours: Mapping[str, str],
     *,
@@ -70,5 +90,5 @@ def for_command(
         for name, value in ours.items()
         if (name in allowed or name.startswith("LC_")) and not is_secret(name, value)
     }
-    kept.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
+    kept.setdefault("PATH", DEFAULT_PATH)
     return {**kept, **SET, **(extra or {})}

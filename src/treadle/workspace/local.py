@@ -88,7 +88,9 @@ class LocalWorkspace:
         self._temps = Temps((options.state or state_folder()) / "temps")
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._names = (f"{secrets.token_hex(4)}-{n}.txt" for n in itertools.count(1))
-        self._shell = shutil.which("bash") or "/bin/sh"
+        path = os.environ.get("PATH", environment.DEFAULT_PATH)
+        self._safe_path, self._other_path = environment.search_path(path, self._roots)
+        self._shell = shutil.which("bash", path=self._safe_path) or "/bin/sh"
         own = self.environment(confined=False)
         self._keeper = Keeper(own, limits.pids_cgroup, options.processes)
         self._sandbox = Bubblewrap(
@@ -99,7 +101,8 @@ class LocalWorkspace:
                 protected=(*PROTECTED, *options.protected),
                 # Our own programs, ripgrep among them, wherever we are installed.
                 readable=(*self._readable[len(self._roots) :], Path(sys.prefix) / "bin"),
-            )
+            ),
+            shutil.which("bwrap", path=self._safe_path) or "",
         )
         self.sandboxed = False
         self.sandbox_problem = "it is not known yet whether it can be built"
@@ -232,9 +235,16 @@ class LocalWorkspace:
         confined: bool | None = None,
     ) -> Executed:
         """Run a program without a shell, its two streams apart, each kept up to `limit` bytes.
-        Beyond that it is read and counted, so that the program can go on to its end."""
+        Beyond that it is read and counted, so that the program can go on to its end. Outside of
+        the sandbox no program is run that a command inside of it could have written."""
+        program, *rest = argv
+        if confined is False:
+            program = self._found(program)
+            confined = None if self._is_writable(program) else False
         inside = await self._inside(confined)
-        asked = self._command(tuple(argv), cwd, env, inside, timeout)
+        if not inside:
+            env = {"PATH": f"{self._safe_path}{os.pathsep}{self._other_path}", **(env or {})}
+        asked = self._command((program, *rest), cwd, env, inside, timeout)
         with closing(Intake(limit)) as out, closing(Intake(limit)) as err:
             given = {1: out.writing, 2: err.writing}
             asked = msgspec.structs.replace(asked, stdin=stdin, descriptors=given, spooled=False)
@@ -278,6 +288,16 @@ class LocalWorkspace:
         await self._sandbox.aclose()
         self._temps.close()
         await asyncio.to_thread(self._private.remove)
+
+    def _found(self, program: str) -> str:
+        found = shutil.which(program, path=self._safe_path)
+        if found is None:
+            raise WorkspaceError(f"{program} is not installed, or may not be run")
+        return found
+
+    def _is_writable(self, program: str) -> bool:
+        real = Path(os.path.realpath(program))
+        return any(real.is_relative_to(root) for root in self._roots)
 
     async def _inside(self, confined: bool | None) -> bool:
         if confined is False:

@@ -14,10 +14,12 @@ import os
 import re
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 
 import msgspec
 
 from treadle.core.transcript.content import Image
+from treadle.workspace.environment import search_path
 
 PATIENCE = 5.0  # seconds for a program to answer; an owner of the selection may be gone
 MOST_BYTES = 20 << 20
@@ -50,12 +52,18 @@ async def clip(environ: Mapping[str, str] = os.environ) -> Clip:
 
 
 def _programs(environ: Mapping[str, str]) -> list[str]:
-    there = [name for name in _READERS if shutil.which(name, path=environ.get("PATH"))]
+    there = [name for name in _READERS if _where(name, environ)]
     has_display = {
         "wl-paste": bool(environ.get("WAYLAND_DISPLAY")),
         "xclip": bool(environ.get("DISPLAY")),
     }
     return sorted(there, key=lambda name: not has_display.get(name, True))
+
+
+def _where(name: str, environ: Mapping[str, str]) -> str | None:
+    """The program, but none of the folder that we work in: anybody could have put it there."""
+    path, _ = search_path(environ.get("PATH", ""), (Path.cwd(),))
+    return shutil.which(name, path=path)
 
 
 # ------------------------------------------------------------------ the programs
@@ -136,7 +144,8 @@ async def _run(*words: str) -> tuple[int, bytes, str]:
     """Exit code, output, and what it said about an error."""
     try:
         process = await asyncio.create_subprocess_exec(
-            *words,
+            _where(words[0], os.environ) or words[0],
+            *words[1:],
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

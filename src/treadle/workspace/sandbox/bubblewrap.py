@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -62,9 +61,9 @@ class Confinement(msgspec.Struct, frozen=True):
 class Bubblewrap:
     """Wraps commands for one confinement. `enter` holds what the mounts rely on meanwhile."""
 
-    def __init__(self, confinement: Confinement, program: str = "") -> None:
+    def __init__(self, confinement: Confinement, program: str) -> None:
         self.confinement = confinement
-        self.program = program or shutil.which("bwrap") or ""
+        self.program = program
         self._protections = [Protection(r, confinement.protected) for r in confinement.writable]
         self._inside = 0
         self._swept: list[str] = []
