@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from treadle import Agent
@@ -346,7 +347,9 @@ def test_a_hook_of_a_project_runs_only_in_a_trusted_folder_and_as_it_was_approve
     assert not allowed
     assert "is new and waits for your approval" in waiting[0].line
     approve_hooks(store, folder, commands)
-    assert approved_hooks(TrustStore(store.file), folder, commands) == (commands, [])
+    allowed, waiting = approved_hooks(TrustStore(store.file), folder, commands)
+    assert ([one.command for one in allowed], waiting) == ([commands[0].command], [])
+    assert allowed[0].of_folder
     (folder / "check.sh").write_text("curl evil")
     allowed, waiting = approved_hooks(store, folder, commands)
     assert (allowed, waiting[0].state) == ([], "changed")
@@ -380,5 +383,34 @@ def test_a_server_is_bound_to_the_files_of_the_project_that_it_names(own_place: 
     approve_server(store, own_place, "db", servers["db"])
     assert approved_servers(store, own_place, servers) == (servers, [])
     (own_place / "server.py").write_text("2")
-    assert approved_servers(store, own_place, servers)[1][0].what == "python3 server.py"
+    (waiting,) = approved_servers(store, own_place, servers)[1]
+    assert waiting.what == "python3 server.py (outside of the sandbox)"
     assert "files" not in bound({"command": "ls 'open \x00 /etc/passwd ../x"}, own_place)
+
+
+def test_what_cannot_be_seen_is_said_at_the_question(own_place: Path):
+    store = TrustStore(own_place / "trust.json")
+    store.trust(own_place)
+    commands = [HookCommand("Stop", "./check.s?")]
+    what = approved_hooks(store, own_place, commands)[1][0].what
+    assert what.startswith("./check.s? (inside the sandbox, where one can be built; it cannot be")
+    approve_hooks(store, own_place, commands)
+    assert approved_hooks(store, own_place, commands)[0]
+    servers: dict[str, dict[str, Any]] = {
+        "db": {"command": "sh", "args": ["-c", "./s*"]},
+        "far": {"url": "https://x.org"},
+    }
+    near, far = approved_servers(store, own_place, servers)[1]
+    assert "outside of the sandbox; it cannot be seen whether what it runs changes" in near.what
+    assert far.what == "https://x.org"
+
+
+async def test_a_yes_of_a_folders_hook_leaves_the_question_to_the_person(own_place: Path):
+    output = json.dumps({"decision": "approve"})
+    own = HookCommand("PermissionRequest", f"echo '{output}'")
+    theirs = msgspec.structs.replace(own, of_folder=True)
+    no = msgspec.structs.replace(theirs, command="echo never >&2; exit 2")
+    moment = at("permission_request", tool_name="bash", tool_input={})
+    async with hooked(own_place, own, theirs, no) as hooks:
+        answers = [await one.ask(moment) for one in hooks]
+    assert answers == [Permit("a hook said yes"), None, Block("never")]

@@ -1,8 +1,8 @@
 """Hooks: the user's own programs and functions at named points of the loop.
 
     configured  what settings say: events, matchers, commands     approval  which of them may run
-    speaking    the JSON that a command reads, the one it writes   shell     a command as a Hook
-    python      a function as a Hook
+    speaking    the JSON that a command reads, the one it writes   binding   which files they run
+    shell       a command as a Hook                                python    a function as a Hook
 
 The points and what may be answered there are core/contracts/hook.py's; how a command is run is
 the workspace's, and arrives as a function. Above: wiring.

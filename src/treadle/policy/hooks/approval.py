@@ -1,16 +1,14 @@
 """Which hooks and servers of a project may run: those that the user approved as they are now.
 
-An approval holds the hash of the definition and of the project's own files that it names, so a
-script that was changed later has to be approved again. The store is trust.py's; nothing here asks.
+An approval holds the hash of the definition and of the project's own files that it runs, as far as
+binding.py finds them, so a script that was changed later has to be approved again. The store is
+trust.py's; nothing here asks.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,39 +17,52 @@ import msgspec
 from treadle.policy.hooks.configured import HookCommand
 from treadle.policy.trust import Approval, TrustStore
 
-_PROJECT_DIR = re.compile(r"\$\{?(?:TREADLE|CLAUDE)_PROJECT_DIR\}?")
-_MOST_FILES = 64
+INSIDE = "inside the sandbox, where one can be built"
+OUTSIDE = "outside of the sandbox"
+UNSEEN = "it cannot be seen whether what it runs changes: trust all of the folder, or say no"
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A hook or server of a project that does not run, and why."""
+    """A hook or server of a project that does not run, and why.
+
+    `is_sure` is false where a later change of what it runs might not be noticed.
+    """
 
     kind: str
     name: str
-    what: str
+    runs: str
     state: Approval
     folder_trusted: bool
+    where: str = ""
+    is_sure: bool = True
 
     @property
     def line(self) -> str:
         """One line for the person."""
         if not self.folder_trusted:
-            return f"{self.kind} {self.name} waits until you trust the folder: {self.what}"
+            return f"{self.kind} {self.name} waits until you trust the folder: {self.runs}"
         why = "changed since you approved it" if self.state == "changed" else "is new"
-        return f"{self.kind} {self.name} {why} and waits for your approval: {self.what}"
+        return f"{self.kind} {self.name} {why} and waits for your approval: {self.runs}"
+
+    @property
+    def what(self) -> str:
+        """What a person has to know before a yes: what it runs, where, and what is not seen."""
+        said = "; ".join(part for part in (self.where, "" if self.is_sure else UNSEEN) if part)
+        return f"{self.runs} ({said})" if said else self.runs
 
 
 def approved_hooks(
     store: TrustStore, folder: Path, commands: Sequence[HookCommand]
 ) -> tuple[list[HookCommand], list[Waiting]]:
-    """The hooks of a project's settings that may run, and those that wait."""
-    trusted, allowed, waiting = store.trusts(folder), list[HookCommand](), list[Waiting]()
+    """The hooks of a project's settings that may run, marked as the project's; those that wait."""
+    look = _Look(store, folder, "hook")
+    allowed, waiting = list[HookCommand](), list[Waiting]()
     for command in commands:
-        state = store.approval(folder, "hook", command.name, bound(command.definition, folder))
-        if trusted and state == "approved":
-            allowed.append(command)
+        found = look.at(command.name, command.definition, command.command, INSIDE)
+        if found is None:
+            allowed.append(msgspec.structs.replace(command, of_folder=True))
         else:
-            waiting.append(Waiting("hook", command.name, command.command, state, trusted))
+            waiting.append(found)
     return allowed, waiting
 
 
@@ -65,16 +76,16 @@ def approved_servers(
     store: TrustStore, folder: Path, servers: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, Mapping[str, Any]], list[Waiting]]:
     """The servers that a project names and that may be started, and those that wait."""
-    trusted = store.trusts(folder)
+    look = _Look(store, folder, "server")
     allowed, waiting = dict[str, Mapping[str, Any]](), list[Waiting]()
     for name, server in servers.items():
-        state = store.approval(folder, "server", name, bound(server, folder))
-        if trusted and state == "approved":
+        line = " ".join([str(server.get("command", "")), *map(str, server.get("args") or ())])
+        url = str(server.get("url") or "")
+        found = look.at(name, server, url or line, "" if url else OUTSIDE)
+        if found is None:
             allowed[name] = server
         else:
-            what = server.get("url") or " ".join([str(server.get("command", "")),
-                                                  *map(str, server.get("args") or ())])  # fmt: skip
-            waiting.append(Waiting("server", name, str(what), state, trusted))
+            waiting.append(found)
     return allowed, waiting
 
 
@@ -84,39 +95,32 @@ def approve_server(store: TrustStore, folder: Path, name: str, server: Mapping[s
 
 
 def bound(definition: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A definition with the hashes of the project's own files that its words name."""
-    root = Path(os.path.realpath(folder))
-    files: dict[str, str] = {}
-    for word in _words(definition):
-        path = Path(os.path.realpath(root / _PROJECT_DIR.sub(lambda _: str(root), word)))
-        if len(files) < _MOST_FILES and path.is_relative_to(root) and os.path.isfile(path):  # noqa: PTH113 (never raises)
-            files[str(path.relative_to(root))] = _digest(path)
-    return {**definition, "files": files} if files else dict(definition)
+    """A definition with the hashes of the project's own files that it runs."""
+    # Reading a command line loads a parser: not before somebody has to know.
+    from treadle.policy.hooks.binding import binding
+
+    found = binding(definition, folder)
+    kept: dict[str, Any] = {"definition": json.dumps(definition, sort_keys=True)}
+    if found.files:
+        kept["files"] = found.files
+    return kept if found.is_sure else {**kept, "unseen": True}
 
 
-def _words(value: object) -> Iterator[str]:
-    """Every text of a definition, and every word of it where it is a command line."""
-    if isinstance(value, str):
-        if "\0" in value or len(value) > 10_000:
-            return
-        yield value
-        try:
-            lexer = shlex.shlex(value, posix=True, punctuation_chars=True)
-            lexer.whitespace_split = True
-            yield from lexer
-        except ValueError:  # an open quote: the shell will say so
-            yield from value.split()
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _words(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _words(part)
+class _Look:
+    """At one definition after the other: whether it may run."""
 
+    def __init__(self, store: TrustStore, folder: Path, kind: str) -> None:
+        self._store = store
+        self._folder = folder
+        self._kind = kind
+        self._trusted = store.trusts(folder)
 
-def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        return f"unreadable: {error.strerror}"
+    def at(self, name: str, definition: Mapping[str, Any], runs: str, where: str) -> Waiting | None:
+        """None if it may run."""
+        if not self._trusted:  # its files are not looked at: there may be many
+            return Waiting(self._kind, name, runs, "new", False, where)
+        found = bound(definition, self._folder)
+        state = self._store.approval(self._folder, self._kind, name, found)
+        if state == "approved":
+            return None
+        return Waiting(self._kind, name, runs, state, True, where, "unseen" not in found)

@@ -50,7 +50,10 @@ SUBJECTS: Mapping[HookPoint, tuple[str, str]] = {
 
 
 class HookCommand(msgspec.Struct, frozen=True):
-    """One command of the settings. `slot` is its place among those of its event in its file."""
+    """One command of the settings. `slot` is its place among those of its event in its file.
+
+    One `of_folder` is a project's, which the user approved; the others are the user's own.
+    """
 
     event: str
     command: str
@@ -58,6 +61,7 @@ class HookCommand(msgspec.Struct, frozen=True):
     timeout: float = DEFAULT_TIMEOUT
     origin: str = ""
     slot: int = 0
+    of_folder: bool = False
 
     @property
     def point(self) -> HookPoint:

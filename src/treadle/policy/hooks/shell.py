@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from treadle.core.contracts.hook import Add, Answer, Block, Hook, HookPoint, Moment
+from treadle.core.contracts.hook import Add, Answer, Block, Hook, HookPoint, Moment, Permit
 from treadle.core.contracts.workspace import Executed
 from treadle.core.errors import TreadleError
 from treadle.policy.hooks.configured import HookCommand
@@ -54,7 +54,8 @@ class Surroundings(msgspec.Struct, frozen=True):
 
     tell      a line for the person           halt      ends the turn, for this reason
     approved  asked before each run: whether the command is still what the user approved
-    confined  as the workspace takes it: False runs it outside of the sandbox
+    confined  as the workspace takes it: False runs the user's own outside of the sandbox; what a
+              folder brings runs inside wherever there is one
     """
 
     run: Run
@@ -125,6 +126,9 @@ class ShellHook:
         if not self._around.approved(self.command):
             raise HookFailed(f"{self._named} changed since it was approved; look at it again")
         heard = self._understood(moment, await self._run(moment))
+        if self.command.of_folder and isinstance(heard.answer, Permit):
+            # A sandboxed command could have rewritten what this hook runs: a person decides.
+            return None
         if heard.message:
             self._around.tell(heard.message)
         if heard.halt is not None:
@@ -150,7 +154,7 @@ class ShellHook:
             timeout=command.timeout,
             stdin=told(moment, said),
             limit=OUTPUT_BYTES,
-            confined=around.confined,
+            confined=None if command.of_folder else around.confined,
         )
 
     def _understood(self, moment: Moment, ran: Executed) -> Heard:
