@@ -1,0 +1,124 @@
+"""Small text files that a folder or the user's home brings: settings, memory, definitions.
+
+    read_text(file, within=folder)      all of it; a ConfigError says why not, in one sentence
+    read_beginning(file, most, ...)     its first bytes, for those who can do with a part
+
+Whoever wrote the folder chose what stands there, and a command may put something else there while
+we look: a named pipe must not hold us, a device or a file without end must not fill the memory, a
+link must not fetch what lies elsewhere. No file at all is a FileNotFoundError, as ever. Not for
+files that the agent works on: those are the workspace's. It is in the core because settings,
+policy, tools, context and agents all read such files, and may not know each other.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from treadle.core.errors import ConfigError
+
+MOST_BYTES = 1 << 20
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+_ADVICE = "it is not read: put a text file in its place, or remove it"
+_STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_LAST = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a pipe without a writer must not hold us
+
+
+def read_text(file: Path, most: int = MOST_BYTES, *, within: Path | None) -> str:
+    """The text of a file of at most so many bytes, without the mark that some editors leave.
+
+    `within` is the folder that no link may lead out of; None where the user's own hand put the
+    file, as at home, where links to elsewhere are usual.
+    """
+    data = read_beginning(file, most + 1, within=within)
+    if len(data) > most:
+        raise ConfigError(f"{file}: larger than {most >> 10:,} KiB; it is not read")
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}:{line}: not UTF-8 text; save it as such") from error
+
+
+def read_beginning(file: Path, most: int, *, within: Path | None) -> bytes:
+    """The first `most` bytes of a file, whatever they are."""
+    fd = open_file(file, os.O_RDONLY, within=within)
+    try:
+        data = bytearray()
+        while len(data) < most and (piece := os.read(fd, most - len(data))):
+            data += piece
+        return bytes(data)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read ({error.strerror})") from error
+    finally:
+        os.close(fd)
+
+
+def open_file(file: Path, flags: int, *, within: Path | None) -> int:
+    """A descriptor of a regular file, opened so that nothing else is ever waited for."""
+    try:
+        if within is None:
+            return _checked_open(file, str(file), flags, None, alone=False)
+        return _opened_beneath(file, flags, within)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file)) from error
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be opened ({error.strerror})") from error
+    except ValueError as error:  # a name that no file can have
+        raise ConfigError(f"{file!s:.200}: cannot be opened ({error})") from error
+
+
+def _opened_beneath(file: Path, flags: int, within: Path) -> int:
+    """Links are followed here, by name; the way that is left has none, and is opened as such.
+
+    So a link that appears in between is refused by the kernel, and not followed.
+    """
+    root, real = os.path.realpath(within), os.path.realpath(file)
+    if real == root or not Path(real).is_relative_to(root):
+        if flags & os.O_CREAT or os.path.lexists(real):
+            raise ConfigError(f"{file}: leads out of {within} by a link; {_ADVICE}")
+        raise FileNotFoundError
+    *folders, name = Path(real).relative_to(root).parts
+    folder = os.open(root, _STEP)
+    try:
+        for part in folders:
+            inner = os.open(part, _STEP | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        return _checked_open(file, name, flags | os.O_NOFOLLOW, folder, alone=True)
+    finally:
+        os.close(folder)
+
+
+def _checked_open(file: Path, name: str, flags: int, folder: int | None, *, alone: bool) -> int:
+    # Looked at before, since to open a device may already do something; and after, since it counts.
+    try:
+        follow = not flags & os.O_NOFOLLOW
+        _check(file, os.stat(name, dir_fd=folder, follow_symlinks=follow), alone=alone)
+    except FileNotFoundError:
+        if not flags & os.O_CREAT:
+            raise
+    fd = os.open(name, flags | _LAST, 0o666, dir_fd=folder)
+    try:
+        _check(file, os.fstat(fd), alone=alone)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _check(file: Path, found: os.stat_result, *, alone: bool) -> None:
+    kind = stat.S_IFMT(found.st_mode)
+    if kind != stat.S_IFREG:
+        raise ConfigError(f"{file}: is {_KINDS.get(kind, 'no file')}; {_ADVICE}")
+    if alone and found.st_nlink > 1:  # the other name could be that of a file elsewhere
+        raise ConfigError(f"{file}: has a second name by a hard link; {_ADVICE}")
