@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from treadle.context.memory import changed, memory_between, read_memory, remember
+from treadle.context.memory import MOST_CHARS, changed, memory_between, read_memory, remember
+from treadle.core.errors import ConfigError
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_a_link_out_of_the_workspace_is_not_read(root: Path):
     (root / "AGENTS.md").symlink_to(root.parent / "secret.md")
     memory = read_memory(root)
     assert memory.files == ()
-    assert "link out of the workspace" in memory.problems[0]
+    assert f"AGENTS.md: leads out of {root} by a link; it is not read" in memory.problems[0]
 
 
 def test_a_huge_file_is_cut_and_a_binary_one_left_out(root: Path):
@@ -107,3 +109,97 @@ def test_remembering_appends_one_line(root: Path):
     remember(root / "AGENTS.md", "Use uv,\nnot pip.")
     remember(root / "AGENTS.md", "Be brief.")
     assert (root / "AGENTS.md").read_text() == "- Use uv, not pip.\n- Be brief.\n"
+
+
+def test_remembering_writes_into_no_file_elsewhere_and_waits_for_no_pipe(root: Path):
+    write(root.parent / "rc", "mine\n")
+    file = root / "AGENTS.md"
+    for target in ("../rc", "../made"):
+        file.symlink_to(target)
+        with pytest.raises(ConfigError, match="leads out"):
+            remember(file, "x")
+        file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(ConfigError, match="is a named pipe"):
+        remember(file, "x")
+    assert (root.parent / "rc").read_text() == "mine\n"
+    assert not (root.parent / "made").exists()
+
+
+# ------------------------------------------------------------------ files that turn into others
+
+
+def test_a_changed_file_is_read_as_carefully_as_the_first_time(root: Path):
+    write(root.parent / "secret", "the password")
+    write(root / "AGENTS.md", "Use uv.")
+    memory = read_memory(root)
+    (root / "AGENTS.md").unlink()
+    (root / "AGENTS.md").symlink_to("../secret")
+    [file] = changed(memory).files
+    assert "leads out of" in file.text
+    assert "password" not in file.text
+
+
+def test_a_folder_on_the_way_that_became_a_link_leads_nowhere(root: Path):
+    write(root.parent / "elsewhere/AGENTS.md", "the password")
+    write(root / "src/AGENTS.md", "No prints.")
+    memory = read_memory(root, root / "src")
+    (root / "src").rename(root / "old")
+    (root / "src").symlink_to("../elsewhere")
+    [file] = changed(memory).files
+    assert "leads out of" in file.text
+    assert "password" not in file.text
+
+
+@pytest.mark.parametrize(
+    ("become", "words"),
+    [
+        (os.mkfifo, "is a named pipe"),
+        (os.mkdir, "is a folder"),
+        (lambda path: path.symlink_to("/dev/zero"), "leads out of"),
+        (lambda path: path.symlink_to(path.name), "is no file"),
+        (lambda path: path.write_bytes(b"a\0b"), "is binary"),
+        (lambda path: None, "is gone"),
+    ],
+)
+def test_what_is_no_text_file_any_more_is_told_and_not_waited_for(root: Path, become, words: str):
+    write(root / "AGENTS.md", "Use uv.")
+    memory = read_memory(root)
+    (root / "AGENTS.md").unlink()
+    become(root / "AGENTS.md")
+    [file] = changed(memory).files
+    assert words in file.text
+    assert memory_between(root, root, [file.path]).files == ()
+
+
+def test_what_was_no_file_from_the_start_is_left_out_with_a_sentence(root: Path):
+    os.mkfifo(root / "AGENTS.md")
+    (root / "CLAUDE.md").mkdir()
+    os.mkfifo(root / "pipe.md")
+    (root / "loop.md").symlink_to("loop.md")
+    write(root / "CLAUDE.local.md", f"@pipe.md\n@loop.md\n@{'n' * 300}.md\n")
+    memory = read_memory(root)
+    assert len(memory.files) == 1
+    assert [problem.count(root.name) > 0 for problem in memory.problems] == [True] * 5
+    for words in ("AGENTS.md: is a named pipe", "CLAUDE.md: is a folder", "@pipe.md is refused"):
+        assert any(words in problem for problem in memory.problems)
+
+
+def test_a_file_without_end_costs_its_beginning(root: Path):
+    with (root / "AGENTS.md").open("wb") as file:
+        file.write(b"Use uv.\n" + b"x" * MOST_CHARS * 5)
+        file.truncate(1 << 40)  # a hole: it takes no room on the disk
+    memory = read_memory(root)
+    assert memory.text.startswith("# What")
+    assert "Use uv." in memory.text
+    assert changed(memory).files == ()
+
+
+def test_the_users_own_file_may_be_a_link(root: Path, tmp_path: Path):
+    write(tmp_path / "dotfiles/AGENTS.md", "I like tabs.")
+    (tmp_path / "home/.treadle").mkdir(parents=True)
+    (tmp_path / "home/.treadle/AGENTS.md").symlink_to(tmp_path / "dotfiles/AGENTS.md")
+    memory = read_memory(tmp_path / "home", home=tmp_path / "home")
+    assert [file.text for file in memory.files] == ["I like tabs."]
+    write(tmp_path / "dotfiles/AGENTS.md", "I like spaces.")
+    assert [file.text for file in changed(memory).files] == ["I like spaces."]

@@ -11,16 +11,21 @@ begins; a change later is told by a notice, so that the prompt stays as it was.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from treadle.core.errors import ConfigError
+from treadle.core.textfile import open_file, read_beginning, read_text
+
 NAMES = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")
 MOST_CHARS = 40_000  # of one file
 MOST_IN_ALL = 120_000
 MOST_DEPTH = 5
+MOST_BYTES = MOST_CHARS * 4 + 1  # what is beyond is neither read nor watched
 
 _IMPORT = re.compile(r"^@(?P<path>[^\s`@]+)\s*$", re.MULTILINE)
 
@@ -31,6 +36,7 @@ class MemoryFile(msgspec.Struct, frozen=True):
     path: Path
     text: str
     digest: str = ""  # of the file itself, to notice a change
+    within: Path | None = None  # the folder that no link may lead out of; None for the user's own
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -52,102 +58,115 @@ class Memory(msgspec.Struct, frozen=True):
 def read_memory(root: Path, folder: Path | None = None, home: Path | None = None) -> Memory:
     """All memory files that hold for work in `folder` (by default the root) of a repository."""
     reader = _Reader(root)
-    for file in _places(root, folder or root, home):
-        reader.read(file)
+    for file, within in _places(root, folder or root, home):
+        reader.read(file, within)
     return Memory(tuple(reader.files), tuple(reader.problems))
 
 
 def memory_between(root: Path, folder: Path, known: Iterable[Path]) -> Memory:
     """The files that hold below the root for this folder and are not known yet."""
-    seen = {path.resolve() for path in known}
+    seen = {os.path.realpath(path) for path in known}
     reader = _Reader(root)
-    for file in _places(root, folder, None):
-        if file.resolve() not in seen:
-            reader.read(file)
+    for file, within in _places(root, folder, None):
+        if os.path.realpath(file) not in seen:
+            reader.read(file, within)
     return Memory(tuple(reader.files), tuple(reader.problems))
 
 
 def changed(memory: Memory) -> Memory:
     """The files whose text is another one now: for a notice."""
-    fresh: list[MemoryFile] = []
-    for file in memory.files:
-        digest = _digest(file.path)
-        if digest != file.digest:
-            text = _beginning(file.path) if digest else "(the file is gone)"
-            fresh.append(MemoryFile(file.path, text, digest))
-    return Memory(tuple(fresh))
+    now = ((file, _now(file)) for file in memory.files)
+    return Memory(tuple(new for file, new in now if new.digest != file.digest))
 
 
 def remember(file: Path, line: str) -> None:
-    """Append one thing to a memory file, making it if need be."""
-    before = file.read_text(encoding="utf-8") if file.exists() else ""
+    """Append one thing to a memory file of its folder, making it if need be."""
+    folder = file.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        before = read_text(file, within=folder)
+    except FileNotFoundError:
+        before = ""
     gap = "" if not before or before.endswith("\n") else "\n"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"{before}{gap}- {' '.join(line.split())}\n", encoding="utf-8")
+    fd = open_file(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, within=folder)
+    with os.fdopen(fd, "w", encoding="utf-8") as out:
+        out.write(f"{gap}- {' '.join(line.split())}\n")
 
 
-def _places(root: Path, folder: Path, home: Path | None) -> list[Path]:
-    places: list[Path] = []
+def _now(file: MemoryFile) -> MemoryFile:
+    """The file as it is, read as carefully as the first time: a command may have changed it."""
+    try:
+        data = read_beginning(file.path, MOST_BYTES, within=file.within)
+    except FileNotFoundError:
+        return _without(file, "the file is gone")
+    except ConfigError as error:
+        return _without(file, f"the file does not count any more. {error}")
+    digest = _digest(data)
+    if digest == file.digest:
+        return file
+    if b"\0" in data:
+        return _without(file, "the file does not count any more: it is binary")
+    text = data.decode("utf-8", errors="replace")[:MOST_CHARS].strip()
+    return MemoryFile(file.path, text, digest, file.within)
+
+
+def _without(file: MemoryFile, reason: str) -> MemoryFile:
+    return MemoryFile(file.path, f"({reason})", "", file.within)
+
+
+def _places(root: Path, folder: Path, home: Path | None) -> list[tuple[Path, Path | None]]:
+    """The files that are there, each with the folder that it may not lead out of."""
+    places: list[tuple[Path, Path | None]] = []
     if home is not None:
-        places += [home / ".treadle" / "AGENTS.md", home / ".claude" / "CLAUDE.md"]
+        own = (home / ".treadle" / "AGENTS.md", home / ".claude" / "CLAUDE.md")
+        places += [(file, None) for file in own]
     folders = [root]
     if folder != root and folder.is_relative_to(root):
         down = folder.relative_to(root).parts
         folders += [root.joinpath(*down[: n + 1]) for n in range(len(down))]
     for place in folders:
-        places += [place / name for name in NAMES]
-    return [file for file in places if file.is_file()]
+        places += [(place / name, root) for name in NAMES]
+    return [(file, within) for file, within in places if file.exists()]
 
 
-def _digest(file: Path) -> str:
-    try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError:
-        return ""
-
-
-def _beginning(file: Path) -> str:
-    with file.open(encoding="utf-8", errors="replace") as text:
-        return text.read(MOST_CHARS).strip()
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 class _Reader:
     """Reads files with their imports, within bounds."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root.resolve()
+        self._root = Path(os.path.realpath(root))
         self._left = MOST_IN_ALL
         self._seen: set[Path] = set()
         self.files: list[MemoryFile] = []
         self.problems: list[str] = []
 
-    def read(self, file: Path) -> None:
-        real = file.resolve()
+    def read(self, file: Path, within: Path | None) -> None:
+        real = Path(os.path.realpath(file))
         if real in self._seen:
             return  # CLAUDE.md is often a link to AGENTS.md
-        inside = file.is_relative_to(self._root)
-        if inside and not real.is_relative_to(self._root):
-            self.problems.append(f"{file}: a link out of the workspace; it is not read")
-            return
-        text = self._text(file, real, inside, ())
-        if text:
-            self.files.append(MemoryFile(file, text, _digest(real)))
-
-    def _text(self, file: Path, real: Path, may_import: bool, above: Sequence[Path]) -> str:
         self._seen.add(real)
         try:
-            data = real.read_bytes()[: MOST_CHARS * 4 + 1]
-        except OSError as error:
-            self.problems.append(f"{file}: cannot be read ({error.strerror})")
-            return ""
+            data = read_beginning(file, MOST_BYTES, within=within)
+        except FileNotFoundError:
+            return  # it went in this moment
+        except ConfigError as error:
+            self.problems.append(str(error))
+            return
+        text = self._text(file, data, ())
+        if text:
+            self.files.append(MemoryFile(file, text, _digest(data), within))
+
+    def _text(self, file: Path, data: bytes, above: Sequence[Path]) -> str:
         if b"\0" in data:
             self.problems.append(f"{file}: is binary; it is not read")
             return ""
-        text = data.decode("utf-8", errors="replace").strip()
-        text = self._cut(file, text)
-        if not may_import:
-            return text
-        chain = (*above, real)
+        text = self._cut(file, data.decode("utf-8", errors="replace").strip())
+        if not file.is_relative_to(self._root):
+            return text  # the user's own file imports nothing of the workspace
+        chain = (*above, Path(os.path.realpath(file)))
         return _IMPORT.sub(lambda found: self._imported(file, found["path"], chain), text)
 
     def _cut(self, file: Path, text: str) -> str:
@@ -161,17 +180,23 @@ class _Reader:
         return text
 
     def _imported(self, file: Path, path: str, above: Sequence[Path]) -> str:
-        target = (file.parent / path).resolve()
-        problem = ""
+        target = Path(os.path.realpath(file.parent / path))
+        problem, data = "", b""
         if target in above:
             problem = "imports itself"
         elif len(above) > MOST_DEPTH:
             problem = f"imports go deeper than {MOST_DEPTH}"
         elif not target.is_relative_to(self._root):
             problem = f"@{path} is outside the workspace"
-        elif not target.is_file():
-            problem = f"@{path} is not there"
+        else:
+            try:
+                data = read_beginning(target, MOST_BYTES, within=self._root)
+            except FileNotFoundError:
+                problem = f"@{path} is not there"
+            except ConfigError as error:
+                problem = f"@{path} is refused ({error})"
         if problem:
             self.problems.append(f"{file}: {problem}; it is left out")
             return f"(@{path} was left out)"
-        return self._text(target, target, True, above)
+        self._seen.add(target)
+        return self._text(target, data, above)

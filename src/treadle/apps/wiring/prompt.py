@@ -53,10 +53,10 @@ def _memory(root: Path, trusted: bool, notes: list[str]) -> Memory | None:
     home = Path.home()
     own_files = (home / ".treadle" / "AGENTS.md", home / ".claude" / "CLAUDE.md")
     project_files = [root / name for name in ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")]
-    here = [file.name for file in project_files if file.is_file()]
+    here = [file.name for file in project_files if file.exists()]
     if here and not trusted:
         notes.append(f"{', '.join(here)} not read: `treadle trust` says that you trust this folder")
-    if not (here and trusted) and not any(file.is_file() for file in own_files):
+    if not (here and trusted) and not any(file.exists() for file in own_files):
         return None
     from treadle.context.memory import read_memory
 
