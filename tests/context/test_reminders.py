@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 from pathlib import Path
+
+import pytest
 
 from treadle import Agent, Transcript
 from treadle.context.compaction import Compactor
 from treadle.context.memory import read_memory
-from treadle.context.reminders import ChangedFiles, ChangedMemory, Reminders, open_todos
+from treadle.context.reminders import (
+    ChangedFiles,
+    ChangedMemory,
+    Reminders,
+    files_line,
+    open_todos,
+)
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.steps import Finished
@@ -106,6 +115,28 @@ def test_a_file_that_was_only_touched_is_no_news(own_place: Path):
     assert changes("s") == []
     file.touch()
     assert changes("s") == []
+
+
+@pytest.mark.parametrize("become", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_a_file_that_became_something_else_is_news_and_is_not_read(own_place: Path, become):
+    file = own_place / "f"
+    file.write_bytes(b"1")
+    changes = ChangedFiles(lambda session: {file: "1"}, lambda data: data.decode())
+    assert changes("s") == []
+    file.unlink()
+    become(file)
+    assert (changes("s"), changes("s")) == ([file], [])
+    assert "(no file any more)" in files_line([file])
+
+
+def test_a_file_that_grew_beyond_comparing_is_news(own_place: Path):
+    file = own_place / "f"
+    file.write_bytes(b"1")
+    changes = ChangedFiles(lambda session: {file: "1"}, lambda data: data.decode())
+    assert changes("s") == []
+    os.truncate(file, 1 << 40)  # a hole: it takes no room on the disk
+    assert (changes("s"), changes("s")) == ([file], [])
+    assert changes("one that saw it as it is") == []
 
 
 async def test_a_changed_memory_file_is_appended_and_what_came_back_too(own_place: Path):

@@ -24,6 +24,8 @@ from treadle.context.compaction.pins import TODO_TOOLS
 from treadle.context.memory import Memory, MemoryFile, changed, memory_between
 from treadle.core.contracts.hook import Answer, Block, HookPoint, Moment
 from treadle.core.contracts.mutator import MutationPoint, Scene
+from treadle.core.errors import ConfigError
+from treadle.core.textfile import read_beginning
 from treadle.core.transcript.items import AssistantItem, Item, NoticeItem
 from treadle.core.transcript.transcript import Transcript
 
@@ -164,7 +166,8 @@ class ChangedFiles:
     """Files on disk that are not what a session last saw; a change is reported once.
 
     `seen(session)` gives the digest of each file as the session last read or wrote it, the newest
-    last. A file is read again only when its size or time says that it may be another one.
+    last. A file is read again only when its size or time says that it may be another one; what is
+    no file any more is never read, and has changed.
     """
 
     def __init__(
@@ -184,19 +187,21 @@ class ChangedFiles:
         found: list[Path] = []
         for path, digest in islice(reversed(self._seen(session_id).items()), MOST_WATCHED):
             look = (digest, _stamp(path))
-            if looks.get(path) != look:
+            before = looks.get(path)
+            if before != look:
                 looks[path] = look
-                if self._differs(path, digest):
+                # One too large to compare is taken at its size and time, once these are known.
+                is_known = before is not None and before[0] == digest
+                if self._differs(path, digest, if_large=is_known):
                     found.append(path)
         return found
 
-    def _differs(self, path: Path, digest: str) -> bool:
+    def _differs(self, path: Path, digest: str, *, if_large: bool) -> bool:
         try:
-            if path.stat().st_size > MOST_BYTES:
-                return False
-            return self._digest(path.read_bytes()) != digest
-        except OSError:
+            data = read_beginning(path, MOST_BYTES + 1, within=None)
+        except (ConfigError, FileNotFoundError):
             return True
+        return if_large if len(data) > MOST_BYTES else self._digest(data) != digest
 
 
 class ChangedMemory:
@@ -247,11 +252,17 @@ def memory_notice(file: MemoryFile) -> NoticeItem:
 
 
 def files_line(paths: Sequence[Path]) -> str:
-    names = [f"{path}" if path.exists() else f"{path} (gone)" for path in paths]
+    names = [f"{path}{_fate(path)}" for path in paths]
     return (
         f"Not as you last saw them: {_named(names, ', ')}. Somebody else, or a command, changed "
         "them on disk. Read them again before you rely on them."
     )
+
+
+def _fate(path: Path) -> str:
+    if path.is_file():
+        return ""
+    return " (no file any more)" if path.exists() else " (gone)"
 
 
 def open_todos(item: Item) -> list[str]:
