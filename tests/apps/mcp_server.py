@@ -29,6 +29,8 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     if method == "tools/list":
         return {"tools": TOOLS}
     if method == "tools/call":
+        if params["arguments"].get("who") == "nobody":
+            os._exit(1)
         keys = [name for name in os.environ if "KEY" in name]
         text = f"hello {params['arguments'].get('who')}, keys: {keys}"
         return {"content": [{"type": "text", "text": text}]}

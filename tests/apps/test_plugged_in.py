@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.apps.running import run
+from tests.workspace.helpers import needs_bubblewrap
 from treadle.apps.cli import exits
 from treadle.testing.provider import Call, ProviderServer, Reply, Request
 
 LAST = Reply("That is all.")
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
+WALLED = ("--permission-mode", "auto")
 SERVER = {"command": sys.executable, "args": [str(Path(__file__).parent / "mcp_server.py")]}
 
 
@@ -93,6 +95,44 @@ async def test_a_projects_hook_runs_only_trusted_and_approved_as_it_is():
     assert Path("log").read_text() == "ran\n"
 
 
+@needs_bubblewrap
+async def test_a_folders_hook_runs_in_the_sandbox_and_the_users_own_outside(own_place: Path):
+    """What a sandboxed command made of the hook's files reaches no more than that command did."""
+    secret = own_place / "home" / "secret"
+    secret.write_text("of the home")
+    settings(own_place / "home", hooks=hook("SessionStart", f"cp {secret} theirs"))
+    settings(
+        Path(),
+        hooks={
+            **hook("PreToolUse", "./check.s?"),
+            **hook("SessionEnd", f"cat {secret} > end; touch ended"),
+        },
+    )
+    Path("check.sh").write_text("#!/bin/sh\n")
+    Path("check.sh").chmod(0o755)
+    asked = await run(None, "trust", "--approve")
+    change = bash(f"printf '#!/bin/sh\\ncat {secret} > got; touch ran\\n' > check.sh")
+    async with ProviderServer([change, bash("true"), LAST]) as server:
+        ran = await run(server, "-p", "go", *WALLED)
+    assert ran.code == 0
+    assert "(inside the sandbox, where one can be built; it cannot be seen whether" in asked.out
+    assert Path("theirs").read_text() == "of the home"
+    assert (Path("ran").exists(), Path("got").read_text()) == (True, "")
+    assert (Path("ended").exists(), Path("end").read_text()) == (True, "")
+
+
+@needs_bubblewrap
+async def test_a_hook_whose_makefile_was_rewritten_meanwhile_is_not_run():
+    settings(Path(), hooks=hook("PreToolUse", "make -s lint"))
+    Path("Makefile").write_text("lint:\n\ttrue\n")
+    await run(None, "trust", "--approve")
+    change = bash("printf 'lint:\\n\\ttouch ran\\n' > Makefile")
+    async with ProviderServer([change, bash("true"), LAST]) as server:
+        await run(server, "-p", "go", *WALLED)
+    assert "`make -s lint` changed since it was approved" in said(server.requests[-1])
+    assert not Path("ran").exists()
+
+
 async def test_a_misspelt_hook_refuses_the_start():
     settings(Path.home(), hooks=hook("PreToolUsed", "true"))
     ran = await run(None, "-p", "go", ANTHROPIC_API_KEY="x")
@@ -117,6 +157,32 @@ async def test_a_projects_server_offers_its_tools_once_it_is_approved():
     assert (allowed.code, denied.code) == (0, exits.APPROVAL_NEEDED)
     assert "hello you, keys: []" in said(server.requests[2])
     assert "Greet politely." in said(server.requests[2])
+
+
+async def test_a_server_is_started_again_only_as_it_was_approved():
+    """The user's own are started again as they are: nobody else says what they run."""
+    Path("sub").mkdir()
+    Path("sub/served.py").write_text(Path(SERVER["args"][0]).read_text())
+    theirs = {"command": sys.executable, "args": ["served.py"], "cwd": "sub"}
+    Path(".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": theirs}}))
+    settings(Path.home(), mcpServers={"own": SERVER})
+    asked = await run(None, "trust", "--approve")
+    change = bash('echo \'open("ran", "w")\' > sub/served.py')
+    calls = [
+        Reply(calls=(Call(f"mcp__{name}__greet", {"who": who}),))
+        for name in ("theirs", "own")
+        for who in ("nobody", "you")
+    ]
+    async with ProviderServer([change, *calls, LAST]) as server:
+        ran = await run(server, "-p", "go", "--verbose", *FREELY)
+    told, words = said(server.requests[-1]), "it is not what you approved any more: look at what"
+    assert ran.code == 0
+    assert "outside of the sandbox" in asked.out
+    assert told.count("went away during greet") == 2
+    assert f"the server theirs is not running ({words}" in told
+    assert f"the server theirs does not start: {words}" in ran.err
+    assert told.count("hello you") == 1
+    assert not Path("sub/ran").exists()
 
 
 async def test_a_server_that_comes_late_is_announced_and_judged_by_its_own_rules():

@@ -1,8 +1,14 @@
-"""What a person hears of servers: which is away, and why, once."""
+"""What a person hears of servers: which is away, and why, once; and which may not be started."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+from treadle.apps.wiring.extras import CHANGED, UNSEEN, approve, objections
+from treadle.apps.wiring.rules import trust_file
 from treadle.apps.wiring.servers import Trouble
+from treadle.policy.trust import TrustStore
 from treadle.tools.mcp import McpStatus
 from treadle.tools.mcp.server import State
 
@@ -29,3 +35,27 @@ def test_one_that_is_given_up_is_told_of_as_such():
 
 def test_nothing_is_said_of_one_that_is_well():
     assert heard("starting", "up", "up", "closed") == []
+
+
+def test_a_folders_server_is_objected_to_once_it_is_not_what_was_approved():
+    folder = Path.cwd()
+    seen, unseen = {"command": "sh", "args": ["x.sh"]}, {"command": "sh", "args": ["-c", "./x*"]}
+    Path("x.sh").touch()
+    Path(".mcp.json").write_text(json.dumps({"mcpServers": {"seen": seen, "unseen": unseen}}))
+    own = Path.home() / ".treadle/settings.json"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text(json.dumps({"mcpServers": {"own": unseen}}))
+    objection = objections(folder)
+    assert objection("seen", seen, False) == CHANGED  # the folder is not trusted
+    TrustStore(trust_file()).trust(folder)
+    approve(folder)
+    assert [objection("seen", seen, again) for again in (False, True)] == ["", ""]
+    # It is started once, since the user said yes all the same.
+    assert [objection("unseen", unseen, again) for again in (False, True)] == ["", UNSEEN]
+    assert [objection("own", unseen, again) for again in (False, True)] == ["", ""]
+    assert objection("own", seen, False) == CHANGED  # that is not the user's
+    Path("x.sh").write_text("true")
+    assert objection("seen", seen, False) == CHANGED
+    approve(folder)
+    assert objection("seen", seen, True) == ""
+    assert objection("seen", unseen, True) == CHANGED

@@ -192,6 +192,38 @@ def test_arguments_are_checked_before_a_server_sees_them():
     assert problem_with({"n": 1, "s": 3}, spec) is None
 
 
+async def test_a_server_is_asked_about_before_every_start(own_place: Path):
+    """Also the one that a call wants; and what had no objection before may have one now."""
+    log, asked = Log(), list[bool]()
+    words = iter(["", "it was rewritten", "it still is", ""])
+
+    def objection(again: bool) -> str:
+        asked.append(again)
+        return next(words)
+
+    async with served(own_place, on_change=log, objection=objection) as server:
+        await server.ready()
+        with pytest.raises(ToolError, match="went away"):
+            await call(server, "crash")
+        assert (await log.until("failed")).problem == "it was rewritten"
+        with pytest.raises(ToolError, match=r"is not running \(it still is\); echo was not called"):
+            await call(server, "echo", text="x")
+        assert (await call(server, "echo", text="mended")).content == "mended"
+    assert asked == [False, True, True, True]
+
+
+async def test_both_hellos_of_a_server_are_one_start(own_place: Path):
+    asked: list[bool] = []
+
+    def objection(again: bool) -> str:
+        asked.append(again)
+        return ""
+
+    async with served(own_place, "old", objection=objection) as server:
+        assert await server.ready()
+    assert asked == [False, False]
+
+
 def test_a_program_needs_somebody_to_start_it():
     with pytest.raises(ConfigError, match=r"pass start=workspace\.spawn"):
         McpServer("raw", raw())

@@ -33,6 +33,14 @@ BRINGS = (
     *(".treadle/agents", ".claude/agents", ".treadle/skills", ".claude/skills"),
 )
 SKILL_PLACES = (".treadle/skills", ".claude/skills")
+CHANGED = (
+    "it is not what you approved any more: look at what changed in the folder, and "
+    "`treadle trust --approve` lets it be started again"
+)
+UNSEEN = (
+    "it ran before, and it cannot be seen whether what it runs has changed since then: look at the "
+    "folder, and begin a new session to start it again"
+)
 
 
 class Brought(msgspec.Struct, frozen=True):
@@ -92,12 +100,32 @@ def still_approved(folder: Path) -> Callable[[HookCommand], bool]:
     """Asked before each run of a hook: a script that changed since then is not the approved one."""
 
     def ask(command: HookCommand) -> bool:
-        if Path(command.origin).parent == home():
+        if not command.of_folder:
             return True
         from treadle.policy.hooks import approved_hooks
         from treadle.policy.trust import TrustStore
 
         return bool(approved_hooks(TrustStore(trust_file()), folder, [command])[0])
+
+    return ask
+
+
+def objections(folder: Path) -> Callable[[str, Mapping[str, Any], bool], str]:
+    """Asked before each start of a server, with whether it ran before: why not, or "".
+
+    Servers run outside of the sandbox, so one that a command may have rewritten is not started.
+    """
+    own = _servers(folder, own=True)
+
+    def ask(name: str, definition: Mapping[str, Any], again: bool) -> str:
+        if own.get(name) == definition:
+            return ""
+        from treadle.policy.hooks import approved_servers, bound
+        from treadle.policy.trust import TrustStore
+
+        if not approved_servers(TrustStore(trust_file()), folder, {name: definition})[0]:
+            return CHANGED
+        return UNSEEN if again and "unseen" in bound(definition, folder) else ""
 
     return ask
 
@@ -162,7 +190,8 @@ def hooks_of(
     halt: Callable[[str], None],
     confined: bool | None,
 ) -> list[Hook]:
-    """The commands as hooks of an agent."""
+    """The commands as hooks of an agent. `confined` is about the user's own: what the folder
+    brings runs in the sandbox wherever there is one."""
     if not commands:
         return []
     from treadle.policy.hooks import shell_hooks

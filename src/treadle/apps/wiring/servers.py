@@ -1,15 +1,18 @@
 """The MCP servers that may run here, as one source.
 
 They start in the background, and nobody waits for them longer than asked for. That what comes late
-leaves the cache as it is, is tools/steady.py's business; who may run at all, extras.py's.
+leaves the cache as it is, is tools/steady.py's business; who may run at all, extras.py's, which is
+asked again before every start.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from treadle.apps.wiring.extras import objections
 from treadle.apps.wiring.late import LateWorkspace
 from treadle.core.errors import ConfigError
 from treadle.tools.federation import Federation
@@ -74,6 +77,7 @@ def servers_of(
 ) -> Servers:
     """The servers as a source; a definition that is wrong is noted and left out."""
     trouble = Trouble(tell)
+    objection = objections(workspace.root)
     made: list[McpServer] = []
     for name, definition in definitions.items():
         try:
@@ -84,6 +88,7 @@ def servers_of(
                     start=workspace.spawn,
                     root=workspace.root,
                     on_change=trouble.heard,
+                    objection=partial(objection, name, definition),
                 )
             )
         except ConfigError as error:

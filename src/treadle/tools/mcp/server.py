@@ -38,6 +38,10 @@ INSTRUCTION_CHARS = 2_000
 State = Literal["closed", "starting", "up", "down", "failed", "login"]
 
 
+class _NotAllowed(Exception):
+    """It may not be started as it is now; said by whoever decides above."""
+
+
 class McpStatus(msgspec.Struct, frozen=True):
     """How a server is, for a person."""
 
@@ -59,6 +63,7 @@ class McpServer:
     root       the folder it is told to work in
     headers    asked at each connection for what an address wants beside its configured headers
     on_change  told whenever the status or the tools changed
+    objection  asked before each start, with whether it ran before: why it may not start, or ""
     delays     the pauses before each new start; after the last it waits until somebody asks
     """
 
@@ -71,6 +76,7 @@ class McpServer:
         root: Path | None = None,
         headers: Callable[[], Mapping[str, str]] = dict,
         on_change: Callable[[McpStatus], None] | None = None,
+        objection: Callable[[bool], str] | None = None,
         delays: Sequence[float] = DELAYS,
         patience: float = PATIENCE,
     ) -> None:
@@ -82,6 +88,8 @@ class McpServer:
         self._root = root
         self._headers = headers
         self._on_change = on_change
+        self._objection = objection
+        self._ran = False
         self._delays = tuple(delays)
         self._patience = patience
         self._tools: tuple[Tool, ...] = ()
@@ -179,6 +187,8 @@ class McpServer:
                 problem = await self._connection()
             except AuthRequired as error:
                 state, problem = "login", str(error)
+            except _NotAllowed as error:
+                state, problem = "failed", str(error)
             except Exception as error:  # noqa: BLE001 - whatever a server does, others go on
                 problem = plain(error)
             finally:
@@ -205,12 +215,19 @@ class McpServer:
     def _is_greeted_anew(self, lived: float) -> bool:
         """Whether a program died of the first hello: it gets the other one at once."""
         is_first, self._is_first = self._is_first, False
-        return is_first and self._mode == "legacy" and lived < self._config.startup
+        is_anew = is_first and self._mode == "legacy" and lived < self._config.startup
+        self._ran = self._ran and not is_anew  # both hellos are one start
+        return is_anew
 
     async def _connection(self) -> str:
         """From one start to the end of it; the reason why it is over."""
         # Importing the SDK takes a second of work: a thread's, so that a prompt can be typed.
         link_module = await asyncio.to_thread(import_module, "treadle.tools.mcp.link")
+        if self._objection is not None:
+            # Last of all, so that little time is left to change what was looked at.
+            if problem := await asyncio.to_thread(self._objection, self._ran):
+                raise _NotAllowed(problem)
+            self._ran = True
         mode = self._mode
         if self._config.kind == "stdio":
             # A program may die of the newer protocol's hello: the next time it is the older one.
