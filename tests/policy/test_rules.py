@@ -83,7 +83,7 @@ def test_fault_90_an_invalid_rules_file_is_refused_with_file_and_line(tmp_path, 
 
 def test_fault_90_an_unreadable_rules_file_is_refused(tmp_path):
     (tmp_path / "settings.json").mkdir()
-    with pytest.raises(ConfigError, match=r"settings\.json:1:"):
+    with pytest.raises(ConfigError, match=r"settings\.json: is a folder"):
         read_rules(tmp_path / "settings.json", scope="here", root="/r", home="/h")
 
 
@@ -104,3 +104,18 @@ def test_saving_rules_keeps_the_rest_of_the_file(tmp_path):
     assert file.stat().st_mode & 0o777 == 0o600
     with pytest.raises(InvalidRule):
         save_rules(file, ("Bash(a; b)",), root="/r", home="/h")
+
+
+def test_rules_of_a_folder_are_neither_read_nor_saved_through_a_link_out_of_it(tmp_path):
+    folder, outside = tmp_path / "ws", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    (folder / ".treadle").symlink_to(outside)
+    file = folder / ".treadle" / "settings.json"
+    place = {"root": str(folder), "home": "/h", "within": folder}
+    with pytest.raises(ConfigError, match="leads out of"):
+        save_rules(file, ("Bash(ls:*)",), **place)
+    assert list(outside.iterdir()) == []
+    write(outside, {"permissions": {"allow": ["Bash(ls:*)"]}})
+    with pytest.raises(ConfigError, match="leads out of"):
+        read_rules(file, scope="this project", **place)

@@ -5,7 +5,6 @@ from treadle.policy.rulesfile import given_rules
 from treadle.policy.trust import (
     TrustStore,
     front_matter_of_folder,
-    project_file,
     rules_of_folder,
     settings_of_folder,
 )
@@ -104,21 +103,6 @@ def test_front_matter_carries_no_mode_and_no_hook():
     front = {"name": "x", "tools": "bash", "hooks": {}, "permissionMode": "bypass"}
     assert front_matter_of_folder(front, trusted=False) == {"name": "x"}
     assert front_matter_of_folder(front, trusted=True) == {"name": "x", "tools": "bash"}
-
-
-def test_instructions_are_not_read_through_links_out_of_the_folder(tmp_path):
-    folder = tmp_path / "ws"
-    folder.mkdir()
-    (tmp_path / "secret").write_text("s")
-    (folder / "AGENTS.md").symlink_to(tmp_path / "secret")
-    (folder / "hard.md").hardlink_to(tmp_path / "secret")
-    (folder / "fine.md").write_text("x")
-    (folder / "inner.md").symlink_to("fine.md")
-    assert project_file(folder, "AGENTS.md") is None
-    assert project_file(folder, "hard.md") is None
-    assert project_file(folder, "../secret") is None
-    assert project_file(folder, "absent.md") is None
-    assert project_file(folder, "inner.md") == folder / "fine.md"
 
 
 def test_a_broken_trust_file_is_an_error_and_not_an_empty_one(tmp_path):

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.core.errors import ConfigError
+from treadle.core.textfile import read_text
 
 Kind = Literal["text", "whole", "number", "seconds", "switch", "word", "texts", "table"]
 # How a project may change a value: to a smaller one, to an earlier word, to `false`, or not at all.
@@ -130,21 +131,23 @@ def project_file(folder: Path) -> Path:
     return folder / ".treadle" / "config.toml"
 
 
-def _of_file(file: Path) -> dict[str, tuple[object, str]]:
+def bounds(folder: Path) -> Path | None:
+    """What the folder's own files may not lead out of by a link: the folder itself.
+
+    None at home: there they are the user's own, and may be links as the user likes.
+    """
+    is_home = os.path.realpath(folder / ".treadle") == os.path.realpath(home())
+    return None if is_home else folder
+
+
+def _of_file(file: Path, within: Path | None = None) -> dict[str, tuple[object, str]]:
     """The values of a file with their lines; no file means none."""
     try:
-        data = file.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+        text = read_text(file, within=within)
+    except FileNotFoundError:
         return {}
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read ({error.strerror})") from error
     import tomllib
 
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{file}:{line}: not UTF-8 text") from error
     try:
         parsed = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -181,12 +184,12 @@ def _narrow(
 ) -> None:
     """Take from the project's file what makes the agent do less."""
     file = project_file(folder)
-    if not file.exists() or file.resolve() == (home() / "config.toml").resolve():
+    if not file.exists() or os.path.realpath(file) == os.path.realpath(home() / "config.toml"):
         return
     if trusted is None or not trusted():
         notes.append(f"{file} is not read: the folder is not trusted")
         return
-    for name, (value, where) in _of_file(file).items():
+    for name, (value, where) in _of_file(file, bounds(folder)).items():
         setting = BY_NAME[name]
         if is_narrower(setting, value, values.get(name, getattr(Settings(), name))):
             values[name], origins[name] = value, where

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from treadle.core.errors import ConfigError
+from treadle.core.textfile import read_text
 from treadle.policy.files import Situation
 from treadle.policy.judge import Judge
 from treadle.policy.paths import View
@@ -27,7 +28,6 @@ from treadle.policy.rulesfile import given_rules
 from treadle.policy.trust import (
     TrustStore,
     front_matter_of_folder,
-    project_file,
     settings_of_folder,
 )
 from treadle.policy.verdict import Call
@@ -149,7 +149,9 @@ def _startup(given: Mapping[str, Any], workspace: Path, home: Path) -> tuple[str
     for name, content in given.get("files", {}).items():
         if content.startswith("symlink -> "):
             _parent(workspace, name).symlink_to(content.removeprefix("symlink -> "))
-            if project_file(workspace, name) is None:
+            try:
+                read_text(workspace / name, within=workspace)
+            except (ConfigError, FileNotFoundError):
                 return "deny", f"{name} leads out of the workspace and is not read"
         else:
             _parent(workspace, name).write_text(content)

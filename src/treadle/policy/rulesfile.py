@@ -19,9 +19,14 @@ from treadle.policy.settingsfile import line_of, read_settings
 LISTS: tuple[ListName, ...] = ("allow", "ask", "deny")
 
 
-def read_rules(file: Path, *, scope: str, root: str, home: str) -> RuleSet:
-    """The rules of a settings file; no file means no rules, a wrong one a ConfigError."""
-    settings, text = read_settings(file, "rules")
+def read_rules(
+    file: Path, *, scope: str, root: str, home: str, within: Path | None = None
+) -> RuleSet:
+    """The rules of a settings file; no file means no rules, a wrong one a ConfigError.
+
+    A file of the folder `within` is not read where a link leads out of it.
+    """
+    settings, text = read_settings(file, within)
     permissions = settings.get("permissions", {})
     if not isinstance(permissions, dict):
         raise ConfigError(f"{file}:{line_of(text, 'permissions')}: permissions has to be an object")
@@ -62,15 +67,23 @@ def given_rules(
     return RuleSet(**parsed)
 
 
-def save_rules(file: Path, rules: tuple[str, ...], *, root: str, home: str) -> None:
+def save_rules(
+    file: Path, rules: tuple[str, ...], *, root: str, home: str, within: Path | None = None
+) -> None:
     """Add allow rules to a settings file, atomically, keeping all else in it."""
+    if within is not None and not _leads(file.parent).is_relative_to(_leads(within)):
+        raise ConfigError(f"{file.parent}: leads out of {within} by a link; nothing is written")
     for rule in rules:
         parse_rule(rule, root, home)
-    settings, _ = read_settings(file, "rules")
+    settings, _ = read_settings(file, within)
     allow = settings.setdefault("permissions", {}).setdefault("allow", [])
     allow.extend(rule for rule in rules if rule not in allow)
     encoded = msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
     write_private(file, encoded)
+
+
+def _leads(path: Path) -> Path:
+    return Path(os.path.realpath(path))
 
 
 def write_private(file: Path, content: bytes) -> None:

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from treadle.core.errors import ConfigError
+from treadle.core.textfile import read_text
 
 
-def read_settings(file: Path, what: str) -> tuple[dict[str, Any], str]:
-    """What the file says, and its text. `what` is looked for in it, as an error would call it."""
+def read_settings(file: Path, within: Path | None = None) -> tuple[dict[str, Any], str]:
+    """What the file says, and its text. One of a folder may not lead out of it: `within`."""
     try:
-        text = file.read_text(encoding="utf-8-sig")  # some editors leave a mark
+        text = read_text(file, within=within)
     except FileNotFoundError:
         return {}, ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}:1: the {what} cannot be read ({error})") from error
     try:
         settings = json.loads(text) if text.strip() else {}
     except json.JSONDecodeError as error:

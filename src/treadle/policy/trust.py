@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.core.errors import ConfigError
+from treadle.core.textfile import read_text
 from treadle.policy.rules import RuleSet
 from treadle.policy.rulesfile import write_private
 
@@ -27,6 +28,7 @@ class _Kept(msgspec.Struct):
     declined: list[str] = []  # folders about which the user does not want to be asked again
 
 
+MOST_KEPT = 16 << 20  # bytes: it grows with every folder, and is the user's own
 Approval = Literal["approved", "new", "changed"]
 
 
@@ -135,20 +137,6 @@ def front_matter_of_folder(front: Mapping[str, Any], *, trusted: bool) -> dict[s
     return kept if trusted else {k: v for k, v in kept.items() if k in ("name", "description")}
 
 
-def project_file(folder: str | Path, name: str) -> Path | None:
-    """A file of the folder that may be read as instructions, or None when it leads elsewhere."""
-    root = os.path.realpath(folder)
-    path = os.path.realpath(os.path.join(root, name))  # noqa: PTH118 (a name may not walk up)
-    if not path.startswith(root.rstrip("/") + "/"):
-        return None
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return None
-    # A second name could be that of a file elsewhere.
-    return Path(path) if os.path.isfile(path) and status.st_nlink == 1 else None  # noqa: PTH113
-
-
 def _is_within(folder: str | Path, folders: list[str]) -> bool:
     real = os.path.realpath(folder)
     return any(real == kept or real.startswith(kept.rstrip("/") + "/")
@@ -165,11 +153,9 @@ def _key(folder: str | Path, kind: str, name: str) -> str:
 
 def _read(file: Path) -> _Kept:
     try:
-        content = file.read_bytes()
+        content = read_text(file, MOST_KEPT, within=None)
     except FileNotFoundError:
         return _Kept()
-    except OSError as error:
-        raise ConfigError(f"{file}:1: what you trust cannot be read ({error})") from error
     try:
         return msgspec.json.decode(content, type=_Kept)
     except msgspec.MsgspecError as error:

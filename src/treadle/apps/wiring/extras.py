@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.apps.settings import home
+from treadle.apps.settings import bounds, home
 from treadle.apps.wiring.rules import rules_files, trust_file
 from treadle.core.contracts.hook import Hook
 from treadle.core.errors import ConfigError
+from treadle.core.textfile import read_text
 
 if TYPE_CHECKING:
     from treadle.apps.wiring.late import LateWorkspace
@@ -135,7 +136,7 @@ def _commands(folder: Path, *, own: bool) -> list[HookCommand]:
     for file in _files(folder, '"hooks"', own=own):
         from treadle.policy.hooks import hooks_of_file
 
-        found += hooks_of_file(file)
+        found += hooks_of_file(file, None if own else bounds(folder))
     return found
 
 
@@ -145,7 +146,7 @@ def _servers(folder: Path, *, own: bool) -> dict[str, Mapping[str, Any]]:
     for file in _files(folder, '"mcpServers"', *more, own=own):
         from treadle.tools.mcp.config import servers_of_file
 
-        found = {**servers_of_file(file), **found}
+        found = {**servers_of_file(file, None if own else bounds(folder)), **found}
     return found
 
 
@@ -153,8 +154,8 @@ def _nameless(folder: Path) -> tuple[str, ...]:
     """A file for servers that names none where we look: others use other keys."""
     file = folder / ".mcp.json"
     try:
-        text = file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        text = read_text(file, within=bounds(folder))
+    except (ConfigError, FileNotFoundError):  # said by those who look for servers in it
         return ()
     if '"mcpServers"' in text or text.strip() in ("", "{}"):
         return ()
@@ -164,16 +165,15 @@ def _nameless(folder: Path) -> tuple[str, ...]:
 def _files(folder: Path, word: str, *more: Path, own: bool) -> Iterator[Path]:
     """Files that may say something about it; most say nothing, and need no parser."""
     named = [file for scope, file in rules_files(folder) if (scope == "everywhere") is own]
-    if not own and (folder / ".treadle").resolve() == home().resolve():
+    within = None if own else bounds(folder)
+    if not own and within is None:
         return  # at home the folder's files are the user's own
     for file in [*named, *more]:
         try:
-            if word in file.read_text(encoding="utf-8"):
+            if word in read_text(file, within=within):
                 yield file
         except FileNotFoundError:
             continue
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{file}:1: cannot be read ({error})") from error
 
 
 # ------------------------------------------------------------------ hooks

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from treadle.apps.settings import home
 from treadle.core.errors import ConfigError
+from treadle.core.textfile import read_text
 
 
 def keep(name: str, value: str) -> Path:
@@ -57,11 +58,11 @@ def _parsed(text: str) -> object:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_bytes().decode("utf-8")
+        return read_text(file, within=None)
     except FileNotFoundError:
         return ""
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}: nothing is written, it is not UTF-8 text") from error
+    except ConfigError as error:
+        raise ConfigError(f"nothing is written: {error}") from error
 
 
 def _write(file: Path, text: str) -> None:

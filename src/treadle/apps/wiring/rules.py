@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.settings import home
+from treadle.apps.settings import bounds, home
 from treadle.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -76,8 +76,10 @@ def _read(folder: Path, files: Sequence[tuple[str, Path]]) -> tuple[RuleSet, lis
 
     notes = list[str]()
     everywhere, project = _no_rules(), _no_rules()
+    root, own = os.path.realpath(folder), str(Path.home())
     for scope, file in files:
-        found = read_rules(file, scope=scope, root=os.path.realpath(folder), home=str(Path.home()))
+        within = None if scope == "everywhere" else bounds(folder)
+        found = read_rules(file, scope=scope, root=root, home=own, within=within)
         if scope == "everywhere":
             everywhere = found
         else:
@@ -95,9 +97,9 @@ def project_rules(folder: Path) -> RuleSet:
     from treadle.policy.rulesfile import read_rules
 
     rules = _no_rules()
+    root, own, within = os.path.realpath(folder), str(Path.home()), bounds(folder)
     for scope, file in rules_files(folder)[1:]:
-        root = os.path.realpath(folder)
-        rules = rules + read_rules(file, scope=scope, root=root, home=str(Path.home()))
+        rules = rules + read_rules(file, scope=scope, root=root, home=own, within=within)
     return rules
 
 
@@ -132,7 +134,8 @@ def keep_rules(folder: Path) -> Callable[[tuple[str, ...]], None]:
         trust = TrustStore(trust_file())
         accepted = trust.accepts_rules(folder, project_rules(folder))
         file = folder / ".treadle" / "settings.local.json"
-        save_rules(file, rules, root=os.path.realpath(folder), home=str(Path.home()))
+        root, own = os.path.realpath(folder), str(Path.home())
+        save_rules(file, rules, root=root, home=own, within=bounds(folder))
         if accepted:
             trust.accept_rules(folder, project_rules(folder))
 

@@ -105,9 +105,12 @@ def known_name(name: str) -> str:
     return KNOWN_NAMES.get(name) or name[:1].upper() + name[1:]
 
 
-def hooks_of_file(file: Path) -> list[HookCommand]:
-    """The hooks of a settings file; no file means none, a wrong one is a ConfigError."""
-    settings, text = read_settings(file, "hooks")
+def hooks_of_file(file: Path, within: Path | None = None) -> list[HookCommand]:
+    """The hooks of a settings file; no file means none, a wrong one is a ConfigError.
+
+    A file of the folder `within` is not read where a link leads out of it.
+    """
+    settings, text = read_settings(file, within)
     return read_hooks(settings, str(file), text)
 
 

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.core.errors import ConfigError
+from treadle.core.textfile import read_text
 
 CALL_SECONDS = 120.0
 START_SECONDS = 30.0
@@ -49,14 +50,15 @@ class ServerConfig(msgspec.Struct, frozen=True):
     startup: float = START_SECONDS
 
 
-def servers_of_file(file: Path) -> dict[str, dict[str, Any]]:
-    """The raw definitions of a file by name; no file means none, a broken one a ConfigError."""
+def servers_of_file(file: Path, within: Path | None = None) -> dict[str, dict[str, Any]]:
+    """The raw definitions of a file by name; no file means none, a broken one a ConfigError.
+
+    A file of the folder `within` is not read where a link leads out of it.
+    """
     try:
-        text = file.read_text(encoding="utf-8-sig")  # some editors leave a mark
+        text = read_text(file, within=within)
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}:1: the servers cannot be read ({error})") from error
     try:
         settings = json.loads(text) if text.strip() else {}
     except json.JSONDecodeError as error:
