@@ -102,8 +102,8 @@ def test_what_is_no_text_or_no_file_is_skipped(repo: Path, home: Path):
     skills, notes = find_skills(repo, home, trusted=True)
     assert skills == []
     assert [note.partition(": ")[2] for note in notes] == [
-        "is not UTF-8 text",
-        "is not a file",
+        "not UTF-8 text; save it as such",
+        "is a named pipe; it is not read: put a text file in its place, or remove it",
         "has no SKILL.md, so it is no skill",
     ]
 

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import ConfigError
+from treadle.core.textfile import read_text
 from treadle.tools.frontmatter import BrokenHead, split, words
 
 FOLDERS = (".treadle/agents", ".claude/agents")
@@ -49,10 +50,13 @@ GENERAL = Definition(
 )
 
 
-def read_definitions(folders: Iterable[Path]) -> tuple[list[Definition], list[str]]:
+def read_definitions(
+    folders: Iterable[Path], home: Path | None = None
+) -> tuple[list[Definition], list[str]]:
     """The definitions below these folders, and a line for each file that is not one.
 
-    The first of a name wins, so give the closest folder first.
+    The first of a name wins, so give the closest folder first. Links do not lead out of a folder,
+    except at home, where they are the user's own.
     """
     found: dict[str, Definition] = {}
     problems: list[str] = []
@@ -60,7 +64,7 @@ def read_definitions(folders: Iterable[Path]) -> tuple[list[Definition], list[st
         for place in FOLDERS:
             for file in sorted((folder / place).glob("*.md")):
                 try:
-                    definition = read_definition(file)
+                    definition = read_definition(file, None if folder == home else folder)
                 except ConfigError as error:
                     problems.append(str(error))
                 else:
@@ -68,13 +72,11 @@ def read_definitions(folders: Iterable[Path]) -> tuple[list[Definition], list[st
     return list(found.values()), problems
 
 
-def read_definition(file: Path) -> Definition:
+def read_definition(file: Path, within: Path | None = None) -> Definition:
     """One file. A ConfigError says what is wrong with it."""
     try:
-        if file.stat().st_size > MOST_BYTES:
-            raise ConfigError(f"{file}: larger than {MOST_BYTES // 1024} KiB; it is not read")
-        head, body = split(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, BrokenHead) as error:
+        head, body = split(read_text(file, MOST_BYTES, within=within))
+    except (FileNotFoundError, BrokenHead) as error:
         raise ConfigError(f"{file}: {error}") from error
     name = str(head.get("name") or file.stem)
     description = str(head.get("description") or "")

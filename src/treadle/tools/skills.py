@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ import msgspec
 
 from treadle.core.contracts.tool import Probe, Resources, Tool, ToolContext, ToolOutput, ToolSpec
 from treadle.core.errors import ConfigError, ToolError
+from treadle.core.textfile import read_text
 from treadle.core.transcript.content import Arguments
 from treadle.tools.frontmatter import BrokenHead, split
 
@@ -40,12 +40,13 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.:-]{0,63}", re.ASCII)
 
 
 class Skill(msgspec.Struct, frozen=True):
-    """One skill. `within` is the folder that its files may not lead out of."""
+    """One skill. `within` is the folder that its files may not lead out of, unless it is one of
+    the user's own."""
 
     name: str
     description: str
     folder: Path
-    within: Path
+    within: Path | None
     for_model: bool = True  # some are meant to be started by a person only
 
 
@@ -59,7 +60,7 @@ def find_skills(folder: Path | None, home: Path, *, trusted: bool) -> tuple[list
     """
     found: dict[str, Skill] = {}
     notes: list[str] = []
-    places = [(home / place, home) for place in HOME_PLACES]
+    places: list[tuple[Path, Path | None]] = [(home / place, None) for place in HOME_PLACES]
     if folder is not None and os.path.realpath(folder) != os.path.realpath(home):
         theirs = [(folder / place, folder) for place in PROJECT_PLACES]
         waiting = 0 if trusted else sum(1 for place, _ in theirs for _ in _folders(place))
@@ -87,13 +88,10 @@ def _folders(place: Path) -> Iterator[Path]:
             yield folder
 
 
-def read_skill(folder: Path, within: Path) -> tuple[Skill, str]:
+def read_skill(folder: Path, within: Path | None) -> tuple[Skill, str]:
     """One skill and its body. A ConfigError says what is wrong with it."""
     file = folder / FILE
-    real = Path(os.path.realpath(file))
-    if not real.is_relative_to(os.path.realpath(within)):
-        raise ConfigError(f"{file}: leads out of {within} by a link; it is not read")
-    head, body = _split(file, real)
+    head, body = _split(file, within)
     name = str(head.get("name") or folder.name)
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{file}: {name[:80]!r} is no name; use letters, digits and -")
@@ -107,19 +105,12 @@ def read_skill(folder: Path, within: Path) -> tuple[Skill, str]:
     return skill, body.strip()
 
 
-def _split(file: Path, real: Path) -> tuple[dict[str, str | list[str]], str]:
+def _split(file: Path, within: Path | None) -> tuple[dict[str, str | list[str]], str]:
     try:
-        status = real.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise ConfigError(f"{file}: is not a file")
-        if status.st_size > MOST_BYTES:
-            raise ConfigError(f"{file}: larger than {MOST_BYTES // 1024} KiB; it is not read")
-        return split(real.read_text(encoding="utf-8"))
+        return split(read_text(file, MOST_BYTES, within=within))
     except FileNotFoundError:
         raise ConfigError(f"{file.parent}: has no {FILE}, so it is no skill") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}: is not UTF-8 text") from error
-    except (OSError, BrokenHead) as error:
+    except BrokenHead as error:
         raise ConfigError(f"{file}: {error}") from error
 
 
@@ -163,7 +154,8 @@ def skill_text(skill: Skill) -> str:
 def _files(skill: Skill) -> tuple[list[str], bool]:
     """The files beside it with their paths; links are not followed, and one that leads out is
     not named."""
-    within, found = os.path.realpath(skill.within), list[str]()
+    within = os.path.realpath(skill.within or "/")
+    found: list[str] = []
     for folder, folders, names in os.walk(skill.folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):

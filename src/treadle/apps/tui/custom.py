@@ -8,6 +8,7 @@ becomes a part of the name: `git/fix.md` is `/git:fix`.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterable
@@ -15,10 +16,12 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.core.errors import ConfigError
+from treadle.core.textfile import read_text
 from treadle.tools import frontmatter
 
 PLACES = (".treadle/commands", ".claude/commands")
-MOST_CHARS = 100_000
+MOST_BYTES = 256 * 1024
 _PLACE = re.compile(r"\$(ARGUMENTS|[1-9])")
 
 
@@ -46,24 +49,40 @@ class CustomCommand(msgspec.Struct, frozen=True):
         return f"{self.body}\n\n{arguments}".strip()
 
 
-def custom_commands(folders: Iterable[Path]) -> list[CustomCommand]:
-    """All of them; of two with one name the first counts. One that cannot be read is left out."""
+def custom_commands(
+    folders: Iterable[Path], home: Path | None = None
+) -> tuple[list[CustomCommand], list[str]]:
+    """All of them, and a line for each that is left out. Of two with one name the first counts.
+
+    Links do not lead out of a folder, except at home, where they are the user's own.
+    """
     found: dict[str, CustomCommand] = {}
-    for folder in folders:
-        for place in PLACES:
-            for file in sorted((folder / place).glob("**/*.md")):
-                command = _read(file, folder / place)
-                if command is not None:
+    problems: list[str] = []
+    for folder in dict.fromkeys(folders):
+        within = None if folder == home else folder
+        for base in (folder / place for place in PLACES):
+            if within is not None and not _is_beneath(base, within):
+                problems.append(f"{base}: leads out of {within} by a link; it is not read")
+                continue
+            for file in sorted(base.glob("**/*.md")):
+                try:
+                    command = _read(file, base, within)
+                except (ConfigError, FileNotFoundError) as error:
+                    problems.append(str(error))
+                else:
                     found.setdefault(command.name, command)
-    return list(found.values())
+    return list(found.values()), problems
 
 
-def _read(file: Path, base: Path) -> CustomCommand | None:
+def _is_beneath(path: Path, folder: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def _read(file: Path, base: Path, within: Path | None) -> CustomCommand:
     try:
-        text = file.read_text(encoding="utf-8")[:MOST_CHARS]
-        front, body = frontmatter.split(text)
-    except (OSError, ValueError):
-        return None
+        front, body = frontmatter.split(read_text(file, MOST_BYTES, within=within))
+    except frontmatter.BrokenHead as error:
+        raise ConfigError(f"{file}: {error}") from error
     name = ":".join(file.relative_to(base).with_suffix("").parts)
     summary = str(front.get("description") or body.strip().split("\n", 1)[0])
     return CustomCommand(name, summary[:80], body.strip(), file)

@@ -100,11 +100,11 @@ class Plain:
 
     def _take_up(self, driver: Driver) -> None:
         folders = [self.host.folder] if self.host.is_trusted else []
-        self.custom = custom_commands([*folders, Path.home()])
+        self.custom, problems = custom_commands([*folders, Path.home()], home=Path.home())
         self._conversation = Conversation(driver, self._show)
         if self.host.is_declined and not self.host.is_trusted:
             self.conversation.show(Note(trusting.DECLINED))
-        for note in self.host.notes:
+        for note in (*self.host.notes, *problems):
             self.conversation.show(Note(note))
         if self.conversation.is_unfinished:
             self.conversation.note("the last turn was not finished: an empty line goes on with it")

@@ -160,11 +160,11 @@ class FullScreen(App[int]):
     def _take_up(self, driver: Driver) -> None:
         self._conversation = Conversation(driver, self.changed)
         folders = [self.host.folder] if self.host.is_trusted else []
-        self.custom = custom_commands([*folders, Path.home()])
+        self.custom, problems = custom_commands([*folders, Path.home()], home=Path.home())
         conversation = self.conversation
         if self.host.is_declined and not self.host.is_trusted:
             conversation.show(Note(trusting.DECLINED))
-        for note in self.host.notes:
+        for note in (*self.host.notes, *problems):
             conversation.show(Note(note))
         if conversation.is_unfinished:
             conversation.note("the last turn was not finished: enter goes on with it", "warning")

@@ -240,7 +240,7 @@ class WiredHost:
         from treadle.agents.definitions import read_definitions
 
         folders = [self.folder] if self.is_trusted else []
-        found, _ = read_definitions([*folders, Path.home()])
+        found, _ = read_definitions([*folders, Path.home()], home=Path.home())
         return [(one.name, one.description) for one in found]
 
     def skills(self) -> list[tuple[str, str]]:
