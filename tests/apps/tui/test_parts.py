@@ -1,5 +1,7 @@
 """The small parts: attachments, completion, history, previews, the tray, the picture."""
 
+import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -132,9 +134,48 @@ def test_custom_commands_put_their_arguments_in():
     made("p/.claude/commands/a.md", "not this one")
     made("p/.claude/commands/b.md", "---\ndescription: says it\n---\nJust do it.")
     made("p/.claude/commands/broken.md", "---\nno end")
-    found = {one.name: one for one in custom_commands([Path("p")])}
+    commands, problems = custom_commands([Path("p")])
+    found = {one.name: one for one in commands}
     assert found["a"].text('"x y" z') == 'Fix x y and z. All: "x y" z'
     assert (found["b"].summary, found["b"].text("now")) == ("says it", "Just do it.\n\nnow")
+    assert ["broken.md: line 1" in problem for problem in problems] == [True]
+
+
+def test_custom_commands_are_read_from_no_pipe_and_from_nowhere_else():
+    made("home/.treadle/commands/mine.md", "My own.")
+    made("p/.treadle/commands/good.md", "Good.")
+    place = Path("p/.treadle/commands")
+    os.mkfifo(place / "pipe.md")
+    (place / "endless.md").symlink_to("/dev/zero")
+    (place / "out.md").symlink_to(Path("home/.treadle/commands/mine.md").absolute())
+    made("p/.treadle/commands/huge.md", "x" * 300_000)
+    Path("p/.claude").mkdir()
+    Path("p/.claude/commands").symlink_to("/")
+    Path("home/.claude").mkdir()
+    Path("home/.claude/commands").symlink_to(place.absolute())
+    found, problems = custom_commands([Path("p"), Path("home")], home=Path("home"))
+    assert {"good", "mine"} <= {one.name for one in found}
+    for words in (
+        *("pipe.md: is a named pipe", "endless.md: leads out", "p/.treadle/commands/out.md: leads"),
+        *("huge.md: larger than 256 KiB", "p/.claude/commands: leads out of p"),
+    ):
+        assert any(words in problem for problem in problems), words
+
+
+def test_a_preview_waits_for_no_pipe_and_ends():
+    os.mkfifo("pipe")
+    for path in ("pipe", "/dev/zero"):
+        given = f'{{"file_path": "{path}", "content": "x"}}'
+        assert preview(ToolCall("c", "write", given), Path.cwd()) == ""
+
+
+def test_what_is_attached_and_the_branch_wait_for_no_pipe():
+    os.mkfifo("a.png")
+    Path("b.png").symlink_to("/dev/zero")
+    Path(".git").mkdir()
+    os.mkfifo(".git/HEAD")
+    assert len(Attachments(Path.cwd()).item("see @a.png and @b.png").content) == 1
+    assert asyncio.run(branch(Path.cwd())) == ""
 
 
 def facts(**more: object) -> tray.Facts:

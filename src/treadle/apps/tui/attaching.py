@@ -11,6 +11,8 @@ import shlex
 from pathlib import Path
 from urllib.parse import unquote
 
+from treadle.core.errors import ConfigError
+from treadle.core.textfile import read_beginning
 from treadle.core.transcript.content import Document, Image, Text, UserContent
 from treadle.core.transcript.items import UserItem
 
@@ -116,10 +118,10 @@ def _read(path: Path) -> UserContent | None:
     if kind not in IMAGES and kind not in DOCUMENTS:
         return None
     try:
-        if path.stat().st_size > MOST_BYTES:
-            return None
-        data = path.read_bytes()
-    except (OSError, ValueError):
+        data = read_beginning(path, MOST_BYTES + 1, within=None)
+    except (ConfigError, FileNotFoundError):
+        return None
+    if len(data) > MOST_BYTES:
         return None
     if kind in IMAGES:
         return Image(IMAGES[kind], data)

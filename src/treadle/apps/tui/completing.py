@@ -14,6 +14,9 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.core.errors import ConfigError
+from treadle.core.textfile import read_text
+
 MOST_FILES = 50_000
 MOST_SHOWN = 8
 SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv", "venv", ".tox", "target"})
@@ -120,8 +123,8 @@ async def branch(folder: Path) -> str:
     for place in (folder, *folder.parents):
         head = place / ".git" / "HEAD"
         try:
-            text = head.read_text(encoding="utf-8").strip()
-        except OSError:
+            text = read_text(head, within=None).strip()
+        except (ConfigError, FileNotFoundError):
             continue
         return text.rpartition("refs/heads/")[2] if "refs/heads/" in text else text[:8]
     return ""

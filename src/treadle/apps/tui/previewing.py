@@ -9,6 +9,8 @@ from __future__ import annotations
 from difflib import unified_diff
 from pathlib import Path
 
+from treadle.core.errors import ConfigError
+from treadle.core.textfile import read_text
 from treadle.core.transcript.content import Arguments, ToolCall
 
 MOST_BYTES = 2 << 20
@@ -51,12 +53,10 @@ def _after(given: Arguments, before: str) -> str | None:
 def _content(path: Path) -> str | None:
     """A file's text; one that is not there yet is empty."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            return None
-        return path.read_text(encoding="utf-8")
+        return read_text(path, MOST_BYTES, within=None)
     except FileNotFoundError:
         return ""
-    except (OSError, ValueError):
+    except ConfigError:
         return None
 
 
