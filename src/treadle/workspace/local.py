@@ -29,7 +29,7 @@ from treadle.workspace.intake import Intake
 from treadle.workspace.output import harmless, joined
 from treadle.workspace.private import PrivateFolder
 from treadle.workspace.processes import LAST_WORDS, Command, Ended, Keeper, Process
-from treadle.workspace.sandbox import limits
+from treadle.workspace.sandbox import limits, readers
 from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
 from treadle.workspace.sandbox.probe import why_not
 from treadle.workspace.sandbox.protection import PROTECTED
@@ -52,6 +52,7 @@ class Options(msgspec.Struct, frozen=True):
     outputs    where the whole of a long output is kept; without it, until closing
     processes  how many a command may have at once
     grace      seconds between TERM and KILL for a command that ran out of time
+    secrets    values that are taken out of what commands print, wherever that is kept
     """
 
     added: tuple[Path, ...] = ()
@@ -64,6 +65,7 @@ class Options(msgspec.Struct, frozen=True):
     outputs: Path | None = None
     processes: int = limits.PROCESSES
     grace: float = 2.0
+    secrets: tuple[str, ...] = ()
 
 
 class LocalWorkspace:
@@ -87,6 +89,7 @@ class LocalWorkspace:
         self._readable = (*self._roots, *(p.resolve() for p in options.readable), self.outputs)
         self._temps = Temps((options.state or state_folder()) / "temps")
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
+        self._secrets = tuple(one.encode(errors="surrogateescape") for one in options.secrets)
         self._names = (f"{secrets.token_hex(4)}-{n}.txt" for n in itertools.count(1))
         path = os.environ.get("PATH", environment.DEFAULT_PATH)
         self._safe_path, self._other_path = environment.search_path(path, self._roots)
@@ -233,21 +236,31 @@ class LocalWorkspace:
         stdin: bytes = b"",
         limit: int = 8 << 20,
         confined: bool | None = None,
+        reading: bool = False,
     ) -> Executed:
         """Run a program without a shell, its two streams apart, each kept up to `limit` bytes.
         Beyond that it is read and counted, so that the program can go on to its end. Outside of
-        the sandbox no program is run that a command inside of it could have written."""
+        the sandbox no program is run that a command inside of it could have written. One that
+        only reads is fenced in by itself, and waits for the sandbox only where it needs that."""
         program, *rest = argv
-        if confined is False:
+        if reading or confined is False:
             program = self._found(program)
             confined = None if self._is_writable(program) else False
-        inside = await self._inside(confined)
-        if not inside:
-            env = {"PATH": f"{self._safe_path}{os.pathsep}{self._other_path}", **(env or {})}
-        asked = self._command((program, *rest), cwd, env, inside, timeout)
+        with self._fence(program, reading and confined is False) as ruleset:
+            if reading and ruleset is None:
+                confined = None
+            inside = await self._inside(confined)
+            if not inside:
+                other = "" if reading else f"{os.pathsep}{self._other_path}"
+                env = {"PATH": f"{self._safe_path}{other}", **(env or {})}
+            asked = self._command((program, *rest), cwd, env, inside, timeout)
+            asked = msgspec.structs.replace(asked, stdin=stdin, landlock=ruleset)
+            return await self._executed(asked, inside, limit)
+
+    async def _executed(self, asked: Command, inside: bool, limit: int) -> Executed:
         with closing(Intake(limit)) as out, closing(Intake(limit)) as err:
             given = {1: out.writing, 2: err.writing}
-            asked = msgspec.structs.replace(asked, stdin=stdin, descriptors=given, spooled=False)
+            asked = msgspec.structs.replace(asked, descriptors=given, spooled=False)
             with self._walls(asked, inside, None) as wrapped:
                 process = await self._keeper.start(wrapped)
                 out.handed_over()
@@ -299,6 +312,19 @@ class LocalWorkspace:
         real = Path(os.path.realpath(program))
         return any(real.is_relative_to(root) for root in self._roots)
 
+    @contextmanager
+    def _fence(self, program: str, wanted: bool) -> Iterator[int | None]:
+        """Where a program that only reads needs no sandbox: the rules for it."""
+        if not wanted or self._options.sandbox == "required":
+            yield None
+            return
+        ruleset = readers.fence(program, self._readable, os.environ.get("HOME", ""))
+        try:
+            yield ruleset
+        finally:
+            if ruleset is not None:
+                os.close(ruleset)
+
     async def _inside(self, confined: bool | None) -> bool:
         if confined is False:
             if self._options.sandbox == "required":
@@ -338,6 +364,7 @@ class LocalWorkspace:
             grace=self._options.grace,
             side=str(self.outputs / next(self._names)),
             nproc=self._nproc,
+            secrets=self._secrets,
         )
 
     @cached_property

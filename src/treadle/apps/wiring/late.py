@@ -129,8 +129,9 @@ class LateWorkspace:
         stdin: bytes = b"",
         limit: int = 8 << 20,
         confined: bool | None = None,
+        reading: bool = False,
     ) -> Executed:
-        local = self.local() if confined is False else await self.opened()
+        local = self.local() if reading or confined is False else await self.opened()
         return await local.execute(
             argv,
             cwd=cwd,
@@ -139,6 +140,7 @@ class LateWorkspace:
             stdin=stdin,
             limit=limit,
             confined=confined,
+            reading=reading,
         )
 
     async def spawn(

@@ -113,11 +113,14 @@ class Workspace(Protocol):
         stdin: bytes = b"",
         limit: int = 8 << 20,
         confined: bool | None = None,
+        reading: bool = False,
     ) -> Executed:
         """Run a program without a shell, its streams apart, each kept up to `limit` bytes.
 
         For programs of our own, such as a search or a hook. `confined` None means behind walls
-        wherever there are any; False is refused where they are required.
+        wherever there are any; False is refused where they are required. `reading` is for one
+        that only reads, and stands for both: it can open no more than `read` or a command could,
+        whatever the names that it was given have come to lead to.
         """
 
     async def aclose(self) -> None: ...

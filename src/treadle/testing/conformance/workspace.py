@@ -105,6 +105,10 @@ async def _programs(workspace: Workspace) -> None:
     assert (await workspace.execute(["sh", "-c", "kill -9 $$"])).signal == "SIGKILL", "a signal"
     slow = await workspace.execute(["sh", "-c", "echo begun; sleep 1000"], timeout=0.3)
     assert (slow.timed_out, slow.stdout) == (True, b"begun\n"), "time runs out for it, too"
+    await workspace.write("sub/f", b"here\n")
+    read = await workspace.execute(["cat", "f"], cwd="sub", reading=True)
+    assert (read.stdout, read.exit_code) == (b"here\n", 0), "one that only reads can do that"
+    await _refused(workspace.execute(["no-such-program"], reading=True))
     await _refused(workspace.execute(["no-such-program"]))
     await _refused(workspace.execute(["true"], cwd="no/such/folder"))
 

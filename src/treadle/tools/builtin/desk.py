@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -97,11 +96,9 @@ class Seat:
     ) -> Executed:
         """Run a program of ours that only reads: it sees what `read` sees, no more, no less."""
         where = self.cwd if cwd is None else str(cwd)
-        run = partial(self.workspace.execute, argv, cwd=where, timeout=timeout, limit=limit)
-        try:
-            return await run(confined=False)
-        except WorkspaceError:
-            return await run()  # where a sandbox is required, nothing runs outside of it
+        return await self.workspace.execute(
+            argv, cwd=where, timeout=timeout, limit=limit, reading=True
+        )
 
     async def missing(self, given: str, path: Path) -> ToolError:
         """The error for a file that is not there, with what may have been meant."""

@@ -1,20 +1,29 @@
-"""Landlock for commands: no signal and no abstract socket leaves the sandbox.
+"""Landlock: no signal and no abstract socket leaves the sandbox; a reader opens what it may.
 
-Only the scopes are used. A domain that handles files would forbid bubblewrap to mount, and inside
-the mounts there is nothing left that runs before the command; files are the mounts' business.
-Above it stands `bubblewrap.py`; the supervisor enters the ruleset just before it execs.
+For commands only the scopes are used. A domain that handles files would forbid bubblewrap to mount,
+and inside the mounts there is nothing left that runs before the command; files are the mounts'
+business. A program of ours that only reads needs no mounts, and is fenced in by files alone.
+Above it stand `bubblewrap.py` and `readers.py`; the supervisor enters the ruleset just before it
+execs.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import stat
+from collections.abc import Iterable
 from functools import cache
 
-SYS_LANDLOCK_CREATE_RULESET = 444
+SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_ADD_RULE = 444, 445
 CREATE_RULESET_VERSION = 1
 SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL = 1, 2
 FIRST_WITH_SCOPES = 6
+RULE_PATH_BENEATH = 1
+EXECUTE, READ_FILE, READ_DIR = 1, 4, 8
+# How many kinds of access to files, and how many to the network, are known from a version on.
+FILE_ACCESSES = ((5, 16), (3, 15), (2, 14), (1, 13))
+FIRST_WITH_NETWORK, NETWORK = 4, 3
 
 
 class RulesetAttributes(ctypes.Structure):
@@ -25,6 +34,13 @@ class RulesetAttributes(ctypes.Structure):
         ("handled_access_net", ctypes.c_uint64),
         ("scoped", ctypes.c_uint64),
     )
+
+
+class PathBeneath(ctypes.Structure):
+    """struct landlock_path_beneath_attr."""
+
+    _pack_ = 1
+    _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
 @cache
@@ -44,9 +60,56 @@ def scopes() -> int | None:
     """A ruleset's descriptor, to be closed by the caller; None where the kernel has no scopes."""
     if version() < FIRST_WITH_SCOPES:
         return None
-    attributes = RulesetAttributes(scoped=SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL)
-    size = ctypes.c_size_t(ctypes.sizeof(attributes))
-    fd = int(_libc().syscall(SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), size, 0))
-    if fd < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return _ruleset(RulesetAttributes(scoped=SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL))
+
+
+def reading(readable: Iterable[str], runnable: Iterable[str]) -> int | None:
+    """A ruleset by which nothing can be done but to read, or also to run, what lies in such places.
+
+    Its descriptor is the caller's to close; None where the kernel has no Landlock. A place is
+    taken as it is now: what its name leads to later makes no difference.
+    """
+    known = version()
+    if not known:
+        return None
+    accesses = next(count for since, count in FILE_ACCESSES if known >= since)
+    fd = _ruleset(
+        RulesetAttributes(
+            handled_access_fs=(1 << accesses) - 1,
+            handled_access_net=NETWORK if known >= FIRST_WITH_NETWORK else 0,
+            scoped=SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL if known >= FIRST_WITH_SCOPES else 0,
+        )
+    )
+    try:
+        for place in readable:
+            _allow(fd, place, READ_FILE | READ_DIR)
+        for place in runnable:
+            _allow(fd, place, READ_FILE | READ_DIR | EXECUTE)
+    except BaseException:
+        os.close(fd)
+        raise
     return fd
+
+
+def _ruleset(attributes: RulesetAttributes) -> int:
+    size = ctypes.c_size_t(ctypes.sizeof(attributes))
+    return _checked(_libc().syscall(SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), size, 0))
+
+
+def _allow(ruleset: int, place: str, access: int) -> None:
+    try:
+        fd = os.open(place, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return  # what is not there need not be allowed
+    try:
+        is_folder = stat.S_ISDIR(os.fstat(fd).st_mode)
+        rule = ctypes.byref(PathBeneath(access if is_folder else access & ~READ_DIR, fd))
+        _checked(_libc().syscall(SYS_LANDLOCK_ADD_RULE, ruleset, RULE_PATH_BENEATH, rule, 0))
+    finally:
+        os.close(fd)
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
