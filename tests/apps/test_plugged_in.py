@@ -174,7 +174,7 @@ async def test_a_server_is_started_again_only_as_it_was_approved():
         for who in ("nobody", "you")
     ]
     async with ProviderServer([change, *calls, LAST]) as server:
-        ran = await run(server, "-p", "go", "--verbose", *FREELY)
+        ran = await run(server, "-p", "go", "--verbose", *FREELY, TREADLE_SERVER_WAIT="50")
     told, words = said(server.requests[-1]), "it is not what you approved any more: look at what"
     assert ran.code == 0
     assert "outside of the sandbox" in asked.out
