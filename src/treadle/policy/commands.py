@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from treadle.policy.files import FileJudge, Situation
-from treadle.policy.forms import Forms, forms_of
+from treadle.policy.forms import Forms, Texts, forms_of
 from treadle.policy.listed import listed
 from treadle.policy.paths import inside
 from treadle.policy.reach import Reach, values_in
@@ -16,14 +16,15 @@ from treadle.policy.rules import CommandPattern, Rule
 from treadle.policy.shell.effects import Effects
 from treadle.policy.shell.facts import Assignment, CommandFacts, Part, Word
 from treadle.policy.shell.programs import effects_of
-from treadle.policy.shell.tree import read_command
-from treadle.policy.shell.wrappers import program_name
+from treadle.policy.shell.tree import TOO_LONG, read_command
+from treadle.policy.shell.wrappers import NESTED, program_name
 from treadle.policy.verdict import Finding
 
 _SAFE_VARIABLES = listed(
     "LANG LANGUAGE TZ NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE TERM COLORTERM COLUMNS "
     "LINES CI PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONHASHSEED NODE_ENV RUST_BACKTRACE "
-    "RUST_LOG GOOS GOARCH DEBIAN_FRONTEND SOURCE_DATE_EPOCH"
+    "RUST_LOG GOOS GOARCH GOARM CGO_ENABLED DEBUG VERBOSE LOG_LEVEL PORT DEBIAN_FRONTEND "
+    "SOURCE_DATE_EPOCH"
 )
 _HARMLESS_VALUES = listed(
     "HOME PWD OLDPWD USER LOGNAME SHELL LANG TERM HOSTNAME UID EUID RANDOM SECONDS LINENO "
@@ -31,6 +32,8 @@ _HARMLESS_VALUES = listed(
 )
 _OWN_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
 _PLAIN_WRITERS = frozenset({"mkdir", "touch", "cp", "mv", "tee", "sed"})
+_MOST_ENDINGS = 200
+_MOST_CHARS = 200_000
 _NAME_IN_TEXT = re.compile(r"[\w.+-]+")
 _PLAIN_VALUE = re.compile(r"[^/\\]*")
 _TIME_ZONE = re.compile(r"\w+(?:/[\w+-]+)+")
@@ -81,6 +84,9 @@ class CommandJudge:
 
     def forbidden(self, part: Part, forms: Forms) -> Finding | None:
         """What the deny and ask lists say of a part by its words."""
+        if {NESTED, TOO_LONG} & {*part.doubts}:
+            # However deep it is: what it comes to stands at the end of its words.
+            forms = Forms(forms.strict, (*forms.wide, *_endings(part.argv)))
         for rule, pattern in self._deny:
             if pattern.blanket or pattern.forbids(forms):
                 return Finding(part.source, "deny", f"rule {rule.text}", rule.text)
@@ -164,7 +170,7 @@ class _PartJudge:
         if effects.plain:
             return Finding(part.source, "allow", "only reads", "", plain, inner)
         name = program_name(part.argv[0])
-        if name in ("cd", "pushd"):
+        if name in ("cd", "pushd") or (name == "popd" and len(part.argv) == 1):
             return Finding(part.source, "allow", "only moves", "", plain)
         if rule is not None:
             return Finding(part.source, "allow", f"rule {rule.text}", rule.text, False, inner)
@@ -190,7 +196,7 @@ class _PartJudge:
             if not self._assignable(part, assignment, assigned):
                 return f"{assignment.name} may change what programs run"
         for word in part.argv[1:]:
-            if word.text is None and not self._harmless(word, effects):
+            if word.text is None and not (word.stream or self._harmless(word, effects)):
                 return f"{word.source} is not static"
             if word.glob:
                 found = self.reach.expand(part, word)
@@ -210,7 +216,7 @@ class _PartJudge:
 
     def _may_run_forbidden(self, part: Part, effects: Effects) -> str:
         """A program that nothing is known of may run what is named among its arguments."""
-        if effects != Effects(mentions=effects.mentions):
+        if effects != Effects(mentions=effects.mentions, opaque=effects.opaque):
             return ""
         for word in part.argv[1:]:
             for text in values_in(word.text or ""):
@@ -236,6 +242,11 @@ class _PartJudge:
         """Whether a word that is not static can do no harm where it stands."""
         known = all(n in self.facts.assigned or n in _HARMLESS_VALUES for n in word.names)
         return effects.data and word.data and known
+
+
+def _endings(argv: Sequence[Word]) -> Iterable[Texts]:
+    texts = tuple((word.text or "").rpartition("/")[2] for word in argv[-_MOST_ENDINGS:])
+    return (texts[at:] for at in range(len(texts)))
 
 
 def _patterns(rules: Iterable[Rule]) -> tuple[tuple[Rule, CommandPattern], ...]:
@@ -265,6 +276,8 @@ def _from(part: Part, finding: Finding, inner: tuple[Finding, ...]) -> Finding:
 
 
 def _malformed(text: str) -> str:
+    if len(text) > _MOST_CHARS:
+        return f"a command of {len(text):,} characters; write a script, and run that"
     if "\0" in text:
         return "a NUL in the command"
     return "control characters in the command" if _CONTROL.search(text) else ""

@@ -138,6 +138,14 @@ class FileJudge:
             return Finding(f"read {place.path}", "ask", "too many files in it to look at")
         return Finding(f"read {place.path}", "allow", "no link leads out of it", plain=True)
 
+    def judge_protected(self, path: str, cwd: str) -> Finding:
+        """Judge a path that somebody may write to, for what is protected alone."""
+        place = self.place(path, cwd)
+        unit = next((u for name in place.names if (u := protected(name))), ())
+        if unit and self.judge(path, "write", cwd).outcome != "allow":
+            return Finding(f"write {place.path}", "ask", f"{'/'.join(unit)} is protected")
+        return Finding(place.path, "allow", "nothing protected", plain=True)
+
     def exists(self, path: str) -> bool:
         return self.view.lstat(path) is not None
 

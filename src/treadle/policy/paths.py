@@ -16,6 +16,7 @@ from treadle.policy.listed import listed
 
 NAMES_LIMIT = 4000
 _LINK_LIMIT = 40
+_PATH_LIMIT = 4096
 _NULL_DEVICES = frozenset({"/dev/null"})
 _STREAMS = frozenset({"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 
@@ -76,6 +77,8 @@ def resolve(view: View, path: str, cwd: str, home: str) -> Place:
         path = home + path[1:]
     elif path.startswith("~"):
         return Place(path, special="a path in the home of another user")
+    if len(path) > _PATH_LIMIT:
+        return Place(path[:_PATH_LIMIT], special="a path that is longer than any can be")
     full = path if path.startswith("/") else f"{cwd}/{path}"
     lexical = os.path.normpath(full).replace("//", "/")
     passed, special, found, links = [lexical], "", "", 0
@@ -163,7 +166,7 @@ def fold(text: str) -> str:
 _PROTECTED_FOLDERS = listed(
     ".git .treadle .claude .codex .cursor .gemini .opencode .vscode .idea .zed .fleet .husky "
     ".githooks .git-hooks .devcontainer .ssh .gnupg .aws .kube .docker .direnv .lefthook "
-    ".agents .continue .windsurf .kiro .amazonq"
+    ".agents .continue .windsurf .kiro .amazonq .hg .jj .mise .mvn .vim .nvim .emacs.d"
 )
 _PROTECTED_FILES = listed(
     ".mcp.json .envrc .gitconfig .gitmodules .bashrc .bash_profile .bash_login .bash_logout "
@@ -172,9 +175,19 @@ _PROTECTED_FILES = listed(
     ".exrc .nvimrc .lldbinit .gdbinit .irbrc .pryrc .rprofile .tmux.conf .xinitrc .xprofile "
     ".xsession .pre-commit-config.yaml .pre-commit-config.yml lefthook.yml .lefthook.yml "
     ".mise.toml .tool-versions .ripgreprc .wgetrc .curlrc .aiderrc .aider.conf.yml "
-    ".git-credentials .pythonrc .pdbrc sitecustomize.py usercustomize.py authorized_keys"
+    ".git-credentials .pythonrc .pdbrc sitecustomize.py usercustomize.py authorized_keys "
+    "lefthook.yaml lefthook-local.yml lefthook-local.yaml .lefthook.yaml .lefthook-local.yml "
+    ".lefthook-local.yaml mise.toml mise.local.toml .mise.local.toml .devcontainer.json "
+    ".dir-locals.el .nvim.lua .bazelrc .direnvrc .overcommit.yml opencode.json opencode.jsonc "
+    ".sqliterc .psqlrc .lessfilter .screenrc"
 )
-_PROTECTED_PAIRS = frozenset({(".cargo", "config"), (".cargo", "config.toml"), (".config", "git")})
+_PROTECTED_PAIRS = frozenset(
+    {
+        (".cargo", "config"), (".cargo", "config.toml"), (".config", "git"), (".config", "fish"),
+        (".yarn", "plugins"), (".yarn", "releases"), (".local", "bin"),
+    }
+)  # fmt: skip
+_PROTECTED_SUFFIXES = (".code-workspace",)
 _OWN = ".treadle"
 
 _SECRET_FOLDERS = listed(".ssh .gnupg .aws .kube .docker .password-store")
@@ -197,7 +210,8 @@ def protected(path: str) -> tuple[str, ...]:
         if (segment, *segments[at + 1 : at + 2]) in _PROTECTED_PAIRS:
             return tuple(segments[at : at + 2])
     last = segments[-1] if segments else ""
-    return (last,) if last in _PROTECTED_FILES or _is_env(last) else ()
+    by_name = last in _PROTECTED_FILES or last.endswith(_PROTECTED_SUFFIXES)
+    return (last,) if by_name or _is_env(last) else ()
 
 
 def own_config(path: str) -> bool:

@@ -16,6 +16,7 @@ from treadle.policy.files import Access, FileJudge
 from treadle.policy.paths import NAMES_LIMIT, inside
 from treadle.policy.shell.effects import Effects
 from treadle.policy.shell.facts import Part, Word
+from treadle.policy.shell.git import git_line
 from treadle.policy.shell.wrappers import program_name
 from treadle.policy.verdict import Finding
 
@@ -55,6 +56,8 @@ class Reach:
             yield from self._copied(part, source, into, effects.recurses)
         for word in effects.mentions:
             yield from self._mentioned(part, word, effects.plain)
+            if effects.opaque and not named:
+                yield from self._handled(part, word)
         name = program_name(part.argv[0]) if part.argv else None
         if effects.here and not part.piped:
             yield from self._each_cwd(
@@ -62,7 +65,7 @@ class Reach:
                 lambda cwd: self.files.judge(".", "read", cwd, named=named, whole=effects.recurses),
             )
         if name == "git":
-            folders = [w.text for w in effects.reads if w.text] or ["."]
+            folders = [w.text for w in git_line(part.argv[1:]).folders if w.text] or ["."]
             yield from self._each_cwd(part, lambda cwd: self._repository(cwd, folders))
         if name in ("cd", "pushd") and not named:
             yield from self._words(
@@ -78,6 +81,8 @@ class Reach:
         whole: bool = False,
     ) -> Iterable[Finding]:  # fmt: skip
         for word in words:
+            if word.stream and access == "read":
+                continue
             if word.text is None:
                 yield Finding(word.source, "ask", "a path that is not static")
             elif word.text == "-" and access == "read":
@@ -125,6 +130,12 @@ class Reach:
                 there = plain and self.files.exists(finding.subject.removeprefix("read "))
                 if finding.outcome != "allow" and (finding.rule or there):
                     yield Finding(finding.subject, "ask", finding.reason, finding.rule)
+
+    def _handled(self, part: Part, word: Word) -> Iterable[Finding]:
+        """A protected file, given to a program that may do anything with it."""
+        for path in filter(None, values_in(word.text or "")):
+            judge = partial(self.files.judge_protected, path)
+            yield from self._each_cwd(part, judge, path)
 
     def _own(self, part: Part, word: Word, whole: bool = False) -> Iterable[Finding]:
         """A file that the command is there to write: inside the workspace its own rule suffices."""
@@ -216,6 +227,8 @@ class Reach:
                 names = self.files.view.names(self.files.place(head or ".", cwd).path)
                 if names is None:
                     return None
+                if segment.startswith("."):
+                    names = [".", "..", *names]  # as bash has it before 5.2
                 for name in names:
                     hidden = name.startswith(".") and not segment.startswith(".")
                     if not hidden and fnmatch.fnmatchcase(name, segment):

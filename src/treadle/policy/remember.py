@@ -36,7 +36,7 @@ _RUNNERS = listed("npm yarn pnpm bun")  # `npm run NAME` names a script of the p
 _PREFIXED = listed(
     "ls cat head tail wc grep rg find sort uniq cut tr diff sed awk jq tree stat file du "
     "mkdir touch pytest ruff mypy eslint prettier tsc jest vitest black isort flake8 pylint "
-    "cmake ctest rustfmt gofmt"
+    "ctest rustfmt gofmt"
 )
 
 

@@ -226,11 +226,16 @@ def parse_command_pattern(inside: str) -> CommandPattern:
         raise ValueError("no command after the assignments")
     rest = texts[assigned:]
     wild = ""
-    if "*" in text:
+    if any(w.glob and "*" in (w.text or "") for w in words):
+        stars = [w.glob for w in words[assigned:]]
         more = f"(?:{_JOINT}.*)?" if prefix or inside.endswith(" *") else ""
         rest_wild = rest[:-1] if not prefix and rest[-1] == "*" and len(rest) > 1 else rest
         more = more or (f"(?:{_JOINT}.*)?" if rest_wild != rest else "")
-        wild = _JOINT.join(re.escape(w).replace(r"\*", ".*") for w in rest_wild) + more
+        wild = _JOINT.join(
+            re.escape(w).replace(r"\*", ".*") if star else re.escape(w)
+            for w, star in zip(rest_wild, stars, strict=False)
+        )
+        wild += more
     return CommandPattern(tuple(rest), tuple(texts[:assigned]), prefix, wild)
 
 

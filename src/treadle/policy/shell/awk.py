@@ -25,6 +25,7 @@ _TOKEN = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _PATTERN = re.compile(r"/(?:\\.|[^/\\\n\[])+/")
+_GROUP = re.compile(r"\([^()]*\)")
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 _BEFORE_PATTERN = "{};,(!~&|="
 
@@ -58,7 +59,9 @@ def _only_prints(program: str) -> bool:
         return not _RUNS.search(program) and not any(c in program for c in "|<>")
     if _RUNS.search(code) or "|" in code.replace("||", ""):
         return False
-    # A comparison is one outside of every print statement.
+    # A comparison is one outside of every print statement, or in parentheses.
+    while (inner := _GROUP.sub("", code)) != code:
+        code = inner
     return not re.search(r"\bprintf?\b[^;}]*>", code)
 
 

@@ -36,6 +36,7 @@ class Effects(msgspec.Struct, frozen=True):
     data: bool = False  # its words are only printed or compared: plain variables do no harm
     here: bool = False  # reads the working directory itself
     follows: bool = False  # reads through the links in a folder that it is given
+    opaque: bool = False  # what it does with its words is not known
 
 
 _PUTTING = frozenset({"copy", "move", "link"})
@@ -102,6 +103,8 @@ def table_effects(program: Program, words: Sequence[Word]) -> Effects:
             makes += tuple(sources)
         elif program.operands == "link":
             makes += tuple(_link_targets(sources, into))
+    elif program.operands == "text" and not program.plain:
+        mentions += operands
     recurses = program.recurses == "always" or any(
         o == "-" + letter or (len(o) > 2 and _LONG[letter].startswith(o))
         for letter in program.recurses
@@ -112,6 +115,7 @@ def table_effects(program: Program, words: Sequence[Word]) -> Effects:
         plain=program.plain and not writes and not makes,
         reads=tuple(reads), writes=tuple(writes), makes=makes, copies=copies, doubts=tuple(doubts),
         mentions=tuple(mentions), recurses=recurses, data=program.data, follows=program.follows,
+        opaque=program.operands == "text" and not program.plain,
         here=program.operands in ("read", "pattern") and not explicit,
     )  # fmt: skip
 

@@ -23,6 +23,7 @@ class Word(msgspec.Struct, frozen=True):
     data: bool = False  # not static, but built from plain variables and listed substitutions only
     splits: bool = False  # not static, and not quoted: it may become any number of words
     names: tuple[str, ...] = ()  # the variables it reads
+    stream: bool = False  # `<(…)`: the output of commands that are listed themselves
 
 
 class Assignment(msgspec.Struct, frozen=True):

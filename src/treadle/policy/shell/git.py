@@ -31,9 +31,9 @@ _RUNS = (
     "--no-index", "--ignore-revs-file", "--contents", "--separate-git-dir", "--reference",
     "--upload-archive", "--remote", "--server-option", "--sendmail-cmd", "--interactive",
     "--edit-description", "--git-dir", "--pathspec-from-file", "--stdin", "--file",
-    "--signature-file", "--description-file",
+    "--signature-file", "--description-file", "--stdin-paths",
 )  # fmt: skip
-_WRITES = ("--output", "--output-directory", "--prefix")
+_WRITES = ("--output", "--output-directory", "--prefix", "--build-fake-ancestor")
 _EXACT = frozenset(  # full names that share a beginning with one above
     [
         "--output-indicator-new",
@@ -55,10 +55,10 @@ _EXACT = frozenset(  # full names that share a beginning with one above
     ]
 )
 _SHORT_RUNS: dict[str, str] = {
-    "rebase": "xi", "grep": "Of", "clone": "uc", "difftool": "x", "add": "ip", "commit": "pFt",
+    "rebase": "xi", "grep": "Of", "clone": "uc", "difftool": "x", "add": "ip", "commit": "pt",
     "checkout": "p", "reset": "p", "stash": "p", "restore": "p", "log": "O", "diff": "O",
     "show": "O", "archive": "o", "format-patch": "o", "fetch": "u", "ls-remote": "u",
-    "apply": "", "tag": "Fe", "notes": "F", "merge": "F", "blame": "S",
+    "apply": "", "tag": "e", "blame": "S",
 }  # fmt: skip
 _SHORT_VALUES: dict[str, str] = {
     "commit": "mCcFtSu", "log": "nSGLU", "diff": "SGUl", "show": "SGUn", "grep": "eABCmf",
@@ -68,10 +68,11 @@ _SHORT_VALUES: dict[str, str] = {
 _SAFE_CONFIG = listed(
     "user.name user.email core.quotepath core.abbrev core.autocrlf init.defaultbranch diff.renames "
     "diff.context diff.algorithm log.date log.decorate log.abbrevcommit log.follow log.showroot "
-    "commit.gpgsign tag.gpgsign pull.rebase gc.auto"
+    "commit.gpgsign tag.gpgsign gc.auto"
 )
 _SAFE_SECTIONS = listed("color advice status")
 _STRATEGIES = listed("ort recursive resolve octopus ours subtree")
+_MESSAGES = listed("commit tag notes merge")  # which -F reads from a file
 _STRATEGY_LETTER = listed("merge rebase pull")  # to others -s is something else
 _LISTING = {  # subcommands that only read when their first operand is one of these, or absent
     "stash": {"list", "show"}, "worktree": {"list"}, "remote": {"get-url"},
@@ -79,8 +80,10 @@ _LISTING = {  # subcommands that only read when their first operand is one of th
     "bisect": {"log"}, "bundle": {"verify", "list-heads"},
 }  # fmt: skip
 _PLACED = listed("clone init worktree bundle hash-object")  # with paths that may lead anywhere
-# Paths of these are other repositories, or patches.
-_REACHING = listed("fetch pull push ls-remote apply am submodule range-diff")
+# Paths of these are other repositories, patches, or files of one that begins further up.
+_REACHING = listed(
+    "fetch pull push ls-remote apply am submodule range-diff mv rm restore checkout add clean"
+)
 _BRANCH_READS = listed(
     "-a -r -v -vv --all --remotes --verbose --list -l --show-current --merged --no-merged "
     "--contains --sort --format --column --no-column --color --no-color --points-at --abbrev "
@@ -139,25 +142,32 @@ def git_effects(words: Sequence[Word]) -> Effects:
     if name is None:
         return Effects(doubts=(*doubts, "a git subcommand that is not static"))
     if name not in _READING and name not in _CHANGING:
-        if name == "config" and _reads_config(line.rest):
-            return Effects(plain=not doubts, doubts=tuple(doubts), reads=line.folders, here=True)
+        config = _config(line.rest) if name == "config" else ""
+        if config:
+            return Effects(
+                plain=config == "get" and not doubts, doubts=tuple(doubts), reads=line.folders,
+                here=True,
+            )  # fmt: skip
         doubts.append(f"git {name} may be an alias, or runs programs")
-    writes = _options(name, line.rest, doubts)
+    reads: list[Word] = []
+    writes = _options(name, line.rest, doubts, reads)
     doubts += _words(name, line.rest)
     reached = [w for w in line.rest if name in _REACHING and leads_out(w)]
     if reached and line.folders:
         doubts.append("a path as seen from another folder")
     plain = not writes and (name in _READING or _lists(name, line.rest))
     return Effects(
-        plain=plain, reads=(*line.folders, *reached), writes=tuple(writes), mentions=line.rest,
-        doubts=tuple(doubts), here=True, recurses=name == "grep",
+        plain=plain, reads=(*line.folders, *reached, *reads), writes=tuple(writes),
+        mentions=line.rest, doubts=tuple(doubts), here=True, recurses=name == "grep",
     )  # fmt: skip
 
 
-def _options(name: str, rest: Sequence[Word], doubts: list[str]) -> list[Word]:
+def _options(name: str, rest: Sequence[Word], doubts: list[str], reads: list[Word]) -> list[Word]:
     """Look at the options; answer the files that they write."""
     writes: list[Word] = []
+    listing = name == "stash" and _lists(name, rest)  # there -p is for a patch to show
     risky, valued = _SHORT_RUNS.get(name, ""), _SHORT_VALUES.get(name, "")
+    risky = "" if listing else risky
     for at, word in enumerate(rest):
         text = word.text
         if text == "--":
@@ -169,7 +179,9 @@ def _options(name: str, rest: Sequence[Word], doubts: list[str]) -> list[Word]:
             if head in _EXACT:
                 continue
             following = rest[at + 1] if at + 1 < len(rest) else Word("", None)
-            if "--strategy".startswith(head) and len(head) > 4:
+            if name in _MESSAGES and "--file".startswith(head) and len(head) > 3:
+                reads.append(Word(word.source, value) if equals else following)
+            elif "--strategy".startswith(head) and len(head) > 4:
                 _strategy(name, value if equals else following.text, doubts)
             elif any(full.startswith(head) for full in _WRITES) and len(head) > 2:
                 writes.append(Word(word.source, value) if equals else following)
@@ -181,6 +193,10 @@ def _options(name: str, rest: Sequence[Word], doubts: list[str]) -> list[Word]:
             if letter == "s" and name in _STRATEGY_LETTER:
                 following = rest[at + 1] if at + 1 < len(rest) else Word("", None)
                 _strategy(name, text[place:] or following.text, doubts)
+                break
+            if letter == "F" and name in _MESSAGES:
+                following = rest[at + 1] if at + 1 < len(rest) else Word("", None)
+                reads.append(Word(word.source, text[place:]) if text[place:] else following)
                 break
             if letter in risky:
                 doubts.append(f"git {name} -{letter} runs a program or opens a file")
@@ -200,8 +216,8 @@ def _words(name: str, rest: Sequence[Word]) -> list[str]:
               for t in texts if "::" in t.partition("/")[0] and name != "log"]  # fmt: skip
     if name == "submodule" and "foreach" in texts:
         doubts.append("git submodule foreach runs a command")
-    if name == "bisect" and "run" in texts:
-        doubts.append("git bisect run runs a command")
+    if name == "bisect" and not {"run", "view", "visualize"}.isdisjoint(texts):
+        doubts.append("git bisect run and view run a command")
     if name == "remote" and texts[:1] and texts[0] not in ("-v", "get-url", "show", "prune"):
         doubts.append("changes where the repository talks to")
     if name in ("clone", "fetch", "pull", "push", "ls-remote") and any(
@@ -240,12 +256,22 @@ def _lists(name: str, rest: Sequence[Word]) -> bool:
         return False
     if name == "stash" and not texts:
         return False
-    return (bool(texts) and texts[0] in _LISTING[name]) or (name == "reflog" and not texts)
+    if name == "reflog" and all(t.startswith("-") for t in texts):
+        return True
+    return bool(texts) and texts[0] in _LISTING[name]
 
 
-def _reads_config(rest: Sequence[Word]) -> bool:
+def _config(rest: Sequence[Word]) -> str:
+    """What `git config` does, if it is harmless: "get" one value, "list" all, or "set" one."""
     texts = [w.text or "?" for w in rest]
-    return bool(texts) and texts[0] in ("--get", "get", "--get-all") and len(texts) == 2
+    if texts[:1] == ["--local"]:
+        texts = texts[1:]
+    if len(texts) == 2 and texts[0] in ("--get", "get", "--get-all"):
+        return "get"
+    if texts in (["--list"], ["-l"], ["list"]):
+        return "list"
+    pair = texts[1:] if texts[:1] == ["set"] else texts
+    return "set" if len(pair) == 2 and _safe_config("=".join(pair)) else ""
 
 
 def _safe_config(text: str | None) -> bool:
@@ -256,5 +282,7 @@ def _safe_config(text: str | None) -> bool:
         return value in ("", "cat")
     if key.lower() == "core.fsmonitor":
         return value == "false"
+    if key.lower() == "pull.rebase":
+        return value in ("true", "false", "merges")
     section, _, name = key.lower().partition(".")
     return key.lower() in _SAFE_CONFIG or (section in _SAFE_SECTIONS and "." not in name)

@@ -15,7 +15,7 @@ from treadle.policy.shell.carriers import CARRIERS
 from treadle.policy.shell.effects import Effects, Program, table_effects
 from treadle.policy.shell.facts import Part, Word
 from treadle.policy.shell.git import git_effects
-from treadle.policy.shell.options import Grammar, scan
+from treadle.policy.shell.options import Grammar, Option, scan
 from treadle.policy.shell.sed import sed_effects
 from treadle.policy.shell.special import (
     builtin_effects,
@@ -163,7 +163,32 @@ _TABLE: dict[str, Program] = {
     ),
     "less": Program("read", Grammar("oOkbhjpPtTxyz", runs=listed("-o -O -k --lesskey-file "
                     "--log-file --LOG-FILE --lesskey-src --lesskey-content")), plain=False),
-    "bat": Program("read", Grammar(runs=listed("--pager --paging cache")), plain=False),
+    "bat": Program("read", Grammar(runs=listed("--pager cache")), plain=False),
+    "shuf": _reader("inor", reads="--random-source", writes="-o --output"),
+    "pr": _reader("DhlNSsWw"),
+    "base32": _reader("w", "--wrap"),
+    "basenc": _reader("w", "--wrap"),
+    "sum": _reader(),
+    "sha224sum": _reader(runs="-c --check"),
+    "sha384sum": _reader(runs="-c --check"),
+    "ptx": _reader("AFMRSTWbgiow", operands="write"),
+    "ul": _reader("t"),
+    "vdir": _reader("IwT"),
+    "look": _reader("t", operands="pattern"),
+    "iconv": _reader("ft", "--from-code --to-code", writes="-o --output"),
+    "more": Program("read", Grammar("n"), plain=False),
+    **{name: _reader() for name in ("zcat", "bzcat", "xzcat", "zstdcat", "gzcat")},
+    **{
+        name: _reader("efmABC", "--regexp --max-count", reads="-f --file", operands="pattern")
+        for name in ("zgrep", "zegrep", "zfgrep", "bzgrep", "xzgrep")
+    },
+    **{
+        name: _writer("write", "S", "--suffix")
+        for name in listed(
+            "gzip gunzip bzip2 bunzip2 xz unxz lzma unlzma zstd unzstd lz4 compress uncompress"
+        )
+    },
+    "dig": Program("text", Grammar("fbkpqtxcy", reads=listed("-f -k")), plain=False),
     "fd": Program("pattern", Grammar("xXeEtdcSoj", listed("--exec --exec-batch --type --extension "
                   "--exclude --max-depth --min-depth --exact-depth --size --changed-within "
                   "--changed-before --owner --threads --color --format --max-results --and"),
@@ -225,7 +250,37 @@ _INLINE: dict[str, frozenset[str]] = {
     "npm": listed("-c --call"), "openssl": listed("engine"), "ansible": listed("-a --args"),
     "tmux": frozenset(), "screen": frozenset(),
 }  # fmt: skip
-_JQ_READS = re.compile(r"env|\b(?:import|include|modulemeta)\b", re.IGNORECASE)
+_JQ_READS = re.compile(r"""(?<![.\w"'-])env\b|\$ENV|\b(?:import|include|modulemeta)\b""")
+# Options of programs that are not known otherwise: they name a program to run, or a file.
+_RISKY: dict[str, re.Pattern[str]] = {
+    name: re.compile(pattern)
+    for names, pattern in {
+        "gcc g++ cc c++ clang clang++": r"-wrapper|-fplugin|-B|-specs|-fuse-ld=.*/|-Xclang|-load|@",
+        "rustc": r"-C|--codegen|-Z|@",
+        "go": r"--?(?:exec|toolexec|vettool|overlay|modfile|ldflags=.*extld)",
+        "cargo": r"--config|-Z",
+        "npm pnpm yarn bun": r"--(?:script-shell|shell|node-options|(?:user|global)config)",
+        "gradle mvn ant": r"-I|--init-script|-s$|--settings|-gs|--global-settings",
+        "just": r"--(?:shell|chooser|justfile)|-f",
+        "cmake": r"-E|-P|-C",
+        "pip pip3": r"--log",
+        "ip": r"netns|vrf",
+        "tcpdump": r"-\w*z",
+        "nmap": r"--script|--datadir|--servicedb",
+        "ag ack": r"--pager",
+        "pandoc": r"--(?:lua-)?filter|-F|-L|--pdf-engine|--extract-media",
+        "apt apt-get aptitude": r"-o|-c|--option|--config-file",
+        "ssh-keygen ssh-add": r"-D|-s",
+        "protoc": r"--plugin",
+        "sqlite3": r"\.(?:shell|system|read|open|output|once|log|load|import)|.*(?:load_|edit\()",
+        "java": r"-(?:javaagent|agentlib|agentpath|XX:On)|@",
+        "helm": r"--post-renderer",
+        "docker podman": r"--(?:cap-add|device|security-opt|userns|volumes-from|env-file)",
+        "yq": r"-i|--inplace|.*\b(?:load|env|strenv|envsubst)",
+        "openssl": r"-(?:in|inkey|key|out|CAfile|config|engine|provider|writerand)\b",
+    }.items()
+    for name in names.split()
+}
 _GREP_RECURSES = re.compile(r"^rec|d(?:irectories=)?rec")  # -d recurse, in all its spellings
 _PLUS = listed("less more most vi vim nvim view gvim emacs nano")
 _LATER = listed("at batch crontab systemd-run launchctl schtasks atd")
@@ -281,17 +336,22 @@ def effects_of(part: Part) -> Effects:
         return Effects(doubts=("runs something later, or elsewhere",))
     if name in _PLUS and any((w.text or "").startswith("+") for w in words):
         return Effects(inline=True, doubts=("+ gives it a command",))
+    risky = _RISKY.get(name)
+    if risky is not None and any(risky.match(w.text or "") for w in words):
+        return replace(_interpreter(name, words), doubts=("an option that runs or opens more",))
     program = _TABLE.get(name)
     if program is not None:
         found = table_effects(program, words)
         if name == "strings" and any((w.text or "").startswith("@") for w in words):
             return Effects(doubts=("options from a file",))
-        if name == "make" and any(w.text in ("-", "-f-", "--file=-") for w in words):
+        if name == "make" and any(w.stream or w.text in ("-", "-f-", "--file=-") for w in words):
             return Effects(inline=True)
         if name == "jq" and any(_JQ_READS.search(w.text or "") for w in words):
             return Effects(doubts=("a jq program that reads the environment or other files",))
         if name == "grep" and any(_GREP_RECURSES.search(w.text or "") for w in words):
             return replace(found, recurses=True)
+        if name == "unzip":
+            return replace(found, writes=(), makes=found.writes)
         if name == "wget":
             return replace(found, makes=(*found.makes, *_downloads(words, program.grammar)))
         if name == "ssh" and _remote_command(words, program.grammar):
@@ -314,9 +374,13 @@ def _remote_command(words: Sequence[Word], grammar: Grammar) -> bool:
 
 def _input_output(words: Sequence[Word], value: str) -> Effects:
     """`uniq IN OUT`: the second operand is written, whatever it looks like."""
-    grammar = Grammar(value, permutes=False)
-    operands = [item for item in scan(words, grammar) if isinstance(item, Word)]
-    return Effects(plain=len(operands) < 2, reads=tuple(operands[:1]), writes=tuple(operands[1:]))
+    found = list(scan(words, Grammar(value, permutes=False)))
+    operands = [item for item in found if isinstance(item, Word)]
+    values = [item.value for item in found if isinstance(item, Option) and item.value]
+    return Effects(
+        plain=len(operands) < 2, reads=tuple(operands[:1]), writes=tuple(operands[1:]),
+        mentions=tuple(values),
+    )  # fmt: skip
 
 
 def _interpreter(name: str, words: Sequence[Word]) -> Effects:
@@ -328,15 +392,15 @@ def _interpreter(name: str, words: Sequence[Word]) -> Effects:
         options = _INLINE[base]
         texts = [w.text or "" for w in words]
         letters = {o[1] for o in options if len(o) == 2 and o[0] == "-"}
-        inline = not texts or any(
+        inline = not texts or any(w.stream for w in words) or any(
             t in options or t.partition("=")[0] in options or t == "-"
             or (t[:1] == "-" and t[1:2] != "-" and not letters.isdisjoint(t)) for t in texts
         )  # fmt: skip
-        return Effects(inline=inline or not options, mentions=tuple(words))
+        return Effects(inline=inline or not options, mentions=tuple(words), opaque=True)
     inline = not words if name in SHELLS else any(
         _is_code(word, words[at:]) for at, word in enumerate(words, 1)
     )  # fmt: skip
-    return Effects(inline=inline, mentions=tuple(words))
+    return Effects(inline=inline, mentions=tuple(words), opaque=True)
 
 
 def _is_code(word: Word, following: Sequence[Word]) -> bool:

@@ -19,7 +19,7 @@ _GRAMMAR = Grammar(
 
 
 _IN_PLACE = re.compile(r"-[nErsuz]*i(.*)|--in-place(?:=(.*))?$", re.DOTALL)
-_LABEL = re.compile(r"[ \t]*[^\s;}]*[ \t]*")
+_LABEL = re.compile(r"[ \t]*([^\s;}]*)[ \t]*(?=[;\n]|$)")
 
 
 class _Unclear(Exception):
@@ -141,9 +141,7 @@ class _Script:
         if c in "lqQL":
             self.skip(" \t0123456789")
         elif c in "bTt:":
-            label = self.line()
-            if not _LABEL.fullmatch(label) or (c == ":" and not label.strip()):
-                raise _Unclear("a label followed by more")
+            self.label(c)
         elif c == "#":
             self.line()
         elif c in "rR":
@@ -169,6 +167,13 @@ class _Script:
         self.skip(" \t")
         if self.peek() and self.peek() not in ";}\n#":
             raise _Unclear("text after a command")
+
+    def label(self, c: str) -> None:
+        """It ends at a blank or semicolon, where another command may begin."""
+        found = _LABEL.match(self.text, self.at)
+        if found is None or (c == ":" and not found[1]):
+            raise _Unclear("a label followed by more")
+        self.at = found.end()
 
     def substitute(self) -> None:
         delimiter = self.take()

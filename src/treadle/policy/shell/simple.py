@@ -17,7 +17,7 @@ from treadle.policy.shell.facts import (
 )
 from treadle.policy.shell.moves import join_moves, move
 from treadle.policy.shell.reading import WORDS, WordReader, text_of
-from treadle.policy.shell.tokens import check_heredoc, heredoc_data, heredoc_quoted
+from treadle.policy.shell.tokens import Token, check_heredoc, heredoc_data, heredoc_quoted
 from treadle.policy.shell.words import BadWord, check_body, read_value
 from treadle.policy.shell.wrappers import unwrap
 
@@ -56,6 +56,8 @@ class CommandReader(WordReader):
         troubles: list[str] = []
         late: list[Node] = []
         for child in (*node.children, *extra):
+            if child.type == "heredoc_redirect" and child in extra:
+                argv += self.dropped(node, child, owner)
             if child.type == "variable_assignment":
                 assignments.append(self.assignment(child, depth, owner, troubles))
             elif child.type == "command_name":
@@ -93,7 +95,7 @@ class CommandReader(WordReader):
         if argv and argv[0].text in ("cd", "pushd", "popd"):
             success = move(before, argv)
             self.moves = join_moves(before, success)
-        elif argv and argv[0].text in _IN_PLACE and _moves(unwrap(self.parts[-1], 0)):
+        elif argv and argv[0].text in _IN_PLACE and self._may_move(self.parts[-1]):
             success = self.moves = None
         for statement in late:  # the rest of a line that a here-document was begun on
             if statement.is_named:
@@ -101,6 +103,18 @@ class CommandReader(WordReader):
             else:
                 self.operator(statement)
         return success
+
+    def dropped(self, node: "Node", following: "Node", owner: int) -> list[Word]:
+        """A lone `-` before a here-document, which the tree leaves out."""
+        gap = self.source[node.end_byte : following.start_byte]
+        if gap.strip(" \t") != "-" or gap == "-":
+            return []
+        at = node.end_byte + gap.index("-")
+        self.tokens.append(Token(at, at + 1, "word", owner))
+        return [Word("-", "-")]
+
+    def _may_move(self, part: Part) -> bool:
+        return _moves(unwrap(part, self.script_depth))
 
     def redirect(
         self, node: "Node", depth: int, owner: int, troubles: list[str], late: list["Node"]

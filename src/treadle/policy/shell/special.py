@@ -20,7 +20,7 @@ _INTEGER = re.compile(r"-?[0-9]+")
 _STATE = listed(
     "source . alias unalias hash enable trap bind complete compgen compopt fc history let "
     "mapfile readarray getopts shopt umask ulimit export declare typeset local readonly unset "
-    "popd dirs disown fg bg suspend logout caller exec"
+    "dirs disown fg bg suspend logout caller exec"
 )
 _STATE_DOUBT = "changes the shell that later commands run in"
 
@@ -38,7 +38,7 @@ def builtin_effects(name: str, words: Sequence[Word]) -> Effects | None:
         return Effects(plain=True, data=True)
     if name in ("[", "[[", "test"):
         return _test(name, words)
-    if name in ("cd", "pushd"):
+    if name in ("cd", "pushd", "popd"):
         return Effects()  # the judge looks at where it leads
     if name == "command":
         return Effects(plain=True, data=True)  # only `command -v` is left unwrapped

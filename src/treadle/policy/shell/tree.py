@@ -9,12 +9,14 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from treadle.policy.listed import listed
 from treadle.policy.shell.facts import Assignment, CommandFacts, Moves, Part, Redirect, Word
 from treadle.policy.shell.guess import guess_parts
 from treadle.policy.shell.joining import check_joints, join_lines
 from treadle.policy.shell.moves import join_moves
-from treadle.policy.shell.reading import DEPTH_LIMIT, WORDS, text_of
+from treadle.policy.shell.reading import DEPTH_LIMIT, WORDS, still_known, text_of
 from treadle.policy.shell.simple import CommandReader
 from treadle.policy.shell.tokens import check_tokens
 from treadle.policy.shell.wrappers import unwrap
@@ -22,7 +24,10 @@ from treadle.policy.shell.wrappers import unwrap
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-_LENGTH_LIMIT = 100_000
+TOO_LONG = "too long to be read"
+# Each word costs a look at the file system or two, and somebody waits.
+_MOST_CHARS, _MOST_WORDS = 20_000, 2_000
+_BODY = re.compile(r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n.*?^\t*\2$", re.DOTALL | re.MULTILINE)
 _SCRIPT_DEPTH_LIMIT = 8
 _GROUPS = listed(
     "program subshell compound_statement do_group if_statement elif_clause else_clause "
@@ -46,10 +51,11 @@ def read_command(text: str, depth: int = 0) -> CommandFacts:
     raw = text.encode("utf-8", "surrogatepass")
     joined = join_lines(raw.decode("latin-1"))
     source = joined.text
-    if len(raw) > _LENGTH_LIMIT:
-        return CommandFacts(text, (), ("too long to be read",), guess_parts(source))
+    if _is_long(source):
+        seen = tuple(replace(part, doubts=(TOO_LONG,)) for part in guess_parts(source))
+        return CommandFacts(text, (), (TOO_LONG,), seen)
     root = _parser().parse(source.encode("latin-1")).root_node
-    reader = _Reader(source)
+    reader = _Reader(source, depth)
     if root.has_error:
         reader.doubt("does not parse as a shell command")
     trouble = joined.doubt or check_joints(joined, root)
@@ -58,6 +64,8 @@ def read_command(text: str, depth: int = 0) -> CommandFacts:
     reader.statement(root, 0)
     reader.doubts.extend(check_tokens(source, reader.tokens))
     parts = tuple(unwrap(part, depth) for part in reader.parts)
+    if reader.relied_on and not still_known(reader.relied_on, parts):
+        reader.doubt("a variable that is set more than once")
     unclear = reader.doubts or any(part.doubts for part in reader.parts)
     guesses = guess_parts(source) if unclear else ()
     return CommandFacts(
@@ -67,6 +75,14 @@ def read_command(text: str, depth: int = 0) -> CommandFacts:
         tuple(unwrap(part, depth) for part in guesses),
         frozenset(reader.assigned),
     )
+
+
+def _is_long(source: str) -> bool:
+    """Whether it is more than can be looked at; here-documents are only data."""
+    if len(source) <= _MOST_WORDS:
+        return False
+    line = _BODY.sub("", source) if len(source) <= 50 * _MOST_CHARS else source
+    return len(line) > _MOST_CHARS or len(line.split()) > _MOST_WORDS
 
 
 class _Reader(CommandReader):
@@ -93,6 +109,9 @@ class _Reader(CommandReader):
             self.declaration(node, depth)
         elif kind in ("variable_assignment", "variable_assignments"):
             self.assignment_alone(node, depth)
+            if kind == "variable_assignment" and _is_certain(node):
+                given = self.parts[-1].assignments[-1]
+                self.learn(given.name, replace(given.value, glob=False))
         elif kind == "function_definition":
             self.function(node, depth)
         elif kind == "comment":
@@ -147,13 +166,19 @@ class _Reader(CommandReader):
             self.doubt("arithmetic can run commands through subscripts")
         self.owner += 1
         owner = self.owner
+        variable, values = "", list[Word]()
         for child in node.children:
             if child.type == "variable_name":
-                self.assigned.add(self.slice(child))
+                variable = self.slice(child)
+                self.assigned.add(variable)
                 self.token(child, "word", owner)
-                self.parts.append(_loop_variable(self.slice(child)))
+                self.parts.append(_loop_variable(variable))
             elif child.type in WORDS:
-                self.loose_word(child, depth, owner)
+                values += self.loose_word(child, depth, owner)
+            elif child.type == "do_group":
+                self.learn(variable, values[0] if len(values) == 1 else None)
+                self.statement(child, depth + 1)
+                self.known.pop(variable, None)
             elif child.is_named:
                 self.statement(child, depth + 1)
             else:
@@ -210,6 +235,13 @@ class _Reader(CommandReader):
         for part in parts:
             before = join_moves(before, part.moves)
         return before
+
+
+def _is_certain(node: "Node") -> bool:
+    """Whether a statement is run for sure, in this very shell."""
+    following = node.next_sibling
+    in_line = node.parent is not None and node.parent.type == "program"
+    return in_line and (following is None or following.type != "&")
 
 
 def _loop_variable(name: str) -> Part:

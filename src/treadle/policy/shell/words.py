@@ -22,6 +22,7 @@ _ASSIGNS = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
 _HOME = re.compile(r"[=:]~")
 
 UNCLEAR = "\0"  # an expansion whose value may run something or hide anything
+STATIC = "\2"  # begins the text that a substitution stands for
 LISTED = "\1"  # a substitution whose commands are parts of their own, or plain arithmetic
 
 # What begins at this offset: where it ends, and the variable's name or one of the two above.
@@ -52,6 +53,11 @@ class _Scan:
         if span is None:
             raise BadWord("an expansion that was not recognised")
         end, name = span
+        if name.startswith(STATIC):
+            if quoted or name[1:].isdigit():
+                self.chars.extend((c, True) for c in name[1:])
+                return end - self.base
+            name = LISTED
         if name == UNCLEAR:
             self.data = False
         elif name != LISTED and name not in _SPECIAL:

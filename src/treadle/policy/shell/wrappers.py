@@ -39,6 +39,7 @@ _OTHER_SHELLS = frozenset(
         "es",
     }
 )
+NESTED = "nested too deep"
 _STREAM = re.compile(r"/dev/(?:stdin|fd/)|/proc/(?:self|thread-self|\d+)/fd/")
 _ONLY_BASH = re.compile(
     r"""\$['"]|\[\[|(?<!\$)\(\(|&>|\|&|[<>]\(|<<<|\b(?:function|select|coproc)\b"""
@@ -88,7 +89,7 @@ def _inner(part: Part, argv: Sequence[Word], depth: int, *assigned: Assignment) 
         tuple(argv), tuple(assigned), (), " ".join(w.source for w in argv), part.moves,
         piped=part.piped,
     )  # fmt: skip
-    return unwrap(inner, depth + 1) if depth < 8 else _with(inner, (), "", "nested too deep")
+    return unwrap(inner, depth + 1) if depth < 8 else _with(inner, (), "", NESTED)
 
 
 def _wrapped(part: Part, name: str, wrapper: Wrapper, depth: int) -> Part:
@@ -172,7 +173,7 @@ def _moved(inner: Part, outer: Part) -> Part:
 
 def _shell(part: Part, depth: int) -> Part:
     """`bash -c SCRIPT`, `bash FILE`, `bash <<EOF`."""
-    words, inline, at = part.argv[1:], False, 0
+    words, inline, stdin, at = part.argv[1:], False, False, 0
     while at < len(words):
         text = words[at].text
         if text is None:
@@ -189,6 +190,8 @@ def _shell(part: Part, depth: int) -> Part:
             return part
         if not text.startswith("--") and "c" in text[1:]:
             inline = True
+        elif not text.startswith("--") and "s" in text[1:]:
+            stdin = True
         elif text.startswith("--") and text not in ("--norc", "--noprofile", "--posix", "--login"):
             return _with(part, (), "", f"a shell started with {text}")
         at += 1
@@ -199,7 +202,7 @@ def _shell(part: Part, depth: int) -> Part:
         return _with(
             part, _script(rest[0].text, part, depth), "transparent", *_dialect(part, rest[0])
         )
-    if rest and not _STREAM.match(rest[0].text or ""):
+    if rest and not stdin and not _STREAM.match(rest[0].text or ""):
         return part  # a script file: a rule has to name it
     return _with_stdin(part, depth)
 
