@@ -2,6 +2,7 @@
 
     ignoring    which files the project itself does not want kept (.gitignore)
     objects     contents by their hash; the same content is kept once
+    ground      the folder by descriptors: no link leads out of it
     scanning    a folder as it is now, to a tree; what did not change is not read again
     restoring   from one tree to another, touching only what differs
     keeping     a checkpoint before and after each turn, as a hook and a mutator

@@ -7,21 +7,25 @@ so they run in a thread; one at a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.checkpoints.objects import Objects
+from treadle.workspace.checkpoints.ground import Ground
+from treadle.workspace.checkpoints.objects import Node, Objects
 from treadle.workspace.checkpoints.restoring import (
     Change,
     Flat,
     Restored,
     Restoring,
+    above,
     changes,
     flat,
+    lies_in,
 )
 from treadle.workspace.checkpoints.scanning import (
     MOST_FILE_BYTES,
@@ -34,6 +38,8 @@ from treadle.workspace.checkpoints.scanning import (
 
 T = TypeVar("T")
 UNKNOWN = "what is there now was not kept, so it is left alone"
+NOT_KEPT = "what was there was not kept"
+CHANGED = "it was changed since"
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -123,53 +129,61 @@ class Checkpoints:
         # Looked at with the target's own rules: what was ignored then was not kept, and what
         # was not kept must not be taken for something that came later.
         now, _ = self._scan(target)
-        work = Restoring(self.root, self._objects)
-        known = target.files.keys() | target.left
-        work.remove(path for path in now.files if path not in known)
-        # A link or a file may stand where a folder has to be, and the other way round.
-        work.remove_folders([path for path in now.folders if path not in set(target.folders)])
-        work.make_folders(target.folders)
         # What stands there now and was not kept could never be brought back.
         unknown = {skipped.path for skipped in now.skipped}
+        folders = [path for path in target.folders if not lies_in(path, unknown)]
         wanted = {p: node for p, node in target.files.items() if now.files.get(p) != node}
-        work.write({path: node for path, node in wanted.items() if path not in unknown})
-        left = [Skipped(path, UNKNOWN) for path in wanted if path in unknown]
-        done = work.result()
-        return msgspec.structs.replace(done, skipped=(*done.skipped, *left))
+        with self._restoring() as work:
+            work.remove(path for path in now.files if target.lacks_file(path))
+            # A link or a file may stand where a folder has to be, and the other way round.
+            work.remove(now.others.intersection(folders))
+            work.remove_folders(path for path in now.folders if target.lacks_folder(path))
+            work.make_folders(folders)
+            work.write({p: node for p, node in wanted.items() if not lies_in(p, unknown)})
+            for path in wanted:
+                if lies_in(path, unknown):
+                    work.leave(path, UNKNOWN)
+            return work.result()
 
     def _apply(self, old: str, new: str) -> Restored:
         before, after = self._flat(old), self._flat(new)
         now, _ = self._scan()
-        work = Restoring(self.root, self._objects)
         unknown = {skipped.path for skipped in now.skipped}
-        others: list[Skipped] = []
+        files: dict[str, Node] = {}
         gone: list[str] = []
-        for change in changes(before, after):
-            path = change.path
-            if path in unknown:
-                others.append(Skipped(path, UNKNOWN))
-            elif now.files.get(path) == after.files.get(path):
-                continue
-            elif now.files.get(path) != before.files.get(path):
-                others.append(Skipped(path, "it was changed since"))
-            elif path in after.files:
-                work.make_folders(_above(path))
-                work.write({path: after.files[path]})
-            else:
-                gone.append(path)
-        work.remove(gone)
-        work.remove_folders([path for path in before.folders if path not in set(after.folders)])
-        work.make_folders([path for path in after.folders if path not in set(before.folders)])
-        done = work.result()
-        return msgspec.structs.replace(done, skipped=(*done.skipped, *others))
+        with self._restoring() as work:
+            for path in (change.path for change in changes(before, after)):
+                if lies_in(path, unknown):
+                    work.leave(path, UNKNOWN)
+                elif lies_in(path, after.left):
+                    work.leave(path, NOT_KEPT)
+                elif now.files.get(path) == after.files.get(path):
+                    continue
+                elif now.files.get(path) != before.files.get(path) or lies_in(path, before.left):
+                    work.leave(path, CHANGED)
+                elif path in after.files:
+                    files[path] = after.files[path]
+                else:
+                    gone.append(path)
+            # What goes makes room first: a link may stand where a folder has to be.
+            work.remove(gone)
+            work.remove(now.others.intersection(place for path in files for place in above(path)))
+            work.remove_folders(path for path in before.folders if after.lacks_folder(path))
+            new_folders = (path for path in after.folders if before.lacks_folder(path))
+            work.make_folders(path for path in new_folders if not lies_in(path, unknown))
+            work.write(files)
+            return work.result()
+
+    @contextmanager
+    def _restoring(self) -> Iterator[Restoring]:
+        ground = Ground(self.root)
+        try:
+            yield Restoring(ground, self._objects)
+        finally:
+            ground.close()
 
     def _flat(self, tree: str) -> Flat:
         try:
             return flat(self._objects, tree)
         except OSError as error:
             raise ValueError(f"the checkpoint {tree} is not there any more") from error
-
-
-def _above(path: str) -> list[str]:
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
