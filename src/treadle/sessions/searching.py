@@ -68,9 +68,12 @@ def _age(line: tuple[str, str]) -> float:
 
 
 def ripgrep() -> str | None:
-    """The program, from our own environment or from the system."""
+    """The program, from our own environment or from the system; none of the current folder."""
     beside = Path(sys.executable).parent / "rg"
-    return str(beside) if beside.exists() else shutil.which("rg")
+    found = str(beside) if beside.exists() else shutil.which("rg")
+    if found is None or Path(found).resolve().is_relative_to(Path.cwd()):
+        return None
+    return str(Path(found).absolute())
 
 
 async def _by_ripgrep(program: str, root: Path, wanted: str) -> list[tuple[str, str]]:
@@ -85,6 +88,8 @@ async def _by_ripgrep(program: str, root: Path, wanted: str) -> list[tuple[str, 
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
+        cwd="/",
+        env={"LANG": "C.UTF-8"},  # it needs none of our variables, and least of all the keys
     )
     out, _ = await process.communicate()
     pairs = [line.partition("\0") for line in out.decode(errors="replace").split("\n") if line]

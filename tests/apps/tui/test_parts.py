@@ -1,5 +1,7 @@
 """The small parts: attachments, completion, history, previews, the tray, the picture."""
 
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
 import asyncio
 import os
 from pathlib import Path
@@ -17,6 +19,7 @@ from treadle.apps.tui.palette import DARK
 from treadle.apps.tui.previewing import preview
 from treadle.apps.tui.remembering import PromptHistory
 from treadle.apps.tui.scene import View
+from treadle.apps.wiring import programs
 from treadle.core.transcript.content import Document, Image, ToolCall
 from treadle.core.transcript.items import user
 from treadle.core.transcript.usage import Usage
@@ -73,10 +76,24 @@ def test_the_best_match_is_the_name_itself():
     assert matches("vapy", ["src/view_app.py"]) == ["src/view_app.py"]
 
 
-async def test_the_files_of_a_folder_without_git():
-    for name in ("a.py", "src/b.py", "node_modules/c.js", ".git2/d"):
+async def test_the_files_of_a_folder():
+    for name in ("a.py", "src/b.py", "node_modules/c.js", ".git/d", ".ci/e.yml", "out/f"):
         made(name)
-    assert sorted(await project_files(Path.cwd())) == ["a.py", "src/b.py"]
+    made(".gitignore", "out/\n")
+    assert sorted(await project_files(Path.cwd())) == [
+        *(".ci/e.yml", ".gitignore", "a.py", "src/b.py")
+    ]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+async def test_a_folder_cannot_hold_up_the_list_of_its_files(kind, monkeypatch):
+    monkeypatch.setattr(programs, "SECONDS", 1.0)
+    made("a.py")
+    if kind == "pipe":
+        os.mkfifo(".gitignore")
+    else:
+        Path(".gitignore").symlink_to("/dev/zero")
+    assert "a.py" in await project_files(Path.cwd())
 
 
 async def test_the_branch_is_read_off_the_files_of_git():

