@@ -35,7 +35,8 @@ def test_a_file_is_read_with_or_without_the_mark_of_an_editor(folder: Path):
 def test_no_file_is_said_as_ever(folder: Path):
     (folder / "file").write_text("x")
     (folder / "dangling").symlink_to("../nothing")
-    for name in ("nothing", "nothing/below", "file/below", "dangling"):
+    (folder / "loop").symlink_to("loop")
+    for name in ("nothing", "nothing/below", "file/below", "dangling", "loop", "loop/below"):
         for within in (folder, None):
             with pytest.raises(FileNotFoundError):
                 read_text(folder / name, within=within)
@@ -81,8 +82,6 @@ def test_what_is_no_file_is_refused_and_not_waited_for(folder: Path, bounded: bo
     assert "is a folder" in problem(folder / "sub", within)
     (folder / "zero").symlink_to("/dev/zero")
     assert ("leads out" if bounded else "is a device") in problem(folder / "zero", within)
-    (folder / "loop").symlink_to("loop")
-    problem(folder / "loop", within)
     problem(folder / ("n" * 300), within)
     problem(folder / "nul\0", within)
 

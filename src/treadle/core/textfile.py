@@ -29,6 +29,7 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }
 _ADVICE = "it is not read: put a text file in its place, or remove it"
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # as Path.exists() sees it
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _LAST = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a pipe without a writer must not hold us
 
@@ -69,9 +70,9 @@ def open_file(file: Path, flags: int, *, within: Path | None) -> int:
         if within is None:
             return _checked_open(file, str(file), flags, None, alone=False)
         return _opened_beneath(file, flags, within)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file)) from error
     except OSError as error:
+        if error.errno in _NOT_THERE:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file)) from error
         raise ConfigError(f"{file}: cannot be opened ({error.strerror})") from error
     except ValueError as error:  # a name that no file can have
         raise ConfigError(f"{file!s:.200}: cannot be opened ({error})") from error
