@@ -1,8 +1,7 @@
 """Secrets out of a text, before it is written anywhere.
 
-Two ways at once: the shapes of well-known tokens, and the values of variables in this process's
-environment whose names say that they are secret. It knows nothing of what the text is. Above:
-tape.py.
+Two ways at once: the shapes of well-known tokens, and the values of this process's variables that
+are secret (core/secrets.py). It knows nothing of what the text is. Above: tape.py.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-REDACTED = "[redacted]"
+from treadle.core.secrets import REDACTED, secrets_of, without
 
 _SHAPES = re.compile(
     r"""
@@ -35,10 +34,6 @@ _SHAPES = re.compile(
     re.VERBOSE,
 )
 
-_SECRET_NAME = re.compile(r"(?:API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS)$")
-_SHORTEST_SECRET = 8  # a shorter value would also be found where it is none
-
-
 # No token of these shapes is without one of these: most texts need no closer look.
 _MARKS = (
     *("-----BEGIN", "sk-", "pk-", "rk-", "sk_", "rk_", "gsk_", "xai-", "hf_", "AIza", "ghp_"),
@@ -54,9 +49,7 @@ class Redaction:
         self._secrets = secrets_of(os.environ if environ is None else environ)
 
     def text(self, text: str) -> str:
-        for secret in self._secrets:
-            if secret in text:
-                text = text.replace(secret, REDACTED)
+        text = without(self._secrets, text)
         if any(mark in text for mark in _MARKS):
             text = _SHAPES.sub(REDACTED, text)
         return text
@@ -70,13 +63,3 @@ class Redaction:
         if isinstance(value, (list, tuple)):
             return [self.value(inner) for inner in value]
         return value
-
-
-def secrets_of(environ: Mapping[str, str]) -> list[str]:
-    """The values of variables that are secret by their names, longest first."""
-    found = {
-        value.strip()
-        for name, value in environ.items()
-        if _SECRET_NAME.search(name.upper()) and len(value.strip()) >= _SHORTEST_SECRET
-    }
-    return sorted(found, key=len, reverse=True)

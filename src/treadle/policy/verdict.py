@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from treadle.core.terminal import visible
+
 Outcome = Literal["allow", "ask", "deny"]
 _ORDER = {"allow": 0, "ask": 1, "deny": 2}
 
@@ -61,5 +63,5 @@ def combine(findings: Iterable[Finding]) -> tuple[Outcome, str]:
 
 def _short(text: str) -> str:
     """A subject as a person may be shown it: no escapes, no tricks with direction."""
-    line = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+    line = visible(text)
     return line if len(line) <= 80 else line[:60] + " … " + line[-16:]

@@ -1,6 +1,7 @@
 """What a command may know of the agent's environment: an allow-list, and never a key.
 
-Not a policy: nothing here asks. Above it stands `local.py`; below it nothing.
+Not a policy: nothing here asks. What a key is, the core says (core/secrets.py). Above it stands
+`local.py`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from treadle.core.secrets import is_secret
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -24,9 +27,11 @@ CC CXX CFLAGS CXXFLAGS LDFLAGS MAKEFLAGS PKG_CONFIG_PATH LD_LIBRARY_PATH CMAKE_P
 SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE GIT_SSL_CAINFO PIP_CERT
 HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy
 NO_COLOR SOURCE_DATE_EPOCH
+LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_MONETARY LC_NUMERIC LC_TIME
+LC_ADDRESS LC_IDENTIFICATION LC_MEASUREMENT LC_NAME LC_PAPER LC_TELEPHONE
 """
 KEPT = frozenset(_NAMES.split())
-"""Inherited by name; beside these the LC_* family."""
+"""Inherited by name."""
 
 SET = {
     "TERM": "dumb",  # nobody is looking: no colours, no cursor games
@@ -40,20 +45,8 @@ SET = {
 UNCONFINED = frozenset({"SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY"})
 """Doors to the user's other programs: inherited only where no sandbox would close them anyway."""
 
-SECRET = re.compile(
-    r"(^|_)(API_?KEY|ACCESS_?KEY|KEY|TOKEN|SECRET|SECRETS|PASSWORD|PASSWD|PASS|PASSPHRASE|"
-    r"CREDENTIAL|CREDENTIALS|PAT|COOKIE|AUTH)(_|$)"
-    r"|^(AWS|AZURE|GOOGLE|GCP|GCLOUD|OPENAI|ANTHROPIC|TREADLE)_",
-    re.IGNORECASE,
-)
-URL_WITH_PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@")
-
-
-def is_secret(name: str, value: str = "") -> bool:
-    """Whether a variable looks like a key by its name, or carries a password in a URL."""
-    if name in UNCONFINED:
-        return False
-    return bool(SECRET.search(name) or URL_WITH_PASSWORD.search(value))
+_PROVIDERS = re.compile(r"(AWS|AZURE|GOOGLE|GCP|GCLOUD|OPENAI|ANTHROPIC|TREADLE)_", re.IGNORECASE)
+"""Whose variables say as whom, and on whose account: no secrets, and no command's business."""
 
 
 def search_path(path: str, writable: Iterable[Path]) -> tuple[str, str]:
@@ -88,7 +81,7 @@ def for_command(
     kept = {
         name: value
         for name, value in ours.items()
-        if (name in allowed or name.startswith("LC_")) and not is_secret(name, value)
+        if name in allowed and not _PROVIDERS.match(name) and not is_secret(name, value)
     }
     kept.setdefault("PATH", DEFAULT_PATH)
     return {**kept, **SET, **(extra or {})}

@@ -1,27 +1,12 @@
 """What a command printed, made harmless: text that cannot move a cursor or fool a reader.
 
-Not a limit on tokens, which is the tools' business. Above it stand `processes.py` and the
-tools that show bytes of unknown kind; below it nothing.
+Not a limit on tokens, which is the tools' business. What a terminal would obey, the core says
+(core/terminal.py). Above it stand `local.py` and `background.py`.
 """
 
 from __future__ import annotations
 
-import re
-
-ESCAPE = re.compile(
-    r"\x1b\][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC: titles, links, the clipboard (52)
-    r"|\x1b[PX^_][^\x1b\x9c]*(?:\x1b\\|\x9c)?"  # DCS, SOS, PM, APC
-    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor, modes
-    r"|\x1b[ -/]*[0-~]?"  # every other escape sequence
-)
-PICTURES = {code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)}
-INVISIBLE = (*range(0x80, 0xA0), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-HARMLESS: dict[int, int | str] = {
-    **PICTURES,
-    0x7F: 0x2421,
-    **{code: f"\\u{code:04x}" for code in INVISIBLE},
-}
-"""Controls become pictures; C1 controls and marks that turn the reading direction, escapes."""
+from treadle.core import terminal
 
 
 def harmless(data: bytes) -> str:
@@ -29,12 +14,11 @@ def harmless(data: bytes) -> str:
     text = data.decode("utf-8", errors="replace")
     if text.isprintable():
         return text
-    text = ESCAPE.sub("", text)
     if "\r" in text:
-        lines = text.replace("\r\n", "\n").split("\n")
+        lines = terminal.ESCAPE.sub("", text).replace("\r\n", "\n").split("\n")
         # A progress bar overwrites its line: what stands at the end is what a person saw.
         text = "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in lines)
-    return text.translate(HARMLESS)
+    return terminal.harmless(text)
 
 
 def joined(head: bytes, tail: bytes, total: int, whole: str = "", kept: int = 0) -> str:
