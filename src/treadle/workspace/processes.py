@@ -46,6 +46,7 @@ class Command(msgspec.Struct, frozen=True):
     linger       over when the whole tree is, not when its first process is
     wrapped      argv is bubblewrap's: its own two processes are spared a TERM
     nproc        how many processes the user may have then; 0 where a cgroup counts them
+    secrets      values that are taken out of what it prints before anything of it is kept
     """
 
     argv: tuple[str, ...]
@@ -65,6 +66,7 @@ class Command(msgspec.Struct, frozen=True):
     wrapped: bool = False
     landlock: int | None = None
     nproc: int = 0
+    secrets: tuple[bytes, ...] = ()
 
 
 class Stream(msgspec.Struct, frozen=True):
@@ -352,6 +354,7 @@ def _request(command: Command, progress: bool) -> dict[str, object]:
         "wrapped": command.wrapped,
         "landlock": None if command.landlock is None else len(command.descriptors) + 1,
         "nproc": command.nproc,
+        "secrets": list(command.secrets),
         "progress": progress,
         "trailer": TRAILER,
     }

@@ -78,8 +78,8 @@ class Supervisor:
             except OSError:
                 pass  # past the user's pipe quota: a narrow pipe does as well
             outputs += [(1, writing), (2, writing)]
-            limits = [request[name] for name in ("head", "tail", "side", "cap", "always")]
-            self.spool = Spool(reading, *limits)
+            names = ("head", "tail", "side", "cap", "always", "secrets")
+            self.spool = Spool(reading, *(request[name] for name in names))
         self.trailer, trailer_write = os.pipe()
         outputs.append((request["trailer"], trailer_write))
         failed, failed_write = os.pipe()
