@@ -293,3 +293,27 @@ async def test_added_folders_are_written_and_readable_ones_are_not(
         with pytest.raises(WorkspaceError, match="outside"):
             await workspace.write(str(readable / "f"), b"x")
     shutil.rmtree(added)
+
+
+async def test_what_is_protected_is_not_changed_by_another_name(folder: Path) -> None:
+    """A link may have taken the place of a folder since somebody allowed the change."""
+    (folder / ".git/hooks").mkdir(parents=True)
+    (folder / ".git/hooks/old").write_text("kept")
+    (folder / "AGENTS.md").write_text("one")
+    (folder / "CLAUDE.md").symlink_to("AGENTS.md")
+    (folder / "d").symlink_to(".git/hooks")
+    async with opened(folder) as workspace:
+        for attempt in (
+            workspace.write("d/pre-commit", b"x"),
+            workspace.write(str(folder / "d/pre-commit"), b"x"),
+            workspace.remove("d/old"),
+        ):
+            with pytest.raises(WorkspaceError, match="which is protected"):
+                await attempt
+        with pytest.raises(WorkspaceError, match="which is protected"):
+            workspace.resolve("d/old", changing=True)
+        assert workspace.resolve("d/old") == folder / ".git/hooks/old"
+        await workspace.write("CLAUDE.md", b"two")
+        await workspace.write(".git/hooks/old", b"changed")  # under its own name, where allowed
+    assert (folder / "AGENTS.md").read_bytes() == b"two"
+    assert [path.name for path in (folder / ".git/hooks").iterdir()] == ["old"]

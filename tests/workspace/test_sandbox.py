@@ -482,3 +482,16 @@ def _python_for_others() -> str:
         if done.returncode == 0:
             return candidate
     pytest.skip("uid 1000 can run no interpreter of this version here")
+
+
+async def test_libraries_of_the_folder_are_for_its_commands_and_not_for_the_sandbox_itself(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "lib").mkdir()
+    for name in ("libcap.so.2", "libselinux.so.1", "libpcre2-8.so.0"):
+        (folder / "lib" / name).write_text("whoever loads this dies")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder / "lib"))
+    async with opened(folder, sandbox=True) as workspace:
+        built_in = 'echo "$LD_LIBRARY_PATH"'
+        done = await workspace.execute(["/bin/sh", "-c", built_in], env={"LD_LIBRARY_PATH": "/x"})
+        assert done.stdout == b"/x\n"

@@ -21,7 +21,7 @@ from treadle.core.errors import WorkspaceError
 from treadle.workspace.temps import Temps
 
 SYS_OPENAT2 = 437
-RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH = 0x02, 0x08
+RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
 READ_LIMIT = 256 << 20
 """More than any tool shows: a file that never ends, such as one in /proc, stops here."""
 
@@ -45,9 +45,11 @@ class _OpenHow(ctypes.Structure):
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def open_beneath(root: int, path: str, flags: int) -> int:
-    """Open `path`, relative to the folder `root`, with every link on the way kept beneath it."""
-    how = _OpenHow(flags | os.O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
+def open_beneath(root: int, path: str, flags: int, *, links: bool = True) -> int:
+    """Open `path`, relative to the folder `root`, with every link on the way kept beneath it.
+    Without `links` none is followed: for a path that had none when it was judged."""
+    resolve = RESOLVE_BENEATH | (RESOLVE_NO_MAGICLINKS if links else RESOLVE_NO_SYMLINKS)
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
     name, size = os.fsencode(path), ctypes.c_size_t(ctypes.sizeof(how))
     number = 0
     for _ in range(8):
@@ -249,7 +251,7 @@ def _digest(data: bytes) -> str:
 def _opened(root: Path, beneath: str = "") -> Iterator[int]:
     top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        folder = open_beneath(top, beneath or ".", os.O_RDONLY | os.O_DIRECTORY)
+        folder = open_beneath(top, beneath or ".", os.O_RDONLY | os.O_DIRECTORY, links=False)
     finally:
         os.close(top)
     try:
@@ -276,7 +278,7 @@ def _made(top: int, parent: str) -> Iterator[int]:
 
 @contextmanager
 def _beneath(top: int, path: str) -> Iterator[int]:
-    folder = open_beneath(top, path or ".", os.O_RDONLY | os.O_DIRECTORY)
+    folder = open_beneath(top, path or ".", os.O_RDONLY | os.O_DIRECTORY, links=False)
     try:
         yield folder
     finally:

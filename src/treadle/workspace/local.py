@@ -32,7 +32,7 @@ from treadle.workspace.processes import LAST_WORDS, Command, Ended, Keeper, Proc
 from treadle.workspace.sandbox import limits, readers
 from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
 from treadle.workspace.sandbox.probe import why_not
-from treadle.workspace.sandbox.protection import PROTECTED
+from treadle.workspace.sandbox.protection import GUARDED, PROTECTED
 from treadle.workspace.temps import Temps
 
 SandboxMode = Literal["auto", "required", "off"]
@@ -94,7 +94,8 @@ class LocalWorkspace:
         path = os.environ.get("PATH", environment.DEFAULT_PATH)
         self._safe_path, self._other_path = environment.search_path(path, self._roots)
         self._shell = shutil.which("bash", path=self._safe_path) or "/bin/sh"
-        own = self.environment(confined=False)
+        # Nothing of the folder is loaded into programs of ours: commands are told in their turn.
+        own = {k: v for k, v in self.environment(confined=False).items() if k[:3] != "LD_"}
         self._keeper = Keeper(own, limits.pids_cgroup, options.processes)
         self._sandbox = Bubblewrap(
             Confinement(
@@ -149,9 +150,18 @@ class LocalWorkspace:
 
     # Files
 
-    def resolve(self, path: str) -> Path:
+    def resolve(self, path: str, *, changing: bool = False) -> Path:
         root, rest = files.place(self._readable, self._root, path)
+        if changing:
+            self._refuse_detour(path, root / rest)
         return root / rest
+
+    def _refuse_detour(self, path: str, real: Path) -> None:
+        """A protected file is changed under its own name, or not at all: what a link leads to may
+        have changed since somebody allowed it."""
+        named = os.path.normpath(self._root / Path(path).expanduser())
+        if named != str(real) and not GUARDED.isdisjoint(real.parts):
+            raise WorkspaceError(f"{path} leads to {real}, which is protected; name that itself")
 
     async def read(self, path: str, *, limit: int | None = None) -> FileContent:
         root, rest = files.place(self._readable, self._root, path)
@@ -162,6 +172,7 @@ class LocalWorkspace:
     ) -> FileContent:
         """`expected` is the digest it was read with, or "" for a file that must be new."""
         root, rest = files.place(self._roots, self._root, path)
+        self._refuse_detour(path, root / rest)
         async with self._locked(root / rest):
             return await _to_the_end(
                 lambda: files.write(root, rest, data, self._temps, expected=expected, mode=mode)
@@ -169,6 +180,7 @@ class LocalWorkspace:
 
     async def remove(self, path: str, *, expected: str | None = None) -> None:
         root, rest = files.place(self._roots, self._root, path, follow=False)
+        self._refuse_detour(path, root / rest)
         async with self._locked(root / rest):
             await _to_the_end(lambda: files.remove(root, rest, expected=expected))
 

@@ -71,8 +71,8 @@ class LateWorkspace:
     def root(self) -> Path:
         return self._root
 
-    def resolve(self, path: str) -> Path:
-        return self.local().resolve(path)
+    def resolve(self, path: str, *, changing: bool = False) -> Path:
+        return self.local().resolve(path, changing=changing)
 
     async def read(self, path: str, *, limit: int | None = None) -> FileContent:
         return await self.local().read(path, limit=limit)

@@ -76,8 +76,9 @@ class Workspace(Protocol):
     @property
     def root(self) -> Path: ...
 
-    def resolve(self, path: str) -> Path:
-        """The real place of a path, links followed, or a WorkspaceError if it is outside."""
+    def resolve(self, path: str, *, changing: bool = False) -> Path:
+        """The real place of a path, links followed, or a WorkspaceError if it is outside; to be
+        changed, also if it is protected and goes by another name."""
 
     async def read(self, path: str, *, limit: int | None = None) -> FileContent:
         """A missing file's WorkspaceError has a FileNotFoundError as its cause."""

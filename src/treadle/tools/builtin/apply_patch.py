@@ -53,7 +53,7 @@ class ApplyPatchTool(ChangingTool[ApplyPatchArguments]):
     async def plan(self, given: ApplyPatchArguments, seat: Seat) -> list[Change]:
         drafts: dict[Path, Draft] = {}
         for file in parse_patch(given.patch):
-            path = seat.resolve(file.path)
+            path = seat.resolve(file.path, changing=True)
             for draft in await _drafts(file, seat, path, drafts.get(path)):
                 drafts[draft.change.path] = draft
         return [draft.change for draft in drafts.values()]
@@ -93,7 +93,7 @@ async def _drafts(file: FilePatch, seat: Seat, path: Path, before: Draft | None)
         return [gone]
     new = msgspec.structs.replace(text, text=_patched(text, file))
     data = encoded_like(text, new.text, file.path)
-    target = seat.resolve(file.moved_to) if file.moved_to else path
+    target = seat.resolve(file.moved_to, changing=True) if file.moved_to else path
     if target == path:
         return [Draft(Change(path, shown, content, data, old_text, new.text), new)]
     if await seat.look(target, 0) is not None:

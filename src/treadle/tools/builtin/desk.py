@@ -71,9 +71,10 @@ class Seat:
         self.context = context
         self.notes = desk.notes(context.session_id)
 
-    def resolve(self, path: str) -> Path:
+    def resolve(self, path: str, *, changing: bool = False) -> Path:
         """The real place of a path, relative ones from the working directory."""
-        return self.workspace.resolve(str(Path(self.cwd, Path(path).expanduser())))
+        whole = str(Path(self.cwd, Path(path).expanduser()))
+        return self.workspace.resolve(whole, changing=changing)
 
     def shown(self, path: Path) -> str:
         """A path as the model would write it here."""

@@ -81,7 +81,7 @@ class EditTool(ChangingTool[EditArguments]):
         return (given.file_path,)
 
     async def plan(self, given: EditArguments, seat: Seat) -> list[Change]:
-        path = seat.resolve(given.file_path)
+        path = seat.resolve(given.file_path, changing=True)
         if created := await _created(given, seat, path):
             return [created]
         content, before = await text_to_change(seat, path, given.file_path)

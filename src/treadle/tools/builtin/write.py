@@ -45,7 +45,7 @@ class WriteTool(ChangingTool[WriteArguments]):
         return (given.file_path,)
 
     async def plan(self, given: WriteArguments, seat: Seat) -> list[Change]:
-        path = seat.resolve(given.file_path)
+        path = seat.resolve(given.file_path, changing=True)
         before = await seat.look(path, MOST_EDITED)
         if before is None:
             data = _utf8(given.content)

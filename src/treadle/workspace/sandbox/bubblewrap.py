@@ -80,6 +80,10 @@ class Bubblewrap:
         try:
             options = [*NAMESPACES.split(), *([] if with_network else ["--unshare-net"])]
             options += [*self._mounts(command, with_network), "--chdir", command.cwd]
+            # What the command's loader is told, bubblewrap's own must not hear: it is outside.
+            env = {k: v for k, v in command.env.items() if not k.startswith("LD_")}
+            for name in command.env.keys() - env.keys():
+                options += ["--setenv", name, command.env[name]]
             fds.append(_filter_file())
             options += ["--seccomp", str(SECCOMP_FD)]
             ruleset = landlock.scopes()
@@ -87,6 +91,7 @@ class Bubblewrap:
             yield msgspec.structs.replace(
                 command,
                 argv=(self.program, *options, "--", *command.argv),
+                env=env,
                 cwd="/",
                 descriptors={**command.descriptors, SECCOMP_FD: fds[0]},
                 landlock=ruleset,

@@ -31,6 +31,9 @@ PROTECTED = (
 )
 """What runs, or decides what runs, on the host: the agents' settings, git's, the editors'."""
 
+GUARDED = frozenset(name.partition("/")[0] for name in PROTECTED)
+"""The same, as any part of a path."""
+
 APPEARING = frozenset({".git/config.worktree", ".git/commondir"})
 """Mostly absent, and git does not bear a placeholder for them: removed if a command made one."""
 
