@@ -6,13 +6,14 @@ Reads and prints. What the settings mean is settings.py's business; rules are sh
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from treadle.apps.cli import exits
+from treadle.apps.cli.printing import say, warn
 from treadle.apps.settings import TABLE, Settings, home, load, project_file, shown
 from treadle.apps.wiring.rules import is_trusted
 from treadle.core.errors import ConfigError
+from treadle.core.terminal import visible
 
 USAGE = """\
 usage: treadle config             every setting, its value and where that comes from
@@ -28,7 +29,7 @@ def run(arguments: list[str]) -> int:
         folder = Path.cwd()
         settings = load(folder, trusted=lambda: is_trusted(folder))
     except (ConfigError, FileNotFoundError) as error:
-        print(f"treadle: {error}", file=sys.stderr)
+        warn(f"treadle: {error}")
         return exits.USAGE
     names = [setting.name for setting in TABLE]
     match arguments:
@@ -43,14 +44,12 @@ def run(arguments: list[str]) -> int:
         case ["--help" | "-h" | "help", *_]:
             print(USAGE)
         case [name] if name.replace("-", "_") in names:
-            print(shown(getattr(settings, name.replace("-", "_"))))
+            say(shown(getattr(settings, name.replace("-", "_"))))
         case _:
             from treadle.apps.settings import BY_NAME, nearest
 
             word = arguments[0]
-            print(
-                f"treadle: no setting is called {word!r}{nearest(word, BY_NAME)}", file=sys.stderr
-            )
+            warn(f"treadle: no setting is called {word!r}{nearest(word, BY_NAME)}")
             return exits.USAGE
     return exits.DONE
 
@@ -66,10 +65,10 @@ def _print_table(settings: Settings, folder: Path) -> None:
     value_width = min(value_width, 30)
     for name, value, origin, text in rows:
         line = f"{name:{name_width}}  {value:{value_width}}  {origin:{origin_width}}  {text}"
-        print(line.rstrip())
-    print()
+        say(visible(line.rstrip()))
+    say()
     for file in (home() / "config.toml", project_file(folder)):
         if not file.exists():
-            print(f"{file} is not there")
+            say(f"{visible(str(file))} is not there")
     for note in settings.notes:
-        print(f"note: {note}")
+        say(f"note: {visible(note)}")

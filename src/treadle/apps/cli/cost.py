@@ -15,8 +15,10 @@ from pathlib import Path
 
 from treadle.apps.cli.exits import DISK, DONE, USAGE, code_for
 from treadle.apps.cli.options import UsageError
+from treadle.apps.cli.printing import say, warn
 from treadle.apps.wiring.costs import ALL, CostReport, as_values, lines, report, sentence
 from treadle.core.errors import TreadleError
+from treadle.core.terminal import visible
 
 HELP = """\
 usage: treadle cost [--by day|model|project|session] [--since 30d] [--here]
@@ -40,10 +42,10 @@ def run(arguments: list[str]) -> int:
     try:
         return _cost(arguments)
     except UsageError as error:
-        print(f"treadle cost: {error}", file=sys.stderr)
+        warn(f"treadle cost: {error}")
         return USAGE
     except TreadleError as error:
-        print(f"treadle cost: {error}", file=sys.stderr)
+        warn(f"treadle cost: {error}")
         return code_for(error)
 
 
@@ -67,7 +69,7 @@ def _cost(arguments: list[str]) -> int:
         return _write(Path(file), found)
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     for line in lines(found, max(20, shutil.get_terminal_size().columns), plain=plain):
-        print(line.rstrip())
+        say(visible(line.rstrip()))
     return DONE
 
 
@@ -77,9 +79,9 @@ def _write(file: Path, found: CostReport) -> int:
     try:
         file.write_text(page(found), encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        print(f"treadle cost: {file}: {error.strerror}", file=sys.stderr)
+        warn(f"treadle cost: {file}: {error.strerror}")
         return DISK
-    print(f"{file}: {sentence(found.whole)}")
+    say(f"{file}: {sentence(found.whole)}")
     return DONE
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from treadle.apps.cli import exits
+from treadle.apps.cli.printing import say
+from treadle.core.terminal import visible
 
 State = Literal["ok", "note", "bad"]
 _MARKS: dict[State, str] = {"ok": "✓", "note": "!", "bad": "✗"}
@@ -48,9 +50,9 @@ async def _examine() -> int:
     for name, check in CHECKS.items():
         finding = await _asked(check)
         marks = _MARKS if (sys.stdout.encoding or "").lower().startswith("utf") else _PLAIN
-        print(f"{marks[finding.state]} {name:{width}}  {finding.fact}")
+        say(f"{marks[finding.state]} {name:{width}}  {visible(finding.fact)}")
         if finding.advice:
-            print(f"  {'':{width}}  -> {finding.advice}")
+            say(f"  {'':{width}}  -> {visible(finding.advice)}")
         if finding.state == "bad":
             worst = exits.ERROR
     return worst

@@ -27,9 +27,9 @@ from treadle.apps.cli.output import (
     Stdout,
     detail_of,
     discreet,
-    tell,
     used,
 )
+from treadle.apps.cli.printing import warn
 from treadle.apps.cli.prompting import is_piped, read_prompt
 from treadle.apps.cli.signals import Signals, guard_streams, harden
 from treadle.apps.settings import Settings, load
@@ -86,10 +86,10 @@ def run(arguments: list[str], word: Word | None = None, *, reads_input: bool = T
         headless = Headless(line, settings, folder, said, schema, has_output, word)
         return asyncio.run(headless.work())
     except UsageError as error:
-        tell(f"treadle: {error}")
+        warn(f"treadle: {error}")
         return exits.USAGE
     except TreadleError as error:
-        tell(f"treadle: {shown(str(error))}")
+        warn(f"treadle: {shown(str(error))}")
         return exits.code_for(error)
     except KeyboardInterrupt:
         return exits.ABORTED
@@ -164,9 +164,9 @@ class Headless:
             if self._format != "text":
                 from treadle.observe.jsonlines import line_of
 
-                self._out.write(line_of(report))
+                self._out.write_json(line_of(report).decode())
             elif report.text:
-                self._out.write(report.text.encode() + b"\n")
+                self._out.write_text(report.text)
             await self._out.drain()
         except asyncio.CancelledError:
             if self._signals.code is None:
@@ -217,7 +217,7 @@ class Headless:
 
         lines.session_id = wired.store.session_id
         await wired.agent.equipment.source.open()
-        self._out.write(line_of(self._first_line(wired)))
+        self._out.write_json(shown(line_of(self._first_line(wired)).decode()))
 
     async def _wired(self, lines: Lines | None) -> Wired:
         line, observers = self._line, list[Observer]([self._spent])
@@ -262,7 +262,7 @@ class Headless:
         if isinstance(move, RunTools):
             self._ruled = frozenset(call.id for call in move.calls)
         if view.intents and not self._line.has("quiet"):
-            driver.watch(Doubts(view, lambda text: tell(f"treadle: {shown(text)}")))
+            driver.watch(Doubts(view, lambda text: warn(f"treadle: {shown(text)}")))
 
     async def _drive(self, wired: Wired, driver: Driver) -> tuple[TurnResult, object]:
         """One turn, or with a schema as many as it takes to an answer that fits."""
@@ -401,7 +401,7 @@ class Headless:
         if report.exit_code != exits.DONE:
             from treadle.apps.cli.reasons import sentence
 
-            tell(f"treadle: {sentence(report, self._wait)}")
+            warn(f"treadle: {sentence(report, self._wait)}")
         if self._progress is not None:
             self._progress.say(
                 f"{used(report.usage)}, {report.seconds:.1f} s, session {report.session_id}"
@@ -416,5 +416,5 @@ class Headless:
         if gone is not None and gone.errno == errno.EPIPE:
             return exits.NO_READER
         why = os.strerror(gone.errno or 0) if gone is not None else "it was closed"
-        tell(f"treadle: the answer could not be written to standard output: {why}")
+        warn(f"treadle: the answer could not be written to standard output: {why}")
         return exits.DISK

@@ -29,8 +29,8 @@ class Lines:
             return
         line = line_of(without_items(event)).decode()
         own = isinstance(event, _OWN_WORDS)
-        self._out.write((without(self._secrets, line) if own else shown(line)).encode())
+        self._out.write_json(without(self._secrets, line) if own else shown(line))
 
     def on_item(self, position: int, item: Item) -> None:
         line = line_of(ItemLine(self.session_id, position, item)).decode()
-        self._out.write(shown(line).encode())
+        self._out.write_json(shown(line))

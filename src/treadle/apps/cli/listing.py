@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.cli.exits import DONE, ERROR
+from treadle.apps.cli.printing import say
+from treadle.core.terminal import harmless, visible
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ def show_list(options: argparse.Namespace, library: Library) -> int:
         print("there are no sessions yet")
         return DONE
     for line in table(rows):
-        print(harmless(line))
+        say(visible(harmless(line)))
     return DONE
 
 
@@ -107,12 +109,7 @@ def show_hits(options: argparse.Namespace, library: Library) -> int:
     hits = asyncio.run(search(library.root, options.text, limit=options.limit))
     for hit in hits:
         child = f"  in its child {hit.child}:" if hit.child else ""
-        print(f"{hit.session}{child}  {harmless(hit.text)}")
+        say(f"{hit.session}{child}  {hit.text}")
     if not hits:
         print(f"no session holds {options.text!r}", file=sys.stderr)
     return DONE if hits else ERROR
-
-
-def harmless(text: str) -> str:
-    """Without what a terminal would take for a command."""
-    return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)

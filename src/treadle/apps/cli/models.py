@@ -18,8 +18,10 @@ from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
 from treadle.apps.cli import exits
+from treadle.apps.cli.printing import say, warn
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest, Reply
 from treadle.core.errors import TreadleError
+from treadle.core.terminal import visible
 from treadle.core.transcript.items import AssistantItem, user
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.catalog import card_for, known
@@ -76,7 +78,7 @@ def run(arguments: list[str]) -> int:
     try:
         return asyncio.run(work)
     except TreadleError as error:
-        print(f"treadle: {error}", file=sys.stderr)
+        warn(f"treadle: {error}")
         return exits.code_for(error)
     except KeyboardInterrupt:
         return exits.ABORTED
@@ -180,9 +182,9 @@ def print_table(rows: list[Row], choice: Choice, out: TextIO) -> None:
             f"{row.window:>{window_width}}  {row.price}"
         )
         style = "1" if row is head or mark == "*" else "" if row.usable else "2"
-        print(paint(line, style), file=out)
+        print(paint(visible(line), style), file=out)
     print(file=out)
-    print(f"* runs when no model is named: {choice.line}", file=out)
+    print(f"* runs when no model is named: {visible(choice.line)}", file=out)
 
 
 def _paint(out: TextIO) -> _Painter:
@@ -204,7 +206,7 @@ class _Painter:
 async def _test(name: str) -> int:
     if not name:
         choice = await choose()
-        print(choice.line)
+        say(choice.line)
         name = choice.model
     asked = model(name)
     request = ModelRequest(

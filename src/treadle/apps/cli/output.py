@@ -19,9 +19,11 @@ from typing import Any
 
 import msgspec
 
+from treadle.apps.cli.printing import warn
 from treadle.apps.wiring.discretion import own_secrets, shown, without
 from treadle.core import events as told
 from treadle.core.events import Event, TurnResult
+from treadle.core.terminal import escaped_json, harmless, visible
 from treadle.core.transcript.items import Item
 from treadle.core.transcript.usage import Usage
 
@@ -44,6 +46,10 @@ class Stdout:
         self.gone: OSError | None = None
 
     @property
+    def is_terminal(self) -> bool:
+        return os.isatty(self._fd)
+
+    @property
     def lags(self) -> bool:
         return len(self._waiting) > LAG_BYTES
 
@@ -55,6 +61,14 @@ class Stdout:
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._push)
+
+    def write_text(self, text: str) -> None:
+        """An answer: byte for byte, unless a terminal would obey what stands in it."""
+        self.write((harmless(text) if self.is_terminal else text).encode() + b"\n")
+
+    def write_json(self, line: str) -> None:
+        """A line of JSON, whose value is the same wherever it is read."""
+        self.write(escaped_json(line).encode())
 
     async def drain(self) -> None:
         """Until everything is written, or never will be."""
@@ -131,11 +145,11 @@ class Progress:
     def __init__(self, *, verbose: bool = False) -> None:
         self._verbose = verbose
         colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        self._dim, self._plain = ("\x1b[2m", "\x1b[0m") if colours else ("", "")
+        self._style = "2" if colours else ""
 
     def say(self, text: str) -> None:
-        safe = "".join(c if c.isprintable() else " " for c in shown(text))
-        tell(f"{self._dim}{safe}{self._plain}")
+        line = harmless(shown(text)).replace("\n", " ").replace("\t", " ")
+        warn(visible(line), self._style)
 
     def on_event(self, event: Event) -> None:
         match event:
@@ -176,11 +190,3 @@ def used(usage: Usage) -> str:
 def detail_of(turn: TurnResult) -> str:
     """Why a turn ended, where the reason alone does not say it."""
     return str(turn.metadata.get("detail", ""))
-
-
-def tell(text: str) -> None:
-    """A line on standard error; that it is closed harms nothing."""
-    try:
-        print(text, file=sys.stderr, flush=True)
-    except (OSError, ValueError):
-        pass

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.cli import exits
+from treadle.apps.cli.printing import say, warn
+from treadle.core.terminal import visible
 
 if TYPE_CHECKING:
     from treadle.policy.verdict import Finding
@@ -38,7 +40,7 @@ def run(arguments: list[str]) -> int:
             case _:
                 return _list(options)
     except (ConfigError, OSError) as error:
-        print(f"treadle permissions: {error}", file=sys.stderr)
+        warn(f"treadle permissions: {error}")
         return _USAGE
 
 
@@ -68,11 +70,11 @@ def _list(options: argparse.Namespace) -> int:
     rules = found()
     for name in ("deny", "ask", "allow"):
         for rule in getattr(rules, name):
-            print(f"{name:5}  {rule.text:40}  {rule.origin}")
+            say(f"{name:5}  {visible(rule.text):40}  {visible(str(rule.origin))}")
     if not (rules.allow or rules.ask or rules.deny):
         print("no rules: reading inside the workspace is allowed, all else is asked")
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        warn(f"note: {visible(note)}")
     return _OK
 
 
@@ -91,7 +93,7 @@ def _explain(options: argparse.Namespace) -> int:
     try:
         extra = given_rules(given, root=root, home=str(Path.home()), scope="this command")
     except InvalidRule as error:
-        print(f"treadle permissions: {error}", file=sys.stderr)
+        warn(f"treadle permissions: {error}")
         return _USAGE
     situation = situation_of(options.folder, rules + extra)
     key = {"bash": "command", "webfetch": "url", "web_fetch": "url"}.get(options.tool, "path")
@@ -104,19 +106,18 @@ def _explain(options: argparse.Namespace) -> int:
                   "always_allow": list(proposed)}  # fmt: skip
         print(json.dumps(answer))
         return _OK
-    print(f"{ruling.outcome}: {ruling.reason}")
+    say(f"{ruling.outcome}: {visible(ruling.reason)}")
     for finding in ruling.findings:
         for line in _tree(finding, 1):
-            print(line)
+            say(line)
     if proposed:
-        print("always allow would save: " + ", ".join(proposed))
+        say("always allow would save: " + ", ".join(map(visible, proposed)))
     return _OK
 
 
 def _tree(finding: Finding, depth: int) -> Iterator[str]:
-    subject = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in finding.subject)
-    mark = _MARKS[finding.outcome]
-    yield f"{'  ' * depth}{mark} {subject}   {finding.outcome}: {finding.reason}"
+    subject, reason = visible(finding.subject), visible(finding.reason)
+    yield f"{'  ' * depth}{_MARKS[finding.outcome]} {subject}   {finding.outcome}: {reason}"
     for inner in finding.inner:
         yield from _tree(inner, depth + 1)
 
@@ -152,19 +153,15 @@ def _backtest(options: argparse.Namespace) -> int:
     try:
         tested = back_tested(options.rules, folder, everywhere=options.all)
     except InvalidRule as error:
-        print(f"treadle permissions: {error}", file=sys.stderr)
+        warn(f"treadle permissions: {error}")
         return _USAGE
-    print(f"{', '.join(options.rules)} {tested.result}")
+    say(f"{', '.join(options.rules)} {tested.result}")
     for line in tested.result.examples:
-        print(f"  + {_printable(line)}")
+        say(f"  + {visible(line)}")
     for line in tested.result.warnings:
-        print(f"  - denied then: {_printable(line)}")
+        say(f"  - denied then: {visible(line)}")
     if tested.unanswered:
         print(f"{tested.unanswered} of the questions came up where nobody could be asked")
     if not tested.result.questions:
         print("nobody was asked anything yet", file=sys.stderr)
     return _DIFFERS if tested.result.denied_covered else _OK
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)

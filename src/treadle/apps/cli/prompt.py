@@ -16,6 +16,7 @@ import msgspec
 
 from treadle.apps.cli.exits import DONE, USAGE, code_for
 from treadle.apps.cli.options import UsageError
+from treadle.apps.cli.printing import say, warn
 from treadle.apps.settings import Settings, load
 from treadle.apps.wiring import Opening, wire
 from treadle.apps.wiring.rules import is_trusted
@@ -52,18 +53,19 @@ def run(arguments: list[str]) -> int:
         settings = load(folder, flags, trusted=lambda: is_trusted(folder))
         told = asyncio.run(_told(settings, folder, is_alone))
     except UsageError as error:
-        print(f"treadle prompt: {error}", file=sys.stderr)
+        warn(f"treadle prompt: {error}")
         return USAGE
     except TreadleError as error:
-        print(f"treadle prompt: {error}", file=sys.stderr)
+        warn(f"treadle prompt: {error}")
         return code_for(error)
-    print(told.prompt.text)
+    show = say if sys.stdout.isatty() else print
+    show(told.prompt.text)
     if with_tools:
         for tool in told.tools:
-            print(f"\n{_definition(tool)}")
+            show(f"\n{_definition(tool)}")
     sys.stdout.flush()
     for line in (*told.notes, sizes(told)):
-        print(line, file=sys.stderr)
+        warn(line)
     return DONE
 
 

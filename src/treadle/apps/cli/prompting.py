@@ -1,7 +1,8 @@
 """What was asked: the prompt from the command line or standard input, with files attached.
 
 `@PATH` in the prompt and `--file PATH` attach: pictures and PDF files as such, text as text. All
-input has to be UTF-8; anything else is said with its place and never guessed at.
+input has to be UTF-8; anything else is said with its place and never guessed at. What was piped or
+stands in a file may hold a key by accident; what somebody typed is meant.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from treadle.apps.cli.options import UsageError
+from treadle.apps.wiring.discretion import own_secrets, without
 from treadle.core.transcript.content import Document, Image, Text, UserContent
 
 SILENCE = 0.5  # seconds that a pipe beside a prompt may take to say something
@@ -41,6 +43,7 @@ def read_prompt(
     words = "" if typed in (None, "-") else typed or ""
     piped = read_input(patient=from_input)
     if piped.strip():
+        piped = without(own_secrets(), piped)
         words = f"{words}\n\n<stdin>\n{piped}\n</stdin>" if words else piped
     parts: list[UserContent] = [Text(words)] if words.strip() else []
     parts += [attached(folder / name, name, must=True) for name in files if name != "-"]
@@ -114,7 +117,7 @@ def attached(path: Path, name: str, *, must: bool) -> UserContent:
         return Text(f"[{name} is not text; its content is not attached]")
     if len(text) > MOST_TEXT:
         return Text(f"[{name} has {len(text):,} characters: read what you need of it]")
-    return Text(f'<file path="{name}">\n{text}\n</file>')
+    return Text(f'<file path="{name}">\n{without(own_secrets(), text)}\n</file>')
 
 
 def media_type_of(data: bytes) -> str:

@@ -14,7 +14,9 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from treadle.apps.cli.printing import say
 from treadle.apps.cli.sessions import DONE, ERROR, answered
+from treadle.core.terminal import visible
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
@@ -100,7 +102,8 @@ async def _run_all(place: Path, entries: Sequence[Entry], workspace: LateWorkspa
         if not_asked:
             print(f"not asked, because they do more than look: {not_asked}", file=sys.stderr)
     for drift in drifts:
-        print(f"{drift.name} {drift.arguments} ({drift.call_id}) answers otherwise today:")
+        call = visible(f"{drift.name} {drift.arguments} ({drift.call_id})")
+        say(f"{call} answers otherwise today:")
         print(_columns(drift.then, drift.now, "recorded", "today"))
     if drifts:
         return ERROR
@@ -228,6 +231,6 @@ def _columns(left: str, right: str, left_title: str, right_title: str) -> str:
 def _wrapped(text: str, width: int) -> list[str]:
     lines: list[str] = []
     for line in text.split("\n"):
-        clean = "".join(char if char.isprintable() else "�" for char in line.expandtabs(4))
+        clean = visible(line.expandtabs(4))
         lines += textwrap.wrap(clean, width) or [""]
     return lines

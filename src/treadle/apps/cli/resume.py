@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.cli import exits
+from treadle.apps.cli.printing import say, warn
 from treadle.apps.cli.sessions import answered
 from treadle.core.errors import ConfigError
+from treadle.core.terminal import visible
 
 if TYPE_CHECKING:
     from treadle.apps.cli.parked import Word
@@ -52,7 +54,7 @@ def run(arguments: list[str]) -> int:
 def _list() -> int:
     found = _waiting()
     for one in found:
-        print(_line(one))
+        say(_line(one))
     if not found:
         print("nothing waits")
     return exits.DONE
@@ -63,7 +65,7 @@ def _all_due() -> int:
     found, code = _waiting(), exits.DONE
     for one in found:
         if not one.is_due:
-            print(_line(one), file=sys.stderr)
+            warn(_line(one))
             code = code or exits.PARKED
             continue
         ended = _go_on(one.summary.id, one.summary.folder, [])
@@ -111,7 +113,7 @@ def _go_on(session: str, folder: str, options: list[str], word: Word | None = No
     from treadle.apps.cli import headless
 
     if not Path(folder).is_dir():
-        print(f"treadle resume: {session} worked in {folder}, which is gone", file=sys.stderr)
+        warn(f"treadle resume: {session} worked in {visible(folder)}, which is gone")
         return exits.ELSEWHERE
     os.chdir(folder)
     return headless.run(["-p", "--resume", session, "--park", *options], word, reads_input=False)
@@ -138,5 +140,4 @@ def _line(one: Waiting) -> str:
             how = f"until {parked.wake.path} is there"
         case _:
             how = how_to(summary.id, parked.reason)
-    safe = "".join(c if c.isprintable() else " " for c in f"{parked.detail} ({how})")
-    return f"{summary.id}  {parked.reason}: {safe}"
+    return f"{summary.id}  {parked.reason}: {visible(f'{parked.detail} ({how})')}"

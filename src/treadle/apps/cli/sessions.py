@@ -23,8 +23,10 @@ from treadle.apps.cli.exits import (
     UNKNOWN,
     code_for,
 )
-from treadle.apps.cli.listing import ago, child_rows, harmless, show_hits, show_list, table
+from treadle.apps.cli.listing import ago, child_rows, show_hits, show_list, table
+from treadle.apps.cli.printing import say, warn
 from treadle.core.errors import SessionUnknown, TreadleError
+from treadle.core.terminal import escaped_json, harmless, visible
 from treadle.sessions.library import PRUNE_BYTES, PRUNE_DAYS, Library
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ def answered(command: str, work: Callable[[], int]) -> int:
     try:
         return work()
     except TreadleError as error:
-        print(f"treadle {command}: {error}", file=sys.stderr)
+        warn(f"treadle {command}: {error}")
         return code_for(error)
 
 
@@ -111,12 +113,12 @@ def _show(options: argparse.Namespace, library: Library) -> int:
     from treadle.sessions.export import blocks, markdown
 
     place = library.find(options.id)
-    print(harmless(markdown(library.summary(place), blocks(place))), end="")
+    say(markdown(library.summary(place), blocks(place)), end="")
     [family] = library.families([place])
     if family:
         print("\n## Child agents\n")
         for line in table(child_rows(family, library)):
-            print(harmless(line))
+            say(visible(harmless(line)))
     return DONE
 
 
@@ -126,7 +128,7 @@ def _turns(options: argparse.Namespace, library: Library) -> int:
     for mark in turns(library.find(options.id)):
         files = "with files" if mark.before else ""
         text = " ".join(harmless(mark.text).split())[:70]
-        print(f"{mark.number:4}  {ago(mark.time):12}  {files:10}  {text}")
+        say(f"{mark.number:4}  {ago(mark.time):12}  {files:10}  {visible(text)}")
     return DONE
 
 
@@ -145,15 +147,18 @@ def _export(options: argparse.Namespace, library: Library) -> int:
         case _:
             data = markdown(summary, blocks(place)).encode(errors="backslashreplace")
     if options.output is None:
+        if sys.stdout.isatty():  # somewhere else it stays as it is, byte for byte
+            text = data.decode()
+            data = (escaped_json(text) if options.format == "json" else harmless(text)).encode()
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         return DONE
     try:
         options.output.write_bytes(data)
     except OSError as error:
-        print(f"treadle sessions: {options.output}: {error.strerror}", file=sys.stderr)
+        warn(f"treadle sessions: {options.output}: {error.strerror}")
         return DISK
-    print(f"{options.output}: {len(data)} bytes")
+    say(f"{options.output}: {len(data)} bytes")
     return DONE
 
 
@@ -274,7 +279,7 @@ def _checkpoints(library: Library, place: Path) -> Checkpoints:
 def _tell(restored: Restored) -> int:
     print(f"{len(restored.written)} files written, {len(restored.removed)} removed")
     for skipped in restored.skipped:
-        print(f"left alone: {skipped.path} ({skipped.reason})", file=sys.stderr)
+        warn(f"left alone: {visible(skipped.path)} ({skipped.reason})")
     return ERROR if restored.skipped else DONE
 
 
@@ -293,7 +298,7 @@ def _prune(options: argparse.Namespace, library: Library) -> int:
         days=options.days, most_bytes=int(options.size * GIB), dry=options.dry_run
     )
     for summary in pruned.removed:
-        print(f"{summary.id}  {ago(summary.updated)}  {summary.title}")
+        say(f"{summary.id}  {ago(summary.updated)}  {visible(harmless(summary.title))}")
     freed = pruned.freed + (0 if options.dry_run else _sweep(library))
     word = "would be removed" if options.dry_run else "removed"
     print(f"{len(pruned.removed)} {word}, {_size(freed)} freed, {_size(pruned.kept)} kept")

@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 
 from treadle.apps.cli import exits
+from treadle.apps.cli.printing import say, warn
+from treadle.core.terminal import visible
 
 USAGE = "usage: treadle trust [--approve | --remove] [FOLDER]"
 
@@ -41,26 +43,26 @@ def _change(named: list[str], *, trusted: bool, approves: bool = False) -> int:
 
     folder = Path(named[0] if named else ".").resolve()
     if not folder.is_dir():
-        print(f"treadle: {folder} is not a folder", file=sys.stderr)
+        warn(f"treadle: {visible(str(folder))} is not a folder")
         return exits.USAGE
     try:
         store = TrustStore(trust_file())
         if not trusted:
             store.distrust(folder)
-            print(f"{folder} is not trusted")
+            say(f"{visible(str(folder))} is not trusted")
             return exits.DONE
         store.trust(folder)
-        print(f"{folder} is trusted")
+        say(f"{visible(str(folder))} is trusted")
         for name in brings(folder):
-            print(f"  {name}")
+            say(f"  {visible(name)}")
         rules = project_rules(folder)
         for rule in rules.allow:
-            print(f"  allows {rule.text}  ({rule.origin})")
+            say(f"  allows {visible(rule.text)}  ({visible(str(rule.origin))})")
         if rules.allow:
             store.accept_rules(folder, rules)
         _show_programs(folder, approves)
     except (ConfigError, OSError) as error:
-        print(f"treadle: {error}", file=sys.stderr)
+        warn(f"treadle: {error}")
         return exits.USAGE if isinstance(error, ConfigError) else exits.DISK
     return exits.DONE
 
@@ -71,20 +73,16 @@ def _show_programs(folder: Path, approves: bool) -> None:
 
     plugged = brought(folder)
     for note in plugged.notes:
-        print(f"  {note}")
+        say(f"  {visible(note)}")
     waiting = plugged.waiting
     if not waiting:
         return
-    for one in waiting:
-        print(f"  {one.kind} {one.name} runs {_printable(one.what)}")
+    for line in (line for one in waiting for line in one.lines):
+        say(f"  {visible(line)}")
     if not approves and sys.stdin is not None and sys.stdin.isatty():
         approves = input("Let these run, as they are now? [y/N] ").strip().lower() in ("y", "yes")
     if approves:
         approve(folder)
-        print(f"approved: {', '.join(one.name for one in waiting)}")
+        say(f"approved: {', '.join(visible(one.name) for one in waiting)}")
     else:
         print("these wait: `treadle trust --approve` lets them run")
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -28,6 +28,7 @@ from treadle.apps.tui.painting import title
 from treadle.apps.tui.palette import Palette
 from treadle.core.errors import TreadleError
 from treadle.core.loop.steps import PendingApproval
+from treadle.core.terminal import visible
 from treadle.core.transcript.content import Arguments
 
 
@@ -139,7 +140,7 @@ class Dialogs:
         diff = await self._stage.host.preview(approval.call)
         options = [Option("once", "Yes", key="y")]
         if approval.rules and not question.is_child:
-            rules = ", ".join(approval.rules)
+            rules = visible(", ".join(approval.rules))
             options.append(Option("always", f"Yes, and always: {rules}", key="a"))
         edited = _editable(approval)
         if edited is not None and not question.is_child:
@@ -188,10 +189,11 @@ class Dialogs:
         palette, call = self._stage.palette, approval.call
         lines: list[Text] = []
         if diffs.is_diff(diff):
-            lines += diffs.lines(diff, width, palette)
+            lines += diffs.lines(visible(diff, keep="\n\t"), width, palette)
         else:
             for name, value in (call.arguments or {}).items():
                 text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+                text = visible(text, keep="\n\t")
                 if name == "command":
                     for row in coloured(text, "bash", palette):
                         lines += wrapped(row, width)
@@ -199,7 +201,7 @@ class Dialogs:
                     label = lead(f"{name} ", palette.faint)
                     lines += wrapped(label + Text(text), width)
         if approval.reason:
-            lines += wrapped(Text(approval.reason, palette.warning), width)
+            lines += wrapped(Text(visible(approval.reason), palette.warning), width)
         return [*lines, Text()]
 
     # --- going back ----------------------------------------------------------------------
@@ -255,7 +257,7 @@ def changed_lines(changes: Sequence[FileChange], palette: Palette) -> list[Text]
 
 def _question(approval: PendingApproval) -> str:
     call = Call(approval.call.id, approval.call.name, summary=approval.summary)
-    subject = title(call).replace(": ", " ", 1)
+    subject = visible(title(call).replace(": ", " ", 1))
     return "Run this command?" if call.name == "bash" else f"Allow {subject}?"
 
 

@@ -6,6 +6,7 @@ borders: headings are bold, code is coloured, tables are columns. Lines are rich
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from io import StringIO
@@ -16,6 +17,7 @@ from rich.style import Style
 from rich.text import Text
 
 from treadle.apps.tui.palette import Palette
+from treadle.core.terminal import UNSEEN, sign
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -24,12 +26,6 @@ if TYPE_CHECKING:
 
 CONSOLE = Console(file=StringIO(), width=80, force_terminal=False)
 LEAST_WIDTH = 4
-
-_UNSEEN = (*range(0x7F, 0xA0), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-_VISIBLE = {
-    **{code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)},
-    **dict.fromkeys(_UNSEEN, 0xFFFD),
-}
 
 
 def lines(source: str, width: int, palette: Palette) -> list[Text]:
@@ -60,7 +56,12 @@ def safe(line: Text) -> Text:
 
 def visible(text: str) -> str:
     """Control characters and marks of direction as signs that can be seen, one for one."""
-    return text.translate(_VISIBLE)
+    return UNSEEN.sub(_one_sign, text)
+
+
+def _one_sign(found: re.Match[str]) -> str:
+    shown = sign(found[0])
+    return shown if len(shown) == 1 else "\ufffd"
 
 
 def lead(text: str, style: Style | None = None) -> Text:

@@ -26,6 +26,7 @@ from treadle.apps.tui.markdown import visible
 from treadle.apps.tui.options import Options
 from treadle.apps.tui.shelling import OwnCommands
 from treadle.apps.wiring.discretion import shown
+from treadle.core import terminal
 from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.steps import PendingApproval
@@ -283,12 +284,13 @@ class Plain:
             return
         approval = question.approval
         assert approval is not None, "a question is one or the other"
-        self._write(visible(f"\nMay it {approval.summary.strip('[]')}? {approval.reason}\n"))
+        asked = f"May it {approval.summary.strip('[]')}? {approval.reason}"
+        self._write(f"\n{terminal.visible(asked)}\n")
         preview = await self.host.preview(approval.call)
-        self._write(visible(preview or approval.call.raw) + "\n")
+        self._write(terminal.visible(preview or approval.call.raw, keep="\n\t") + "\n")
         options = [Option("y", "yes")]
         if approval.rules and not question.is_child:
-            options.append(Option("a", f"always: {', '.join(approval.rules)}"))
+            options.append(Option("a", terminal.visible(f"always: {', '.join(approval.rules)}")))
         options += [Option("n", "no, and say why"), Option("s", "stop")]
         match await self.choose("Allow", options):
             case "y":

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from treadle.apps.tui.choice import Option
 from treadle.apps.tui.host import Host
+from treadle.core.terminal import visible
 
 DECLINED = "this folder's own files do not count, as you said: /trust changes that"
 _YES = Option("yes", "Trust it", key="y")
@@ -46,11 +47,12 @@ async def again(host: Host, choose: Choose) -> bool:
 
 async def _ask(host: Host, choose: Choose, options: Sequence[Option]) -> str | None:
     brings = host.brings()
-    there = f"\nhas {', '.join(brings)}" if brings else ""
+    there = f"\nhas {visible(', '.join(brings))}" if brings else ""
     words = (
-        f"{host.folder}{there}\n\nA trusted folder's own files count: its AGENTS.md and CLAUDE.md, "
-        "its settings, commands, agents, skills and allow rules. Trust it if you know who wrote "
-        "them. Either way, you are asked before anything is changed."
+        f"{visible(str(host.folder))}{there}\n\n"
+        "A trusted folder's own files count: its AGENTS.md and CLAUDE.md, its settings, "
+        "commands, agents, skills and allow rules. Trust it if you know who wrote them. "
+        "Either way, you are asked before anything is changed."
     )
     answer = await choose("Do you trust the files in this folder?", options, words=words)
     if answer == "yes":
@@ -68,7 +70,7 @@ async def _approve(host: Host, choose: Choose) -> bool:
     answer = await choose(
         "May these programs of the folder run, as they are now?",
         [Option("yes", "Let them run", key="y"), Option("no", "Not now", key="n")],
-        words="\n".join(waiting),
+        words="\n".join(map(visible, waiting)),
     )
     if answer == "yes":
         host.approve()
