@@ -80,6 +80,77 @@ async def test_a_projects_env_file_is_never_loaded():
     assert "from-the-file" not in json.dumps([r.body.decode() for r in server.requests])
 
 
+async def test_side_files_of_long_and_background_outputs_hold_no_key():
+    Path("k").write_text(OURS)
+    zeros = "head -c %d /dev/zero | tr '\\0' x"
+    long = Call("bash", {"command": f"{zeros % 15_980}; cat k; {zeros % 40_000}"})
+    behind = Call("bash", {"command": "cat k", "run_in_background": True})
+    replies = [Reply(calls=(long,)), Reply(calls=(behind,)), LAST, LAST]
+    async with ProviderServer(replies) as server:
+        ran = await run(server, "-p", "go", *FREELY, SOME_API_KEY=OURS)
+    assert ran.code == 0
+    bodies = "".join(request.body.decode() for request in server.requests)
+    kept = everything_kept()
+    assert "[redacted]" in kept
+    for part in (OURS[:12], OURS[-12:]):  # nor a piece of it, where the output was cut
+        assert part not in bodies + kept
+
+
+async def test_a_goals_command_tells_no_key():
+    Path("k").write_text(OURS)
+    async with ProviderServer([LAST, LAST, LAST]) as server:
+        ran = await run(
+            server, "-p", "go", "--until", "cat k; echo; false", "--goal-attempts", "2",
+            "--verbose", "--output-format", "stream-json", *FREELY, SOME_PASS=OURS,
+        )  # fmt: skip
+    assert ran.code == exits.GOAL_NOT_MET
+    bodies = "".join(request.body.decode() for request in server.requests)
+    assert "[redacted]" in bodies
+    assert OURS not in bodies + ran.out + ran.err + everything_kept()
+
+
+async def test_hooks_tell_no_key():
+    Path("k").write_text(OURS)
+    settings = {
+        "UserPromptSubmit": [{"hooks": [{"type": "command", "command": "cat k"}]}],
+        "PreToolUse": [{"hooks": [{"type": "command", "command": "cat k >&2; exit 2"}]}],
+    }
+    (Path.home() / ".treadle").mkdir(exist_ok=True)
+    (Path.home() / ".treadle" / "settings.json").write_text(json.dumps({"hooks": settings}))
+    async with ProviderServer([Reply(calls=(Call("ls", {}),)), LAST]) as server:
+        ran = await run(
+            server, "-p", "go", "--verbose", "--output-format", "stream-json", OTHER_KEY=OURS
+        )
+    bodies = "".join(request.body.decode() for request in server.requests)
+    assert bodies.count("[redacted]") > 1
+    assert OURS not in bodies + ran.out + ran.err + everything_kept()
+
+
+async def test_memory_attachments_and_what_is_piped_hold_no_key():
+    Path("k").write_text(f"attached {OURS}")
+    Path("AGENTS.md").write_text(f"remember {OURS}")
+    await run(None, "trust")
+    async with ProviderServer([Reply(calls=(Call("ls", {}),)), LAST]) as server:
+        await run(server, "-p", "look @k", said=f"piped {OURS}".encode(), A_PAT=OURS)
+    body = server.requests[-1].body.decode()
+    for word in ("attached", "remember", "piped"):
+        assert f"{word} [redacted]" in body
+    assert OURS not in body + everything_kept()
+
+
+async def test_a_memory_file_that_changes_meanwhile_tells_no_key_and_is_told_once():
+    Path("AGENTS.md").write_text("Be brief.")
+    await run(None, "trust")
+    change = Call("bash", {"command": "cat k > AGENTS.md"})
+    Path("k").write_text(f"remember {OURS}")
+    replies = [Reply(calls=(change,)), *[Reply(calls=(Call("ls", {}),))] * 2, LAST]
+    async with ProviderServer(replies) as server:
+        await run(server, "-p", "go", *FREELY, A_TOKEN=OURS)
+    body = server.requests[-1].body.decode()
+    assert OURS not in body + everything_kept()
+    assert body.count("remember [redacted]") == 1
+
+
 def test_a_secret_is_known_by_its_name_and_a_token_by_its_shape():
     env = {
         "A_TOKEN": "0123456789",

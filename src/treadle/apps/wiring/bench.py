@@ -19,7 +19,13 @@ import msgspec
 from treadle.agents.agent import Agent, Approver, ToolLike
 from treadle.apps.settings import Settings
 from treadle.apps.wiring.checkpoints import KeptFiles
-from treadle.apps.wiring.discretion import Discreet, Reticent, own_secrets
+from treadle.apps.wiring.discretion import (
+    Discreet,
+    DiscreetHook,
+    Reticent,
+    own_secrets,
+    without,
+)
 from treadle.apps.wiring.extras import brought, hooks_of, skills_of
 from treadle.apps.wiring.late import LatePolicy, LateWorkspace
 from treadle.apps.wiring.prompt import system_prompt
@@ -120,7 +126,7 @@ class Bench:
             transcript=place_of(place.store) / "journal.jsonl",
             mode=lambda: place.policy.mode,
             tell=place.tell,
-            halt=self.reins.halt,
+            halt=lambda reason: self.reins.halt(without(self._secrets, reason)),
             confined=None if place.settings.sandbox == "required" else False,
         )
         if self._is_small:
@@ -163,7 +169,7 @@ class Bench:
     def instruct(self) -> None:
         """The system prompt."""
         place, settings = self.place, self.place.settings
-        self.prompt, self._memory = system_prompt(
+        prompt, self._memory = system_prompt(
             place.folder,
             notes=place.notes,
             trusted=place.trusted,
@@ -175,6 +181,11 @@ class Bench:
             added=settings.append_system_prompt,
             is_small=self._is_small,
         )
+        sections = [
+            msgspec.structs.replace(one, text=without(self._secrets, one.text))
+            for one in prompt.sections
+        ]
+        self.prompt = Prompt(tuple(sections))
 
     def remind(self) -> None:
         place = self.place
@@ -185,6 +196,7 @@ class Bench:
                 self._memory,
                 lambda: place.policy.mode,
                 trusted=place.trusted,
+                secrets=self._secrets,
             )
             self.mutators.append(reminders)
             self.hooks.append(reminders.at_stop)
@@ -230,7 +242,7 @@ class Bench:
             max_turns=place.settings.max_turns,
             policy=self._policy(),
             approve=approve,
-            hooks=self.hooks,
+            hooks=self._discreet_hooks(),
             mutators=[Compactor(place.helper or place.model), *self.mutators],
             gates=self.gates,
             observers=self.observers,
@@ -249,6 +261,11 @@ class Bench:
 
     def _discreet(self, source: ToolSource) -> ToolSource:
         return Discreet(source, self._secrets) if self._secrets else source
+
+    def _discreet_hooks(self) -> list[Hook]:
+        if not self._secrets:
+            return self.hooks
+        return [DiscreetHook(hook, self._secrets) for hook in self.hooks]
 
     def _watched(self) -> Model:
         """The model, with whoever watches over what it is asked and says."""

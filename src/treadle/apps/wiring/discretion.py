@@ -1,12 +1,14 @@
 """Secrets stay where they are: what tools bring in, and what is shown, without them.
 
-    Discreet    tools whose output holds no key of this process: neither the model, nor the
-                session, nor anybody who watches gets to see one
-    Reticent    a model whose errors hold none: a provider may quote the key that it refused
-    shown       a text for a person or a log, without what looks like a key of anybody's
+    Discreet        tools whose output holds no key of this process: neither the model, nor the
+                    session, nor anybody who watches gets to see one
+    DiscreetHook    a hook whose words hold none; a goal's command is one, too
+    Reticent        a model whose errors hold none: a provider may quote the key that it refused
+    shown           a text for a person or a log, without what looks like a key of anybody's
 
-What a key looks like is models/redaction's business. Commands have no keys in their environment
-at all (workspace/environment).
+Which of our values are keys is core/secrets' business, what a key of others looks like
+models/redaction's. Commands have no keys in their environment at all (workspace/environment), and
+what they print is looked through before any of it is kept (workspace/keeper).
 """
 
 from __future__ import annotations
@@ -18,43 +20,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from treadle.core.contracts.hook import Add, Answer, Block, Change, Hook, HookPoint, Moment, Permit
 from treadle.core.contracts.model import Model, ModelEvent, ModelRequest
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import Probe, Resources, Tool, ToolContext, ToolOutput, ToolSpec
 from treadle.core.contracts.wrapping import WrappedModel, streaming
-from treadle.core.errors import ModelError, ToolError
+from treadle.core.errors import ModelError, ToolError, TreadleError
+from treadle.core.secrets import secrets_of, without
 from treadle.core.transcript.content import Arguments, Text
 
 if TYPE_CHECKING:
     from treadle.models.redaction import Redaction
 
-REDACTED = "[redacted]"
-_SECRET_ENDS = (
-    *("API_KEY", "APIKEY", "ACCESS_KEY", "SECRET_KEY", "PRIVATE_KEY"),
-    *("TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIALS"),
-)
-_SHORTEST = 8
+__all__ = ["Discreet", "DiscreetHook", "Reticent", "own_secrets", "shown", "without"]
 
 
 def own_secrets(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The values of this process's variables that are secret by their names, longest first."""
-    env = os.environ if environ is None else environ
-    found = {
-        value.strip()
-        for name, value in env.items()
-        if name.upper().endswith(_SECRET_ENDS)
-        and len(value.strip()) >= _SHORTEST
-        and not value.startswith("/")  # the place of a secret is none
-    }
-    return tuple(sorted(found, key=len, reverse=True))
-
-
-def without(secrets: Sequence[str], text: str) -> str:
-    """The text without these values."""
-    for secret in secrets:
-        if secret in text:
-            text = text.replace(secret, REDACTED)
-    return text
+    """The values of this process's variables that are secret, longest first."""
+    return secrets_of(os.environ if environ is None else environ)
 
 
 @lru_cache(maxsize=1)
@@ -158,6 +141,34 @@ class DiscreetTool:
             )
         display = without(self._secrets, output.display)
         return msgspec.structs.replace(output, content=content, display=display)
+
+
+class DiscreetHook:
+    """A hook whose reasons and additions are looked through. Arguments that it gives to a call are
+    meant for that call, and stay."""
+
+    def __init__(self, hook: Hook, secrets: tuple[str, ...]) -> None:
+        self._hook = hook
+        self._secrets = secrets
+
+    @property
+    def points(self) -> frozenset[HookPoint]:
+        return self._hook.points
+
+    async def ask(self, moment: Moment) -> Answer | None:
+        try:
+            return self._cleaned(await self._hook.ask(moment))
+        except TreadleError as error:
+            error.args = (without(self._secrets, str(error)),)
+            raise
+
+    def _cleaned(self, answer: Answer | None) -> Answer | None:
+        match answer:
+            case Block(reason=reason) | Permit(reason=reason):
+                return msgspec.structs.replace(answer, reason=without(self._secrets, reason))
+            case Add(text=text) | Change(text=str(text)):
+                return msgspec.structs.replace(answer, text=without(self._secrets, text))
+        return answer
 
 
 class Reticent(WrappedModel):

@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from treadle.core.contracts.hook import Answer, HookPoint, Moment
 from treadle.core.contracts.mutator import MutationPoint, Scene
+from treadle.core.secrets import without
 from treadle.core.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
-    from treadle.context.memory import Memory
+    from treadle.context.memory import Memory, MemoryFile
     from treadle.context.reminders import Reminders
     from treadle.tools.builtin import Builtin
 
@@ -34,11 +37,13 @@ class LateReminders:
         mode: Callable[[], str],
         *,
         trusted: bool,
+        secrets: tuple[str, ...] = (),
     ) -> None:
         self._builtin = builtin
         self._root = root
         self._memory = memory
         self._trusted = trusted
+        self._secrets = secrets
         self._mode = mode
         self._first_mode = mode()
         self._made: Reminders | None = None
@@ -55,12 +60,18 @@ class LateReminders:
             from treadle.context.reminders import ChangedFiles, ChangedMemory, Reminders
 
             folders = self._folders if self._trusted else None
+            memory = ChangedMemory(self._memory or Memory(), self._root, folders)
             self._made = Reminders(
                 changed_files=ChangedFiles(self._seen),
-                changed_memory=ChangedMemory(self._memory or Memory(), self._root, folders),
+                changed_memory=lambda session_id: self._discreet(memory(session_id)),
                 mode=_said_first(self._first_mode, self._mode),
             )
         return self._made
+
+    def _discreet(self, files: list[MemoryFile]) -> list[MemoryFile]:
+        return [
+            msgspec.structs.replace(file, text=without(self._secrets, file.text)) for file in files
+        ]
 
     @property
     def is_made(self) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 from treadle.agents.agent import Agent, Approver
 from treadle.apps.settings import Settings, home
 from treadle.apps.wiring.bench import Bench, Place, Reins
+from treadle.apps.wiring.discretion import own_secrets
 from treadle.apps.wiring.late import LatePolicy, LateWorkspace
 from treadle.apps.wiring.rules import is_trusted, keep_rules, load_rules
 from treadle.apps.wiring.sessions import open_session, outputs_of
@@ -227,6 +228,7 @@ def _workspace_options(settings: Settings, folder: Path, outputs: Path) -> Optio
         sandbox=settings.sandbox,
         network=settings.network,
         outputs=outputs,
+        secrets=own_secrets(),
     )
 
 
