@@ -8,11 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from heapq import nsmallest
 
 from treadle.tools.builtin.text import lines_of
 
 MOST_WINDOWS = 24
 MOST_LOOKED_AT = 200_000
+MOST_PLACES = 8
+"""Of a wanted line that comes again and again: it says little about where a window starts."""
+
+MOST_COMPARED = 2_000
 MOST_SHOWN = 20
 ENOUGH = 0.5
 _NUMBERED = re.compile(r"\s*\d+(?:\t|→)")
@@ -43,22 +48,29 @@ def nearest(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, int] | No
     """The window of lines that is most like the wanted ones; None if nothing is like them."""
     size = min(len(wanted), len(lines))
     best, best_ratio = None, ENOUGH
-    goal = "\n".join(line.strip() for line in wanted)
-    for start in _candidates(lines[:MOST_LOOKED_AT], wanted):
-        start = max(0, min(start, len(lines) - size))
-        window = "\n".join(line.strip() for line in lines[start : start + size])
-        ratio = SequenceMatcher(None, window[:4_000], goal[:4_000]).ratio()
-        if ratio > best_ratio:
+    matcher = SequenceMatcher(None, "", _compared(wanted))
+    last = len(lines) - size
+    starts = [max(0, min(start, last)) for start in _candidates(lines[:MOST_LOOKED_AT], wanted)]
+    for start in dict.fromkeys(starts):
+        matcher.set_seq1(_compared(lines[start : start + size]))
+        if matcher.quick_ratio() > best_ratio and (ratio := matcher.ratio()) > best_ratio:
             best, best_ratio = (start, start + size), ratio
     return best
+
+
+def _compared(lines: Sequence[str]) -> str:
+    # Every line has its newline, so no more of them than characters can count.
+    return "\n".join(line.strip() for line in lines[:MOST_COMPARED])[:MOST_COMPARED]
 
 
 def _candidates(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Where a window may start, the most promising first: by whole lines, else by words."""
     where: dict[str, list[int]] = {}
     for offset, line in enumerate(wanted):
-        if line.strip():
-            where.setdefault(line.strip(), []).append(offset)
+        offsets = where.setdefault(line.strip(), [])
+        if len(offsets) < MOST_PLACES:
+            offsets.append(offset)
+    where.pop("", None)
     votes: dict[int, float] = {}
     for number, line in enumerate(lines):
         for offset in where.get(line.strip(), ()):
@@ -70,7 +82,7 @@ def _candidates(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
             common = len(words & set(re.findall(r"\w+", line))) if words else 0
             if common:
                 votes[number + offset] = common / (1 + abs(len(line.strip()) - anchor))
-    return sorted(votes, key=lambda start: -votes[start])[:MOST_WINDOWS]
+    return nsmallest(MOST_WINDOWS, votes, key=lambda start: -votes[start])
 
 
 def _difference(there: Sequence[str], wanted: Sequence[str]) -> str:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import codecs
 import re
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
 
 import msgspec
 
@@ -88,17 +91,29 @@ class Found(msgspec.Struct, frozen=True):
 
 def find_all(text: str, piece: str, usual: str) -> list[Found]:
     """Every place of a piece; its line ends match whatever the file's are."""
-    piece = piece.replace("\r\n", "\n")
+    given, piece = piece, piece.replace("\r\n", "\n")
     if "\n" not in piece or "\r" not in text:
-        return [
-            Found(match.start(), match.end(), usual)
-            for match in re.finditer(re.escape(piece), text)
-        ]
-    pattern = r"\r?\n".join(re.escape(line) for line in piece.split("\n"))
-    return [
-        Found(match.start(), match.end(), "\r\n" if "\r\n" in match.group() else "\n")
-        for match in re.finditer(pattern, text)
-    ]
+        return [Found(start, start + len(piece), usual) for start in _starts(text, piece)]
+    starts = list(_starts(text.replace("\r\n", "\n"), piece))
+    if not starts:  # one that ends within a line end is there only as it is
+        return [Found(start, start + len(given), usual) for start in _starts(text, given)]
+    # Where the plain text has lost a carriage return; what lies behind stands that much further on.
+    lost = array("q", (at.start() - n for n, at in enumerate(re.finditer("\r\n", text))))
+    places: list[Found] = []
+    for plain in starts:
+        end = plain + len(piece)
+        before, within = bisect_left(lost, plain), bisect_left(lost, end)
+        line_end = "\r\n" if within > before else "\n"
+        places.append(Found(plain + before, end + within, line_end))
+    return places
+
+
+def _starts(text: str, piece: str) -> Iterator[int]:
+    """Where a piece stands, one place behind the other. Its search is linear for any text."""
+    start = text.find(piece)
+    while start >= 0:
+        yield start
+        start = text.find(piece, start + len(piece))
 
 
 def replaced(text: str, places: list[Found], new: str) -> str:
