@@ -14,7 +14,9 @@ context lines: blanks at their ends, and typography. Pure; `apply_patch` stands 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Literal
 
 import msgspec
@@ -150,14 +152,14 @@ def patched(text: str, patch: FilePatch) -> str:
     if lines and not lines[-1]:
         lines.pop()
     out: list[str] = []
-    done = 0
+    done, there = 0, Standing(lines)
     for number, chunk in enumerate(patch.chunks, start=1):
         start = done
         for anchor in chunk.anchors:
             start = _after(lines, anchor, start, patch.path)
-        place = _place(lines, chunk, start)
+        place = _place(there, chunk, start)
         if place is None and start != done and not chunk.at_end:
-            place = _place(lines, chunk, max(done, start - 1))  # the anchor is repeated as context
+            place = _place(there, chunk, max(done, start - 1))  # the anchor is repeated as context
         if place is None:
             raise ToolError(_misfit(lines, chunk, number, len(patch.chunks), patch.path))
         end = place + len(chunk.old)
@@ -177,22 +179,46 @@ def _after(lines: Sequence[str], anchor: str, start: int, path: str) -> int:
     raise ToolError(f"{path} has no line `{anchor}` to go to (@@); nothing was changed")
 
 
-def _place(lines: Sequence[str], chunk: Chunk, start: int) -> int | None:
+def _place(there: Standing, chunk: Chunk, start: int) -> int | None:
     old = chunk.old
-    size = len(old)
-    if not size:
+    if not old:
         # Only new lines: behind the anchor, or at the end of the file.
-        return start if chunk.anchors else len(lines)
-    last = len(lines) - size
+        return start if chunk.anchors else there.count
+    last = there.count - len(old)
+    if last < start:
+        return None
     for alike in _LIKENESS:
-        wanted = [alike(line) for line in old]
-        starts: list[int] = [*([last] if chunk.at_end else []), *range(start, last + 1)]
-        for at in starts if last >= start else []:
-            if alike(lines[at]) == wanted[0] and all(
-                alike(lines[at + n]) == wanted[n] for n in range(1, size)
-            ):
-                return at
+        if chunk.at_end and there.find(alike, old, last) is not None:
+            return last
+        if (place := there.find(alike, old, start)) is not None:
+            return place
     return None
+
+
+class Standing:
+    """The lines of a file to look for others in: as one text, whose search is linear."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines, self.count = lines, len(lines)
+        self._texts: dict[Callable[[str], str], tuple[str, list[int]]] = {}
+
+    def find(self, alike: Callable[[str], str], wanted: Sequence[str], start: int) -> int | None:
+        """The first line, from `start` on, with which lines like the wanted ones begin."""
+        text, starts = self._text(alike)
+        at = text.find(_text(map(alike, wanted)), starts[start])
+        return bisect_left(starts, at) if at >= 0 else None
+
+    def _text(self, alike: Callable[[str], str]) -> tuple[str, list[int]]:
+        """All lines in one likeness, and where in that each begins."""
+        if alike not in self._texts:
+            lines = [alike(line) for line in self._lines]
+            starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+            self._texts[alike] = _text(lines), starts
+        return self._texts[alike]
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "\n".join(["", *lines, ""])
 
 
 def _exact(line: str) -> str:
