@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,32 @@ def test_a_replacement_touches_nothing_else(text: str, old: str, new: str) -> No
     for piece in (*pieces, text[end:]):
         assert piece in result
     assert not places or "c" in result or "c" not in new
+
+
+@given(st.text("ab\n\r", max_size=20), st.text("ab\n\r", min_size=1, max_size=4))
+def test_what_stands_in_a_text_is_found_whatever_its_line_ends(text: str, old: str) -> None:
+    same = old.replace("\r\n", "\n") in text.replace("\r\n", "\n")
+    assert bool(find_all(text, old, "\n")) == (same or old in text)
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+async def test_many_equal_lines_are_searched_in_little_time(folder: Path, line_end: str) -> None:
+    line = "a" * 50
+    (folder / "big").write_bytes(f"{line}{line_end}".encode() * 60_000)
+    many = [line] * 3_000
+    old = "\n".join([*many, "b"])
+    async with hands(folder) as agent:
+        began = time.process_time()
+        missed, unfit, often = await agent.do(
+            ("edit", {"file_path": "big", "old_string": old, "new_string": "c"}),
+            ("apply_patch", patch("*** Update File: big", *(f" {line}" for line in many), "-b")),
+            ("edit", {"file_path": "big", "old_string": "\n".join(many), "new_string": "c"}),
+        )
+        spent = time.process_time() - began
+    assert "The nearest lines are these; the first difference:\n  old_string: b" in failed(missed)
+    assert "The nearest lines are these:\n     1\t" in failed(unfit)
+    assert "stands 20 times in big, in lines 1, 3001, 6001," in failed(often)
+    assert spent < 3, "three calls, each of about half a second; it had been minutes"
 
 
 @given(st.binary(max_size=200))

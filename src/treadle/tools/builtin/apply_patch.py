@@ -15,6 +15,7 @@ from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.changes import (
     Change,
     ChangingTool,
+    aside,
     encoded_like,
     text_to_change,
 )
@@ -91,7 +92,8 @@ async def _drafts(file: FilePatch, seat: Seat, path: Path, before: Draft | None)
     gone = Draft(Change(path, shown, content, None, old_text, ""), text)
     if file.kind == "Delete":
         return [gone]
-    new = msgspec.structs.replace(text, text=_patched(text, file))
+    after = await aside(lambda: _patched(text, file), text.text)
+    new = msgspec.structs.replace(text, text=after)
     data = encoded_like(text, new.text, file.path)
     target = seat.resolve(file.moved_to, changing=True) if file.moved_to else path
     if target == path:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -28,6 +28,10 @@ MOST_EDITED = 16 << 20
 MOST_COMPARED = 20_000
 MOST_DIFF = 400
 MOST_SHOWN = 60
+LONG = 100_000
+"""Texts from here on are searched and compared in a thread: all others would have to wait."""
+
+Result = TypeVar("Result")
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -61,8 +65,14 @@ class ChangingTool(BuiltinTool[Given], Generic[Given]):
     async def run(self, given: Given, seat: Seat) -> ToolOutput:
         changes = await self.plan(given, seat)
         await carry_out(changes, seat)
-        display = "\n".join(diff for change in changes if (diff := diff_of(change)))
-        return ToolOutput(self.confirmation(given, changes), display=visible(display))
+
+        def told() -> ToolOutput:
+            display = "\n".join(diff for change in changes if (diff := diff_of(change)))
+            return ToolOutput(self.confirmation(given, changes), display=visible(display))
+
+        return await aside(
+            told, *(text for one in changes for text in (one.old_text, one.new_text))
+        )
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
         seat = self.desk.enter(arguments, context)
@@ -107,6 +117,11 @@ class ChangingTool(BuiltinTool[Given], Generic[Given]):
             self.desk.note(arguments)
             return Probe("not_done", f"{', '.join(not_done)} is as it was")
         return Probe("done", f"{', '.join(done)} is as it was to become")
+
+
+async def aside(work: Callable[[], Result], *texts: str) -> Result:
+    """What work over these texts comes to, in a thread if they are long. It must be pure."""
+    return work() if sum(map(len, texts)) < LONG else await asyncio.to_thread(work)
 
 
 async def text_to_change(seat: Seat, path: Path, given: str) -> tuple[FileContent, Decoded]:

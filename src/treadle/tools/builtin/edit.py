@@ -14,13 +14,14 @@ from treadle.core.errors import ToolError
 from treadle.tools.builtin.changes import (
     Change,
     ChangingTool,
+    aside,
     changed_lines,
     encoded_like,
     text_to_change,
 )
 from treadle.tools.builtin.desk import Seat
 from treadle.tools.builtin.nearest import near_miss
-from treadle.tools.builtin.text import find_all, line_of, replaced
+from treadle.tools.builtin.text import Decoded, find_all, line_of, replaced
 
 
 class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,15 +86,7 @@ class EditTool(ChangingTool[EditArguments]):
         if created := await _created(given, seat, path):
             return [created]
         content, before = await text_to_change(seat, path, given.file_path)
-        text = before.text
-        edits = given.all
-        for number, edit in enumerate(edits, start=1):
-            try:
-                text = _edited(text, edit, given.file_path, before.line_end)
-            except ToolError as error:
-                if len(edits) == 1:
-                    raise
-                raise ToolError(f"edit {number} of {len(edits)}: {error}") from error
+        text = await aside(lambda: _all_edited(before, given), before.text)
         data = encoded_like(before, text, given.file_path)
         if data == content.data:
             raise ToolError("the edits together change nothing")
@@ -117,6 +110,18 @@ async def _created(given: EditArguments, seat: Seat, path: Path) -> Change | Non
         )
     text = given.all[0].new_string
     return Change(path, seat.shown(path), content, text.encode(), "", text)
+
+
+def _all_edited(before: Decoded, given: EditArguments) -> str:
+    text, edits = before.text, given.all
+    for number, edit in enumerate(edits, start=1):
+        try:
+            text = _edited(text, edit, given.file_path, before.line_end)
+        except ToolError as error:
+            if len(edits) == 1:
+                raise
+            raise ToolError(f"edit {number} of {len(edits)}: {error}") from error
+    return text
 
 
 def _edited(text: str, edit: Replacement, name: str, usual: str) -> str:
