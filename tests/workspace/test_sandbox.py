@@ -141,6 +141,23 @@ async def test_a_common_dir_that_would_redirect_git_is_removed(repository: Path)
     assert "commondir" in done.note
 
 
+async def test_hooks_and_submodules_of_a_repository_are_protected_wherever_they_are(
+    repository: Path,
+) -> None:
+    with (repository / ".git/config").open("a") as config:
+        config.write("[core]\n\thooksPath = .githooks # ours\n")
+    (repository / ".githooks").mkdir()
+    (repository / ".git/commondir").write_text("../left-by-a-killed-agent")
+    done = await inside(
+        repository, "echo x > .githooks/pre-commit; mkdir -p .git/modules; echo x > .git/modules/a"
+    )
+    assert done.output.count("Read-only file system") == 2
+    assert not (repository / ".githooks/pre-commit").exists()
+    assert not (repository / ".git/modules").exists()
+    assert not (repository / ".git/commondir").exists()
+    assert "commondir" in done.note
+
+
 async def test_what_a_command_in_the_background_makes_does_not_become_the_users(
     repository: Path,
 ) -> None:

@@ -75,20 +75,22 @@ def read_cases(file: Path) -> list[Case]:
 
 
 def run_cases(cases: list[Case]) -> Iterator[Outcome]:
-    """Judge each case in a workspace of its own."""
-    for case in cases:
-        with TemporaryDirectory(prefix="treadle-case-") as folder:
+    """Judge each case in a workspace of its own; those that need none share an empty one."""
+    with TemporaryDirectory(prefix="treadle-case-") as top:
+        for number, case in enumerate(cases):
+            bare = not case.setup and case.tool not in ("startup", "sandbox")
+            folder = Path(top) / ("empty" if bare else str(number))
             try:
-                verdict, reason = _judge(case, Path(folder))
+                verdict, reason = _judge(case, folder)
             except InvalidRule as error:
                 verdict, reason = "error", str(error)
-        yield Outcome(case.id, verdict, reason, case.expect)
+            yield Outcome(case.id, verdict, reason, case.expect)
 
 
 def _judge(case: Case, folder: Path) -> tuple[str, str]:
     workspace, home = folder / "ws", folder / "home"
-    workspace.mkdir()
-    home.mkdir()
+    for place in (workspace, home):
+        place.mkdir(parents=True, exist_ok=True)
     _build(workspace, case.setup)
     if case.tool == "sandbox":
         return NOT_JUDGED, "judged by the kernel: the sandbox's own tests run it"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +27,7 @@ PROTECTED = (
     ".idea",
     ".git/hooks",
     ".git/config",
+    ".git/modules",
     ".git/config.worktree",
     ".git/commondir",
 )
@@ -34,8 +36,11 @@ PROTECTED = (
 GUARDED = frozenset(name.partition("/")[0] for name in PROTECTED)
 """The same, as any part of a path."""
 
-APPEARING = frozenset({".git/config.worktree", ".git/commondir"})
+COMMONDIR = ".git/commondir"
+APPEARING = frozenset({".git/config.worktree", COMMONDIR})
 """Mostly absent, and git does not bear a placeholder for them: removed if a command made one."""
+
+_HOOKS_PATH = re.compile(r"^\s*hookspath\s*=\s*([^#;\n]+)", re.IGNORECASE | re.MULTILINE)
 
 PLACEHOLDER_MODE = 0o555
 """No folder of the user's has this mode, so one that a killed agent left is known as ours."""
@@ -48,6 +53,7 @@ class Protection:
 
     def __init__(self, root: Path, names: Iterable[str] = PROTECTED) -> None:
         self._root = str(root)
+        names = dict.fromkeys((*names, *_hook_folders(root)))
         self._names = [(name, Path(name).parts) for name in names]
         self._placeholders: dict[str, int] = {}
         self._appearing: set[str] = set()
@@ -72,8 +78,10 @@ class Protection:
             path = f"{path}/{part}"
             mode = _mode(path)
             is_last = number == len(parts)
-            if is_last and path in self._appearing:
-                # A command that still runs has made it: it is no more the user's than before.
+            if is_last and (path in self._appearing or (name == COMMONDIR and mode)):
+                # A command made it that still runs, or that was killed with its agent: git itself
+                # has no such file in a repository's own folder.
+                self._appearing.add(path)
                 self._swept = self.sweep()
                 return way
             if stat.S_ISLNK(mode):
@@ -144,6 +152,17 @@ class Protection:
         self._placeholders.clear()
         self._appearing.clear()
         return fds
+
+
+def _hook_folders(root: Path) -> list[str]:
+    """The folder in which a repository keeps its hooks, if that is one of its own."""
+    try:
+        with (root / ".git/config").open(encoding="utf-8", errors="replace") as file:
+            text = file.read(1 << 20)
+    except OSError:
+        return []
+    found = (Path(os.path.normpath(name.strip().strip('"'))) for name in _HOOKS_PATH.findall(text))
+    return [str(path) for path in found if not path.is_absolute() and path.parts[:1] != ("..",)]
 
 
 def _is_placeholder(path: str) -> bool:
