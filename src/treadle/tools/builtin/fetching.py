@@ -75,7 +75,7 @@ class Fetcher:
     async def _judged(self, host: str, port: int) -> list[str]:
         try:
             addresses = await self._resolve(host, port)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise ToolError(f"the name {host} leads to no address: {error}") from error
         if host.lower() not in self._private_hosts:
             for address in addresses:
@@ -181,8 +181,12 @@ class _Answer:
 
     def on_headers_complete(self) -> None:
         self.is_begun = True
-        if self.headers.get("content-encoding", "").lower() in ("gzip", "x-gzip", "deflate"):
+        packing = self.headers.get("content-encoding", "").lower()
+        if packing in ("gzip", "x-gzip", "deflate"):
             self._unpack = zlib.decompressobj(wbits=47)  # gzip or zlib, as it says itself
+        elif packing not in ("", "identity"):
+            self.problem = f"its answer is packed as {packing[:40]!r}, which was not asked for"
+            raise ValueError(self.problem)
 
     def on_body(self, data: bytes) -> None:
         room = MOST_BYTES - len(self.body)

@@ -4,7 +4,10 @@ A redirect within the same host is followed; one to another host is told, so tha
 judged for what it is. Text is given in parts; the rest is kept for a while to be read on.
 """
 
+import asyncio
 import re
+import threading
+from collections.abc import Callable
 from typing import Annotated
 from urllib.parse import urldefrag, urljoin, urlsplit
 
@@ -13,6 +16,7 @@ import msgspec
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Document, Image
+from treadle.tools.builtin.charsets import page_text
 from treadle.tools.builtin.desk import Desk, Seat
 from treadle.tools.builtin.fetching import Fetch, Fetcher, Page
 from treadle.tools.builtin.form import BuiltinTool, visible
@@ -22,8 +26,8 @@ MOST_REDIRECTS = 5
 PART_CHARS = 40_000
 MOST_PAGES = 8
 MOST_IMAGE = 3_900_000
+MOST_NAME = 253
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_CHARSET = re.compile(r"charset=[\"']?([\w-]+)", re.IGNORECASE)
 
 
 class WebFetchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,7 +61,8 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
             return _part(url, kept, given)
         page = await self._followed(url)
         if not 200 <= page.status < 300:
-            text = _text(page)[:2_000].strip()
+            head = page_text(page.body[:8_000], page.headers.get("content-type", ""), is_cut=True)
+            text = head[:2_000].strip()
             raise ToolError(
                 f"{page.url} answered {page.status}.{' It says: ' if text else ''}{text}"
             )
@@ -67,7 +72,7 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
         if kind == "application/pdf" and not page.is_truncated:
             document = Document(kind, page.body, title=page.url.rpartition("/")[2])
             return ToolOutput((document,), display=f"Fetched {page.url} (PDF)")
-        text = _readable(page, kind)
+        text = await _converted(page, kind)
         seat.notes.pages[url] = text
         while len(seat.notes.pages) > MOST_PAGES:
             seat.notes.pages.popitem(last=False)
@@ -102,8 +107,8 @@ def _not_an_address(url: str) -> str | None:
         return f"not an address: {error}"
     if parts.scheme.lower() not in ("http", "https"):
         return "only http and https addresses can be fetched"
-    if not parts.hostname:
-        return "the address names no host"
+    if not parts.hostname or len(parts.hostname) > MOST_NAME:
+        return "the address names no host, or none that could be"
     return "an address with a user name in it is not fetched" if "@" in parts.netloc else None
 
 
@@ -116,31 +121,27 @@ def _same_site(one: str, other: str) -> bool:
     return names[0] == names[1] and same_port and not weaker
 
 
-def _readable(page: Page, kind: str) -> str:
-    text = _text(page)
-    if kind in ("text/html", "application/xhtml+xml") or (not kind and "<html" in text[:1_000]):
-        from treadle.tools.builtin.markdown import to_markdown
+async def _converted(page: Page, kind: str) -> str:
+    """In a thread: seconds for a page made to take long. Cancelled, it ends on its own soon."""
+    over = threading.Event()
+    try:
+        return await asyncio.to_thread(_readable, page, kind, over.is_set)
+    finally:
+        over.set()
 
-        text = to_markdown(text, page.url)
+
+def _readable(page: Page, kind: str, stopped: Callable[[], bool]) -> str:
+    from treadle.tools.builtin.markdown import CUT, to_markdown
+
+    text = page_text(page.body, page.headers.get("content-type", ""), is_cut=page.is_truncated)
+    if kind in ("text/html", "application/xhtml+xml") or (not kind and "<html" in text[:1_000]):
+        text = to_markdown(text, page.url, stopped=stopped)
     elif not (kind.startswith("text/") or re.search(r"json|xml|javascript|yaml|toml", kind)):
         if kind and kind != "application/octet-stream":
             raise ToolError(f"{page.url} is {kind}, which cannot be shown as text")
         if decoded(page.body) is None:
             raise ToolError(f"{page.url} is binary data of {len(page.body):,} bytes, not text")
-    return text + ("\n\n(the page was cut: it is too large)" if page.is_truncated else "")
-
-
-def _text(page: Page) -> str:
-    named = _CHARSET.search(page.headers.get("content-type", "")) or _CHARSET.search(
-        page.body[:2_048].decode("latin-1")
-    )
-    if named:
-        try:
-            return page.body.decode(named.group(1), errors="replace")
-        except LookupError:
-            pass
-    known = decoded(page.body, is_cut=page.is_truncated)
-    return known.text if known is not None else page.body.decode(errors="replace")
+    return f"{text}\n\n{CUT}" if page.is_truncated and not text.endswith(CUT) else text
 
 
 def _part(url: str, text: str, given: WebFetchArguments) -> ToolOutput:

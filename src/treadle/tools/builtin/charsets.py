@@ -1,0 +1,64 @@
+"""The text of a page, by the charset that it names: one that browsers know, under any of its names.
+
+Python knows more of them, among these some that are no charsets of text, or that take hours for a
+page made for it. What is named otherwise is guessed, as it is for a file. `web_fetch` stands above.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from treadle.tools.builtin.text import decoded
+
+BLOCK = 1 << 15
+_CHARSET = re.compile(r"charset=[\"']?([\w:-]{1,40})", re.IGNORECASE)
+_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+# Python's name, and after it the names that pages use, in lower case and with hyphens only.
+_NAMES = """
+utf-8       utf-8 utf8 unicode-1-1-utf-8
+utf-16-le   utf-16 utf-16le
+utf-16-be   utf-16be
+cp1252      windows-1252 cp1252 iso-8859-1 iso8859-1 latin-1 latin1 ascii us-ascii
+cp874       windows-874 iso-8859-11 tis-620
+iso8859-8   iso-8859-8 iso-8859-8-i
+cp866       ibm866 cp866
+koi8-r      koi8-r
+koi8-u      koi8-u
+mac-roman   macintosh x-mac-roman
+mac-cyrillic  x-mac-cyrillic
+gb18030     gb18030 gbk gb2312 x-gbk
+big5hkscs   big5 big5-hkscs x-x-big5
+euc_jp      euc-jp x-euc-jp
+cp932       shift-jis sjis x-sjis windows-31j
+iso2022_jp  iso-2022-jp
+cp949       euc-kr ks-c-5601-1987 windows-949
+"""
+KNOWN = {name: line.split()[0] for line in _NAMES.splitlines() for name in line.split()[1:]}
+KNOWN |= {f"iso-8859-{n}": f"iso8859-{n}" for n in (2, 3, 4, 5, 6, 7, 9, 10, 13, 14, 15, 16)}
+KNOWN |= {name: f"cp125{n}" for n in range(9) for name in (f"windows-125{n}", f"cp125{n}")}
+
+
+def page_text(body: bytes, content_type: str, *, is_cut: bool = False) -> str:
+    """The body as text, never an error. Its mark counts first, then its header, then its head."""
+    encoding = "" if body.startswith(_MARKS) else _named(content_type) or _named_inside(body)
+    known = None if encoding else decoded(body, is_cut=is_cut)
+    return known.text if known is not None else _by_blocks(body, encoding or "utf-8")
+
+
+def _by_blocks(body: bytes, encoding: str) -> str:
+    """Decoded so that others have their turn between: bytes that mean nothing take long."""
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    blocks = range(0, len(body), BLOCK)
+    return "".join(decoder.decode(body[at : at + BLOCK], at == blocks[-1]) for at in blocks)
+
+
+def _named(words: str) -> str:
+    found = _CHARSET.search(words)
+    return KNOWN.get(found[1].lower().replace("_", "-"), "") if found else ""
+
+
+def _named_inside(body: bytes) -> str:
+    encoding = _named(body[:2_048].decode("latin-1"))
+    return "" if encoding.startswith("utf-16") else encoding  # it would not be legible there
