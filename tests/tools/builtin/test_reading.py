@@ -99,6 +99,26 @@ async def test_a_notebook_is_read_as_its_cells(folder: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("notebook", "shown"),
+    [
+        ('{"x": %s, "cells": []}' % ("[" * 99_999 + "]" * 99_999), "     1\t{"),
+        ('{"cells": [{"outputs": [{"data": {"text/plain": %s}}]}]}' % ("[" * 9_999), "     1\t{"),
+        ('{"cells": [{"outputs": [{"data": {"text/plain": 5}}]}]}', "     1\t{"),
+        ('{"cells": [{"source": null}]}', "     1\t{"),
+        ('{"cells": [%s{}]}' % ("{}," * 500_000), "(cut in cell 4056 of 500001; look at the rest"),
+        ('{"cells": [{"source": "%s"}]}' % ("x" * 7_000_000), "(cut in cell 1 of 1; look at"),
+        ('{"cells": []}', "The notebook has no cells."),
+    ],
+)
+async def test_no_notebook_is_too_much(folder: Path, notebook: str, shown: str) -> None:
+    (folder / "a.ipynb").write_text(notebook)
+    async with hands(folder) as agent:
+        text = plain(await agent.one("read", file_path="a.ipynb"))
+    assert shown in text
+    assert len(text) < 100_000
+
+
 async def test_binary_data_is_refused_with_a_hint(folder: Path) -> None:
     (folder / "a.bin").write_bytes(bytes(range(256)) * 40)
     async with hands(folder) as agent:

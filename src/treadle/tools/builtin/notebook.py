@@ -29,17 +29,35 @@ class _Cell(msgspec.Struct):
 
 
 class _Notebook(msgspec.Struct):
-    cells: list[_Cell]
+    cells: list[msgspec.Raw]  # each is taken apart when its turn comes: there may be a million
 
 
-def notebook_text(data: bytes) -> str | None:
-    """The cells as text; None if this is no notebook that we know."""
+class NotebookText(msgspec.Struct, frozen=True):
+    """The cells as text, and whether that is all of them."""
+
+    text: str
+    is_whole: bool
+
+
+def notebook_text(data: bytes, most: int) -> NotebookText | None:
+    """The cells as text of up to `most` characters; None if this is no notebook that we know."""
+    shown: list[str] = []
+    room = most
     try:
-        notebook = msgspec.json.decode(data, type=_Notebook)
-    except msgspec.MsgspecError:
+        cells = msgspec.json.decode(data, type=_Notebook).cells
+        for number, raw in enumerate(cells, start=1):
+            cell = _cell(number, msgspec.json.decode(raw, type=_Cell))
+            shown.append(cell[: max(0, room)])
+            room -= len(cell) + 2
+            if room < 0:
+                break
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    cells = [_cell(number, cell) for number, cell in enumerate(notebook.cells, start=1)]
-    return "\n\n".join(cells) or "The notebook has no cells."
+    if not cells:
+        return NotebookText("The notebook has no cells.", is_whole=True)
+    is_whole = room >= -2 and len(shown) == len(cells)
+    more = f"\n\n(cut in cell {len(shown)} of {len(cells)}; look at the rest with bash, such as jq)"
+    return NotebookText("\n\n".join(shown) + ("" if is_whole else more), is_whole)
 
 
 def _cell(number: int, cell: _Cell) -> str:

@@ -4,6 +4,7 @@ Text is shown in pieces that fit a request, whatever the size of the file. What 
 at the desk, so that a later edit can tell whether the file has changed since.
 """
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -70,10 +71,10 @@ class ReadTool(BuiltinTool[ReadArguments]):
         if content.data.startswith(b"%PDF-"):
             return await self._pdf(content, seat, path, shown)
         if path.suffix == ".ipynb" and not content.is_truncated:
-            cells = notebook_text(content.data)
+            cells = await asyncio.to_thread(notebook_text, content.data, MOST_CHARS)
             if cells is not None:
-                seat.notes.saw(path, Seen(content.digest, is_whole=True))
-                return ToolOutput(cells[: 2 * MOST_CHARS], display=f"Read the cells of {shown}")
+                seat.notes.saw(path, Seen(content.digest, is_whole=cells.is_whole))
+                return ToolOutput(cells.text, display=f"Read the cells of {shown}")
         return await _text(content, given, seat, path)
 
     async def _pdf(self, content: FileContent, seat: Seat, path: Path, shown: str) -> ToolOutput:
