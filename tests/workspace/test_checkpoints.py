@@ -306,6 +306,13 @@ async def test_a_turn_is_kept_before_and_after_it(root: Path, kept: Checkpoints)
     assert not (root / "made").exists()
 
 
+@pytest.mark.parametrize("pattern", ["a*" * 60 + "b", "**/a/" * 30 + "b", "*a?" * 80 + "/b"])
+def test_a_pattern_of_many_stars_does_not_take_its_time(pattern: str) -> None:
+    rules = Rules().within("", pattern)
+    assert not rules.ignore("a" * 250, False)
+    assert not rules.ignore("a/" * 120 + "a", False)
+
+
 @pytest.mark.parametrize(
     ("pattern", "path", "ignored"),
     [

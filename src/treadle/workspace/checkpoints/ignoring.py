@@ -14,6 +14,10 @@ import msgspec
 NAME = ".gitignore"
 
 
+_STAR, _FOLDERS = "[^/]*", "(?:.*/)?"
+MOST_FOLDERS = 4
+
+
 class Pattern(msgspec.Struct, frozen=True):
     """One line. `expression` matches the path below the folder of the file."""
 
@@ -72,34 +76,52 @@ def _pattern(line: str) -> Pattern | None:
 
 
 def _translated(glob: str) -> str:
-    out: list[str] = []
+    tokens: list[str] = []
     at = 0
     while at < len(glob):
         char = glob[at]
         if glob.startswith("**/", at) and (at == 0 or glob[at - 1] == "/"):
-            out.append("(?:.*/)?")
+            tokens.append(_FOLDERS)
             at += 3
             continue
         if glob[at:] == "**" and (at == 0 or glob[at - 1] == "/"):
-            out.append(".+")
+            tokens.append(".+")
             break
         if char == "*":
             while glob[at + 1 : at + 2] == "*":
                 at += 1
-            out.append("[^/]*")
+            tokens.append(_STAR)
         elif char == "?":
-            out.append("[^/]")
+            tokens.append("[^/]")
         elif char == "[" and (end := _class_end(glob, at)) > 0:
             inside = glob[at + 1 : end].replace("\\", "\\\\")
-            out.append("(?!/)[" + ("^" + inside[1:] if inside[0] in "!^" else inside) + "]")
+            tokens.append("(?!/)[" + ("^" + inside[1:] if inside[0] in "!^" else inside) + "]")
             at = end
         elif char == "\\" and at + 1 < len(glob):
             at += 1
-            out.append(re.escape(glob[at]))
+            tokens.append(re.escape(glob[at]))
         else:
-            out.append(re.escape(char))
+            tokens.append(re.escape(char))
         at += 1
-    return "".join(out)
+    if tokens.count(_FOLDERS) > MOST_FOLDERS:
+        raise re.error("more folders than a pattern needs")
+    return _joined(tokens)
+
+
+def _joined(tokens: list[str]) -> str:
+    """Between two stars the first place that fits is as good as any: nothing is tried twice, and
+    a pattern of many stars cannot take its time."""
+    out: list[str] = []
+    stars = [at for at, token in enumerate(tokens) if token == _STAR]
+    begin = 0
+    for number, star in enumerate(stars):
+        following = stars[number + 1] if number + 1 < len(stars) else len(tokens)
+        out += tokens[begin:star]
+        chunk = "".join(tokens[star + 1 : following])
+        is_last = following == len(tokens) or _FOLDERS in tokens[star:following]
+        out.append(_STAR + chunk if is_last else f"(?>[^/]*?{chunk})")
+        begin = following
+    return "".join([*out, *tokens[begin:]])
 
 
 def _class_end(glob: str, at: int) -> int:
