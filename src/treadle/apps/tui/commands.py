@@ -238,7 +238,7 @@ async def _trust(face: Face, arguments: str) -> None:
         face.tell("they run from now on" if was_trusted else "this folder's own files count now")
     elif was_trusted:
         left = face.host.waiting()
-        face.tell("\n".join(["this folder is trusted", *(f"waits: {line}" for line in left)]))
+        face.tell("\n".join(["this folder is trusted", *(["waits:", *left] if left else [])]))
 
 
 async def _goal(face: Face, arguments: str) -> None:

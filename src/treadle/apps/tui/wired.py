@@ -94,8 +94,7 @@ class WiredHost:
         return extras.brings(self.folder)
 
     def waiting(self) -> list[str]:
-        waiting = extras.brought(self.folder).waiting
-        return [f"{one.kind} {one.name} runs {one.what}" for one in waiting]
+        return [line for one in extras.brought(self.folder).waiting for line in one.lines]
 
     def approve(self) -> None:
         extras.approve(self.folder)
