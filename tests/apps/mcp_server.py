@@ -32,6 +32,9 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
         if params["arguments"].get("who") == "nobody":
             os._exit(1)
         keys = [name for name in os.environ if "KEY" in name]
+        if params["arguments"].get("who") == "env":
+            given = [f"{name}={os.environ.get(name)}" for name in ("A_KEY", "B", "C_TOKEN")]
+            return {"content": [{"type": "text", "text": ", ".join(given)}]}
         text = f"hello {params['arguments'].get('who')}, keys: {keys}"
         return {"content": [{"type": "text", "text": text}]}
     return {}
@@ -51,7 +54,7 @@ def main() -> None:
             reply = {"result": answer(said["method"], said.get("params", {}))}
         print(json.dumps({"jsonrpc": "2.0", "id": said["id"], **reply}), flush=True)
         if wait and said["method"] == "tools/list":
-            Path("listed").touch()
+            Path(wait).with_name("listed").touch()
 
 
 if __name__ == "__main__":

@@ -133,6 +133,43 @@ async def test_a_hook_whose_makefile_was_rewritten_meanwhile_is_not_run():
     assert not Path("ran").exists()
 
 
+@needs_bubblewrap
+async def test_in_an_untrusted_folder_the_users_own_hooks_run_in_the_sandbox(own_place: Path):
+    """Such a hook stands in the folder, where Python, make or npx load what they find."""
+    secret, ours = own_place / "home" / "secret", own_place / "home" / ".treadle" / "hooks"
+    secret.write_text("of the home")
+    ours.mkdir(parents=True)
+    (ours / "check.py").write_text("import beside; open('checked', 'w')")
+    (ours / "beside.py").touch()
+    Path("tool").mkdir()
+    for name in ("tool/__init__.py", "tool/work.py", "beside.py"):
+        Path(name).write_text(f"open('ran', 'w').write(open('{secret}').read())")
+    line = f"python3 -m tool.work; cat {secret} > got; python3 {ours}/check.py; touch done"
+    settings(own_place / "home", hooks=hook("SessionStart", line))
+    async with ProviderServer([LAST, LAST]) as server:
+        ran = await run(server, "-p", "go", "--verbose", *WALLED)
+        assert (Path("done").exists(), Path("got").read_text()) == (True, "")
+        assert (Path("checked").exists(), Path("ran").read_text()) == (True, "")
+        await run(None, "trust")
+        await run(server, "-p", "go", "--verbose", *WALLED)
+    assert "your own hooks run in the sandbox here" in ran.err
+    assert Path("got").read_text() == "of the home"
+
+
+@needs_bubblewrap
+async def test_what_a_command_wrote_does_not_become_part_of_the_users_own_programs():
+    """In a trusted folder these run outside of the sandbox, and stand in the folder."""
+    settings(Path.home(), hooks=hook("PreToolUse", "python3 -m json.tool </dev/null; true"))
+    await run(None, "trust")
+    write = "echo \"open('$PWD/ran', 'w')\""
+    spoil = bash(f"{write} > sitecustomize.py; mkdir -p json; {write} | tee json/__init__.py")
+    async with ProviderServer([spoil, bash("true"), LAST]) as server:
+        ran = await run(server, "-p", "go", *WALLED, PYTHONPATH=f"{Path.cwd()}:")
+    assert ran.code == 0
+    assert Path("json/__init__.py").exists()
+    assert not Path("ran").exists()
+
+
 async def test_a_misspelt_hook_refuses_the_start():
     settings(Path.home(), hooks=hook("PreToolUsed", "true"))
     ran = await run(None, "-p", "go", ANTHROPIC_API_KEY="x")
@@ -185,9 +222,65 @@ async def test_a_server_is_started_again_only_as_it_was_approved():
     assert not Path("sub/ran").exists()
 
 
+async def test_in_an_untrusted_folder_the_users_own_server_stands_at_home(own_place: Path):
+    """Most are started as `python -m …` or `npx …`, which take what they find where they stand."""
+    library = own_place / "library"
+    library.mkdir()
+    (library / "tiny.py").write_text(Path(SERVER["args"][0]).read_text() + "\nopen('stood', 'w')\n")
+    Path("tiny.py").write_text(f"open('{Path.cwd()}/ran', 'w')")
+    settings(Path.home(), mcpServers={"own": {"command": sys.executable, "args": ["-m", "tiny"]}})
+    greet = Reply(calls=(Call("mcp__own__greet", {"who": "you"}),))
+    async with ProviderServer([greet, LAST, greet, LAST]) as server:
+        for _ in ("not trusted", "trusted"):
+            await run(
+                server, "-p", "go", *FREELY,
+                PYTHONPATH=str(library), TREADLE_SERVER_WAIT="50",
+            )  # fmt: skip
+            assert "hello you" in said(server.requests[-1])
+            await run(None, "trust")
+    assert (Path.home() / "stood").exists()
+    assert Path("stood").exists()  # trusted: in the folder, and still itself
+    assert not Path("ran").exists()
+
+
+async def test_everything_of_a_server_that_is_approved_is_shown_and_no_secret_is_given():
+    theirs = {
+        **SERVER,
+        "cwd": "sub",
+        "env": {"A_KEY": "${MY_API_KEY}", "B": "${MY_PLACE:-x}", "C_TOKEN": "theirs-in-the-file"},
+    }
+    far = {"url": "http://127.0.0.1:9/mcp", "headers": {"X-Key": "Bearer ${MY_API_KEY}"}}
+    Path("sub").mkdir()
+    Path(".mcp.json").write_text(json.dumps({"mcpServers": {"near": theirs, "far": far}}))
+    settings(Path(), hooks=hook("PreToolUse", "true" + " " * 3_000 + "; touch ran", "Bash"))
+    key = "a-key-of-this-very-process"
+    shown = await run(None, "trust", "--approve", MY_API_KEY=key, MY_PLACE="here")
+    for line in (
+        "runs true … (3,000 blanks) ; touch ran (inside the sandbox",
+        "    for Bash",
+        "    in the folder sub",
+        "    with A_KEY=${MY_API_KEY}",
+        "    with C_TOKEN=[redacted]",
+        "    sends X-Key: Bearer ${MY_API_KEY}",
+        "    takes your MY_PLACE",
+        "    asks for your MY_API_KEY, which stays empty: a folder gets no secret",
+    ):
+        assert line in shown.out
+    assert key not in shown.out
+    env = Reply(calls=(Call("mcp__near__greet", {"who": "env"}),))
+    async with ProviderServer([env, LAST]) as server:
+        ran = await run(
+            server, "-p", "go", "--verbose", *FREELY,
+            MY_API_KEY=key, MY_PLACE="here", TREADLE_SERVER_WAIT="20",
+        )  # fmt: skip
+    assert "A_KEY=, B=here, C_TOKEN=theirs-in-the-file" in said(server.requests[-1])
+    assert "the server near of this folder gets no secret: MY_API_KEY stays empty" in ran.err
+
+
 async def test_a_server_that_comes_late_is_announced_and_judged_by_its_own_rules():
     """The list of tools stays as it was; a rule about the tool counts for it all the same."""
-    late = {**SERVER, "args": [*SERVER["args"], "ready"], "startupTimeout": 60_000}
+    ready = str(Path.cwd() / "ready")  # the server itself does not stand in the folder
+    late = {**SERVER, "args": [*SERVER["args"], ready], "startupTimeout": 60_000}
     settings(Path.home(), mcpServers={"tiny": late})
     greet = Call("use_tool", {"name": "mcp__tiny__greet", "arguments": {"who": "you"}})
     wait = bash("touch ready; while [ ! -e listed ]; do sleep 0.01; done")
@@ -201,7 +294,8 @@ async def test_a_server_that_comes_late_is_announced_and_judged_by_its_own_rules
 
 
 async def test_hooks_see_a_late_tool_as_itself_also_where_keys_are_kept_from_tools():
-    late = {**SERVER, "args": [*SERVER["args"], "ready"], "startupTimeout": 60_000}
+    ready = str(Path.cwd() / "ready")  # the server itself does not stand in the folder
+    late = {**SERVER, "args": [*SERVER["args"], ready], "startupTimeout": 60_000}
     guard = hook("PreToolUse", "cat > seen.json; echo not you >&2; exit 2", "mcp__tiny__.*")
     settings(Path.home(), mcpServers={"tiny": late}, hooks=guard)
     greet = Call("use_tool", {"name": "mcp__tiny__greet", "arguments": {"who": "you"}})

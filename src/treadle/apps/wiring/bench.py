@@ -26,7 +26,7 @@ from treadle.apps.wiring.discretion import (
     own_secrets,
     without,
 )
-from treadle.apps.wiring.extras import brought, hooks_of, skills_of
+from treadle.apps.wiring.extras import WALLED_IN, brought, hooks_of, skills_of
 from treadle.apps.wiring.late import LatePolicy, LateWorkspace
 from treadle.apps.wiring.prompt import system_prompt
 from treadle.apps.wiring.reminding import LateReminders
@@ -119,6 +119,8 @@ class Bench:
         place = self.place
         plugged = brought(place.folder)
         place.notes.extend([*plugged.notes, *(one.line for one in plugged.waiting)])
+        if plugged.hooks and not place.trusted and place.settings.sandbox != "off":
+            place.notes.append(WALLED_IN)
         self.hooks += hooks_of(
             plugged.hooks,
             place.workspace,
@@ -127,17 +129,18 @@ class Bench:
             mode=lambda: place.policy.mode,
             tell=place.tell,
             halt=lambda reason: self.reins.halt(without(self._secrets, reason)),
-            confined=None if place.settings.sandbox == "required" else False,
+            # What a folder that nobody trusts holds may run by them: tools load what they find.
+            confined=False if place.trusted and place.settings.sandbox != "required" else None,
         )
         if self._is_small:
             if plugged.servers:
                 place.notes.append(f"{place.model.name} takes only a few tools: no MCP servers")
             return
         if plugged.servers:
-            self._call_on(plugged.servers)
+            self._call_on(plugged.servers, plugged.own)
         self._learn_skills()
 
-    def _call_on(self, definitions: Mapping[str, Mapping[str, Any]]) -> None:
+    def _call_on(self, definitions: Mapping[str, Mapping[str, Any]], own: frozenset[str]) -> None:
         """MCP servers: what they offer at the first request is listed, what is late announced."""
         from treadle.apps.wiring.servers import servers_of
         from treadle.tools.steady import Steady
@@ -146,6 +149,8 @@ class Bench:
         servers = servers_of(
             definitions,
             place.workspace,
+            own=own,
+            trusted=place.trusted,
             # At a terminal nobody waits.
             patience=0.0 if self._interactive else place.settings.server_wait,
             notes=place.notes,

@@ -42,19 +42,25 @@ UNSEEN = (
     "it ran before, and it cannot be seen whether what it runs has changed since then: look at the "
     "folder, and begin a new session to start it again"
 )
+WALLED_IN = (
+    "this folder is not trusted: your own hooks run in the sandbox here, where one can be built, "
+    "and see of your home only ~/.treadle/hooks and your tools"
+)
 
 
 class Brought(msgspec.Struct, frozen=True):
     """The programs that settings name: those that may run, and those that wait for the user.
 
     `waiting` holds hooks and servers of the folder that are new, changed, or not trusted; they
-    are approved by `approve`. `notes` say what the person may have meant otherwise.
+    are approved by `approve`. `notes` say what the person may have meant otherwise. `own` names
+    the servers that are the user's.
     """
 
     hooks: tuple[HookCommand, ...] = ()
     servers: dict[str, Mapping[str, Any]] = {}
     waiting: tuple[Waiting, ...] = ()
     notes: tuple[str, ...] = ()
+    own: frozenset[str] = frozenset()
 
 
 def brings(folder: Path) -> list[str]:
@@ -71,7 +77,7 @@ def brought(folder: Path) -> Brought:
     except ConfigError as error:  # nobody has to mend a folder's file before it can be worked in
         foreign, notes = {}, (f"no server of this folder is started: {error}",)
     if not theirs and not foreign:
-        return Brought(tuple(own), servers, notes=notes)
+        return Brought(tuple(own), servers, notes=notes, own=frozenset(servers))
     from treadle.policy.hooks import approved_hooks, approved_servers
     from treadle.policy.trust import TrustStore
 
@@ -79,7 +85,8 @@ def brought(folder: Path) -> Brought:
     hooks, waiting = approved_hooks(trust, folder, theirs)
     allowed, more = approved_servers(trust, folder, foreign)
     # Of two servers with one name the user's own counts.
-    return Brought((*own, *hooks), {**allowed, **servers}, (*waiting, *more), notes)
+    both = {**allowed, **servers}
+    return Brought((*own, *hooks), both, (*waiting, *more), notes, frozenset(servers))
 
 
 def approve(folder: Path) -> list[str]:
@@ -194,7 +201,11 @@ def hooks_of(
     brings runs in the sandbox wherever there is one."""
     if not commands:
         return []
+    from treadle.apps.wiring.surroundings import own_surroundings
     from treadle.policy.hooks import shell_hooks
+
+    def surround(command: HookCommand) -> Mapping[str, str]:
+        return {} if command.of_folder else own_surroundings(command.command, folder)
 
     return shell_hooks(
         commands,
@@ -205,6 +216,7 @@ def hooks_of(
         tell=tell,
         halt=halt,
         approved=still_approved(folder),
+        surround=surround,
         confined=confined,
     )
 

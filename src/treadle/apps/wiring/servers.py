@@ -8,14 +8,19 @@ asked again before every start.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from treadle.apps.wiring.extras import objections
 from treadle.apps.wiring.late import LateWorkspace
+from treadle.apps.wiring.surroundings import own_surroundings
 from treadle.core.errors import ConfigError
 from treadle.tools.federation import Federation
+from treadle.tools.mcp.config import ServerConfig, server_config, withheld
 from treadle.tools.mcp.server import McpServer, McpStatus, State
 
 Tell = Callable[[str], None]
@@ -71,20 +76,30 @@ def servers_of(
     definitions: Mapping[str, Mapping[str, Any]],
     workspace: LateWorkspace,
     *,
+    own: Collection[str],
+    trusted: bool,
     patience: float,
     notes: list[str],
     tell: Tell | None,
 ) -> Servers:
-    """The servers as a source; a definition that is wrong is noted and left out."""
+    """The servers as a source; a definition that is wrong is noted and left out.
+
+    `own` names those of the user's own settings, `trusted` is about the folder.
+    """
     trouble = Trouble(tell)
     objection = objections(workspace.root)
     made: list[McpServer] = []
     for name, definition in definitions.items():
         try:
+            if name in own:
+                config = _own(server_config(name, definition), workspace.root, trusted)
+            else:
+                config = server_config(name, definition, trusted=False)
+                notes.extend(_kept(name, withheld(definition)))
             made.append(
                 McpServer(
                     name,
-                    definition,
+                    config,
                     start=workspace.spawn,
                     root=workspace.root,
                     on_change=trouble.heard,
@@ -94,3 +109,23 @@ def servers_of(
         except ConfigError as error:
             notes.append(str(error))
     return Servers(made, patience, trouble)
+
+
+def _own(config: ServerConfig, root: Path, trusted: bool) -> ServerConfig:
+    """One of the user's own: what the folder holds must not become part of it.
+
+    Where the folder is not trusted it does not even stand there, since `npx` and their like run
+    what they find.
+    """
+    if config.kind != "stdio":
+        return config
+    env = own_surroundings(" ".join((config.command, *config.args)), root)
+    cwd = config.cwd if trusted else str(Path.home() / config.cwd)
+    return msgspec.structs.replace(config, cwd=cwd, env={**env, **config.env})
+
+
+def _kept(name: str, variables: Sequence[str]) -> list[str]:
+    if not variables:
+        return []
+    named = f"the server {name} of this folder gets no secret: {', '.join(variables)} stays empty"
+    return [f"{named}; name the server in your own settings to give it"]

@@ -221,10 +221,10 @@ def _helper(settings: Settings) -> Model | None:
 def _workspace_options(settings: Settings, folder: Path, outputs: Path) -> Options:
     from treadle.workspace.local import Options
 
-    skills = home() / "skills"
+    own = (home() / "skills", home() / "hooks")
     return Options(
         added=tuple(Path(folder, one).expanduser() for one in settings.add_dir),
-        readable=(skills,) if skills.is_dir() else (),
+        readable=tuple(place for place in own if place.is_dir()),
         sandbox=settings.sandbox,
         network=settings.network,
         outputs=outputs,

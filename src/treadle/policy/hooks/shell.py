@@ -54,6 +54,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
     tell      a line for the person           halt      ends the turn, for this reason
     approved  asked before each run: whether the command is still what the user approved
+    surround  further variables for a command
     confined  as the workspace takes it: False runs the user's own outside of the sandbox; what a
               folder brings runs inside wherever there is one
     """
@@ -65,6 +66,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     tell: Callable[[str], None] = lambda _: None
     halt: Callable[[str], None] = lambda _: None
     approved: Callable[[HookCommand], bool] = lambda _: True
+    surround: Callable[[HookCommand], Mapping[str, str]] = lambda _: {}
     confined: bool | None = False
 
     def told(self) -> dict[str, Any]:
@@ -85,10 +87,13 @@ def shell_hooks(
     tell: Callable[[str], None] | None = None,
     halt: Callable[[str], None] | None = None,
     approved: Callable[[HookCommand], bool] | None = None,
+    surround: Callable[[HookCommand], Mapping[str, str]] | None = None,
     confined: bool | None = False,
 ) -> list[Hook]:
     """The commands as hooks, in their order; give them to an agent as they are."""
-    given = {"mode": mode, "tell": tell, "halt": halt, "approved": approved}
+    given = {
+        "mode": mode, "tell": tell, "halt": halt, "approved": approved, "surround": surround
+    }  # fmt: skip
     surroundings = Surroundings(
         run,
         folder,
@@ -150,7 +155,11 @@ class ShellHook:
         return await around.run(
             ("/bin/sh", "-c", command.command),
             cwd=folder,
-            env={"TREADLE_PROJECT_DIR": folder, "CLAUDE_PROJECT_DIR": folder},
+            env={
+                **around.surround(command),
+                "TREADLE_PROJECT_DIR": folder,
+                "CLAUDE_PROJECT_DIR": folder,
+            },
             timeout=command.timeout,
             stdin=told(moment, said),
             limit=OUTPUT_BYTES,

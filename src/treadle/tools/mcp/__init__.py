@@ -19,6 +19,7 @@ from treadle.tools.mcp.config import (
     server_config,
     servers_of_file,
     servers_of_settings,
+    withheld,
 )
 from treadle.tools.mcp.process import Start
 from treadle.tools.mcp.server import McpServer, McpStatus
@@ -31,4 +32,5 @@ __all__ = [
     "server_config",
     "servers_of_file",
     "servers_of_settings",
+    "withheld",
 ]

@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from treadle.core.errors import ConfigError
+from treadle.core.secrets import is_secret
 from treadle.core.textfile import read_text
 
 CALL_SECONDS = 120.0
@@ -79,14 +80,28 @@ def servers_of_settings(settings: object, origin: str) -> dict[str, dict[str, An
     return {name: raw for name, raw in servers.items() if raw.get("disabled") is not True}
 
 
+def withheld(raw: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> list[str]:
+    """The secret variables that a definition asks for."""
+    environ = os.environ if environ is None else environ
+    names = dict.fromkeys(found[1] for text in _texts(raw) for found in _VARIABLE.finditer(text))
+    return [name for name in names if is_secret(name, environ.get(name, ""))]
+
+
 def server_config(
-    name: str, raw: Mapping[str, Any], environ: Mapping[str, str] | None = None
+    name: str,
+    raw: Mapping[str, Any],
+    environ: Mapping[str, str] | None = None,
+    *,
+    trusted: bool = True,
 ) -> ServerConfig:
-    """One definition, checked, with `${VAR}` and `${VAR:-default}` filled in."""
+    """One definition, checked, with `${VAR}` and `${VAR:-default}` filled in.
+
+    One that is not the user's own (`trusted` is false) gets no secret: those stay empty.
+    """
     for key, wanted in _FORM.items():
         if key in raw and not isinstance(raw[key], wanted):
             raise ConfigError(f"server {name!r}: {key} has to be a {wanted.__name__}")
-    fill = _Filling(name, os.environ if environ is None else environ)
+    fill = _Filling(name, os.environ if environ is None else environ, trusted)
     command, url = fill(raw.get("command", "")), fill(raw.get("url", ""))
     if bool(command) == bool(url):
         raise ConfigError(f"server {name!r}: it needs a command or a url, and not both")
@@ -104,6 +119,18 @@ def server_config(
         _seconds(name, raw, "timeout", CALL_SECONDS),
         _seconds(name, raw, "startupTimeout", START_SECONDS),
     )
+
+
+def _texts(value: object) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            for one in value.values():
+                yield from _texts(one)
+        case list() | tuple():
+            for one in value:
+                yield from _texts(one)
 
 
 def _kind(name: str, given: str | None, url: str) -> Literal["stdio", "http", "sse"]:
@@ -133,9 +160,10 @@ def _seconds(name: str, raw: Mapping[str, Any], key: str, usual: float) -> float
 class _Filling:
     """Puts variables of the environment in; one that is not set is an error and no empty text."""
 
-    def __init__(self, name: str, environ: Mapping[str, str]) -> None:
+    def __init__(self, name: str, environ: Mapping[str, str], trusted: bool) -> None:
         self._name = name
         self._environ = environ
+        self._trusted = trusted
 
     def __call__(self, text: object) -> str:
         if not isinstance(text, str | int | float) or isinstance(text, bool):
@@ -144,7 +172,10 @@ class _Filling:
 
     def _value(self, found: re.Match[str]) -> str:
         variable, default = found.group(1), found.group(2)
-        value = self._environ.get(variable) or default
+        value = self._environ.get(variable)
+        if not self._trusted and is_secret(variable, value or ""):
+            return default or ""
+        value = value or default
         if value is None:
             raise ConfigError(f"server {self._name!r}: the variable {variable} is not set")
         return value

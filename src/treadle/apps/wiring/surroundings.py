@@ -1,0 +1,47 @@
+"""What the user's own hooks and servers are told beside their variables, so that they stay theirs.
+
+They run outside of the sandbox and often in the folder that is worked in. Interpreters look for
+modules where they stand and where variables say, so a file that somebody put into the folder could
+become part of them. Who may run at all is extras.py's business.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+SEARCHED = ("PYTHONPATH", "NODE_PATH", "LD_LIBRARY_PATH")
+_SCRIPT = re.compile(r"\.pyw?(?=[\s'\";|&)]|$)")
+
+
+def own_surroundings(
+    line: str, folder: Path, environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Variables for a command line of the user's own that runs where this folder is worked in."""
+    environ = os.environ if environ is None else environ
+    told = {name: _outside(environ[name], folder) for name in SEARCHED if environ.get(name)}
+    if "NODE_OPTIONS" in environ and _names_files(environ["NODE_OPTIONS"], folder):
+        told["NODE_OPTIONS"] = ""
+    if not _SCRIPT.search(line):
+        # Not for scripts: they stand outside, and may have modules of their own beside them.
+        told["PYTHONSAFEPATH"] = "1"
+    return told
+
+
+def _outside(path: str, folder: Path) -> str:
+    """The entries of a search path that do not lie in the folder, nor where somebody stands."""
+    root = Path(os.path.realpath(folder))
+    return os.pathsep.join(
+        entry
+        for entry in path.split(os.pathsep)
+        if entry.startswith("/") and not Path(os.path.realpath(entry)).is_relative_to(root)
+    )
+
+
+def _names_files(options: str, folder: Path) -> bool:
+    """Whether options for node may load a file of the folder."""
+    return bool(re.search(r"(?:^|[\s=])\.{0,2}/?[^\s/-]*\.[cm]?js", options)) or (
+        str(folder) in options
+    )
