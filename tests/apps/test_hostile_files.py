@@ -134,6 +134,18 @@ async def test_at_home_a_file_may_be_a_link_to_elsewhere(own_place: Path):
         assert (await ends("config", "max_turns")).out == "7\n"
 
 
+async def test_a_link_that_leads_out_is_not_attached_but_a_path_that_was_typed_is(own_place: Path):
+    secret = own_place / "home" / "secret.json"
+    stands("innocent.txt", "outside")
+    async with ProviderServer([LAST] * 3) as server:
+        ran = await ends("-p", "see @innocent.txt", server=server)
+        await run(server, "-p", f"see @{secret}")
+        await run(server, "-p", "see @innocent.txt", "--add-dir", str(secret.parent))
+    bodies = [request.body.decode() for request in server.requests]
+    assert ["stolen" in body for body in bodies] == [False, True, True]
+    assert f"innocent.txt is a link out of the folder, to {secret}: it is not attached" in ran.err
+
+
 # ------------------------------------------------------------------ while a session goes on
 
 

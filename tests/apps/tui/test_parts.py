@@ -58,6 +58,20 @@ def test_a_named_picture_goes_along_and_a_named_source_stays_a_word():
     assert [type(part).__name__ for part in item.content] == ["Text", "Image"]
 
 
+def test_a_link_out_of_the_folder_is_not_followed_and_said(own_place: Path):
+    for name in ("secret.png", "added/plan.png"):
+        (own_place / name).parent.mkdir(exist_ok=True)
+        (own_place / name).write_text("private")
+    Path("out.png").symlink_to(own_place / "secret.png")
+    Path("plan.png").symlink_to(own_place / "added/plan.png")
+    attachments = Attachments(Path.cwd(), lambda: [own_place / "added"])
+    item = attachments.item(f"see @out.png @plan.png and @{own_place}/secret.png")
+    pasted = attachments.item(attachments.pasted("out.png"))
+    assert [type(part).__name__ for part in item.content] == ["Text", "Text", "Image", "Image"]
+    assert f"to {own_place}/secret.png: it is not attached" in str(item.content[1])
+    assert [type(part).__name__ for part in pasted.content] == ["Text", "Text"]
+
+
 @pytest.mark.parametrize(
     ("line", "found"),
     [("/co", ["/cost ", "/compact "]), ("see @vi", ["@src/view.py ", '@"my view.md" ']),

@@ -75,7 +75,10 @@ def run(arguments: list[str], word: Word | None = None, *, reads_input: bool = T
         goes_on = line.has("continue") or line.has("resume")
         said: tuple[UserContent, ...] = ()
         if reads_input:
-            said = read_prompt(line.prompt, line.texts("file"), folder, optional=goes_on)
+            added = [Path(folder, one).expanduser() for one in settings.add_dir]
+            said = read_prompt(
+                line.prompt, line.texts("file"), folder, added=added, optional=goes_on
+            )
         if not said and not goes_on:
             raise UsageError("there is no prompt: write it after -p, or into standard input")
         schema = None

@@ -12,11 +12,14 @@ import re
 import select
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from treadle.apps.cli.options import UsageError
+from treadle.apps.cli.printing import warn
 from treadle.apps.wiring.discretion import own_secrets, without
+from treadle.apps.wiring.leading import leads_out, refusal
+from treadle.core.terminal import visible
 from treadle.core.transcript.content import Document, Image, Text, UserContent
 
 SILENCE = 0.5  # seconds that a pipe beside a prompt may take to say something
@@ -33,9 +36,17 @@ _PICTURES = (
 
 
 def read_prompt(
-    typed: str | None, files: Iterable[str], folder: Path, *, optional: bool = False
+    typed: str | None,
+    files: Iterable[str],
+    folder: Path,
+    *,
+    added: Sequence[Path] = (),
+    optional: bool = False,
 ) -> tuple[UserContent, ...]:
-    """The parts of the message; none if nobody said anything, which may be `optional`."""
+    """The parts of the message; none if nobody said anything, which may be `optional`.
+
+    `added` are folders beside this one that links may lead to.
+    """
     files = list(files)
     if typed is not None:
         _check_typed(typed)
@@ -50,7 +61,7 @@ def read_prompt(
     for name in mentioned(typed or ""):
         path = folder / name
         if os.path.isfile(path):  # noqa: PTH113 - a word too long for a name is no error
-            parts.append(attached(path, name, must=False))
+            parts.append(_named(path, name, folder, added))
     return tuple(parts)
 
 
@@ -91,6 +102,16 @@ def mentioned(text: str) -> list[str]:
     """The paths that a prompt names with @, each once."""
     names = (match.group(1).strip('"') for match in _MARK.finditer(text))
     return list(dict.fromkeys(name.rstrip(".,;:!?)") or name for name in names))
+
+
+def _named(path: Path, name: str, folder: Path, added: Sequence[Path]) -> UserContent:
+    """A file that the prompt names; not what a link of the folder leads to elsewhere."""
+    real = leads_out(name, folder, lambda: added)
+    if real is None:
+        return attached(path, name, must=False)
+    words = refusal(name, real)
+    warn(f"treadle: {visible(words)}")
+    return Text(f"[{words}]")
 
 
 def attached(path: Path, name: str, *, must: bool) -> UserContent:

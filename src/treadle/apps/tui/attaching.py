@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
+from treadle.apps.wiring.leading import leads_out, refusal
 from treadle.core.errors import ConfigError
 from treadle.core.textfile import read_beginning
 from treadle.core.transcript.content import Document, Image, Text, UserContent
@@ -34,10 +36,11 @@ _MENTION = re.compile(r"(?<!\S)@(?:\"([^\"]+)\"|(\S+))")
 
 
 class Attachments:
-    """What the marks of one prompt stand for."""
+    """What the marks of one prompt stand for. `added` are folders that links may lead to, too."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, added: Callable[[], Sequence[Path]] = tuple) -> None:
         self._folder = folder
+        self._added = added
         self._kept: dict[int, str | Path | Image] = {}
 
     def pasted(self, text: str) -> str:
@@ -67,15 +70,24 @@ class Attachments:
         return _MARK.sub(put, text)
 
     def item(self, text: str) -> UserItem:
-        """The message: words, and what is attached. A file that cannot be read stays a word."""
+        """The message: words, and what is attached. A file that cannot be read stays a word; one
+        that is a link to elsewhere is not followed, which is said."""
         parts: list[UserContent] = [Text(self.expanded(text))]
         marked = [self._kept.get(int(mark[1])) for mark in _MARK.finditer(text)]
-        named = [self._folder / (m[1] or m[2]) for m in _MENTION.finditer(text)]
+        named = [Path(m[1] or m[2]) for m in _MENTION.finditer(text)]
         for one in [*(one for one in marked if not isinstance(one, str)), *named]:
-            part = _read(one) if isinstance(one, Path) else one
+            part = self._part(one) if isinstance(one, Path) else one
             if part is not None:
                 parts.append(part)
         return UserItem(tuple(parts))
+
+    def _part(self, path: Path) -> UserContent | None:
+        part = _read(self._folder / path)
+        if part is not None:
+            real = leads_out(str(path), self._folder, self._added)
+            if real is not None:
+                return Text(f"[{refusal(str(path), real)}]")
+        return part
 
     def clear(self) -> None:
         self._kept.clear()
@@ -102,8 +114,9 @@ class Attachments:
         paths = [whole] if whole.suffix.lower() in IMAGES and _is_file(whole) else []
         paths = paths or [Path(unquote(word.removeprefix("file://"))) for word in words]
         known = {**IMAGES, **DOCUMENTS}
-        found = [self._folder / path for path in paths if path.suffix.lower() in known]
-        return found if len(found) == len(paths) and all(map(_is_file, found)) else []
+        found = [path for path in paths if path.suffix.lower() in known]
+        are_files = all(_is_file(self._folder / path) for path in found)
+        return found if len(found) == len(paths) and are_files else []
 
 
 def _is_file(path: Path) -> bool:

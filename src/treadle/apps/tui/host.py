@@ -74,6 +74,9 @@ class Host(Protocol):
     @property
     def folder(self) -> Path: ...
 
+    def added(self) -> tuple[Path, ...]:
+        """Folders beside it that may be worked in."""
+
     @property
     def can(self) -> frozenset[Ability]: ...
 

@@ -47,7 +47,7 @@ class Plain:
         self.doors = Doors(self._approve, self._ask, self.tell)
         self._options = options
         self._out = out or sys.stdout
-        self._attachments = Attachments(host.folder)
+        self._attachments = Attachments(host.folder, host.added)
         self._own = OwnCommands(host)
         self._conversation: Conversation | None = None
         self._lines: deque[str | None] = deque()  # typed, not yet taken; None is the end

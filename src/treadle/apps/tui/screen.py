@@ -88,7 +88,8 @@ class FullScreen(App[int]):
 
     def compose(self) -> ComposeResult:
         history = PromptHistory(self.options.history)
-        prompt = Prompt(history, Attachments(self.host.folder), self._command_names, id="prompt")
+        attachments = Attachments(self.host.folder, self.host.added)
+        prompt = Prompt(history, attachments, self._command_names, id="prompt")
         yield Transcript(self.palette, id="transcript")
         with Vertical(id="foot"):
             yield Lines(id="tray")

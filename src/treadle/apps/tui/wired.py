@@ -68,6 +68,13 @@ class WiredHost:
         self._checkpoints: Checkpoints | None = None
         self._undone: list[tuple[str, str]] = []
 
+    def added(self) -> tuple[Path, ...]:
+        names = self._settings().add_dir
+        return tuple(Path(self.folder, one).expanduser() for one in names)
+
+    def _settings(self) -> settings_page.Settings:
+        return settings_page.load(self.folder, self._flags, trusted=lambda: is_trusted(self.folder))
+
     # --- trust ---------------------------------------------------------------------------
 
     @property
@@ -109,9 +116,7 @@ class WiredHost:
             journal.append(Told(f"a fork of {resume}"))  # an empty log would not be kept
             resume = journal.session_id
             await journal.aclose()
-        settings = settings_page.load(
-            self.folder, self._flags, trusted=lambda: is_trusted(self.folder)
-        )
+        settings = self._settings()
         opening = msgspec.structs.replace(
             self._opening, interactive=True, resume=resume, until=self._goal, keep_files=True
         )

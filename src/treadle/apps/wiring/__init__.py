@@ -11,6 +11,7 @@
     doubts       what a crash left open             keeping          a setting that is written down
     past         what was asked before, for rules   costs, costpage  what was spent
     programs     what a host runs for itself        surroundings     what own programs are told
+    leading      where a named path leads
 
 The only place that knows all of the parts. Hosts stand above and use this alone; settings and
 everything else stand below.
