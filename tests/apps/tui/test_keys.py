@@ -217,6 +217,17 @@ async def test_keys_are_not_shown_but_where_consent_is_asked(monkeypatch):
         assert shown[-1].endswith("\n[redacted]")
 
 
+async def test_a_question_shows_what_would_not_be_seen(monkeypatch):
+    write = ("write", {"file_path": "a.txt", "content": "a\u202e\u200bb\ufe0fc\n"})
+    script: list[Element] = [Say(calls=[write]), "Done."]
+    async with stage(monkeypatch, scripted(script)) as on:
+        await on.send("go")
+        await on.sees("Allow write")
+        assert "a\\u202e\\u200bb\\ufe0fc" in on.screen()
+        await on.press("y")
+        await on.sees("Done.")
+
+
 async def test_a_question_fits_on_a_tiny_screen(monkeypatch):
     async with stage(monkeypatch, scripted([Say(calls=[BASH]), "made"]), size=(20, 10)) as on:
         await on.send("go")

@@ -77,6 +77,14 @@ async def test_an_approval_by_a_line():
     assert exists("made.txt")
 
 
+async def test_a_question_shows_what_would_not_be_seen():
+    write = Call("write", {"file_path": "a\u202e.txt", "content": "a\u202e\u200bb\n"})
+    async with ProviderServer([Reply(calls=(write,)), Reply("I see.")], strict=False) as server:
+        _, out = await said(server, "1", "make it", "3", "no")
+    assert "+a\\u202e\\u200bb\n" in out
+    assert not set(out) & {"\u202e", "\u200b"}
+
+
 async def test_a_denial_with_a_reason():
     async with ProviderServer([MAKE, Reply("I see.")], strict=False) as server:
         _, out = await said(server, "1", "make it", "3", "not today")
