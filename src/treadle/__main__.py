@@ -4,11 +4,25 @@ It holds nothing but the door to the command line, so that a start pays for no m
 out: an interpreter that takes its modules apart one by one would add a fifth to a short run.
 """
 
-from __future__ import annotations
-
+# No import from __future__: that is a module, too, and would be looked for in the current folder.
+import posix  # what `os` is made of: the interpreter itself has it, and a start pays nothing
 import sys
 
-from treadle.apps.cli.main import run
+
+def look_elsewhere() -> None:
+    """Look for modules nowhere in the current folder, where `-m` and empty entries of PYTHONPATH
+    would have them looked for first: whoever wrote the folder is not who wrote the program."""
+    try:
+        here = posix.getcwd()
+    except OSError:  # it was removed
+        here = ""
+    # Somebody may stand where our own dependencies are installed.
+    sys.path[:] = [p for p in sys.path if p not in ("", here) or p.endswith("-packages")]
+
+
+look_elsewhere()
+
+from treadle.apps.cli.main import run  # noqa: E402 - after that, and not before
 
 
 def main() -> int:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.apps.running import Ran, run
+from tests.apps.running import Ran, environment, finish, run
 from treadle.apps.cli import exits
 from treadle.testing.provider import Call, ProviderServer, Reply
 
@@ -111,6 +112,23 @@ async def test_memory_skills_and_agents_that_are_no_files_are_left_out(kind: str
     missing = [name for name in names if not told(ran, name, kind)]
     assert missing == (["AGENTS.md"] if kind == "huge" else [])  # of that, the beginning is read
     assert b"stolen" not in server.requests[0].body
+
+
+@pytest.mark.parametrize("path", ["", f"{os.pathsep}/nowhere", "."])
+async def test_no_module_of_the_current_folder_becomes_part_of_the_program(path: str):
+    for name in ("__future__", "msgspec", "httptools", "asyncio", "json", "tomllib"):
+        Path(f"{name}.py").write_text("open('ran', 'w')\nraise SystemExit(9)\n")
+    async with ProviderServer([Reply(calls=(Call("ls", {}),)), LAST]) as server:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "treadle", "-p", "hi"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment(server, PYTHONPATH=path),
+        )
+        ran = await finish(process)
+    assert (ran.code, ran.out) == (0, "That is all.\n")
+    assert not Path("ran").exists()
 
 
 async def test_a_folder_that_is_a_link_to_itself_is_borne():
