@@ -132,13 +132,16 @@ class Veil:
     def __init__(self, secrets: "list[bytes]") -> None:
         self.secrets = sorted(secrets, key=len, reverse=True)
         self.longest = len(self.secrets[0])
+        self.firsts = frozenset(secret[0] for secret in self.secrets)
         self.held = b""
 
     def over(self, data: bytes, last: bool = False) -> bytes:
         """What can be told now, without the values; all of it, if it is the last."""
         data = self.held + data if self.held else data
-        # What begins before this place is whole: otherwise it would have begun earlier.
-        told = len(data) if last else min(begun(data, secret) for secret in self.secrets)
+        told = len(data)
+        if not last and not self.firsts.isdisjoint(data[1 - self.longest :]):
+            # What begins before this place is whole: otherwise it would have begun earlier.
+            told = min(begun(data, secret) for secret in self.secrets)
         if not any(holds(data, secret) for secret in self.secrets):
             self.held = data[told:]
             return data[:told]
