@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 SEARCHED = ("PYTHONPATH", "NODE_PATH", "LD_LIBRARY_PATH")
+_LOADED = re.compile(r"(?:^|\s)(?:-r|--require|--import|--(?:experimental-)?loader)[\s=]+(\S+)")
 _SCRIPT = re.compile(r"\.pyw?(?=[\s'\";|&)]|$)")
 
 
@@ -22,7 +23,7 @@ def own_surroundings(
     """Variables for a command line of the user's own that runs where this folder is worked in."""
     environ = os.environ if environ is None else environ
     told = {name: _outside(environ[name], folder) for name in SEARCHED if environ.get(name)}
-    if "NODE_OPTIONS" in environ and _names_files(environ["NODE_OPTIONS"], folder):
+    if "NODE_OPTIONS" in environ and _loads(environ["NODE_OPTIONS"], folder):
         told["NODE_OPTIONS"] = ""
     if not _SCRIPT.search(line):
         # Not for scripts: they stand outside, and may have modules of their own beside them.
@@ -40,8 +41,6 @@ def _outside(path: str, folder: Path) -> str:
     )
 
 
-def _names_files(options: str, folder: Path) -> bool:
-    """Whether options for node may load a file of the folder."""
-    return bool(re.search(r"(?:^|[\s=])\.{0,2}/?[^\s/-]*\.[cm]?js", options)) or (
-        str(folder) in options
-    )
+def _loads(options: str, folder: Path) -> bool:
+    """Whether options for node have it load what is, or may be, a file of the folder."""
+    return any(not _outside(named.strip("'\""), folder) for named in _LOADED.findall(options))
