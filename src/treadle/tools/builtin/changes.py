@@ -64,15 +64,15 @@ class ChangingTool(BuiltinTool[Given], Generic[Given]):
 
     async def run(self, given: Given, seat: Seat) -> ToolOutput:
         changes = await self.plan(given, seat)
-        await carry_out(changes, seat)
 
         def told() -> ToolOutput:
             display = "\n".join(diff for change in changes if (diff := diff_of(change)))
             return ToolOutput(self.confirmation(given, changes), display=visible(display))
 
-        return await aside(
-            told, *(text for one in changes for text in (one.old_text, one.new_text))
-        )
+        texts = [text for change in changes for text in (change.old_text, change.new_text)]
+        output = await aside(told, *texts)  # before the change, which must not lose its answer
+        await carry_out(changes, seat)
+        return output
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
         seat = self.desk.enter(arguments, context)
