@@ -272,19 +272,17 @@ AGENT = """
 
     async def main():
         workspace = await LocalWorkspace.open(Path(sys.argv[1]), Options(sandbox=sys.argv[3]))
-        nap = f"sleep {sys.argv[2]}"
-        await workspace.run(f"setsid {nap} & ({nap} &) ; {nap}")
+        await workspace.run(sys.argv[2])
 
     asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("sandbox", BOTH)
-async def test_commands_die_with_an_agent_that_is_killed(folder: Path, sandbox: bool) -> None:
-    mark = marker()
-    mode = "auto" if sandbox else "off"
+async def die_with_their_agent(folder: Path, mark: str, before: str, mode: str) -> None:
+    nap = f"sleep {mark}"
+    command = f"{before}setsid {nap} & ({nap} &) ; {nap}"
     agent = subprocess.Popen(  # noqa: ASYNC220 - it is killed below
-        [sys.executable, "-c", textwrap.dedent(AGENT), str(folder), mark, mode],
+        [sys.executable, "-c", textwrap.dedent(AGENT), str(folder), command, mode],
         env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
     )
     try:
@@ -294,6 +292,71 @@ async def test_commands_die_with_an_agent_that_is_killed(folder: Path, sandbox: 
         agent.kill()
         agent.wait()
     await gone(mark)
+
+
+@pytest.mark.parametrize("sandbox", BOTH)
+async def test_commands_die_with_an_agent_that_is_killed(folder: Path, sandbox: bool) -> None:
+    await die_with_their_agent(folder, marker(), "", "auto" if sandbox else "off")
+
+
+STOPS = {
+    "supervisor": "kill -STOP $PPID; ",
+    "both": "kill -STOP $(ps -o ppid= -p $PPID) $PPID; ",
+}
+
+
+@pytest.mark.parametrize("stop", STOPS.values(), ids=STOPS)
+async def test_commands_that_stop_their_supervisor_die_with_their_agent(
+    folder: Path, stop: str
+) -> None:
+    await die_with_their_agent(folder, marker(), stop, "off")
+
+
+@pytest.mark.parametrize("stop", STOPS.values(), ids=STOPS)
+async def test_fault_57_a_command_that_stops_its_supervisor_keeps_its_time_limit(
+    folder: Path, stop: str
+) -> None:
+    mark = marker()
+    async with opened(folder, grace=0.1) as workspace:
+        done = await workspace.run(f"{stop}setsid sleep {mark} & sleep {mark}", timeout=0.3)
+        assert done.timed_out
+        assert not alive(mark)
+        assert (await workspace.run("echo on")).output == "on\n"
+
+
+@pytest.mark.parametrize("stop", STOPS.values(), ids=STOPS)
+async def test_a_command_that_stops_its_supervisor_can_be_cancelled(
+    folder: Path, stop: str
+) -> None:
+    mark = marker()
+    async with opened(folder) as workspace:
+        call = asyncio.ensure_future(workspace.run(f"{stop}setsid sleep {mark} & sleep {mark}"))
+        await seen(mark)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert not alive(mark)
+
+
+async def test_a_command_that_stops_its_supervisor_again_and_again_is_ended(folder: Path) -> None:
+    mark = marker()
+    async with opened(folder) as workspace:
+        with pytest.raises(WorkspaceError, match="not known"):
+            await workspace.run(f"sleep {mark} & while :; do kill -STOP $PPID; done", timeout=60)
+        await gone(mark)
+        assert (await workspace.run("echo on")).output == "on\n"
+
+
+async def test_a_stopped_keeper_holds_neither_the_next_commands_nor_the_end(folder: Path) -> None:
+    async with opened(folder) as workspace:
+        await workspace.run("true")
+        keeper = workspace._keeper._program
+        assert keeper is not None
+        keeper.send_signal(signal.SIGSTOP)
+        for number in range(3):
+            assert (await workspace.run(f"echo {number}")).output == f"{number}\n"
+        keeper.send_signal(signal.SIGSTOP)
+    assert keeper.returncode == 0
 
 
 async def test_a_command_that_kills_its_supervisor_is_ended_by_the_keeper(folder: Path) -> None:

@@ -38,6 +38,9 @@ LAST_WORDS = (
 )
 """Goes before a command for bash: in the end it tells its status, its folder, its jobs."""
 
+PATIENCE = 1.0
+"""Seconds for a supervisor beyond what it may take; then somebody looks what has become of it."""
+
 
 class Command(msgspec.Struct, frozen=True):
     """What to run, and within which limits.
@@ -97,17 +100,25 @@ class Process:
     """One running command. Every way out of it ends with `ended` set and nothing left."""
 
     def __init__(
-        self, control: socket.socket, wrapped: bool, on_output: Callable[[bytes, int], None] | None
+        self,
+        control: socket.socket,
+        command: Command,
+        on_output: Callable[[bytes, int], None] | None,
+        rouse: Callable[[int, bool], None],
     ) -> None:
         self._control = control
-        self._wrapped = wrapped
+        self._wrapped, self._timeout, self._grace = command.wrapped, command.timeout, command.grace
         self._on_output = on_output
+        self._rouse = rouse
         self._loop = asyncio.get_running_loop()
         self._partial = b""
-        self.pid = 0
+        self._late: asyncio.TimerHandle | None = None
+        self._was_roused = False
+        self.pid = self._supervisor = 0
         self.started: asyncio.Future[int] = self._loop.create_future()
         self.ended: asyncio.Future[Ended] = self._loop.create_future()
         self._loop.add_reader(control.fileno(), self._hear)
+        self._expect(PATIENCE)
 
     async def ask(self, request: dict[str, object]) -> None:
         data = marshal.dumps(request)
@@ -130,11 +141,11 @@ class Process:
 
     def terminate(self) -> None:
         """TERM to the tree, KILL after the grace."""
-        self._tell("terminate")
+        self._tell("terminate", self._grace + PATIENCE)
 
     def kill(self) -> None:
         """KILL to the tree, now."""
-        self._tell("kill")
+        self._tell("kill", PATIENCE)
 
     async def end(self) -> None:
         """Kill and see it gone, however often the wait is cancelled."""
@@ -148,11 +159,24 @@ class Process:
         if cancelled:
             raise asyncio.CancelledError
 
-    def _tell(self, word: str) -> None:
+    def _tell(self, word: str, within: float) -> None:
         if self.ended.done():
             return
         with contextlib.suppress(OSError):  # it is just ending: the reader will say so
             self._control.send(b"\1" + marshal.dumps((word,)))
+        if self._late is None or self._late.when() > self._loop.time() + within:
+            self._expect(within)
+
+    def _expect(self, within: float | None) -> None:
+        """Its supervisor has to be heard of within this time: a command may have stopped it."""
+        if self._late is not None:
+            self._late.cancel()
+        self._late = None if within is None else self._loop.call_later(within, self._look)
+
+    def _look(self) -> None:
+        self._expect(PATIENCE)
+        self._rouse(self._supervisor, self._was_roused)
+        self._was_roused = True
 
     def _hear(self) -> None:
         while self._control.fileno() >= 0:
@@ -180,8 +204,10 @@ class Process:
             case ("output", int(total), bytes(fresh)):
                 if self._on_output is not None:
                     self._on_output(fresh, total)
-            case ("started", int(pid)):
-                self.pid = pid
+            case ("started", int(pid), int(supervisor)):
+                self.pid, self._supervisor = pid, supervisor
+                limit = self._timeout
+                self._expect(None if limit is None else limit + self._grace + PATIENCE)
                 if not self.started.done():
                     self.started.set_result(pid)
             case ("failed", int(number), str(what)):
@@ -198,6 +224,7 @@ class Process:
                 future.exception()  # whoever waits gets it; nobody waiting is no complaint
 
     def _close(self) -> None:
+        self._expect(None)
         self._loop.remove_reader(self._control.fileno())
         self._control.close()
 
@@ -244,7 +271,7 @@ class Keeper:
         """Start a command; WorkspaceError when it cannot be. Cancelled, it leaves nothing."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        process = Process(ours, command.wrapped, on_output)
+        process = Process(ours, command, on_output, self._rouse)
         try:
             try:
                 await self._hand_over(command, theirs)
@@ -303,10 +330,27 @@ class Keeper:
         finally:
             os.close(given)
 
+    def _rouse(self, supervisor: int, again: bool) -> None:
+        if self._program is not None:
+            _rouse(self._program, supervisor, again)
+
     def _drop(self) -> None:
         if self._socket is not None:
             self._socket.close()
         self._socket = self._program = None
+
+
+def _rouse(program: subprocess.Popen[bytes], supervisor: int, again: bool) -> None:
+    """The keeper or a supervisor is late. If they were stopped they go on; the next time, who still
+    is stopped, or traced, is ended with its command."""
+    program.send_signal(signal.SIGCONT)
+    if supervisor:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(supervisor, signal.SIGCONT)
+    if again:
+        from treadle.workspace.keeper.trees import kill_stopped  # hardly ever needed
+
+        kill_stopped(program.pid if program.returncode is None else -1, supervisor)
 
 
 async def _gone(program: subprocess.Popen[bytes]) -> None:
@@ -317,7 +361,12 @@ async def _gone(program: subprocess.Popen[bytes]) -> None:
     fd = os.pidfd_open(program.pid)
     loop.add_reader(fd, over.set)
     try:
-        await over.wait()
+        again = False
+        while not over.is_set():
+            _rouse(program, 0, again)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), PATIENCE)
+            again = True
     finally:
         loop.remove_reader(fd)
         os.close(fd)

@@ -20,10 +20,12 @@ from .kernel import (
     write_small,
 )
 from .supervisor import Supervisor
-from .trees import children_of_all, kill_below, signal_each
+from .trees import children_of_all, kill_below, kill_from, signal_each
 
 BEGUN = b"\0"  # beside the numbers of signals, which are never 0
 RETRY_MS, MOST_RETRIES = 50, 100  # where the system has no room for another process
+LAST_MS = 1000  # supervisors whose agent is gone have this long to end by themselves
+MOST_STOPS = 8  # a supervisor that is stopped more often than this is ended with its command
 
 
 class Keep:
@@ -33,6 +35,7 @@ class Keep:
         self.listening, self.cgroup, self.pids = listening, cgroup, pids
         self.waiting = 0
         self.supervisors: set[int] = set()
+        self.stops: dict[int, int] = {}
         self.groups: set[str] = set()
         self.wake, self.wake_write = os.pipe()
         os.set_blocking(self.wake_write, False)
@@ -53,7 +56,10 @@ class Keep:
                     refused += 1
                     if refused > MOST_RETRIES:
                         return
-            ready = {fd for fd, _ in poll.poll(RETRY_MS if refused else None)}
+            patience = (RETRY_MS if refused else None) if is_wanted else LAST_MS
+            ready = {fd for fd, _ in poll.poll(patience)}
+            if not ready and not is_wanted:
+                kill_below(os.getpid())
             if self.wake in ready:
                 if BEGUN in os.read(self.wake, 4096):
                     self.waiting = 0
@@ -78,7 +84,8 @@ class Keep:
             os.close(self.wake)
             self.join_group()
             fds = take_descriptors(self.listening)
-            libc.prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)  # with a call it outlives the keeper
+            # With a call it outlives the keeper, even one that was stopped before.
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
             self.listening.close()
             if fds:
                 control = fds[0]
@@ -99,18 +106,30 @@ class Keep:
         """Collect dead supervisors. One that was killed leaves its command to us: it is ended."""
         is_bereaved = False
         while self.supervisors:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             if pid == 0:
                 break
+            if os.WIFSTOPPED(status):
+                self.rouse(pid)
+                continue
             is_bereaved |= status != 0 or pid not in self.supervisors
             self.supervisors.discard(pid)
+            self.stops.pop(pid, None)
             self.waiting = 0 if pid == self.waiting else self.waiting
         if is_bereaved:
             mine = children_of_all().get(os.getpid(), ())
             for pid in [pid for pid, _, _ in mine if pid not in self.supervisors]:
-                kill_below(pid)
-                signal_each([pid], signal.SIGKILL)
+                kill_from(pid)
         self.drop_groups()
+
+    def rouse(self, pid: int) -> None:
+        """A stopped supervisor goes on: its command would be without limits and without end. One
+        that is stopped again and again is ended with it."""
+        self.stops[pid] = self.stops.get(pid, 0) + 1
+        if pid in self.supervisors and self.stops[pid] <= MOST_STOPS:
+            signal_each([pid], signal.SIGCONT)
+        else:
+            kill_from(pid)
 
     # A pids cgroup for each call. To join one takes the kernel up to some 10 ms, so it is done
     # while the supervisor waits; the command is born into it.
@@ -159,4 +178,5 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(PR_SET_NAME, b"treadle-keeper", 0, 0, 0)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)  # even stopped it sees the agent's end
     Keep(_socket.socket(fileno=0), sys.argv[1], int(sys.argv[2])).serve()

@@ -61,7 +61,7 @@ class Supervisor:
         if problem:
             send(self.control, ("failed", *problem))
             return
-        send(self.control, ("started", self.main))
+        send(self.control, ("started", self.main, os.getpid()))
         self.watch()
         self.finish()
 

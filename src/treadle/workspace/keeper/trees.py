@@ -1,6 +1,7 @@
 """Process trees as /proc shows them, and their end.
 
-Above it stand the supervisor, for its command, and the keeper, for what a killed supervisor left.
+Above it stand the supervisor, for its command, the keeper, for what a killed supervisor left, and
+the agent, when both of them were stopped.
 """
 
 import os
@@ -51,3 +52,18 @@ def kill_below(root: int) -> None:
         signal_each(fresh, signal.SIGSTOP)
         stopped.update(fresh)
     signal_each(list(stopped), signal.SIGKILL)
+
+
+def kill_from(root: int) -> None:
+    """SIGKILL to a process and every descendant."""
+    kill_below(root)
+    signal_each([root], signal.SIGKILL)
+
+
+def kill_stopped(keeper: int, supervisor: int) -> None:
+    """End the supervisors that are stopped or traced, with all below them: those of the keeper, and
+    this one, whoever its parent is by now."""
+    for parent, children in children_of_all().items():
+        for pid, state, _ in children:
+            if state in "Tt" and (parent == keeper or pid == supervisor):
+                kill_from(pid)
