@@ -212,9 +212,10 @@ def parse_command_pattern(inside: str) -> CommandPattern:
     prefix = inside.endswith(":*") or (inside.endswith(" *") and "*" not in inside[:-2])
     text = inside[:-2] if prefix else inside
     try:
-        if re.sub(_WORD, "", text).strip():
+        carried = text.encode("utf-8", "surrogatepass").decode("latin-1")  # as `words` takes it
+        if re.sub(_WORD, "", carried).strip():
             raise BadWord("an open quote")
-        words = [w for piece in _WORD.findall(text) for w in read_word(piece, {})]
+        words = [w for piece in _WORD.findall(carried) for w in read_word(piece, {})]
     except BadWord as bad:
         hint = "one rule names one command, without operators or expansions"
         raise ValueError(f"{bad}; {hint}") from bad
