@@ -270,9 +270,15 @@ def _note(resumed: Resumed, did: str) -> None:
 
 
 def _checkpoints(library: Library, place: Path) -> Checkpoints:
+    from treadle.core.errors import WorkspaceError
     from treadle.workspace.checkpoints import Checkpoints
 
     folder = Path(library.summary(place).folder)
+    if folder.resolve() != folder:
+        raise WorkspaceError(
+            f"{folder} leads to {folder.resolve()} now; its files are put back where they were, "
+            "or not at all: take the link away first"
+        )
     return Checkpoints(folder, library.checkpoints(folder))
 
 
