@@ -193,7 +193,8 @@ async def test_a_background_command_is_a_task_that_can_be_read_and_ended(folder:
             ),
             [agent.tools],
         ).start(input="go")
-        while not isinstance(step := await _next(driver, ready, mark), Finished):
+        outputs = agent.workspace.outputs
+        while not isinstance(step := await _next(driver, ready, outputs), Finished):
             assert isinstance(step, AfterToolResult)
         items = [item for item in driver.transcript if isinstance(item, ToolResultItem)]
         notices = [item.text for item in driver.transcript if isinstance(item, NoticeItem)]
@@ -209,14 +210,15 @@ async def test_a_background_command_is_a_task_that_can_be_read_and_ended(folder:
     assert any("is cancelled" in notice for notice in notices)
 
 
-async def _next(driver: Any, ready: Pause, mark: str) -> Any:
+async def _next(driver: Any, ready: Pause, outputs: Path) -> Any:
     work = asyncio.ensure_future(driver.next())
     if not ready.until.is_set():
         await asyncio.wait(
             {work, asyncio.ensure_future(ready.reached.wait())}, return_when="FIRST_COMPLETED"
         )
         if ready.reached.is_set():
-            await seen(mark)
+            while not any(path.stat().st_size for path in outputs.iterdir()):  # noqa: ASYNC240
+                await asyncio.sleep(0.005)
             ready.release()
     return await work
 
@@ -251,7 +253,7 @@ async def test_fault_61_background_commands_end_with_the_session(
             Scripted([Say(calls=[bash(daemon, run_in_background=True)]), [ready, "done"]]),
             [agent.tools],
         ).start(input="go")
-        while not isinstance(await _next(driver, ready, mark), Finished):
+        while not isinstance(await _next(driver, ready, agent.workspace.outputs), Finished):
             pass
         assert alive(mark), "the user asked for it to go on"
         await driver.aclose()
