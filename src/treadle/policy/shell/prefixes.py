@@ -76,12 +76,17 @@ WRAPPERS = {
 }  # fmt: skip
 
 
-def timed(words: list[Word]) -> tuple[list[Word], list[str]]:
-    """What follows the shell's own `time`: it knows one option, once, and may be negated."""
+def timed(words: list[Word], redirected: bool) -> tuple[list[Word], list[str]]:
+    """What follows the shell's own `time`: it knows one option, once, and may be negated.
+
+    Behind a redirection neither is the shell's word any more, but a command's name.
+    """
+    given = words
     words = words[1:] if words and words[0].source == "-p" else words
     while words and words[0].source == "!":
         words = words[1:]
     odd = words and ((words[0].text or "").startswith("-") or words[0].source in "{}")
+    odd = odd or (redirected and len(words) < len(given))
     return words, ["time of what is not a plain command"] if odd else []
 
 

@@ -95,7 +95,7 @@ def _inner(part: Part, argv: Sequence[Word], depth: int, *assigned: Assignment) 
 def _wrapped(part: Part, name: str, wrapper: Wrapper, depth: int) -> Part:
     words, doubts = list(part.argv[1:]), list[str]()
     if part.argv[0].source == "time" and not part.assignments:
-        words, unknown = timed(words)
+        words, unknown = timed(words, bool(part.redirects))
         doubts += unknown
     while words:
         text = words[0].text
