@@ -282,6 +282,7 @@ _RISKY: dict[str, re.Pattern[str]] = {
     for name in names.split()
 }
 _GREP_RECURSES = re.compile(r"^rec|d(?:irectories=)?rec")  # -d recurse, in all its spellings
+_OPENING = listed("sqlite3 duckdb")  # whose first word is a file
 _PLUS = listed("less more most vi vim nvim view gvim emacs nano")
 _LATER = listed("at batch crontab systemd-run launchctl schtasks atd")
 _MULTICALL = frozenset({"busybox", "toybox", "coreutils"})
@@ -396,7 +397,10 @@ def _interpreter(name: str, words: Sequence[Word]) -> Effects:
             t in options or t.partition("=")[0] in options or t == "-"
             or (t[:1] == "-" and t[1:2] != "-" and not letters.isdisjoint(t)) for t in texts
         )  # fmt: skip
-        return Effects(inline=inline or not options, mentions=tuple(words), opaque=True)
+        opened = [w for w in words if (w.text or "")[:1] != "-"][:1] if base in _OPENING else []
+        return Effects(
+            inline=inline or not options, reads=tuple(opened), mentions=tuple(words), opaque=True
+        )
     inline = not words if name in SHELLS else any(
         _is_code(word, words[at:]) for at, word in enumerate(words, 1)
     )  # fmt: skip
