@@ -109,6 +109,8 @@ class Prompt(TextArea):
         if column and line[column - 1] == "\\" and column == len(line):
             self.replace("\n", (row, column - 1), (row, column))
             return True
+        if self.offers:
+            self._offer()  # of what stands here now: who types fast is ahead of the last offer
         if self.offers and self.offers[self.picked].text.strip() != self.text.strip():
             is_command = self.text.startswith("/")
             self._accept()
