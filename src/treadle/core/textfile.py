@@ -1,6 +1,7 @@
 """Small text files that a folder or the user's home brings: settings, memory, definitions.
 
     read_text(file, within=folder)      all of it; a ConfigError says why not, in one sentence
+    read_json(file, within=folder)      the value in it, and its text
     read_beginning(file, most, ...)     its first bytes, for those who can do with a part
 
 Whoever wrote the folder chose what stands there, and a command may put something else there while
@@ -21,7 +22,8 @@ from treadle.core.errors import ConfigError
 
 MOST_BYTES = 1 << 20
 
-_KINDS = {
+# What may stand where a file is expected.
+KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -48,6 +50,19 @@ def read_text(file: Path, most: int = MOST_BYTES, *, within: Path | None) -> str
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}:{line}: not UTF-8 text; save it as such") from error
+
+
+def read_json(file: Path, *, within: Path | None) -> tuple[object, str]:
+    """The value of a JSON file, and its text for those who look for a line; {} if it is empty."""
+    import json
+
+    text = read_text(file, within=within)
+    try:
+        return (json.loads(text) if text.strip() else {}), text
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{file}:{error.lineno}: not JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{file}:1: not JSON: nested too deep") from error
 
 
 def read_beginning(file: Path, most: int, *, within: Path | None) -> bytes:
@@ -120,6 +135,6 @@ def _checked_open(file: Path, name: str, flags: int, folder: int | None, *, alon
 def _check(file: Path, found: os.stat_result, *, alone: bool) -> None:
     kind = stat.S_IFMT(found.st_mode)
     if kind != stat.S_IFREG:
-        raise ConfigError(f"{file}: is {_KINDS.get(kind, 'no file')}; {_ADVICE}")
+        raise ConfigError(f"{file}: is {KINDS.get(kind, 'no file')}; {_ADVICE}")
     if alone and found.st_nlink > 1:  # the other name could be that of a file elsewhere
         raise ConfigError(f"{file}: has a second name by a hard link; {_ADVICE}")

@@ -9,21 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from treadle.core.errors import ConfigError
-from treadle.core.textfile import read_text
+from treadle.core.textfile import read_json
 
 
 def read_settings(file: Path, within: Path | None = None) -> tuple[dict[str, Any], str]:
     """What the file says, and its text. One of a folder may not lead out of it: `within`."""
     try:
-        text = read_text(file, within=within)
+        settings, text = read_json(file, within=within)
     except FileNotFoundError:
         return {}, ""
-    try:
-        settings = json.loads(text) if text.strip() else {}
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{file}:{error.lineno}: not JSON: {error.msg}") from error
-    except RecursionError as error:
-        raise ConfigError(f"{file}:1: not JSON: nested too deep") from error
     if not isinstance(settings, dict):
         raise ConfigError(f"{file}:1: settings have to be an object")
     return settings, text

@@ -18,20 +18,13 @@ from pathlib import Path
 
 from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import WorkspaceError
+from treadle.core.textfile import KINDS
 from treadle.workspace.temps import Temps
 
 SYS_OPENAT2 = 437
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
 READ_LIMIT = 256 << 20
 """More than any tool shows: a file that never ends, such as one in /proc, stops here."""
-
-KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 class _OpenHow(ctypes.Structure):

@@ -10,7 +10,6 @@ other programs keep in such files to allow calls without a question is passed ov
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,7 @@ import msgspec
 
 from treadle.core.errors import ConfigError
 from treadle.core.secrets import is_secret
-from treadle.core.textfile import read_text
+from treadle.core.textfile import read_json
 
 CALL_SECONDS = 120.0
 START_SECONDS = 30.0
@@ -57,15 +56,9 @@ def servers_of_file(file: Path, within: Path | None = None) -> dict[str, dict[st
     A file of the folder `within` is not read where a link leads out of it.
     """
     try:
-        text = read_text(file, within=within)
+        settings, _ = read_json(file, within=within)
     except FileNotFoundError:
         return {}
-    try:
-        settings = json.loads(text) if text.strip() else {}
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{file}:{error.lineno}: not JSON: {error.msg}") from error
-    except RecursionError as error:
-        raise ConfigError(f"{file}:1: not JSON: nested too deep") from error
     return servers_of_settings(settings, str(file))
 
 
