@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Sequence
 
+from treadle.core.terminal import harmless
 from treadle.core.transcript.content import Image, parse_arguments
 from treadle.sessions.export import Block, about
 from treadle.sessions.summary import Summary
@@ -202,12 +203,6 @@ def _inline(text: str) -> str:
     return "".join(pieces)
 
 
-_COLOURS = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
-# Controls, and signs that would turn the direction of what stands around them.
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
 def safe(text: str) -> str:
     """Text that a page shows and never obeys."""
-    plain = _COLOURS.sub("", text).replace("\r\n", "\n")
-    return html.escape(_UNSEEN.sub("�", plain))
+    return html.escape(harmless(text))

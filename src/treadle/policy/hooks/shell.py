@@ -20,6 +20,7 @@ import msgspec
 from treadle.core.contracts.hook import Add, Answer, Block, Hook, HookPoint, Moment, Permit
 from treadle.core.contracts.workspace import Executed
 from treadle.core.errors import TreadleError
+from treadle.core.terminal import harmless
 from treadle.policy.hooks.configured import HookCommand
 from treadle.policy.hooks.speaking import Heard, clipped, heard, told
 
@@ -254,7 +255,4 @@ class Remarks:
 
 def _text(data: bytes) -> str:
     """As text without controls: a reason is shown to a person and told to a model."""
-    text = data.decode("utf-8", errors="replace").strip()
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+    return harmless(data.decode("utf-8", errors="replace").strip())

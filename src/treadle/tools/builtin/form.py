@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import msgspec
 
+from treadle.core import terminal
 from treadle.core.contracts.tool import (
     DEFAULT_RESULT_CHARS,
     Probe,
@@ -29,13 +30,7 @@ from treadle.tools.function import summary_line
 
 Given = TypeVar("Given", bound=msgspec.Struct)
 
-# What a person is shown must not move a cursor or turn the reading direction.
-_UNSEEN = (*range(0x80, 0xA0), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-_VISIBLE: dict[int, int | str] = {
-    **{code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)},
-    0x7F: 0x2421,
-    **{code: f"\\u{code:04x}" for code in _UNSEEN},
-}
+_KEPT = "\n\t\u200c\u200d\ufe0f"  # several lines, and what emoji are joined with
 
 
 class BuiltinTool(Generic[Given]):
@@ -131,7 +126,7 @@ class BuiltinTool(Generic[Given]):
 
 def visible(text: str) -> str:
     """Text for a person's screen: controls become pictures."""
-    return text if text.isprintable() else text.translate(_VISIBLE)
+    return terminal.visible(text, keep=_KEPT)
 
 
 def described(name: str) -> str:

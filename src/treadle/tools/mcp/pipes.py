@@ -21,6 +21,7 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
+from treadle.core.terminal import harmless
 from treadle.tools.mcp.process import Start
 
 MESSAGE_BYTES = 16 << 20
@@ -337,8 +338,7 @@ class Pipes:
 
 
 def _printable(line: bytes) -> str:
-    text = line.decode("utf-8", errors="replace").strip()
-    return "".join(c if c.isprintable() else " " for c in text)[:NOISE_CHARS].strip()
+    return harmless(line.decode("utf-8", errors="replace"))[:NOISE_CHARS].strip()
 
 
 class _Unreadable(Exception):
