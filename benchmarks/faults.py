@@ -30,22 +30,22 @@ sys.path.insert(0, str(ROOT))
 from tests.faults.storage_scenario import Run, check_end, new_run  # noqa: E402
 from treadle.core.errors import StoreError  # noqa: E402
 from treadle.core.transcript.items import Item  # noqa: E402
-from treadle.sessions.journal import read  # noqa: E402
-from treadle.testing.faulty_files import Fault, FaultyFiles, Killed  # noqa: E402
+from treadle.sessions.journal import read_entries  # noqa: E402
+from treadle.testing.faulty_files import FileFault, FaultyFiles, Killed  # noqa: E402
 
 CALLS = 60  # about as many as an undisturbed run makes
 FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 
-def plan(chance: random.Random) -> dict[int, Fault]:
+def plan(chance: random.Random) -> dict[int, FileFault]:
     """What happens to one process, by the number of the call at which it happens."""
-    found: dict[int, Fault] = {}
+    found: dict[int, FileFault] = {}
     for _ in range(chance.choice([0, 0, 1, 2, 5])):
         kind = chance.choice(["error", "part"])
         number = chance.choice(FAILURES) if kind == "error" or chance.random() < 0.5 else 0
-        found[chance.randint(3, CALLS)] = Fault(kind, number)  # type: ignore[arg-type]
+        found[chance.randint(3, CALLS)] = FileFault(kind, number)  # type: ignore[arg-type]
     if chance.random() < 0.9:
-        found[chance.randint(1, CALLS)] = Fault(chance.choice(["kill", "torn", "done"]))
+        found[chance.randint(1, CALLS)] = FileFault(chance.choice(["kill", "torn", "done"]))
     return found
 
 
@@ -78,7 +78,7 @@ def one(seed: int, base: Path, whole: list[Item], seen: Counter[str]) -> None:
 
 def check_acknowledged(run: Run) -> None:
     known = run.acknowledged()
-    kept = read(run.place) if (run.place / "journal.jsonl").exists() else []
+    kept = read_entries(run.place) if (run.place / "journal.jsonl").exists() else []
     assert kept[: len(known)] == known, f"I1: {len(known)} acknowledged, {len(kept)} kept"
 
 

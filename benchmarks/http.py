@@ -228,15 +228,15 @@ class TreadleModel:
         self._max_turns = max_turns
 
     async def run(self) -> int:
-        from treadle.core.contracts.model import ModelRequest, Reply, TextPiece
-        from treadle.core.transcript import Text, ToolCall, ToolResultItem, Transcript, user
+        from treadle.core.contracts.model import ModelRequest, Reply, ModelTextDelta
+        from treadle.core.transcript import Text, ToolCall, ToolResultItem, Transcript, to_user_item
 
         seen = 0
-        transcript = Transcript([user("go")])
+        transcript = Transcript([to_user_item("go")])
         for _ in range(self._max_turns):
             calls: tuple[ToolCall, ...] = ()
             async for event in self._model.stream(ModelRequest(transcript, SYSTEM, self._specs)):
-                if type(event) is TextPiece:
+                if type(event) is ModelTextDelta:
                     seen += 1
                 elif type(event) is Reply:
                     transcript = transcript.append(event.item)

@@ -25,11 +25,11 @@ from treadle.core.contracts.model import ModelRequest
 from treadle.core.contracts.store import Store
 from treadle.core.errors import StoreError
 from treadle.core.transcript.content import Text, ToolCall
-from treadle.core.transcript.entries import EffectClass, Entry, ItemAdded, Rewritten, TurnBegan
-from treadle.core.transcript.items import AssistantItem, SummaryItem, ToolResultItem, user
+from treadle.core.transcript.entries import EffectClass, Entry, ItemAdded, ViewRewritten, TurnBegan
+from treadle.core.transcript.items import AssistantItem, SummaryItem, ToolResultItem, to_user_item
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Journal, resume
-from treadle.sessions.lines import FORMAT, Header, encode, encode_header
+from treadle.sessions.lines import FORMAT_VERSION, JournalHeader, encode_record, encode_header
 from treadle.testing.tools import RecordingTool
 
 ROUNDS = 500
@@ -48,8 +48,8 @@ class Counting:
         return self._journal.session_id
 
     @property
-    def trouble(self) -> StoreError | None:
-        return self._journal.trouble
+    def write_error(self) -> StoreError | None:
+        return self._journal.write_error
 
     def append(self, entry: Entry) -> None:
         self._journal.append(entry)
@@ -89,7 +89,7 @@ async def short(folder: Path) -> None:
         print(
             f"{effect:13} {kept:8.0f} us a round with a journal, {bare:6.0f} without; "
             f"waited {store.waits / ROUNDS:.2f} times a round, "
-            f"{journal.syncs / ROUNDS:.2f} syncs a round"
+            f"{journal.sync_count / ROUNDS:.2f} syncs a round"
         )
 
 
@@ -100,18 +100,18 @@ def write_long(place: Path, entries: int, size: int, compacts: bool) -> None:
     text = ("All work and no play makes a long session. " * 4000)[: size * 7 // (entries * 2)]
     seq = 0
     with (place / "journal.jsonl").open("wb", buffering=MIB) as file:
-        file.write(encode_header(Header(FORMAT, place.name, 0.0)))
+        file.write(encode_header(JournalHeader(FORMAT_VERSION, place.name, 0.0)))
 
         def put(entry: Entry) -> None:
             nonlocal seq
             seq += 1
-            file.write(encode(entry, seq, 1, float(seq)))
+            file.write(encode_record(entry, seq, 1, float(seq)))
 
         items = turn = 0
         while seq < entries:
             turn += 1
             put(TurnBegan(f"turn-{turn}"))
-            put(ItemAdded(user(f"Do number {turn}")))
+            put(ItemAdded(to_user_item(f"Do number {turn}")))
             for part in range(2):
                 call = ToolCall(f"c{turn}-{part}", "bash", '{"command": "make"}')
                 put(ItemAdded(AssistantItem((call,), "tool_use")))
@@ -119,7 +119,7 @@ def write_long(place: Path, entries: int, size: int, compacts: bool) -> None:
             put(ItemAdded(AssistantItem((Text("Done."),))))
             items += 6
             if compacts and items > 1000:
-                put(Rewritten("compact", 0, items, (SummaryItem("What was", items),)))
+                put(ViewRewritten("compact", 0, items, (SummaryItem("What was", items),)))
                 items = 1
 
 

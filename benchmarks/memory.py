@@ -50,7 +50,7 @@ class Measured:
         self.model = Scripted(self._answer, card=CARD)
 
     def _answer(self, request: ModelRequest) -> Say:
-        body = self._codec.prepare(request).body
+        body = self._codec.encode_request(request).body
         self.largest = max(self.largest, sum(map(len, body)))
         self.model.requests.clear()  # a scripted model remembers what it was shown
         number, self._asked = self._asked, self._asked + 1

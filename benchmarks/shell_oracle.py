@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.shell_ground import Ground, Seen
 from benchmarks.shell_lines import Lines
-from treadle.policy.shell import Part, Word, read_command
+from treadle.policy.shell import SimpleCommand, Word, parse_command
 
 BATCH = 50
 
@@ -41,31 +41,33 @@ def compare(lines: Sequence[str], ground: Ground) -> tuple[int, list[str]]:
 
 def _in_doubt(line: str) -> bool:
     """Whether the judge would ask, whatever the rules say."""
-    facts = read_command(line)
-    parts = list(_everything(facts.parts))
+    facts = parse_command(line)
+    parts = list(_everything(facts.commands))
     if facts.doubts or any(p.doubts or not _named(p) for p in parts):
         return True
     return any(not _static(target) for target in _targets(parts))
 
 
-def _named(part: Part) -> bool:
+def _named(part: SimpleCommand) -> bool:
     name = part.argv[0] if part.argv else None
-    return name is None or (name.text is not None and (not name.glob or name.text in ("[", "[[")))
+    return name is None or (
+        name.text is not None and (not name.is_glob or name.text in ("[", "[["))
+    )
 
 
 def _static(target: Word | None) -> bool:
-    if target is None or target.text is None or target.glob:
+    if target is None or target.text is None or target.is_glob:
         return False
-    return not target.tilde or target.text[1:2] in ("", "/")  # another user's home is not known
+    return not target.has_tilde or target.text[1:2] in ("", "/")  # another user's home is not known
 
 
-def _targets(parts: Sequence[Part]) -> list[Word | None]:
+def _targets(parts: Sequence[SimpleCommand]) -> list[Word | None]:
     return [r.target for p in parts for r in p.redirects if r.effect in ("write", "both")]
 
 
 def _more(line: str, seen: Seen, work: str) -> Iterator[str]:
     """What was done that the reader did not list."""
-    parts = list(_everything(read_command(line).parts))
+    parts = list(_everything(parse_command(line).commands))
     for argv in seen.ran:
         if not any(_same(argv, p.argv) for p in parts):
             yield f"ran {argv}"
@@ -76,11 +78,11 @@ def _more(line: str, seen: Seen, work: str) -> Iterator[str]:
 
 def _path(word: Word, work: str) -> str:
     text = word.text or ""
-    whole = "/nowhere" + text[1:] if word.tilde else os.path.join(work, text)  # noqa: PTH118 (text)
+    whole = "/nowhere" + text[1:] if word.has_tilde else os.path.join(work, text)  # noqa: PTH118 (text)
     return os.path.normpath(whole)
 
 
-def _everything(parts: Sequence[Part]) -> Iterator[Part]:
+def _everything(parts: Sequence[SimpleCommand]) -> Iterator[SimpleCommand]:
     for part in parts:
         yield part
         yield from _everything(part.inner)
@@ -98,14 +100,14 @@ def _become(arguments: Sequence[str], words: Sequence[Word]) -> bool:
     if not words:
         return not arguments
     word = words[0]
-    if word.text is None or word.glob:  # any number of words
+    if word.text is None or word.is_glob:  # any number of words
         return any(_become(arguments[n:], words[1:]) for n in range(len(arguments) + 1))
     return bool(arguments) and arguments[0] in _meant(word) and _become(arguments[1:], words[1:])
 
 
 def _meant(word: Word) -> set[str]:
     text = word.text or ""
-    return {text, "/nowhere" + text[1:]} if word.tilde else {text}
+    return {text, "/nowhere" + text[1:]} if word.has_tilde else {text}
 
 
 def main() -> int:

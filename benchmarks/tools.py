@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from treadle.core.contracts.tool import ToolContext
-from treadle.tools.builtin import STANDARD, Builtin, builtin_tools
-from treadle.tools.builtin.rg import USUAL, ripgrep
-from treadle.workspace.local import LocalWorkspace, Options
+from treadle.tools.builtin import STANDARD_TOOLS, BuiltinSource, builtin_tools
+from treadle.tools.builtin.rg import DEFAULT_OPTIONS, find_ripgrep
+from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
 MOST_MORE = {"off": 20.0, "auto": 40.0}
 MOST_TIMES = 1.3
@@ -43,7 +43,7 @@ def nothing(*_: object) -> None:
     return None
 
 
-async def call(tools: Builtin, name: str, **arguments: Any) -> str:
+async def call(tools: BuiltinSource, name: str, **arguments: Any) -> str:
     tool = next(one for one in tools.tools() if one.spec.name == name)
     assert tool.check(arguments) is None
     context = ToolContext("s", "t", "c", "k", nothing, nothing, nothing)
@@ -121,7 +121,7 @@ async def commands(folder: Path, rounds: int) -> bool:
     holds = True
     shell = shutil.which("bash") or "/bin/sh"
     for sandbox, most in MOST_MORE.items():
-        options = Options(sandbox="off" if sandbox == "off" else "auto")
+        options = WorkspaceOptions(sandbox="off" if sandbox == "off" else "auto")
         workspace = await LocalWorkspace.open(folder, options)
         try:
             if sandbox == "auto" and not workspace.sandboxed:
@@ -156,9 +156,9 @@ def plant(folder: Path, count: int) -> None:
 
 async def searches(folder: Path, count: int, rounds: int) -> bool:
     plant(folder, count)
-    workspace = await LocalWorkspace.open(folder, Options(sandbox="off"))
+    workspace = await LocalWorkspace.open(folder, WorkspaceOptions(sandbox="off"))
     holds = True
-    rg = ripgrep()
+    rg = find_ripgrep()
     try:
         tools = builtin_tools(workspace)
         kinds: list[tuple[str, dict[str, Any], list[str]]] = [
@@ -175,7 +175,7 @@ async def searches(folder: Path, count: int, rounds: int) -> bool:
         for name, arguments, options in kinds:
             seen = await compared(
                 lambda n=name, a=arguments: call(tools, n, **a),  # type: ignore[misc]
-                lambda o=options: program(rg, *USUAL, *o, "--", "./", cwd=folder),  # type: ignore[misc]
+                lambda o=options: program(rg, *DEFAULT_OPTIONS, *o, "--", "./", cwd=folder),  # type: ignore[misc]
                 rounds,
             )
             times = seen.ours / seen.bare
@@ -199,7 +199,7 @@ def specs() -> bool:
         "print((time.process_time() - began) * 1e3)"
     )
     taken = min(float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(5))
-    print(f"specs of {len(STANDARD)} tools: {taken:.1f} ms of CPU, {MOST_SPECS:g} allowed")
+    print(f"specs of {len(STANDARD_TOOLS)} tools: {taken:.1f} ms of CPU, {MOST_SPECS:g} allowed")
     return taken <= MOST_SPECS
 
 

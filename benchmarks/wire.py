@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from treadle.models.wire.client import Client
-from treadle.models.wire.sse import EventReader
+from treadle.models.wire.sse import SSEReader
 
 HEADERS = {"content-type": "application/json", "x-api-key": "k", "anthropic-version": "2023-06-01"}
 Run = Callable[[str, bytes], Awaitable[int]]
@@ -85,7 +85,7 @@ def ours(client: Client, *, decode: bool = True) -> Run:
     async def run(url: str, body: bytes) -> int:
         seen = 0
         async with client.post(url, HEADERS, body) as response:
-            reader = EventReader()
+            reader = SSEReader()
             async for piece in response:
                 events = reader.feed(piece)
                 if decode:
@@ -94,7 +94,7 @@ def ours(client: Client, *, decode: bool = True) -> Run:
                             seen += 1
                 else:
                     seen += len(events)
-                response.content_seen()
+                response.mark_content()
         return seen
 
     return run

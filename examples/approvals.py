@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from treadle import Agent, ApprovalRequest, Finished, tool
-from treadle.core.contracts.policy import Allow, Ask, Proposal, Verdict
+from treadle.core.contracts.policy import Allow, Ask, PermissionRequest, Verdict
 from treadle.models import Say, Scripted
 
 
@@ -20,10 +20,10 @@ async def delete(path: str) -> str:
 
 
 class AskBeforeDeleting:
-    async def decide(self, proposal: Proposal) -> Verdict:
-        return Ask("it cannot be undone") if proposal.tool.name == "delete" else Allow()
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        return Ask("it cannot be undone") if request.tool.name == "delete" else Allow()
 
-    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         return None
 
 

@@ -11,7 +11,7 @@ import asyncio
 from treadle import Agent, Usage, tool
 from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.models import Say, Scripted
-from treadle.policy.budgets import Money, Purse
+from treadle.policy.budgets import CostBudget, SharedBudget
 
 CARD = ModelCard("priced", max_output=500, input_price=1.0, output_price=10.0)
 A_CENT = Usage(input=5_000, output=500, requests=1, cost=0.01)
@@ -31,8 +31,8 @@ def answer(request: ModelRequest) -> Say:
 
 
 async def main() -> None:
-    purse = Purse(0.055)
-    agent = Agent(Scripted(answer, card=CARD), [look], gates=[Money(purse)])
+    purse = SharedBudget(0.055)
+    agent = Agent(Scripted(answer, card=CARD), [look], gates=[CostBudget(purse)])
     result = await agent.run("Find it.")
     print(f"{result.reason}: {result.turn.metadata['detail']}")
     print(f"after {result.turn.rounds} rounds it said: {result.text}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from treadle import Agent, tool
-from treadle.core.contracts.hook import Answer, Block, Moment
+from treadle.core.contracts.hook import HookAnswer, Block, HookInput
 from treadle.models import Say, Scripted
 from treadle.policy.hooks import hook
 
@@ -20,7 +20,7 @@ async def deploy(target: str) -> str:
 
 
 @hook("pre_tool_use", matcher="deploy")
-def not_to_production(moment: Moment) -> Answer | None:
+def not_to_production(moment: HookInput) -> HookAnswer | None:
     if moment.data["tool_input"].get("target") == "production":
         return Block("production is deployed by people; use staging")
     return None

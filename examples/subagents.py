@@ -12,7 +12,7 @@ import asyncio
 import sys
 
 from treadle import Agent, tool
-from treadle.agents.definitions import Definition
+from treadle.agents.definitions import AgentDefinition
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.transcript import UserItem
 from treadle.models import Say, Scripted
@@ -27,7 +27,7 @@ async def length_of(river: str) -> int:
     return LENGTHS[river]
 
 
-CLERK = Definition(
+CLERK = AgentDefinition(
     "clerk",
     "Looks up one fact and reports it.",
     "Look up what you are asked, with your tool, and answer in one sentence.",
@@ -70,7 +70,7 @@ async def main() -> None:
     agent = Agent(model, [length_of], subagents=[CLERK], observers=[totals])
     result = await agent.run("Which is longer, the Danube or the Rhine? Ask one clerk for each.")
     print(result.text)
-    print(f"{len(totals.children)} children; {totals}")
+    print(f"{len(totals.child_sessions)} children; {totals}")
     await agent.aclose()
 
 

@@ -20,12 +20,12 @@ import time
 from pathlib import Path
 
 from treadle.agents.agent import Agent
-from treadle.core.contracts.hook import Block, HookPoint, Moment
+from treadle.core.contracts.hook import Block, HookPoint, HookInput
 from treadle.core.contracts.model import ModelRequest, Reply
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import ToolError
 from treadle.core.events import Event
-from treadle.core.transcript import AssistantItem, Item, Transcript, user
+from treadle.core.transcript import AssistantItem, Item, Transcript, to_user_item
 from treadle.models.embedded import Embedded
 from treadle.tools.function import FunctionTool
 
@@ -101,7 +101,7 @@ class Goal:
     def __init__(self, command: str, root: Path, *, times: int = 2) -> None:
         self.command, self.root, self.times = command, root, times
 
-    async def ask(self, moment: Moment) -> Block | None:
+    async def run(self, hook_input: HookInput) -> Block | None:
         code, output = await asyncio.to_thread(run, self.command, self.root)
         if code == 0 or self.times == 0:
             return None
@@ -158,7 +158,7 @@ async def choices(name: str, file: str = "choices.jsonl") -> None:
     for line in lines:
         choice = json.loads(line)
         started = time.monotonic()
-        request = ModelRequest(Transcript([user(choice["said"])]), tools=specs)
+        request = ModelRequest(Transcript([to_user_item(choice["said"])]), tools=specs)
         *_, last = [event async for event in model.stream(request)]
         assert isinstance(last, Reply)
         reply = last.item

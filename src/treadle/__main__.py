@@ -9,7 +9,7 @@ import posix  # what `os` is made of: the interpreter itself has it, and a start
 import sys
 
 
-def look_elsewhere() -> None:
+def remove_cwd_from_sys_path() -> None:
     """Look for modules nowhere in the current folder, where `-m` and empty entries of PYTHONPATH
     would have them looked for first: whoever wrote the folder is not who wrote the program."""
     try:
@@ -20,7 +20,7 @@ def look_elsewhere() -> None:
     sys.path[:] = [p for p in sys.path if p not in ("", here) or p.endswith("-packages")]
 
 
-look_elsewhere()
+remove_cwd_from_sys_path()
 
 from treadle.apps.cli.main import run  # noqa: E402 - after that, and not before
 
@@ -28,11 +28,11 @@ from treadle.apps.cli.main import run  # noqa: E402 - after that, and not before
 def main() -> int:
     exit_code = run(sys.argv[1:])
     if "asyncio" in sys.modules:
-        leave(exit_code)
+        exit_now(exit_code)
     return exit_code
 
 
-def leave(exit_code: int) -> None:
+def exit_now(exit_code: int) -> None:
     """End the process now; commands have closed what they opened."""
     import os
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from treadle import Agent, Usage
-from treadle.agents.definitions import Definition, read_definition, read_definitions
+from treadle.agents.definitions import AgentDefinition, read_agent_file, read_agent_files
 from treadle.core.contracts.hook import HookPoint
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.policy import Allow, Ask
@@ -19,11 +19,11 @@ from treadle.core.loop.steps import Finished
 from treadle.core.transcript import NoticeItem, ToolResultItem, Transcript, UserItem
 from treadle.core.transcript.entries import ItemAdded
 from treadle.models import Pause, Say, Scripted
-from treadle.policy.budgets import Money, Purse
-from treadle.testing.observers import Witness
+from treadle.policy.budgets import CostBudget, SharedBudget
+from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool
-from treadle.tools.frontmatter import BrokenHead, split, words
+from treadle.tools.frontmatter import FrontmatterError, parse_frontmatter, parse_list
 
 
 def task(prompt: str, **more: object) -> tuple[str, dict[str, object]]:
@@ -75,14 +75,14 @@ async def test_several_children_run_side_by_side():
 
 
 async def test_a_childs_events_are_seen_through_the_parent():
-    witness = Witness()
+    witness = RecordingObserver()
     model = by_prompt(parent=[Say(calls=[task("child")]), "ok"], child=["hello"])
     await Agent(model, subagents=[], observers=[witness]).run("parent")
-    children = witness.of(ChildEvent)
+    children = witness.events_of(ChildEvent)
     assert any(isinstance(event.child, TextDelta) for event in children)
     assert sum(isinstance(event.child, TurnFinished) for event in children) == 1
     assert {event.call_id for event in children} == {"call_1"}
-    assert len(witness.of(TurnFinished)) == 1
+    assert len(witness.events_of(TurnFinished)) == 1
 
 
 async def test_fault_77_a_child_that_dies_is_an_error_result_and_its_session_is_kept():
@@ -110,19 +110,19 @@ async def test_interrupting_the_parent_stops_the_child():
     finished = await step
     assert isinstance(finished, Finished)
     assert finished.result.reason == "aborted"
-    assert model.running == 0
+    assert model.open_streams == 0
     await driver.aclose()
 
 
 async def test_a_child_in_the_background_reports_later():
-    pause, witness = Pause(), Witness()
+    pause, witness = Pause(), RecordingObserver()
     model = by_prompt(
         parent=[Say(calls=[task("child", run_in_background=True)]), "Started.", "It is done."],
         child=[[pause, "the report"]],
     )
     driver = Agent(model, subagents=[], observers=[witness]).start(input="parent")
     await driver.next()
-    assert len(witness.of(ToolDetached)) == 1
+    assert len(witness.events_of(ToolDetached)) == 1
     await driver.next()
     pause.release()
     await driver.tasks.wait()
@@ -148,8 +148,8 @@ async def test_children_are_bounded_in_depth():
 async def test_a_childs_tools_and_permissions_are_at_most_its_parents():
     look, act = RecordingTool("look"), RecordingTool("act", effect="irreversible")
     kinds = [
-        Definition("reader", "reads", "Read.", tools=("look",)),
-        Definition("planner", "plans", "Plan.", mode="plan"),
+        AgentDefinition("reader", "reads", "Read.", tools=("look",)),
+        AgentDefinition("planner", "plans", "Plan.", mode="plan"),
     ]
     model = by_prompt(
         parent=[
@@ -168,7 +168,7 @@ async def test_a_childs_tools_and_permissions_are_at_most_its_parents():
 async def test_money_is_kept_over_the_whole_tree():
     card = ModelCard("priced", max_output=100, input_price=0.0, output_price=1_000.0)
     used = Usage(0, 100, requests=1, cost=0.1)
-    purse = Purse(1.6)
+    purse = SharedBudget(1.6)
 
     def answer(request):
         first = request.transcript[0].text
@@ -180,7 +180,7 @@ async def test_money_is_kept_over_the_whole_tree():
         return Say(calls=[("record", {})], usage=used)
 
     model = Scripted(answer, card=card)
-    agent = Agent(model, [RecordingTool()], subagents=[], gates=[Money(purse)])
+    agent = Agent(model, [RecordingTool()], subagents=[], gates=[CostBudget(purse)])
     result = await agent.run("parent")
     assert result.reason == "budget_exceeded"
     assert purse.spent <= 1.6
@@ -196,9 +196,9 @@ def test_definitions_are_read_from_files(tmp_path: Path):
     )
     (folder / "broken.md").write_text("---\nname: broken\nno colon here\n---\nBody\n")
     (folder / "silent.md").write_text("Just a body.\n")
-    found, problems = read_definitions([tmp_path])
+    found, problems = read_agent_files([tmp_path])
     assert found == [
-        Definition(
+        AgentDefinition(
             "reviewer",
             "Reads a change and judges it.",
             "You review.",
@@ -209,7 +209,7 @@ def test_definitions_are_read_from_files(tmp_path: Path):
     assert len(problems) == 2
     assert "line 3" in problems[0]
     with pytest.raises(ConfigError, match="no description"):
-        read_definition(folder / "silent.md")
+        read_agent_file(folder / "silent.md")
 
 
 @pytest.mark.parametrize(
@@ -223,14 +223,14 @@ def test_definitions_are_read_from_files(tmp_path: Path):
     ],
 )
 def test_the_head_of_a_file(text: str, head: object, body: str):
-    assert split(text) == (head, body)
+    assert parse_frontmatter(text) == (head, body)
 
 
 def test_a_broken_head_says_where():
-    with pytest.raises(BrokenHead, match="no end"):
-        split("---\na: 1\n")
-    assert words("a, b,") == ["a", "b"]
-    assert words(None) is None
+    with pytest.raises(FrontmatterError, match="no end"):
+        parse_frontmatter("---\na: 1\n")
+    assert parse_list("a, b,") == ["a", "b"]
+    assert parse_list(None) is None
 
 
 # --- never more than the parent ----------------------------------------------------------
@@ -283,7 +283,7 @@ async def test_the_session_of_a_child_that_cannot_be_made_is_closed():
         stores.append(MemoryStore(call_id))
         return stores[-1]
 
-    kinds = [Definition("odd", "odd", "Be odd.", model="no-such-provider/nothing")]
+    kinds = [AgentDefinition("odd", "odd", "Be odd.", model="no-such-provider/nothing")]
     model = by_prompt(parent=[Say(calls=[task("child", subagent_type="odd")]), "Pity."])
     result = await Agent(model, subagents=kinds, open_store=open_store).run("parent")
     assert answers(result.transcript)[0].startswith("error: ")
@@ -302,7 +302,7 @@ async def test_the_model_of_a_child_is_closed_with_it(monkeypatch: pytest.Monkey
         return made[-1]
 
     monkeypatch.setattr(agents, "_model", named)
-    kinds = [Definition("other", "other", "Think.", model="other/model")]
+    kinds = [AgentDefinition("other", "other", "Think.", model="other/model")]
     model = by_prompt(parent=[Say(calls=[task("child", subagent_type="other")]), "ok"])
     result = await Agent(model, subagents=kinds).run("parent")
     assert answers(result.transcript) == ["done"]
@@ -316,8 +316,8 @@ async def test_a_child_that_stops_is_asked_about_as_a_child():
     class Stops:
         points: frozenset[HookPoint] = frozenset({"stop", "subagent_stop"})
 
-        async def ask(self, moment):
-            seen.append((moment.point, moment.data.get("agent_type")))
+        async def run(self, hook_input):
+            seen.append((hook_input.point, hook_input.data.get("agent_type")))
 
     model = by_prompt(parent=[Say(calls=[task("child")]), "ok"], child=["done"])
     await Agent(model, subagents=[], hooks=[Stops()]).run("parent")
@@ -326,8 +326,8 @@ async def test_a_child_that_stops_is_asked_about_as_a_child():
 
 async def test_an_approval_inside_a_child_is_asked_of_the_parents_approver():
     class Asks(AllowAll):
-        async def decide(self, proposal):
-            return Ask("sure?") if proposal.tool.name == "act" else Allow()
+        async def decide(self, request):
+            return Ask("sure?") if request.tool.name == "act" else Allow()
 
     asked: list[str] = []
 
@@ -363,5 +363,5 @@ async def test_a_background_child_is_stopped_when_the_parent_is_closed(no_leaks:
     await driver.next()
     await pause.reached.wait()
     await driver.aclose()
-    assert model.running == 0
+    assert model.open_streams == 0
     assert stores[0].is_closed

@@ -10,19 +10,25 @@ import pytest
 from tests.apps.running import Ran, run
 from treadle.apps.cli import exits
 from treadle.sessions import Library, searching
-from treadle.testing.provider import Call, ProviderServer, Reply
+from treadle.testing.provider import FakeCall, ProviderServer, FakeReply
 
-LAST = Reply("That is all.")
+LAST = FakeReply("That is all.")
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
 
 
-def task(prompt: str) -> Reply:
-    return Reply(calls=(Call("task", {"description": "look", "prompt": prompt}),))
+def task(prompt: str) -> FakeReply:
+    return FakeReply(calls=(FakeCall("task", {"description": "look", "prompt": prompt}),))
 
 
 async def family(*arguments: str) -> tuple[Ran, ProviderServer]:
     """A session with a child that has a child."""
-    replies = [task("Ask around"), task("Look deep"), Reply("In the well."), Reply("A well."), LAST]
+    replies = [
+        task("Ask around"),
+        task("Look deep"),
+        FakeReply("In the well."),
+        FakeReply("A well."),
+        LAST,
+    ]
     async with ProviderServer(replies) as server:
         ran = await run(server, "-p", "Begin", "--output-format", "json", *FREELY, *arguments)
     assert (ran.code, server.violations, len(server.requests)) == (0, [], 5)
@@ -85,11 +91,11 @@ async def test_the_report_counts_what_the_whole_family_used():
 
 
 async def test_a_report_of_a_turn_that_was_put_off_counts_what_was_used_before():
-    question = Reply(calls=(Call("ask", {"question": "Which?"}),))
-    async with ProviderServer([task("Look"), Reply("Seen."), question]) as server:
+    question = FakeReply(calls=(FakeCall("ask", {"question": "Which?"}),))
+    async with ProviderServer([task("Look"), FakeReply("Seen."), question]) as server:
         ran = await run(server, "-p", "Begin", "--park", "--output-format", "json", *FREELY)
     [report] = ran.lines
-    assert (ran.code, report["usage"]["requests"]) == (exits.PARKED, 3)
+    assert (ran.code, report["usage"]["requests"]) == (exits.SUSPENDED, 3)
 
 
 async def test_what_is_removed_takes_its_children_with_it():

@@ -11,13 +11,13 @@ import pytest
 
 from tests.apps.running import PROGRAM, run
 from treadle.apps.cli import completions, config, exits
-from treadle.apps.cli.main import COMMANDS, usage
-from treadle.apps.cli.options import OPTIONS, UsageError, read
-from treadle.apps.cli.prompting import media_type_of, mentioned
+from treadle.apps.cli.main import COMMANDS, format_help
+from treadle.apps.cli.options import OPTIONS, UsageError, parse_command_line
+from treadle.apps.cli.prompting import detect_media_type, find_mentions
 
 
 def test_help_fits_a_screen():
-    lines = usage(COMMANDS).splitlines()
+    lines = format_help(COMMANDS).splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 100
 
@@ -61,7 +61,7 @@ def test_config_of_a_broken_file_is_2_with_its_line(own_place: Path, capsys):
     file = own_place / "home/.treadle/config.toml"
     file.parent.mkdir()
     file.write_text("sandbx = 'off'")
-    assert config.run([]) == exits.USAGE
+    assert config.run([]) == exits.USAGE_ERROR
     assert "did you mean 'sandbox'?" in capsys.readouterr().err
 
 
@@ -98,14 +98,16 @@ async def test_trust_lets_a_folders_files_count():
 
 
 def test_options_are_read_in_any_order_and_form():
-    line = read(["--model=x", "-p", "do it", "--allow", "A", "--allow", "B", "--max-turns", "3"])
+    line = parse_command_line(
+        ["--model=x", "-p", "do it", "--allow", "A", "--allow", "B", "--max-turns", "3"]
+    )
     assert line.prompt == "do it"
     assert line.texts("allow") == ("A", "B")
     assert line.settings() == {"model": "x", "max_turns": "3"}
 
 
 def test_short_switches_may_stand_together():
-    line = read(["-pqc", "go"])
+    line = parse_command_line(["-pqc", "go"])
     assert line.has("print")
     assert line.has("quiet")
     assert line.has("continue")
@@ -113,22 +115,22 @@ def test_short_switches_may_stand_together():
 
 @pytest.mark.parametrize("prompt", ["- a list item", "-", "--- a/file", "-> here"])
 def test_a_prompt_that_begins_with_a_dash_is_no_option(prompt):
-    assert read(["-p", prompt]).prompt == prompt
+    assert parse_command_line(["-p", prompt]).prompt == prompt
 
 
 def test_after_two_dashes_all_is_prompt():
-    assert read(["-p", "--", "--model"]).prompt == "--model"
+    assert parse_command_line(["-p", "--", "--model"]).prompt == "--model"
 
 
 @pytest.mark.parametrize("words", [["--model"], ["-r"], ["-rp"], ["--print=x"], ["-z"]])
 def test_what_cannot_be_read_is_a_usage_error(words):
     with pytest.raises(UsageError):
-        read(words)
+        parse_command_line(words)
 
 
 def test_paths_in_a_prompt_are_found_and_addresses_are_not():
     text = 'see @a.py, (@"b c.txt") and @src/d.py. Mail me@example.org or @@x'
-    assert mentioned(text) == ["a.py", "b c.txt", "src/d.py"]
+    assert find_mentions(text) == ["a.py", "b c.txt", "src/d.py"]
 
 
 @pytest.mark.parametrize(
@@ -142,4 +144,4 @@ def test_paths_in_a_prompt_are_found_and_addresses_are_not():
     ],
 )
 def test_a_file_is_known_by_its_first_bytes(data, kind):
-    assert media_type_of(data) == kind
+    assert detect_media_type(data) == kind

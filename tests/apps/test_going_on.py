@@ -16,22 +16,28 @@ import pytest
 
 from tests.apps.running import Ran, finish, line_with, run, start
 from treadle.apps.cli import exits
-from treadle.testing.provider import Call, Fault, ProviderServer, Reply, Request
+from treadle.testing.provider import (
+    FakeCall,
+    ProviderFault,
+    ProviderServer,
+    FakeReply,
+    ReceivedRequest,
+)
 
-LAST = Reply("That is all.")
+LAST = FakeReply("That is all.")
 STREAM = ("--output-format", "stream-json")
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
 
 
-def bash(command: str) -> Reply:
-    return Reply(calls=(Call("bash", {"command": command}),))
+def bash(command: str) -> FakeReply:
+    return FakeReply(calls=(FakeCall("bash", {"command": command}),))
 
 
-def write(path: str, content: str) -> Reply:
-    return Reply(calls=(Call("write", {"file_path": path, "content": content}),))
+def write(path: str, content: str) -> FakeReply:
+    return FakeReply(calls=(FakeCall("write", {"file_path": path, "content": content}),))
 
 
-def messages(request: Request) -> list[dict[str, Any]]:
+def messages(request: ReceivedRequest) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(request.body)["messages"]
     return found
 
@@ -47,8 +53,8 @@ async def killed(process: Process) -> None:
 
 
 async def test_a_run_killed_in_the_stream_is_finished_by_continue_without_a_prompt():
-    faults = [Fault("stall_in_text")]
-    async with ProviderServer([Reply("word " * 9)], faults=faults) as server:
+    faults = [ProviderFault("stall_in_text")]
+    async with ProviderServer([FakeReply("word " * 9)], faults=faults) as server:
         process = await start(server, "-p", "tell me", *STREAM)
         await line_with(process, "text_delta")
         await killed(process)
@@ -76,15 +82,15 @@ async def test_fault_27_a_call_that_was_killed_is_not_run_again_and_the_person_i
     assert line.startswith('treadle: in doubt since the interruption: bash {"command":"echo x')
     assert line.endswith("outcome unknown, not run again")
     assert server.violations == []
-    assert again.code == exits.USAGE  # it is finished: nothing is left to do
+    assert again.code == exits.USAGE_ERROR  # it is finished: nothing is left to do
 
 
 async def test_a_write_that_was_killed_half_way_is_compared_and_concluded():
     async with ProviderServer(
-        [write("a.txt", "one"), LAST], faults=[Fault("stall_headers", at=1)]
+        [write("a.txt", "one"), LAST], faults=[ProviderFault("stall_headers", at=1)]
     ) as server:
         process = await start(server, "-p", "go", *STREAM, *FREELY)
-        await server.changed(lambda: len(server.requests) == 2)
+        await server.wait_until(lambda: len(server.requests) == 2)
         await killed(process)
         ran = await run(server, "-p", "--continue", *FREELY)
     assert ran.code == 0
@@ -94,12 +100,12 @@ async def test_a_write_that_was_killed_half_way_is_compared_and_concluded():
 
 
 async def test_fault_28_what_was_answered_before_an_exit_is_not_in_doubt_after_it():
-    faults = [Fault("stall_headers", at=1)]
+    faults = [ProviderFault("stall_headers", at=1)]
     async with ProviderServer(
         [bash("echo x >> effects; echo done"), LAST], faults=faults
     ) as server:
         process = await start(server, "-p", "go", *STREAM, *FREELY)
-        await server.changed(lambda: len(server.requests) == 2)
+        await server.wait_until(lambda: len(server.requests) == 2)
         process.send_signal(signal.SIGTERM)
         ended = await finish(process)
         ran = await run(server, "-p", "go on", "--continue", *FREELY)
@@ -114,8 +120,8 @@ async def test_fault_28_what_was_answered_before_an_exit_is_not_in_doubt_after_i
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("--resume", "nothing"), exits.UNKNOWN, "there is no session 'nothing'"),
-        (("--continue",), exits.UNKNOWN, "no session to continue"),
+        (("--resume", "nothing"), exits.SESSION_NOT_FOUND, "there is no session 'nothing'"),
+        (("--continue",), exits.SESSION_NOT_FOUND, "no session to continue"),
     ],
 )
 async def test_a_session_that_is_not_there_has_its_own_exit_code(arguments, code, words):
@@ -127,7 +133,9 @@ async def test_a_session_that_is_not_there_has_its_own_exit_code(arguments, code
 
 async def test_a_session_that_is_open_or_of_another_folder_has_its_own_exit_code():
     Path("other").mkdir()
-    async with ProviderServer([LAST, LAST], faults=[Fault("stall_headers", at=1)]) as server:
+    async with ProviderServer(
+        [LAST, LAST], faults=[ProviderFault("stall_headers", at=1)]
+    ) as server:
         first = await run(server, "-p", "one", "--output-format", "json")
         session = first.lines[0]["session_id"]
         elsewhere = await finish(
@@ -137,7 +145,7 @@ async def test_a_session_that_is_open_or_of_another_folder_has_its_own_exit_code
         await line_with(holder, "request_started")
         busy = await run(server, "-p", "three", "--continue")
         await killed(holder)
-    assert (elsewhere.code, busy.code) == (exits.ELSEWHERE, exits.BUSY)
+    assert (elsewhere.code, busy.code) == (exits.WRONG_FOLDER, exits.SESSION_BUSY)
     assert "belongs to" in elsewhere.err
     assert f"is open in pid {holder.pid}" in busy.err
 
@@ -227,7 +235,7 @@ async def test_an_approval_that_nobody_can_give_waits_on_disk_and_is_given_later
         assert not Path("made").exists()
         ran = await run(server, "resume", session, "--approve")
     assert f"treadle resume {session} --approve" in listed.out
-    assert still.code == exits.PARKED
+    assert still.code == exits.SUSPENDED
     assert (ran.code, ran.out) == (0, "That is all.\n")
     assert Path("made").exists()
     assert len(server.requests) == 2  # nothing was asked twice
@@ -244,11 +252,11 @@ async def test_a_call_that_is_denied_later_is_answered_with_the_reason():
 
 
 async def test_a_long_rate_limit_waits_on_disk_until_its_time_has_come():
-    faults = [Fault("rate_limited", value="3600")]
+    faults = [ProviderFault("rate_limited", value="3600")]
     async with ProviderServer([LAST], faults=faults) as server:
         ran, session = await parked(server)
         early = await run(server, "resume", "--parked")
-        assert early.code == exits.PARKED
+        assert early.code == exits.SUSPENDED
         assert len(server.requests) == 1
         now = await run(server, "resume", session)
     assert "again in 3600 s" in ran.err
@@ -258,9 +266,9 @@ async def test_a_long_rate_limit_waits_on_disk_until_its_time_has_come():
 
 
 async def test_what_is_due_goes_on_by_itself_in_its_own_folder():
-    from treadle.core.transcript.entries import Parked
+    from treadle.core.transcript.entries import Suspended
     from treadle.sessions import Library
-    from treadle.sessions.parking import park, until
+    from treadle.sessions.parking import suspend_turn, wake_at
 
     Path("there").mkdir()
     async with ProviderServer([bash("touch here"), LAST]) as server:
@@ -269,10 +277,10 @@ async def test_what_is_due_goes_on_by_itself_in_its_own_folder():
         )
         session = (await finish(process)).lines[0]["session_id"]
         journal = Library().resume(session).journal
-        await park(journal, Parked("turn-1", "rate_limit", until(1.0)))
+        await suspend_turn(journal, Suspended("turn-1", "rate_limit", wake_at(1.0)))
         await journal.aclose()
         ran = await run(server, "resume", "--parked")
-        assert ran.code == exits.PARKED  # its time had come, and then it waited for an approval
+        assert ran.code == exits.SUSPENDED  # its time had come, and then it waited for an approval
         ran = await run(server, "resume", session, "--approve")
     assert (ran.code, ran.out) == (0, "That is all.\n")
     assert Path("there/here").exists()
@@ -284,24 +292,26 @@ async def test_a_budget_that_is_used_up_waits_for_more_money():
         assert server.requests == []
         again = await run(server, "resume", session, "--max-cost", "0.0001")
         ran = await run(server, "resume", session, "--max-cost", "2")
-    assert again.code == exits.PARKED
+    assert again.code == exits.SUSPENDED
     assert (ran.code, ran.out, server.violations) == (0, "That is all.\n", [])
 
 
-def ask(*questions: str) -> Reply:
-    calls = [Call("ask", {"question": one, "options": ["Postgres", "SQLite"]}) for one in questions]
-    return Reply(calls=tuple(calls))
+def ask(*questions: str) -> FakeReply:
+    calls = [
+        FakeCall("ask", {"question": one, "options": ["Postgres", "SQLite"]}) for one in questions
+    ]
+    return FakeReply(calls=tuple(calls))
 
 
-def results(request: Request) -> str:
+def results(request: ReceivedRequest) -> str:
     return json.dumps(messages(request)[-1]["content"])
 
 
 async def test_a_question_waits_on_disk_and_goes_on_with_the_answer_alone():
-    both = Reply(
+    both = FakeReply(
         calls=(
-            Call("bash", {"command": "echo x >> effects"}),
-            Call("ask", {"question": "Which\ndatabase?", "options": ["Postgres", "SQLite"]}),
+            FakeCall("bash", {"command": "echo x >> effects"}),
+            FakeCall("ask", {"question": "Which\ndatabase?", "options": ["Postgres", "SQLite"]}),
         )
     )
     async with ProviderServer([both, LAST]) as server:
@@ -314,7 +324,7 @@ async def test_a_question_waits_on_disk_and_goes_on_with_the_answer_alone():
     assert ran.lines[0]["detail"] == question
     assert f"parked: {question}; treadle resume {session} --answer TEXT" in ran.err
     assert f"{session}  question: {question} (treadle resume {session} --answer" in listed.out
-    assert still.code == exits.PARKED  # a yes is no answer
+    assert still.code == exits.SUSPENDED  # a yes is no answer
     assert (done.code, done.out, done.err) == (0, "That is all.\n", "")
     assert "The user answered: MariaDB" in results(server.requests[-1])
     assert Path("effects").read_text() == "x\n"
@@ -323,10 +333,10 @@ async def test_a_question_waits_on_disk_and_goes_on_with_the_answer_alone():
 
 
 async def test_an_answer_is_kept_while_the_call_beside_it_still_waits_for_an_approval():
-    both = Reply(
+    both = FakeReply(
         calls=(
-            Call("ask", {"question": "Which file?"}),
-            Call("bash", {"command": "touch made"}),
+            FakeCall("ask", {"question": "Which file?"}),
+            FakeCall("bash", {"command": "touch made"}),
         )
     )
     async with ProviderServer([both, LAST]) as server:
@@ -336,21 +346,21 @@ async def test_an_answer_is_kept_while_the_call_beside_it_still_waits_for_an_app
         too_many = await run(server, "resume", session, "--answer", "again")
         done = await run(server, "resume", session, "--approve")
     assert "touch made] waits for somebody's approval" in waits.err
-    assert (too_many.code, "nothing was asked" in too_many.err) == (exits.USAGE, True)
+    assert (too_many.code, "nothing was asked" in too_many.err) == (exits.USAGE_ERROR, True)
     assert (done.code, Path("made").exists()) == (0, True)
     assert "The user answered: this one" in results(server.requests[-1])
     assert (len(server.requests), server.violations) == (2, [])
 
 
 async def test_several_questions_are_answered_in_their_order_or_not_at_all():
-    malformed = Call("ask", {"question": ""})
-    asked = Reply(calls=(malformed, *ask("First?", "Second?").calls))
+    malformed = FakeCall("ask", {"question": ""})
+    asked = FakeReply(calls=(malformed, *ask("First?", "Second?").calls))
     async with ProviderServer([asked, LAST]) as server:
         ran, session = await parked(server)
         half = await run(server, "resume", session, "--answer", "one")
         done = await run(server, "resume", session, "--deny", "I do not know")
     assert "2 questions, one --answer each: 1. First? [Postgres | SQLite]; 2. Sec" in ran.err
-    assert (half.code, "it asks: Second?" in half.err) == (exits.PARKED, True)
+    assert (half.code, "it asks: Second?" in half.err) == (exits.SUSPENDED, True)
     first, second, third = messages(server.requests[-1])[-1]["content"]
     assert (done.code, server.violations) == (0, [])
     assert "the question is empty" in json.dumps(first)
@@ -359,7 +369,7 @@ async def test_several_questions_are_answered_in_their_order_or_not_at_all():
 
 
 async def test_without_parking_nobody_is_asked_and_a_child_never_puts_the_turn_off():
-    child = Reply(calls=(Call("task", {"description": "look", "prompt": "Look"}),))
+    child = FakeReply(calls=(FakeCall("task", {"description": "look", "prompt": "Look"}),))
     async with ProviderServer([ask("Which?"), LAST, child, ask("Which?"), LAST, LAST]) as server:
         alone = await run(server, "-p", "go")
         parent = await run(server, "-p", "go", "--park", *FREELY)

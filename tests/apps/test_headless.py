@@ -17,14 +17,14 @@ import pytest
 from tests.apps.running import PROGRAM, environment, finish, line_with, run, start
 from treadle.apps.cli import exits
 from treadle.core import errors
-from treadle.testing.provider import Call, Fault, ProviderServer, Reply
+from treadle.testing.provider import FakeCall, ProviderFault, ProviderServer, FakeReply
 
-HELLO = Reply("Hello there.")
-LAST = Reply("That is all.")
+HELLO = FakeReply("Hello there.")
+LAST = FakeReply("That is all.")
 
 
-def bash(command: str) -> Reply:
-    return Reply(calls=(Call("bash", {"command": command}),))
+def bash(command: str) -> FakeReply:
+    return FakeReply(calls=(FakeCall("bash", {"command": command}),))
 
 
 def state_and_parent(pid: int) -> tuple[str, int]:
@@ -136,7 +136,7 @@ async def test_files_and_pictures_are_attached(own_place: Path):
 async def test_a_schema_gives_a_value_that_fits_it():
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     Path("schema.json").write_text(json.dumps(schema))
-    async with ProviderServer([Reply('{"n": "no"}'), Reply('{"n": 5}')]) as server:
+    async with ProviderServer([FakeReply('{"n": "no"}'), FakeReply('{"n": 5}')]) as server:
         ran = await run(
             server, "-p", "count", "--output-schema", "schema.json", "--output-format", "json"
         )
@@ -144,7 +144,7 @@ async def test_a_schema_gives_a_value_that_fits_it():
 
 
 async def test_a_session_is_continued_and_resumed_by_its_id():
-    async with ProviderServer([HELLO, LAST, Reply("Third.")]) as server:
+    async with ProviderServer([HELLO, LAST, FakeReply("Third.")]) as server:
         first = await run(server, "-p", "one", "--output-format", "json")
         await run(server, "-p", "two", "--continue")
         ran = await run(server, "-p", "three", "--resume", first.lines[0]["session_id"])
@@ -185,7 +185,7 @@ async def test_a_terminal_at_standard_error_is_shown_progress():
         (("--max-turns", "1"), [bash("echo 1"), LAST], "max_turns", exits.MAX_TURNS),
         (("--max-cost", "0.001"), [LAST], "budget_exceeded", exits.BUDGET_EXCEEDED),
         (("--max-tokens", "100"), [LAST], "budget_exceeded", exits.BUDGET_EXCEEDED),
-        ((), [Reply("No.", stop="refusal")], "refused", exits.REFUSED),
+        ((), [FakeReply("No.", stop="refusal")], "refused", exits.REFUSED),
         ((), [bash("rm -rf x"), LAST], "end_turn", exits.APPROVAL_NEEDED),
         (
             ("--until", "false", "--goal-attempts", "2"),
@@ -207,8 +207,8 @@ async def test_every_reason_has_its_exit_code(arguments, replies, reason, code):
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
-        (Fault("unauthorized", times=-1), exits.NO_ACCESS),
-        (Fault("not_found", times=-1), exits.USAGE),
+        (ProviderFault("unauthorized", times=-1), exits.ACCESS_DENIED),
+        (ProviderFault("not_found", times=-1), exits.USAGE_ERROR),
     ],
 )
 async def test_a_providers_refusal_is_one_sentence_and_its_own_code(fault, code):
@@ -225,25 +225,25 @@ async def test_a_providers_refusal_is_one_sentence_and_its_own_code(fault, code)
     [
         (errors.Unreachable("x"), exits.UNAVAILABLE),
         (errors.StreamBroken("x"), exits.UNAVAILABLE),
-        (errors.QuotaExhausted("x"), exits.NO_ACCESS),
-        (errors.StoreFull("x"), exits.DISK),
-        (errors.SessionUnknown("x"), exits.UNKNOWN),
-        (errors.SessionElsewhere("x", "/there"), exits.ELSEWHERE),
-        (errors.SessionBusy("x"), exits.BUSY),
-        (errors.SessionTooNew("x"), exits.TOO_NEW),
+        (errors.QuotaExhausted("x"), exits.ACCESS_DENIED),
+        (errors.StoreFull("x"), exits.IO_ERROR),
+        (errors.SessionNotFound("x"), exits.SESSION_NOT_FOUND),
+        (errors.SessionInOtherFolder("x", "/there"), exits.WRONG_FOLDER),
+        (errors.SessionBusy("x"), exits.SESSION_BUSY),
+        (errors.SessionTooNew("x"), exits.SESSION_TOO_NEW),
         (errors.StoreError("x"), exits.ERROR),
         (errors.ContextTooLong("x"), exits.ERROR),
         (KeyboardInterrupt(), exits.ABORTED),
     ],
 )
 def test_every_error_has_its_exit_code(error, code):
-    assert exits.code_for(error) == code
+    assert exits.exit_code_for(error) == code
 
 
 async def test_a_goal_that_is_met_ends_the_turn_and_its_output_is_told_before():
     Path("check").write_text("cat word; grep -q right word")
     Path("word").write_text("wrong")
-    replies = [HELLO, Reply(calls=(Call("bash", {"command": "echo right > word"}),)), LAST]
+    replies = [HELLO, FakeReply(calls=(FakeCall("bash", {"command": "echo right > word"}),)), LAST]
     async with ProviderServer(replies) as server:
         ran = await run(server, "-p", "go", "--until", "sh check", "--permission-mode", "bypass")
     assert (ran.code, ran.out) == (0, "That is all.\n")
@@ -285,8 +285,8 @@ async def test_rules_by_flag_allow_and_deny():
 
 
 async def test_fault_80_sigint_during_the_stream_ends_130_and_keeps_what_was_said():
-    faults = [Fault("stall_in_text")]
-    async with ProviderServer([Reply("word " * 400)], faults=faults) as server:
+    faults = [ProviderFault("stall_in_text")]
+    async with ProviderServer([FakeReply("word " * 400)], faults=faults) as server:
         process = await start(server, "-p", "go", "--output-format", "stream-json")
         await line_with(process, "text_delta")
         began = time.monotonic()
@@ -323,7 +323,7 @@ async def test_continuing_without_a_prompt_where_nothing_is_left_to_do_is_said()
     async with ProviderServer([HELLO]) as server:
         await run(server, "-p", "hi")
         ran = await run(server, "-p", "--continue")
-    assert ran.code == exits.USAGE
+    assert ran.code == exits.USAGE_ERROR
     assert "nothing to do" in ran.err
 
 
@@ -372,7 +372,7 @@ async def test_fault_85_head_closes_the_pipe_and_nothing_is_left():
         out, err = await process.communicate()
     first, code = out.decode().splitlines()
     assert json.loads(first)["type"] == "began"
-    assert (int(code), err) == (exits.NO_READER, b"")
+    assert (int(code), err) == (exits.BROKEN_PIPE, b"")
 
 
 @pytest.mark.parametrize(("where", "why"), [(">&-", "closed"), ("> /dev/full", "space")])
@@ -384,7 +384,7 @@ async def test_an_answer_that_cannot_be_written_is_said_and_74(where, why):
             env=environment(server),
         )  # fmt: skip
         ran = await finish_errors(process)
-    assert ran[0] == exits.DISK
+    assert ran[0] == exits.IO_ERROR
     assert why in ran[1]
     assert "Traceback" not in ran[1]
 
@@ -395,7 +395,7 @@ async def finish_errors(process: asyncio.subprocess.Process) -> tuple[int | None
 
 
 async def test_a_reader_that_stalls_does_not_keep_sigterm_waiting():
-    async with ProviderServer([Reply(("x" * 2000,) * 200)]) as server:
+    async with ProviderServer([FakeReply(("x" * 2000,) * 200)]) as server:
         process = await start(server, "-p", "go", "--output-format", "stream-json")
         assert process.stdout is not None
         await process.stdout.readline()
@@ -410,7 +410,7 @@ async def test_a_reader_that_stalls_does_not_keep_sigterm_waiting():
 
 
 async def test_a_model_that_never_answers_is_ended_by_timeout_and_by_max_time():
-    async with ProviderServer([HELLO], faults=[Fault("stall_headers", times=-1)]) as server:
+    async with ProviderServer([HELLO], faults=[ProviderFault("stall_headers", times=-1)]) as server:
         process = await asyncio.create_subprocess_exec(
             "timeout", "1", *PROGRAM, "-p", "go",
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
@@ -431,14 +431,14 @@ async def test_a_model_that_never_answers_is_ended_by_timeout_and_by_max_time():
 async def test_a_prompt_of_ten_megabytes_is_refused_before_it_costs_anything():
     async with ProviderServer([HELLO]) as server:
         ran = await run(server, "-p", said=b"word " * 2_100_000)
-    assert ran.code == exits.USAGE
+    assert ran.code == exits.USAGE_ERROR
     assert "too long" in ran.err
     assert server.requests == []
 
 
 async def test_invalid_utf_8_is_said_with_its_place():
     ran = await run(None, "-p", said=b"good \xff bad", ANTHROPIC_API_KEY="x")
-    assert ran.code == exits.USAGE
+    assert ran.code == exits.USAGE_ERROR
     assert "0xff at 5" in ran.err
 
 
@@ -459,7 +459,7 @@ async def test_invalid_utf_8_is_said_with_its_place():
 )
 async def test_a_wrong_command_line_is_one_clear_sentence(arguments, words):
     ran = await run(None, *arguments, ANTHROPIC_API_KEY="x")
-    assert ran.code == exits.USAGE
+    assert ran.code == exits.USAGE_ERROR
     assert words in ran.err
     assert "Traceback" not in ran.err
     assert ran.out == ""
@@ -470,7 +470,7 @@ async def test_a_broken_settings_file_is_named_with_its_line(own_place: Path):
     file.parent.mkdir()
     file.write_text("max_turns = 5\nmodel = \n")
     ran = await run(None, "-p", "x", ANTHROPIC_API_KEY="x")
-    assert ran.code == exits.USAGE
+    assert ran.code == exits.USAGE_ERROR
     assert f"{file}:2: not TOML" in ran.err
 
 
@@ -480,7 +480,7 @@ async def test_fault_90_broken_rules_refuse_the_start(own_place: Path):
     file.write_text('{"permissions": {"deny": [7]}}')
     async with ProviderServer([HELLO]) as server:
         ran = await run(server, "-p", "x")
-    assert ran.code == exits.USAGE
+    assert ran.code == exits.USAGE_ERROR
     assert f"{file}:1" in ran.err
     assert server.requests == []
 
@@ -490,7 +490,7 @@ async def test_a_home_that_cannot_be_written_is_74(own_place: Path):
     blocked.write_text("a file where a folder should be")
     async with ProviderServer([HELLO]) as server:
         ran = await run(server, "-p", "x")
-    assert ran.code == exits.DISK
+    assert ran.code == exits.IO_ERROR
     assert ".local" in ran.err
     assert "Traceback" not in ran.err
 
@@ -504,7 +504,7 @@ async def test_a_folder_that_is_gone_is_said(own_place: Path):
         stderr=asyncio.subprocess.PIPE, env=environment(ANTHROPIC_API_KEY="x"),
     )  # fmt: skip
     ran = await finish(process)
-    assert ran.code == exits.USAGE
+    assert ran.code == exits.USAGE_ERROR
     assert "does not exist any more" in ran.err
 
 
@@ -539,7 +539,7 @@ async def test_no_other_process_can_read_our_memory():
 
 
 async def test_the_whole_of_a_long_output_can_be_read_later():
-    replies = [bash("seq 1 60000"), LAST, Reply("Later.")]
+    replies = [bash("seq 1 60000"), LAST, FakeReply("Later.")]
     async with ProviderServer(replies) as server:
         await run(server, "-p", "go", "--allow", "Bash(seq:*)")
         told = json.dumps(json.loads(server.requests[1].body)["messages"][-1])

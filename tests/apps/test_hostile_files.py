@@ -17,9 +17,9 @@ import pytest
 
 from tests.apps.running import Ran, environment, finish, run
 from treadle.apps.cli import exits
-from treadle.testing.provider import Call, ProviderServer, Reply
+from treadle.testing.provider import FakeCall, ProviderServer, FakeReply
 
-LAST = Reply("That is all.")
+LAST = FakeReply("That is all.")
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
 SETTINGS, LOCAL, CONFIG = (
     f".treadle/{name}" for name in ("settings.json", "settings.local.json", "config.toml")
@@ -63,7 +63,7 @@ async def test_settings_that_are_no_file_stop_with_a_sentence(kind: str):
     stands(SETTINGS, kind)
     async with ProviderServer([LAST]) as server:
         ran = await ends("-p", "hi", server=server)
-    assert ran.code == exits.USAGE
+    assert ran.code == exits.USAGE_ERROR
     assert told(ran, SETTINGS, kind)
     assert server.requests == []
 
@@ -85,7 +85,7 @@ async def test_whoever_looks_what_a_folder_brings_is_told(name: str, kind: str):
     ran = await ends("trust")
     assert told(ran, name, kind)
     if name != ".mcp.json":
-        assert ran.code == exits.USAGE
+        assert ran.code == exits.USAGE_ERROR
         assert told(await ends("permissions"), name, kind)
         assert told(await ends("doctor"), name, kind)
 
@@ -96,7 +96,7 @@ async def test_a_projects_own_settings_wait_for_trust_and_are_read_with_care(kin
     assert (await ends("config")).code == 0
     await ends("trust")
     ran = await ends("config")
-    assert ran.code == exits.USAGE
+    assert ran.code == exits.USAGE_ERROR
     assert told(ran, CONFIG, kind)
 
 
@@ -118,7 +118,7 @@ async def test_memory_skills_and_agents_that_are_no_files_are_left_out(kind: str
 async def test_no_module_of_the_current_folder_becomes_part_of_the_program(path: str):
     for name in ("__future__", "msgspec", "httptools", "asyncio", "json", "tomllib"):
         Path(f"{name}.py").write_text("open('ran', 'w')\nraise SystemExit(9)\n")
-    async with ProviderServer([Reply(calls=(Call("ls", {}),)), LAST]) as server:
+    async with ProviderServer([FakeReply(calls=(FakeCall("ls", {}),)), LAST]) as server:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "treadle", "-p", "hi"),
             stdin=asyncio.subprocess.DEVNULL,
@@ -171,7 +171,7 @@ async def test_what_a_command_puts_in_the_place_of_memory_does_not_reach_the_mod
     (Path.home() / "secret.json").write_text("PRIVATE-KEY")
     Path("AGENTS.md").write_text("Be nice.\n")
     await ends("trust")
-    turned = Reply(calls=(Call("bash", {"command": "ln -sf ~/secret.json AGENTS.md"}),))
+    turned = FakeReply(calls=(FakeCall("bash", {"command": "ln -sf ~/secret.json AGENTS.md"}),))
     async with ProviderServer([turned, LAST]) as server:
         ran = await ends("-p", "go", *FREELY, server=server)
     assert ran.code == 0
@@ -183,8 +183,8 @@ async def test_what_a_command_puts_in_the_place_of_memory_does_not_reach_the_mod
 async def test_a_pipe_in_the_place_of_a_file_holds_nobody(name: str):
     Path(name).write_text("hello\n")
     await ends("trust")
-    read = Reply(calls=(Call("read", {"file_path": name}),))
-    turned = Reply(calls=(Call("bash", {"command": f"rm {name}; mkfifo {name}"}),))
+    read = FakeReply(calls=(FakeCall("read", {"file_path": name}),))
+    turned = FakeReply(calls=(FakeCall("bash", {"command": f"rm {name}; mkfifo {name}"}),))
     async with ProviderServer([read, turned, LAST]) as server:
         ran = await ends("-p", "go", *FREELY, server=server)
     assert (ran.code, ran.out) == (0, "That is all.\n")

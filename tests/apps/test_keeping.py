@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.apps.settings import load
-from treadle.apps.wiring.keeping import keep
+from treadle.apps.settings import load_settings
+from treadle.apps.wiring.keeping import write_setting
 from treadle.core.errors import ConfigError
 
 
@@ -18,8 +18,8 @@ def file(own_place: Path) -> Path:
 
 
 def test_a_setting_is_written_where_there_was_no_file_and_counts(file: Path):
-    assert keep("theme", "light") == file
-    settings = load(Path.cwd(), environ={})
+    assert write_setting("theme", "light") == file
+    settings = load_settings(Path.cwd(), environ={})
     assert (settings.theme, settings.origin("theme")) == ("light", f"{file}:1")
     assert file.stat().st_mode & 0o777 == 0o600
 
@@ -41,7 +41,7 @@ def test_a_setting_is_written_where_there_was_no_file_and_counts(file: Path):
 )
 def test_everything_else_in_the_file_stays_as_it_is(file: Path, before: str, after: str):
     file.write_bytes(before.encode())
-    keep("theme", "light")
+    write_setting("theme", "light")
     assert file.read_bytes().decode() == after
     assert tomllib.loads(after) == {**tomllib.loads(before), "theme": "light"}
 
@@ -50,7 +50,7 @@ def test_everything_else_in_the_file_stays_as_it_is(file: Path, before: str, aft
 def test_a_file_that_cannot_be_changed_safely_is_left_alone(file: Path, broken: bytes):
     file.write_bytes(broken)
     with pytest.raises(ConfigError, match=r"config\.toml"):
-        keep("theme", "light")
+        write_setting("theme", "light")
     assert file.read_bytes() == broken
 
 
@@ -59,7 +59,7 @@ def test_a_link_stays_a_link_and_the_mode_stays(file: Path, own_place: Path):
     real.write_text("max_turns = 3\n")
     real.chmod(0o640)
     file.symlink_to(real)
-    keep("theme", "none")
+    write_setting("theme", "none")
     assert file.is_symlink()
     assert real.read_text() == 'max_turns = 3\ntheme = "none"\n'
     assert real.stat().st_mode & 0o777 == 0o640

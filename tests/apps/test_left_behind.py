@@ -13,18 +13,18 @@ from pathlib import Path
 from tests.apps.running import finish, run, start
 from tests.workspace.helpers import alive, gone, marker
 from treadle.apps.cli import exits
-from treadle.core.transcript.entries import Parked
+from treadle.core.transcript.entries import Suspended
 from treadle.sessions import Library
-from treadle.sessions.parking import park, until
-from treadle.testing.provider import Call, Fault, ProviderServer, Reply
+from treadle.sessions.parking import suspend_turn, wake_at
+from treadle.testing.provider import FakeCall, ProviderFault, ProviderServer, FakeReply
 
-LAST = Reply("That is all.")
+LAST = FakeReply("That is all.")
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
-TASK = Reply(calls=(Call("task", {"description": "dig", "prompt": "Dig deep."}),))
+TASK = FakeReply(calls=(FakeCall("task", {"description": "dig", "prompt": "Dig deep."}),))
 
 
-def bash(command: str) -> Reply:
-    return Reply("I look.", calls=(Call("bash", {"command": command}),))
+def bash(command: str) -> FakeReply:
+    return FakeReply("I look.", calls=(FakeCall("bash", {"command": command}),))
 
 
 async def killed(process: asyncio.subprocess.Process) -> None:
@@ -90,8 +90,8 @@ async def test_fault_80_sigint_stops_a_child_agent_with_its_processes():
 
 async def test_a_child_agents_session_holds_its_own_work_and_nothing_of_its_parents():
     Path("long.txt").write_text("a long line of text\n" * 2_000)
-    look = Reply(calls=(Call("read", {"file_path": "long.txt"}),))
-    async with ProviderServer([look, TASK, Reply("Deep."), LAST]) as server:
+    look = FakeReply(calls=(FakeCall("read", {"file_path": "long.txt"}),))
+    async with ProviderServer([look, TASK, FakeReply("Deep."), LAST]) as server:
         ran = await run(server, "-p", "go", *FREELY)
     assert (ran.code, server.violations) == (0, [])
     root = Path.home() / ".local/share/treadle/sessions"
@@ -102,13 +102,17 @@ async def test_a_child_agents_session_holds_its_own_work_and_nothing_of_its_pare
 
 
 async def test_a_rate_limit_whose_time_has_come_is_resumed_and_only_then():
-    async with ProviderServer([LAST], faults=[Fault("rate_limited", value="3600")]) as server:
+    async with ProviderServer(
+        [LAST], faults=[ProviderFault("rate_limited", value="3600")]
+    ) as server:
         ran = await run(server, "-p", "go", "--park", "--output-format", "json")
         session = ran.lines[0]["session_id"]
         early = await run(server, "resume", "--parked")
         assert (ran.code, early.code, len(server.requests)) == (75, 75, 1)
         journal = Library().resume(session).journal
-        await park(journal, Parked("turn-1", "rate_limit", until(1.0)))  # an hour has passed
+        await suspend_turn(
+            journal, Suspended("turn-1", "rate_limit", wake_at(1.0))
+        )  # an hour has passed
         await journal.aclose()
         late = await run(server, "resume", "--parked")
     assert (late.code, late.out) == (0, "That is all.\n")
@@ -117,7 +121,7 @@ async def test_a_rate_limit_whose_time_has_come_is_resumed_and_only_then():
 
 
 async def test_what_was_always_allowed_is_not_asked_about_in_the_next_process():
-    make = Reply(calls=(Call("bash", {"command": "touch made.txt"}),))
+    make = FakeReply(calls=(FakeCall("bash", {"command": "touch made.txt"}),))
     async with ProviderServer([make, LAST] * 3) as server:
         before = await run(server, "-p", "go", "--sandbox", "off")
         assert (before.code, Path("made.txt").exists()) == (exits.APPROVAL_NEEDED, False)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.apps.running import Ran, run
-from treadle.testing.provider import Call, ProviderServer, Reply, Usage
-from treadle.testing.provider.playing import Request
+from treadle.testing.provider import FakeCall, ProviderServer, FakeReply, FakeUsage
+from treadle.testing.provider.playing import ReceivedRequest
 
-DONE = Reply("Done.")
-DEAR = Usage(input=1_000, output=20_000)  # 0.202 USD at 2 and 10 USD a million
+DONE = FakeReply("Done.")
+DEAR = FakeUsage(input=1_000, output=20_000)  # 0.202 USD at 2 and 10 USD a million
 SONNET = ("--model", "sonnet")
 
 
@@ -22,13 +22,13 @@ def cost_of(count: int) -> float:
     return count * (DEAR.input * 2 + (DEAR.output or 0) * 10) / 1e6
 
 
-def first_words(request: Request) -> str:
+def first_words(request: ReceivedRequest) -> str:
     body: dict[str, Any] = dict(request.json)
     content = body["messages"][0]["content"]
     return content if isinstance(content, str) else str(content[0]["text"])
 
 
-def is_closing(request: Request) -> bool:
+def is_closing(request: ReceivedRequest) -> bool:
     body: dict[str, Any] = dict(request.json)
     return body.get("tool_choice") == {"type": "none"}
 
@@ -42,15 +42,15 @@ def one_sentence(ran: Ran) -> str:
 # ------------------------------------------------------------------ money
 
 
-def busy(request: Request) -> Reply:
+def busy(request: ReceivedRequest) -> FakeReply:
     """A parent that starts four children at once; each of them works for ever."""
     if is_closing(request):
-        return Reply("Out of money; this is how far it came.", usage=DEAR)
+        return FakeReply("Out of money; this is how far it came.", usage=DEAR)
     if first_words(request).startswith("child"):
-        call = Call("bash", {"command": f"echo {request.number}"})
-        return Reply(calls=(call,), usage=DEAR)
-    work = [Call("task", {"description": "a part", "prompt": f"child {n}"}) for n in range(4)]
-    return Reply(calls=tuple(work), usage=DEAR)
+        call = FakeCall("bash", {"command": f"echo {request.number}"})
+        return FakeReply(calls=(call,), usage=DEAR)
+    work = [FakeCall("task", {"description": "a part", "prompt": f"child {n}"}) for n in range(4)]
+    return FakeReply(calls=tuple(work), usage=DEAR)
 
 
 async def test_four_children_at_once_stay_within_one_budget_and_sum_up():
@@ -58,7 +58,7 @@ async def test_four_children_at_once_stay_within_one_budget_and_sum_up():
     flags = ("--max-cost", f"{limit}", "--allow", "Task", "--output-format", "json")
     async with ProviderServer(busy) as server:
         ran = await run(server, "-p", "go", *SONNET, *flags)
-        sent = server.generations
+        sent = server.generation_requests
         assert server.violations == []
     [report] = ran.lines
     assert (ran.code, report["reason"]) == (4, "budget_exceeded")
@@ -82,7 +82,7 @@ async def test_four_children_at_once_stay_within_one_budget_and_sum_up():
 async def test_a_budget_of_zero_asks_nobody_and_says_so(flag, reason, code, words):
     async with ProviderServer([DONE]) as server:
         ran = await run(server, "-p", "go", *SONNET, flag, "0")
-        assert server.generations == []
+        assert server.generation_requests == []
     assert ran.code == code
     assert f"treadle: {reason}: {words}" in one_sentence(ran)
 
@@ -96,7 +96,7 @@ async def test_no_time_at_all_is_a_wrong_setting():
 async def test_a_price_that_is_not_known_stops_a_budget_in_money_with_what_to_do():
     async with ProviderServer([DONE]) as server:
         ran = await run(server, "-p", "go", "--model", "anthropic/mystery-1", "--max-cost", "1")
-        assert server.generations == []
+        assert server.generation_requests == []
     assert ran.code == 4
     line = one_sentence(ran)
     assert "the price of anthropic/mystery-1 is not known" in line
@@ -119,7 +119,7 @@ async def test_a_window_too_small_for_the_fixed_part_is_said_before_anything_is_
     config.write_text('[aliases.tiny]\nmodel = "anthropic/claude-sonnet-5-5"\nwindow = 600\n')
     async with ProviderServer([DONE]) as server:
         ran = await run(server, "-p", "go", "--model", "tiny")
-        assert server.generations == []
+        assert server.generation_requests == []
     assert ran.code == 1
     line = one_sentence(ran)
     assert "the instructions and tools alone need about" in line
@@ -151,7 +151,7 @@ async def test_a_memory_file_with_a_problem_is_named_and_the_work_goes_on(data, 
     await trusting(("AGENTS.md", data))
     async with ProviderServer([DONE]) as server:
         ran = await run(server, "-p", "go", *SONNET, "--verbose")
-        [request] = server.generations
+        [request] = server.generation_requests
     assert (ran.code, ran.out) == (0, "Done.\n")
     assert words in ran.err
     assert len(request.body) < 200_000
@@ -162,7 +162,7 @@ async def test_a_memory_file_that_is_a_link_out_of_the_workspace_is_not_read(own
     await trusting(links={"CLAUDE.md": str(own_place / "secret")})
     async with ProviderServer([DONE]) as server:
         ran = await run(server, "-p", "go", *SONNET, "--verbose")
-        [request] = server.generations
+        [request] = server.generation_requests
     assert ran.code == 0
     assert f"CLAUDE.md: leads out of {Path.cwd()} by a link; it is not read" in ran.err
     assert b"the secret" not in request.body
@@ -181,8 +181,8 @@ async def test_a_memory_file_that_is_a_link_out_of_the_workspace_is_not_read(own
 async def test_money_and_tokens_are_the_session_s_with_its_children_and_a_fork_begins_anew(
     flag: str, limit: str, words: str
 ):
-    task = Call("task", {"description": "a part", "prompt": "child"})
-    replies = [Reply(calls=(task,), usage=DEAR), *[Reply("Done.", usage=DEAR)] * 2]
+    task = FakeCall("task", {"description": "a part", "prompt": "child"})
+    replies = [FakeReply(calls=(task,), usage=DEAR), *[FakeReply("Done.", usage=DEAR)] * 2]
     flags = (*SONNET, "--output-format", "json", "--allow", "Task")
     async with ProviderServer([*replies, DONE, DONE, DONE]) as server:
         first = await run(server, "-p", "go", *flags)

@@ -17,18 +17,18 @@ from treadle.core.contracts.policy import Ask
 from treadle.core.loop.steps import PendingApproval
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Library
-from treadle.testing.provider import Call, ProviderServer, Reply
+from treadle.testing.provider import FakeCall, ProviderServer, FakeReply
 from treadle.testing.tools import RecordingTool
 
-LAST = Reply("That is all.")
+LAST = FakeReply("That is all.")
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
 
 
 async def test_a_session_is_replayed_with_todays_tools_and_goes_on_with_another_model():
     Path("notes.txt").write_text("one\n")
-    read = Reply(calls=(Call("read", {"file_path": "notes.txt"}),))
-    append = Reply(calls=(Call("bash", {"command": "echo x >> effects"}),))
-    async with ProviderServer([read, append, LAST, LAST, Reply("From the other.")]) as server:
+    read = FakeReply(calls=(FakeCall("read", {"file_path": "notes.txt"}),))
+    append = FakeReply(calls=(FakeCall("bash", {"command": "echo x >> effects"}),))
+    async with ProviderServer([read, append, LAST, LAST, FakeReply("From the other.")]) as server:
         first = await run(server, "-p", "- look at it", "--output-format", "json", *FREELY)
         session = first.lines[0]["session_id"]
         await run(server, "-p", "second", "--continue", *FREELY)
@@ -62,10 +62,10 @@ async def test_a_session_is_replayed_with_todays_tools_and_goes_on_with_another_
 
 
 class AskAlways:
-    async def decide(self, proposal):
+    async def decide(self, request):
         return Ask("as always")
 
-    async def remember(self, proposal, rules):
+    async def save_rules(self, request, rules):
         return None
 
 
@@ -93,7 +93,7 @@ def past(own_place: Path) -> None:
 
 
 def test_a_rule_is_tested_against_what_was_asked(past, capsys):
-    assert permissions(["backtest", "Bash(npm test:*)"]) == exits.DONE
+    assert permissions(["backtest", "Bash(npm test:*)"]) == exits.SUCCESS
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "Bash(npm test:*) would have covered 2 of 5 questions and no denied call"
     assert "  + bash: npm test" in out
@@ -110,14 +110,14 @@ def test_a_rule_that_is_too_wide_is_said_to_be(past, capsys):
 def test_the_past_is_that_of_the_folder_unless_all_is_said(past, capsys, monkeypatch):
     Path("empty").mkdir()
     monkeypatch.chdir("empty")
-    assert permissions(["backtest", "Bash(npm test:*)"]) == exits.DONE
+    assert permissions(["backtest", "Bash(npm test:*)"]) == exits.SUCCESS
     assert "nobody was asked anything yet" in capsys.readouterr().err
-    assert permissions(["backtest", "--all", "Bash(npm test:*)"]) == exits.DONE
+    assert permissions(["backtest", "--all", "Bash(npm test:*)"]) == exits.SUCCESS
     assert "would have covered 2 of 5" in capsys.readouterr().out
 
 
 def test_a_wrong_rule_is_said(capsys):
-    assert permissions(["backtest", "Bash("]) == exits.USAGE
+    assert permissions(["backtest", "Bash("]) == exits.USAGE_ERROR
     assert "Bash(" in capsys.readouterr().err
 
 

@@ -11,23 +11,23 @@ from typing import Any
 from tests.apps.running import run
 from tests.workspace.helpers import needs_bubblewrap
 from treadle.apps.cli import exits
-from treadle.testing.provider import Call, ProviderServer, Reply, Request
+from treadle.testing.provider import FakeCall, ProviderServer, FakeReply, ReceivedRequest
 
-LAST = Reply("That is all.")
+LAST = FakeReply("That is all.")
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
 WALLED = ("--permission-mode", "auto")
 SERVER = {"command": sys.executable, "args": [str(Path(__file__).parent / "mcp_server.py")]}
 
 
-def bash(command: str) -> Reply:
-    return Reply(calls=(Call("bash", {"command": command}),))
+def bash(command: str) -> FakeReply:
+    return FakeReply(calls=(FakeCall("bash", {"command": command}),))
 
 
-def said(request: Request) -> str:
+def said(request: ReceivedRequest) -> str:
     return request.body.decode()
 
 
-def tools(request: Request) -> list[str]:
+def tools(request: ReceivedRequest) -> list[str]:
     return [tool["name"] for tool in json.loads(request.body)["tools"]]
 
 
@@ -173,7 +173,7 @@ async def test_what_a_command_wrote_does_not_become_part_of_the_users_own_progra
 async def test_a_misspelt_hook_refuses_the_start():
     settings(Path.home(), hooks=hook("PreToolUsed", "true"))
     ran = await run(None, "-p", "go", ANTHROPIC_API_KEY="x")
-    assert ran.code == exits.USAGE
+    assert ran.code == exits.USAGE_ERROR
     assert "settings.json:1: no hook event is called 'PreToolUsed'" in ran.err
 
 
@@ -182,7 +182,7 @@ async def test_a_misspelt_hook_refuses_the_start():
 
 async def test_a_projects_server_offers_its_tools_once_it_is_approved():
     Path(".mcp.json").write_text(json.dumps({"mcpServers": {"tiny": SERVER}}))
-    greet = Reply(calls=(Call("mcp__tiny__greet", {"who": "you"}),))
+    greet = FakeReply(calls=(FakeCall("mcp__tiny__greet", {"who": "you"}),))
     async with ProviderServer([LAST, greet, LAST, greet, LAST]) as server:
         before = await run(server, "-p", "go", "--verbose")
         assert (await run(None, "trust", "--approve")).code == 0
@@ -206,7 +206,7 @@ async def test_a_server_is_started_again_only_as_it_was_approved():
     asked = await run(None, "trust", "--approve")
     change = bash('echo \'open("ran", "w")\' > sub/served.py')
     calls = [
-        Reply(calls=(Call(f"mcp__{name}__greet", {"who": who}),))
+        FakeReply(calls=(FakeCall(f"mcp__{name}__greet", {"who": who}),))
         for name in ("theirs", "own")
         for who in ("nobody", "you")
     ]
@@ -229,7 +229,7 @@ async def test_in_an_untrusted_folder_the_users_own_server_stands_at_home(own_pl
     (library / "tiny.py").write_text(Path(SERVER["args"][0]).read_text() + "\nopen('stood', 'w')\n")
     Path("tiny.py").write_text(f"open('{Path.cwd()}/ran', 'w')")
     settings(Path.home(), mcpServers={"own": {"command": sys.executable, "args": ["-m", "tiny"]}})
-    greet = Reply(calls=(Call("mcp__own__greet", {"who": "you"}),))
+    greet = FakeReply(calls=(FakeCall("mcp__own__greet", {"who": "you"}),))
     async with ProviderServer([greet, LAST, greet, LAST]) as server:
         for _ in ("not trusted", "trusted"):
             await run(
@@ -267,7 +267,7 @@ async def test_everything_of_a_server_that_is_approved_is_shown_and_no_secret_is
     ):
         assert line in shown.out
     assert key not in shown.out
-    env = Reply(calls=(Call("mcp__near__greet", {"who": "env"}),))
+    env = FakeReply(calls=(FakeCall("mcp__near__greet", {"who": "env"}),))
     async with ProviderServer([env, LAST]) as server:
         ran = await run(
             server, "-p", "go", "--verbose", *FREELY,
@@ -282,9 +282,9 @@ async def test_a_server_that_comes_late_is_announced_and_judged_by_its_own_rules
     ready = str(Path.cwd() / "ready")  # the server itself does not stand in the folder
     late = {**SERVER, "args": [*SERVER["args"], ready], "startupTimeout": 60_000}
     settings(Path.home(), mcpServers={"tiny": late})
-    greet = Call("use_tool", {"name": "mcp__tiny__greet", "arguments": {"who": "you"}})
+    greet = FakeCall("use_tool", {"name": "mcp__tiny__greet", "arguments": {"who": "you"}})
     wait = bash("touch ready; while [ ! -e listed ]; do sleep 0.01; done")
-    async with ProviderServer([wait, bash("ls"), Reply(calls=(greet,)), LAST]) as server:
+    async with ProviderServer([wait, bash("ls"), FakeReply(calls=(greet,)), LAST]) as server:
         deny = ("--deny", "mcp__tiny__greet")
         ran = await run(server, "-p", "go", *FREELY, *deny, TREADLE_SERVER_WAIT="0.01")
     assert ran.code == 0
@@ -298,9 +298,9 @@ async def test_hooks_see_a_late_tool_as_itself_also_where_keys_are_kept_from_too
     late = {**SERVER, "args": [*SERVER["args"], ready], "startupTimeout": 60_000}
     guard = hook("PreToolUse", "cat > seen.json; echo not you >&2; exit 2", "mcp__tiny__.*")
     settings(Path.home(), mcpServers={"tiny": late}, hooks=guard)
-    greet = Call("use_tool", {"name": "mcp__tiny__greet", "arguments": {"who": "you"}})
+    greet = FakeCall("use_tool", {"name": "mcp__tiny__greet", "arguments": {"who": "you"}})
     wait = bash("touch ready; while [ ! -e listed ]; do sleep 0.01; done")
-    async with ProviderServer([wait, bash("ls"), Reply(calls=(greet,)), LAST]) as server:
+    async with ProviderServer([wait, bash("ls"), FakeReply(calls=(greet,)), LAST]) as server:
         ran = await run(
             server, "-p", "go", *FREELY,
             SOME_API_KEY="a-key-of-this-very-process", TREADLE_SERVER_WAIT="0.01",
@@ -358,7 +358,7 @@ def skill(folder: Path, name: str, body: str) -> None:
 async def test_skills_are_named_in_the_prompt_and_loaded_when_used():
     skill(Path.home(), "mine", "Whistle first.")
     skill(Path(), "theirs", "Hum first.")
-    load = Reply(calls=(Call("skill", {"name": "mine"}),))
+    load = FakeReply(calls=(FakeCall("skill", {"name": "mine"}),))
     async with ProviderServer([load, LAST, LAST]) as server:
         ran = await run(server, "-p", "go", "--verbose")
         await run(None, "trust")
@@ -372,8 +372,8 @@ async def test_skills_are_named_in_the_prompt_and_loaded_when_used():
 
 
 async def test_a_child_agent_has_a_session_of_its_own_within_its_parents():
-    task = Reply(calls=(Call("task", {"description": "look", "prompt": "Look around."}),))
-    async with ProviderServer([task, Reply("I looked."), LAST]) as server:
+    task = FakeReply(calls=(FakeCall("task", {"description": "look", "prompt": "Look around."}),))
+    async with ProviderServer([task, FakeReply("I looked."), LAST]) as server:
         ran = await run(server, "-p", "go", "--output-format", "json", *FREELY)
     session = ran.lines[0]["session_id"]
     [place] = Path.home().glob(f".local/share/treadle/sessions/*/{session}/children/*")
@@ -385,7 +385,7 @@ async def test_a_child_agent_has_a_session_of_its_own_within_its_parents():
 
 async def test_a_file_that_somebody_else_changed_is_told():
     Path("notes.txt").write_text("one")
-    read = Reply(calls=(Call("read", {"file_path": "notes.txt"}),))
+    read = FakeReply(calls=(FakeCall("read", {"file_path": "notes.txt"}),))
     async with ProviderServer([read, bash("echo two > notes.txt"), LAST]) as server:
         ran = await run(server, "-p", "go", "--verbose", *FREELY)
     assert "the prompt cache broke" not in ran.err  # what is said later is appended
@@ -395,5 +395,5 @@ async def test_a_file_that_somebody_else_changed_is_told():
 
 async def test_a_wrong_small_model_is_told_before_any_work():
     ran = await run(None, "-p", "go", "--small-model", "nobody/none", ANTHROPIC_API_KEY="x")
-    assert ran.code == exits.USAGE
+    assert ran.code == exits.USAGE_ERROR
     assert "nobody" in ran.err

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from tests.apps.running import run
 from treadle.apps.cli import exits
-from treadle.apps.wiring.discretion import own_secrets, shown, without
-from treadle.testing.provider import Call, Fault, ProviderServer, Reply
+from treadle.apps.wiring.discretion import find_environment_secrets, redact_for_display, redact
+from treadle.testing.provider import FakeCall, ProviderFault, ProviderServer, FakeReply
 
 OURS = "sk-ant-api03-our-own-key-0123456789abcdef"
 THEIRS = "ghp_" + "a1B2" * 9
-LAST = Reply("That is all.")
+LAST = FakeReply("That is all.")
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
 
 
@@ -25,10 +25,12 @@ def everything_kept() -> str:
 async def test_keys_are_in_no_command_no_session_and_nothing_that_is_shown():
     Path("config.ini").write_text(f"key = {OURS}\ntoken = {THEIRS}\n")
     calls = (
-        Call("bash", {"command": "env; cat /proc/$PPID/environ | tr '\\0' '\\n'; cat config.ini"}),
-        Call("read", {"file_path": "config.ini"}),
+        FakeCall(
+            "bash", {"command": "env; cat /proc/$PPID/environ | tr '\\0' '\\n'; cat config.ini"}
+        ),
+        FakeCall("read", {"file_path": "config.ini"}),
     )
-    async with ProviderServer([Reply(calls=calls), LAST]) as server:
+    async with ProviderServer([FakeReply(calls=calls), LAST]) as server:
         ran = await run(
             server, "-p", "go", "--verbose", "--output-format", "stream-json", *FREELY,
             OTHER_TOKEN="another-secret-value",
@@ -44,9 +46,9 @@ async def test_keys_are_in_no_command_no_session_and_nothing_that_is_shown():
 
 async def test_our_own_key_reaches_neither_the_model_nor_those_who_watch():
     Path("config.ini").write_text(f"key = {OURS}\n")
-    read = Reply(calls=(Call("read", {"file_path": "config.ini"}),))
-    bash = Reply(calls=(Call("bash", {"command": "env; cat config.ini"}),))
-    echo = Reply(f"The key is {OURS}.")
+    read = FakeReply(calls=(FakeCall("read", {"file_path": "config.ini"}),))
+    bash = FakeReply(calls=(FakeCall("bash", {"command": "env; cat config.ini"}),))
+    echo = FakeReply(f"The key is {OURS}.")
     async with ProviderServer([read, bash, echo]) as server:
         ran = await run(
             server, "-p", "go", "--output-format", "stream-json", *FREELY, SOME_API_KEY=OURS
@@ -59,7 +61,7 @@ async def test_our_own_key_reaches_neither_the_model_nor_those_who_watch():
 
 
 async def test_an_error_that_quotes_the_key_does_not_show_it():
-    quoting = Fault("bad_request", times=-1, message=f"invalid key {OURS} or {THEIRS}")
+    quoting = ProviderFault("bad_request", times=-1, message=f"invalid key {OURS} or {THEIRS}")
     async with ProviderServer([LAST], faults=[quoting]) as server:
         ran = await run(
             server, "-p", "go", "--output-format", "stream-json", "--verbose", SOME_API_KEY=OURS
@@ -73,7 +75,7 @@ async def test_an_error_that_quotes_the_key_does_not_show_it():
 async def test_a_projects_env_file_is_never_loaded():
     Path(".env").write_text("ANTHROPIC_API_KEY=from-the-file\nTREADLE_MAX_TURNS=0\n")
     await run(None, "trust")
-    async with ProviderServer([Reply(calls=(Call("ls", {}),)), LAST]) as server:
+    async with ProviderServer([FakeReply(calls=(FakeCall("ls", {}),)), LAST]) as server:
         ran = await run(server, "-p", "go")
     assert ran.code == 0
     assert all(dict(r.headers).get("x-api-key") == "test" for r in server.requests)
@@ -83,9 +85,9 @@ async def test_a_projects_env_file_is_never_loaded():
 async def test_side_files_of_long_and_background_outputs_hold_no_key():
     Path("k").write_text(OURS)
     zeros = "head -c %d /dev/zero | tr '\\0' x"
-    long = Call("bash", {"command": f"{zeros % 15_980}; cat k; {zeros % 40_000}"})
-    behind = Call("bash", {"command": "cat k", "run_in_background": True})
-    replies = [Reply(calls=(long,)), Reply(calls=(behind,)), LAST, LAST]
+    long = FakeCall("bash", {"command": f"{zeros % 15_980}; cat k; {zeros % 40_000}"})
+    behind = FakeCall("bash", {"command": "cat k", "run_in_background": True})
+    replies = [FakeReply(calls=(long,)), FakeReply(calls=(behind,)), LAST, LAST]
     async with ProviderServer(replies) as server:
         ran = await run(server, "-p", "go", *FREELY, SOME_API_KEY=OURS)
     assert ran.code == 0
@@ -117,7 +119,7 @@ async def test_hooks_tell_no_key():
     }
     (Path.home() / ".treadle").mkdir(exist_ok=True)
     (Path.home() / ".treadle" / "settings.json").write_text(json.dumps({"hooks": settings}))
-    async with ProviderServer([Reply(calls=(Call("ls", {}),)), LAST]) as server:
+    async with ProviderServer([FakeReply(calls=(FakeCall("ls", {}),)), LAST]) as server:
         ran = await run(
             server, "-p", "go", "--verbose", "--output-format", "stream-json", OTHER_KEY=OURS
         )
@@ -130,7 +132,7 @@ async def test_memory_attachments_and_what_is_piped_hold_no_key():
     Path("k").write_text(f"attached {OURS}")
     Path("AGENTS.md").write_text(f"remember {OURS}")
     await run(None, "trust")
-    async with ProviderServer([Reply(calls=(Call("ls", {}),)), LAST]) as server:
+    async with ProviderServer([FakeReply(calls=(FakeCall("ls", {}),)), LAST]) as server:
         await run(server, "-p", "look @k", said=f"piped {OURS}".encode(), A_PAT=OURS)
     body = server.requests[-1].body.decode()
     for word in ("attached", "remember", "piped"):
@@ -141,9 +143,9 @@ async def test_memory_attachments_and_what_is_piped_hold_no_key():
 async def test_a_memory_file_that_changes_meanwhile_tells_no_key_and_is_told_once():
     Path("AGENTS.md").write_text("Be brief.")
     await run(None, "trust")
-    change = Call("bash", {"command": "cat k > AGENTS.md"})
+    change = FakeCall("bash", {"command": "cat k > AGENTS.md"})
     Path("k").write_text(f"remember {OURS}")
-    replies = [Reply(calls=(change,)), *[Reply(calls=(Call("ls", {}),))] * 2, LAST]
+    replies = [FakeReply(calls=(change,)), *[FakeReply(calls=(FakeCall("ls", {}),))] * 2, LAST]
     async with ProviderServer(replies) as server:
         await run(server, "-p", "go", *FREELY, A_TOKEN=OURS)
     body = server.requests[-1].body.decode()
@@ -158,7 +160,7 @@ def test_a_secret_is_known_by_its_name_and_a_token_by_its_shape():
         "GOOGLE_APPLICATION_CREDENTIALS": "/home/me/google.json",
         "PATH": "/bin:/usr/bin",
     }
-    assert own_secrets(env) == ("0123456789",)
-    assert without(("0123456789",), "a 0123456789 b") == "a [redacted] b"
-    assert shown(f"x {THEIRS} y") == "x [redacted] y"
-    assert shown("nothing here") == "nothing here"
+    assert find_environment_secrets(env) == ("0123456789",)
+    assert redact(("0123456789",), "a 0123456789 b") == "a [redacted] b"
+    assert redact_for_display(f"x {THEIRS} y") == "x [redacted] y"
+    assert redact_for_display("nothing here") == "nothing here"

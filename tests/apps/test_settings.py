@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.apps.settings import BY_NAME, TABLE, Settings, is_narrower, load
+from treadle.apps.settings import SETTINGS_BY_NAME, SETTINGS, Settings, is_narrower, load_settings
 from treadle.core.errors import ConfigError
 
 
@@ -24,14 +24,14 @@ def here() -> Path:
 
 
 def test_without_files_everything_is_a_default():
-    settings = load(here(), environ={})
+    settings = load_settings(here(), environ={})
     assert settings == Settings()
     assert settings.origin("model") == "default"
 
 
 def test_the_later_place_wins_and_is_the_origin(user_file: Path):
     write(user_file, 'model = "sonnet"\nmax_turns = 10\nmax_time = "5m"\n')
-    settings = load(here(), {"max_turns": "30"}, environ={"TREADLE_MODEL": "opus"})
+    settings = load_settings(here(), {"max_turns": "30"}, environ={"TREADLE_MODEL": "opus"})
     assert (settings.model, settings.max_turns, settings.max_time) == ("opus", 30, 300.0)
     assert settings.origin("model") == "TREADLE_MODEL"
     assert settings.origin("max_turns") == "--max-turns"
@@ -44,12 +44,12 @@ def test_a_project_may_only_narrow_and_only_where_it_is_trusted():
         'max_turns = 5\nmax_cost = 99\npermission_mode = "auto"\nsandbox = "required"\n'
         'network = true\nmodel = "opus"\n',
     )
-    trusted = load(here(), environ={}, trusted=lambda: True)
+    trusted = load_settings(here(), environ={}, is_trusted=lambda: True)
     assert (trusted.max_turns, trusted.sandbox) == (5, "required")
     assert (trusted.max_cost, trusted.permission_mode) == (5.0, "ask")
     assert (trusted.network, trusted.model) == (False, "")
     assert sum("may only narrow" in note for note in trusted.notes) == 4
-    stranger = load(here(), environ={}, trusted=lambda: False)
+    stranger = load_settings(here(), environ={}, is_trusted=lambda: False)
     assert stranger.max_turns == 200
     assert "not trusted" in stranger.notes[0]
 
@@ -71,7 +71,7 @@ def test_a_project_may_only_narrow_and_only_where_it_is_trusted():
 def test_a_wrong_file_is_said_with_its_line_and_what_to_do(user_file: Path, text, words):
     write(user_file, text)
     with pytest.raises(ConfigError) as caught:
-        load(here(), environ={})
+        load_settings(here(), environ={})
     assert words in str(caught.value)
 
 
@@ -79,26 +79,26 @@ def test_a_file_that_is_not_text_is_said_with_its_line(user_file: Path):
     user_file.parent.mkdir()
     user_file.write_bytes(b'model = "x"\n# \xff\n')
     with pytest.raises(ConfigError, match=r"config\.toml:2: not UTF-8"):
-        load(here(), environ={})
+        load_settings(here(), environ={})
 
 
 def test_an_unknown_variable_is_noted_with_the_nearest():
-    settings = load(here(), environ={"TREADLE_MODLE": "x"})
+    settings = load_settings(here(), environ={"TREADLE_MODLE": "x"})
     assert settings.notes == ("TREADLE_MODLE means nothing; did you mean 'TREADLE_MODEL'?",)
 
 
 def test_aliases_are_a_table(user_file: Path):
     write(user_file, '[aliases]\nfast = "anthropic/haiku"\n')
-    settings = load(here(), environ={})
+    settings = load_settings(here(), environ={})
     assert settings.aliases == {"fast": "anthropic/haiku"}
     assert settings.origin("aliases") == f"{user_file}:1"
 
 
 def test_every_setting_of_the_table_is_a_field_and_the_other_way_round():
     fields = set(Settings.__struct_fields__) - {"origins", "notes"}
-    assert fields == {setting.name for setting in TABLE}
+    assert fields == {setting.name for setting in SETTINGS}
 
 
 def test_nothing_is_narrower_than_no_limit():
-    assert is_narrower(BY_NAME["max_tokens"], 10, None)
-    assert not is_narrower(BY_NAME["max_tokens"], 10, 5)
+    assert is_narrower(SETTINGS_BY_NAME["max_tokens"], 10, None)
+    assert not is_narrower(SETTINGS_BY_NAME["max_tokens"], 10, 5)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.running import PROGRAM, environment, run
-from treadle.testing.provider import ProviderServer, Reply
+from treadle.testing.provider import ProviderServer, FakeReply
 
 EVIL = "\x1b]52;c;UFdORUQ=\x07\x1b]0;TITLE\x07\x1b[2JEVIL\x9b31m\u202eEVIL2\r"
 OBEYED = ("\x1b]", "\x1b[2J", "\x9b", "\u202e", "\x07")
@@ -59,7 +59,7 @@ def check(said: str) -> None:
 
 
 async def test_an_answer_is_shown_on_a_terminal_and_byte_for_byte_in_a_pipe():
-    async with ProviderServer([Reply(f"Hello {EVIL} end")] * 2) as server:
+    async with ProviderServer([FakeReply(f"Hello {EVIL} end")] * 2) as server:
         check(await on_terminal(server, "-p", "go"))
         piped = await run(server, "-p", "go")
     assert piped.out == f"Hello {EVIL} end\n"
@@ -67,14 +67,14 @@ async def test_an_answer_is_shown_on_a_terminal_and_byte_for_byte_in_a_pipe():
 
 @pytest.mark.parametrize("kind", ["json", "stream-json"])
 async def test_json_has_the_same_value_and_no_raw_controls(kind: str):
-    async with ProviderServer([Reply(f"Hello {EVIL} end")]) as server:
+    async with ProviderServer([FakeReply(f"Hello {EVIL} end")]) as server:
         ran = await run(server, "-p", "go", "--output-format", kind)
     assert ran.lines[-1]["text"] == f"Hello {EVIL} end"
     assert not [sign for sign in OBEYED if sign in ran.out]
 
 
 async def test_titles_of_sessions_are_harmless_wherever_they_are_listed():
-    async with ProviderServer([Reply("That is all.")]) as server:
+    async with ProviderServer([FakeReply("That is all.")]) as server:
         await on_terminal(server, "-p", f"EVIL {EVIL}")
     for arguments in (
         ("cost", "--by", "session"),

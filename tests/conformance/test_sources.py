@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from treadle.testing.conformance.source import check_source
-from treadle.testing.tools import RecordingTool, ShiftingSource
-from treadle.tools.federation import Federation, Registry
+from treadle.testing.tools import RecordingTool, ChangingSource
+from treadle.tools.federation import Federation, StaticSource
 from treadle.tools.function import tool
 
 
@@ -15,17 +15,17 @@ def shout(text: str) -> str:
 
 
 async def test_a_registry_keeps_the_promises_of_a_source():
-    await check_source(lambda: Registry([shout, RecordingTool()]))
+    await check_source(lambda: StaticSource([shout, RecordingTool()]))
 
 
 async def test_a_federation_keeps_the_promises_of_a_source():
     await check_source(
-        lambda: Federation([Registry([shout]), ShiftingSource([RecordingTool()])], "prefix")
+        lambda: Federation([StaticSource([shout]), ChangingSource([RecordingTool()])], "prefix")
     )
 
 
 async def test_a_broken_promise_is_named():
-    class Forgetful(ShiftingSource):
+    class Forgetful(ChangingSource):
         def tools(self):
             return list(super().tools())
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.workspace.helpers import BOTH
-from treadle.apps.wiring.late import LateWorkspace
+from treadle.apps.wiring.late import LazyWorkspace
 from treadle.core.contracts.workspace import FileContent, Workspace
 from treadle.testing.conformance.workspace import check_workspace
-from treadle.workspace.local import LocalWorkspace, Options
+from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
 
 @pytest.mark.parametrize("sandbox", BOTH)
@@ -17,13 +17,13 @@ async def test_the_local_workspace_keeps_its_promises(
     own_place: Path, is_late: bool, sandbox: bool, no_leaks: object
 ) -> None:
     folders = (own_place / f"ws{n}" for n in range(100))
-    options = Options(sandbox="auto" if sandbox else "off")
+    options = WorkspaceOptions(sandbox="auto" if sandbox else "off")
 
     async def make() -> Workspace:
         folder = next(folders)
         folder.mkdir()
         if is_late:
-            return LateWorkspace(folder, lambda: options)
+            return LazyWorkspace(folder, lambda: options)
         return await LocalWorkspace.open(folder, options)
 
     await check_workspace(make)
@@ -37,7 +37,7 @@ async def test_a_broken_promise_of_a_workspace_is_named(own_place: Path) -> None
             return await super().write(path, data, mode=0o600)
 
     async def make() -> LocalWorkspace:
-        return await Careless.open(own_place, Options(sandbox="off"))
+        return await Careless.open(own_place, WorkspaceOptions(sandbox="off"))
 
     with pytest.raises(AssertionError, match="mode"):
         await check_workspace(make)

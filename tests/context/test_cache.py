@@ -9,29 +9,29 @@ from typing import Any
 import pytest
 
 from treadle import Agent, Transcript, Usage
-from treadle.context.cache import CacheAccountant, first_change
-from treadle.core.contracts.hook import HookPoint, Moment
+from treadle.context.cache import CacheMonitor, describe_first_change
+from treadle.core.contracts.hook import HookPoint, HookInput
 from treadle.core.contracts.model import ModelCard, ModelRequest
-from treadle.core.contracts.policy import Allow, Deny, Proposal, Verdict
+from treadle.core.contracts.policy import Allow, Deny, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.events import Notified
 from treadle.core.loop.equipment import AllowAll
 from treadle.core.loop.steps import Finished
-from treadle.core.transcript import NoticeItem, ToolResultItem, user
+from treadle.core.transcript import NoticeItem, ToolResultItem, to_user_item
 from treadle.core.transcript.entries import Intent
 from treadle.models import Anthropic, Say, Scripted
-from treadle.testing.observers import Witness
-from treadle.testing.provider import Call, ProviderServer, Reply
+from treadle.testing.observers import RecordingObserver
+from treadle.testing.provider import FakeCall, ProviderServer, FakeReply
 from treadle.testing.stores import MemoryStore
-from treadle.testing.tools import RecordingTool, ShiftingSource
-from treadle.tools.steady import Steady
+from treadle.testing.tools import RecordingTool, ChangingSource
+from treadle.tools.steady import StableToolList
 
 ONE = ToolSpec("one", "d", {"type": "object"})
 TWO = ToolSpec("two", "d", {"type": "object"})
 
 
 def request(items: str = "ab", system: str = "s", tools: tuple[ToolSpec, ...] = (ONE,)):
-    return ModelRequest(Transcript([user(text) for text in items]), system, tools)
+    return ModelRequest(Transcript([to_user_item(text) for text in items]), system, tools)
 
 
 @pytest.mark.parametrize(
@@ -48,21 +48,21 @@ def request(items: str = "ab", system: str = "s", tools: tuple[ToolSpec, ...] = 
     ],
 )
 def test_the_first_change_is_named(new: ModelRequest, words: str):
-    assert first_change(request(), new) == words
+    assert describe_first_change(request(), new) == words
 
 
 async def test_a_broken_cache_is_told_once_with_what_it_cost():
     card = ModelCard("m", input_price=10.0, cache_read_price=1.0, cache_write_price=12.5)
     used = Usage(0, 5, cache_write=100_000, requests=1)
-    model = CacheAccountant(Scripted([Say("x", usage=used)] * 3, card=card))
-    witness, said = Witness(), ["Be brief."]
+    model = CacheMonitor(Scripted([Say("x", usage=used)] * 3, card=card))
+    witness, said = RecordingObserver(), ["Be brief."]
     driver = Agent(model, instructions=lambda: said[0], observers=[witness]).start(input="a")
     await driver.next()
     said[0] = "Be long."
     for _ in range(2):
         driver.submit("b")
         await driver.next()
-    told = [event.text for event in witness.of(Notified)]
+    told = [event.text for event in witness.events_of(Notified)]
     assert told == [
         "the prompt cache broke: line 1 of the instructions changed to 'Be long.'; "
         "about 100,000 tokens are read anew, 1.1500 USD more"
@@ -70,15 +70,15 @@ async def test_a_broken_cache_is_told_once_with_what_it_cost():
 
 
 async def test_a_tool_that_comes_late_is_announced_and_called_without_touching_the_list():
-    source = ShiftingSource([RecordingTool("first")])
+    source = ChangingSource([RecordingTool("first")])
     late = RecordingTool("late", "late answer")
-    steady = Steady(source)
+    steady = StableToolList(source)
     model = Scripted(
         ["hi", Say(calls=[("use_tool", {"name": "late", "arguments": {"n": 1}})]), "done"]
     )
     driver = Agent(model, [steady], mutators=[steady]).start(input="a")
     await driver.next()
-    source.change([RecordingTool("first"), late])
+    source.set_tools([RecordingTool("first"), late])
     driver.submit("b")
     while not isinstance(await driver.next(), Finished):
         pass
@@ -90,26 +90,26 @@ async def test_a_tool_that_comes_late_is_announced_and_called_without_touching_t
 
 async def test_a_tool_that_comes_late_is_judged_and_told_as_itself():
     class Careful(AllowAll):
-        async def decide(self, proposal: Proposal) -> Verdict:
-            asked.append((proposal.tool.name, proposal.arguments))
-            return Deny("never") if proposal.tool.name == "danger" else Allow()
+        async def decide(self, request: PermissionRequest) -> Verdict:
+            asked.append((request.tool.name, request.arguments))
+            return Deny("never") if request.tool.name == "danger" else Allow()
 
     class Hears:
         points: frozenset[HookPoint] = frozenset({"pre_tool_use"})
 
-        async def ask(self, moment: Moment) -> None:
-            asked.append((moment.data["tool_name"], moment.data["tool_input"]))
+        async def run(self, hook_input: HookInput) -> None:
+            asked.append((hook_input.data["tool_name"], hook_input.data["tool_input"]))
 
     asked: list[tuple[str, Any]] = []
-    source = ShiftingSource([RecordingTool("first")])
-    steady = Steady(source)
+    source = ChangingSource([RecordingTool("first")])
+    steady = StableToolList(source)
     danger, fine = RecordingTool("danger"), RecordingTool("fine", effect="irreversible")
     calls = [("use_tool", {"name": name, "arguments": {"n": 1}}) for name in ("danger", "fine")]
     model = Scripted(["hi", Say(calls=calls), "done"])
     agent = Agent(model, [steady], mutators=[steady], policy=Careful(), hooks=[Hears()])
     driver = agent.start(input="a", store=(store := MemoryStore()))
     await driver.next()
-    source.change([RecordingTool("first"), danger, fine])
+    source.set_tools([RecordingTool("first"), danger, fine])
     driver.submit("b")
     while not isinstance(await driver.next(), Finished):
         pass
@@ -120,12 +120,12 @@ async def test_a_tool_that_comes_late_is_judged_and_told_as_itself():
 
 
 async def test_a_tool_that_goes_away_stays_listed_and_says_so():
-    source = ShiftingSource([RecordingTool("first")])
-    steady = Steady(source)
+    source = ChangingSource([RecordingTool("first")])
+    steady = StableToolList(source)
     model = Scripted(["hi", Say(calls=[("first", {}), ("use_tool", {"name": "x"})]), "done"])
     driver = Agent(model, [steady], mutators=[steady]).start(input="a")
     await driver.next()
-    source.change([])
+    source.set_tools([])
     driver.submit("b")
     while not isinstance(await driver.next(), Finished):
         pass
@@ -141,17 +141,20 @@ def without_marks(value: Any) -> Any:
 
 
 async def test_fifty_turns_keep_the_cached_prefix_with_new_modes_tools_and_memories():
-    replies: list[Reply] = []
+    replies: list[FakeReply] = []
     for turn in range(50):
-        replies += [Reply(calls=(Call("first", {"n": turn}),)), Reply(text=f"done {turn}")]
-    source = ShiftingSource([RecordingTool("first")])
-    steady = Steady(source)
+        replies += [
+            FakeReply(calls=(FakeCall("first", {"n": turn}),)),
+            FakeReply(text=f"done {turn}"),
+        ]
+    source = ChangingSource([RecordingTool("first")])
+    steady = StableToolList(source)
     async with ProviderServer(replies) as server:
         model = Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k")
         driver = Agent(model, [steady], mutators=[steady], instructions="Be brief.").start()
         for turn in range(50):
             if turn == 10:
-                source.change([RecordingTool("first"), RecordingTool("late")])
+                source.set_tools([RecordingTool("first"), RecordingTool("late")])
             if turn == 20:
                 driver.steer("(plan mode is on)")
             if turn == 30:

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from treadle import Agent, Transcript, Usage, tool
 from treadle.context.compaction import Compactor
-from treadle.context.compaction.compactor import room_of
-from treadle.context.tokens import Meter, size
+from treadle.context.compaction.compactor import get_token_limit
+from treadle.context.tokens import TokenEstimator, count_chars
 from treadle.core.contracts.hook import Block, HookPoint
 from treadle.core.contracts.model import ModelCard, ModelRequest
-from treadle.core.contracts.mutator import MutationPoint, Scene
-from treadle.core.contracts.policy import Allow, Deny, Proposal, Verdict
+from treadle.core.contracts.mutator import MutationPoint, MutationContext
+from treadle.core.contracts.policy import Allow, Deny, PermissionRequest, Verdict
 from treadle.core.errors import ContextTooLong, Overloaded
 from treadle.core.events import Notified
 from treadle.core.loop.steps import Finished
@@ -29,12 +29,12 @@ from treadle.core.transcript import (
     ToolCall,
     ToolResultItem,
     UserItem,
-    user,
+    to_user_item,
 )
-from treadle.core.transcript.entries import fold
-from treadle.core.transcript.integrity import violations
+from treadle.core.transcript.entries import fold_entries
+from treadle.core.transcript.integrity import find_violations
 from treadle.models import Say, Scripted
-from treadle.testing.observers import Witness
+from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
 
 WINDOW = 8_000
@@ -52,8 +52,8 @@ class StrictProvider(Scripted):
         self.sizes: list[int] = []
 
     def _answer(self, request: ModelRequest) -> Say | ContextTooLong:
-        assert violations(request.transcript) == []
-        tokens = (size(request.transcript) + len(request.system)) // 3
+        assert find_violations(request.transcript) == []
+        tokens = (count_chars(request.transcript) + len(request.system)) // 3
         self.sizes.append(tokens)
         if tokens > WINDOW - 1_000:
             return ContextTooLong(f"{tokens} tokens do not fit")
@@ -84,10 +84,10 @@ async def rm(path: str) -> str:
 
 
 class NoDeleting:
-    async def decide(self, proposal: Proposal) -> Verdict:
-        return Deny("the user said: never delete") if proposal.tool.name == "rm" else Allow()
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        return Deny("the user said: never delete") if request.tool.name == "rm" else Allow()
 
-    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         return None
 
 
@@ -103,7 +103,7 @@ def text_of(transcript: Transcript) -> str:
 
 
 async def test_after_500_turns_and_many_compactions_the_pins_are_there_word_for_word():
-    model, store, witness = StrictProvider(), MemoryStore(), Witness()
+    model, store, witness = StrictProvider(), MemoryStore(), RecordingObserver()
     agent = Agent(
         model,
         [work, todo, rm],
@@ -119,7 +119,7 @@ async def test_after_500_turns_and_many_compactions_the_pins_are_there_word_for_
         while not isinstance(step := await driver.next(), Finished):
             pass
         assert step.result.reason == "end_turn", step.result.error
-    compactions = [e for e in witness.of(Notified) if e.text.startswith("compacted")]
+    compactions = [e for e in witness.events_of(Notified) if e.text.startswith("compacted")]
     assert len(compactions) >= 10
     assert max(model.sizes) <= WINDOW - 1_000
     shown = text_of(driver.transcript)
@@ -129,10 +129,10 @@ async def test_after_500_turns_and_many_compactions_the_pins_are_there_word_for_
 
     raw = [item for _, item in witness.items]
     assert list(driver.history) == raw
-    assert list(fold(store.entries).history or ()) == raw
+    assert list(fold_entries(store.entries).history or ()) == raw
     assert driver.uncompact() is True
     assert list(driver.transcript) == raw
-    assert list(fold(store.entries).transcript) == raw
+    assert list(fold_entries(store.entries).transcript) == raw
     assert driver.uncompact() is False
 
 
@@ -140,7 +140,7 @@ async def test_after_500_turns_and_many_compactions_the_pins_are_there_word_for_
     "said", ["", "x" * 100_000, "☃" * 7, Overloaded("busy")], ids=["none", "more", "odd", "error"]
 )
 async def test_a_bad_summary_is_no_loop_and_no_loss(said: str | Exception):
-    model, witness = StrictProvider(), Witness()
+    model, witness = StrictProvider(), RecordingObserver()
     agent = Agent(model, [work], mutators=[Compactor(note_taker(said))], observers=[witness])
     driver = agent.start()
     for turn in range(60):
@@ -156,21 +156,21 @@ async def test_the_provider_says_too_long_and_it_is_compacted_once_and_asked_aga
     model = Scripted(
         [ContextTooLong("too long"), "fine"], card=ModelCard("unmeasured", window=1_000_000)
     )
-    witness = Witness()
-    history: list[Item] = [user("begin")]
+    witness = RecordingObserver()
+    history: list[Item] = [to_user_item("begin")]
     for n in range(30):
         call = ToolCall(f"c{n}", "work", "{}")
         history += [
             AssistantItem((call,), "tool_use"),
             ToolResultItem(call.id, "work", (Text("y" * 5_000),)),
         ]
-    history += [AssistantItem((Text("ok"),)), user("go on")]
+    history += [AssistantItem((Text("ok"),)), to_user_item("go on")]
     agent = Agent(model, mutators=[Compactor(note_taker())], observers=[witness])
     driver = agent.start(transcript=history)
     step = await driver.next()
     assert isinstance(step, Finished)
     assert step.result.text == "fine"
-    assert size(driver.transcript) < size(history) / 3
+    assert count_chars(driver.transcript) < count_chars(history) / 3
 
 
 async def test_by_hand_with_a_focus():
@@ -191,7 +191,7 @@ async def test_a_hook_may_forbid_it():
     class Forbids:
         points: frozenset[HookPoint] = frozenset({"pre_compact"})
 
-        async def ask(self, moment):
+        async def run(self, hook_input):
             return Block("not now")
 
     driver = Agent(
@@ -212,10 +212,10 @@ async def test_a_window_too_small_for_the_fixed_part_is_said_at_once():
 
 
 def test_the_meter_learns_from_what_the_provider_counted():
-    meter = Meter()
-    view = Transcript([user("a" * 9_970)])
-    first = meter.tokens(scene(view, []))
-    second = meter.tokens(scene(view, [], used=Usage(5_000)))
+    meter = TokenEstimator()
+    view = Transcript([to_user_item("a" * 9_970)])
+    first = meter.estimate_request(scene(view, []))
+    second = meter.estimate_request(scene(view, [], used=Usage(5_000)))
     assert first != second
     assert second == pytest.approx(5_000, rel=0.01)
 
@@ -227,11 +227,13 @@ def scene(
     point: MutationPoint = "before_model",
     card: ModelCard = CARD,
     used: Usage | None = None,
-) -> Scene:
+) -> MutationContext:
     async def consult() -> str:
         return ""
 
-    return Scene(point, transcript, "s", "t", card, used or Usage(), 0, told.append, consult)
+    return MutationContext(
+        point, transcript, "s", "t", card, used or Usage(), 0, told.append, consult
+    )
 
 
 parts = st.one_of(
@@ -242,7 +244,7 @@ parts = st.one_of(
 
 @st.composite
 def histories(draw) -> list[Item]:
-    items: list[Item] = [user("start " + "s" * draw(st.integers(0, 30_000)))]
+    items: list[Item] = [to_user_item("start " + "s" * draw(st.integers(0, 30_000)))]
     for number in range(draw(st.integers(0, 12))):
         calls = tuple(
             ToolCall(f"c{number}_{n}", "work", json.dumps({"x": "r" * draw(st.integers(0, 9_000))}))
@@ -254,7 +256,7 @@ def histories(draw) -> list[Item]:
         if draw(st.booleans()):
             items.append(NoticeItem("n" * draw(st.integers(1, 3_000))))
         if not calls or draw(st.booleans()):
-            items.append(user("u" * draw(st.integers(1, 40_000))))
+            items.append(to_user_item("u" * draw(st.integers(1, 40_000))))
     return items
 
 
@@ -266,21 +268,21 @@ async def test_whatever_the_sizes_the_request_fits_and_every_law_holds(
     card = ModelCard("any", window=window, max_output=window // 4)
     view = Transcript(history)
     compactor = Compactor(note_taker("short notes") if has_model else None)
-    meter = Meter()
+    meter = TokenEstimator()
     for _ in range(3):
         shown = scene(view, [], card=card)
         new = await compactor.mutate(shown)
         if new is None:
             break
-        assert violations(new) == []
-        assert size(new) < size(view)
+        assert find_violations(new) == []
+        assert count_chars(new) < count_chars(view)
         view = new
-    assert meter.of_chars(size(view)) <= room_of(scene(view, [], card=card))
+    assert meter.tokens_for_chars(count_chars(view)) <= get_token_limit(scene(view, [], card=card))
 
 
 async def test_calls_that_wait_to_be_run_are_never_cut():
     raw = json.dumps({"text": "x" * 30_000})
-    history: list[Item] = [user("a" * 20_000), AssistantItem((ToolCall("c", "act", raw),))]
+    history: list[Item] = [to_user_item("a" * 20_000), AssistantItem((ToolCall("c", "act", raw),))]
     view = Transcript(history)
     assert await Compactor().mutate(scene(view, [], point="on_request")) is None
     assert await Compactor().mutate(scene(view, [], point="context_too_long")) is None
@@ -297,22 +299,29 @@ async def test_pins_that_nearly_fill_the_window_do_not_compact_at_every_step():
 
 
 def test_a_compaction_does_not_spoil_the_measure_of_the_meter():
-    meter = Meter()
-    meter.tokens(scene(Transcript([user("a" * 30_000)]), []))
-    small = Transcript([user("a" * 3_000)])
-    meter.sends(size(small))
-    assert meter.tokens(scene(small, [], used=Usage(1_000))) == pytest.approx(1_000, rel=0.1)
+    meter = TokenEstimator()
+    meter.estimate_request(scene(Transcript([to_user_item("a" * 30_000)]), []))
+    small = Transcript([to_user_item("a" * 3_000)])
+    meter.record_sent(count_chars(small))
+    assert meter.estimate_request(scene(small, [], used=Usage(1_000))) == pytest.approx(
+        1_000, rel=0.1
+    )
 
 
 async def test_a_tool_that_was_announced_late_is_still_known_afterwards():
     announced = NoticeItem("New tools; call them by `use_tool`: ...", kind="tools")
-    history: list[Item] = [user("begin"), AssistantItem((Text("ok"),)), announced, user("go")]
+    history: list[Item] = [
+        to_user_item("begin"),
+        AssistantItem((Text("ok"),)),
+        announced,
+        to_user_item("go"),
+    ]
     for n in range(30):
-        history += [AssistantItem((Text("y" * 1_500),)), user(f"{n}")]
+        history += [AssistantItem((Text("y" * 1_500),)), to_user_item(f"{n}")]
     compactor = Compactor(note_taker())
     for _ in range(2):
         new = await compactor.mutate(scene(Transcript(history), [], point="on_request"))
         assert new is not None
         assert announced in list(new)
-        more: list[Item] = [AssistantItem((Text("z" * 9_000),)), user("more")]
+        more: list[Item] = [AssistantItem((Text("z" * 9_000),)), to_user_item("more")]
         history = [*new, *more, *more]

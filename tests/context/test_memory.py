@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from treadle.context.memory import MOST_CHARS, changed, memory_between, read_memory, remember
+from treadle.context.memory import (
+    MAX_FILE_CHARS,
+    reread_changed,
+    read_nested_memory,
+    read_memory,
+    append_memory,
+)
 from treadle.core.errors import ConfigError
 
 
@@ -92,22 +98,22 @@ def test_what_changed_is_told_and_the_rest_is_not(root: Path):
     write(root / "AGENTS.md", "Use uv.\n@more.md")
     write(root / "more.md", "And ruff.")
     memory = read_memory(root)
-    assert changed(memory).files == ()
+    assert reread_changed(memory).files == ()
     write(root / "AGENTS.md", "Use pip.")
-    assert [file.text for file in changed(memory).files] == ["Use pip."]
+    assert [file.text for file in reread_changed(memory).files] == ["Use pip."]
 
 
 def test_a_deeper_folder_brings_its_own_files_once(root: Path):
     write(root / "AGENTS.md", "Use uv.")
     write(root / "src/AGENTS.md", "No prints.")
     memory = read_memory(root)
-    found = memory_between(root, root / "src", [file.path for file in memory.files])
+    found = read_nested_memory(root, root / "src", [file.path for file in memory.files])
     assert [file.text for file in found.files] == ["No prints."]
 
 
 def test_remembering_appends_one_line(root: Path):
-    remember(root / "AGENTS.md", "Use uv,\nnot pip.")
-    remember(root / "AGENTS.md", "Be brief.")
+    append_memory(root / "AGENTS.md", "Use uv,\nnot pip.")
+    append_memory(root / "AGENTS.md", "Be brief.")
     assert (root / "AGENTS.md").read_text() == "- Use uv, not pip.\n- Be brief.\n"
 
 
@@ -117,11 +123,11 @@ def test_remembering_writes_into_no_file_elsewhere_and_waits_for_no_pipe(root: P
     for target in ("../rc", "../made"):
         file.symlink_to(target)
         with pytest.raises(ConfigError, match="leads out"):
-            remember(file, "x")
+            append_memory(file, "x")
         file.unlink()
     os.mkfifo(file)
     with pytest.raises(ConfigError, match="is a named pipe"):
-        remember(file, "x")
+        append_memory(file, "x")
     assert (root.parent / "rc").read_text() == "mine\n"
     assert not (root.parent / "made").exists()
 
@@ -135,7 +141,7 @@ def test_a_changed_file_is_read_as_carefully_as_the_first_time(root: Path):
     memory = read_memory(root)
     (root / "AGENTS.md").unlink()
     (root / "AGENTS.md").symlink_to("../secret")
-    [file] = changed(memory).files
+    [file] = reread_changed(memory).files
     assert "leads out of" in file.text
     assert "password" not in file.text
 
@@ -146,7 +152,7 @@ def test_a_folder_on_the_way_that_became_a_link_leads_nowhere(root: Path):
     memory = read_memory(root, root / "src")
     (root / "src").rename(root / "old")
     (root / "src").symlink_to("../elsewhere")
-    [file] = changed(memory).files
+    [file] = reread_changed(memory).files
     assert "leads out of" in file.text
     assert "password" not in file.text
 
@@ -167,9 +173,9 @@ def test_what_is_no_text_file_any_more_is_told_and_not_waited_for(root: Path, be
     memory = read_memory(root)
     (root / "AGENTS.md").unlink()
     become(root / "AGENTS.md")
-    [file] = changed(memory).files
+    [file] = reread_changed(memory).files
     assert words in file.text
-    assert memory_between(root, root, [file.path]).files == ()
+    assert read_nested_memory(root, root, [file.path]).files == ()
 
 
 def test_what_was_no_file_from_the_start_is_left_out_with_a_sentence(root: Path):
@@ -187,12 +193,12 @@ def test_what_was_no_file_from_the_start_is_left_out_with_a_sentence(root: Path)
 
 def test_a_file_without_end_costs_its_beginning(root: Path):
     with (root / "AGENTS.md").open("wb") as file:
-        file.write(b"Use uv.\n" + b"x" * MOST_CHARS * 5)
+        file.write(b"Use uv.\n" + b"x" * MAX_FILE_CHARS * 5)
         file.truncate(1 << 40)  # a hole: it takes no room on the disk
     memory = read_memory(root)
     assert memory.text.startswith("# What")
     assert "Use uv." in memory.text
-    assert changed(memory).files == ()
+    assert reread_changed(memory).files == ()
 
 
 def test_the_users_own_file_may_be_a_link(root: Path, tmp_path: Path):
@@ -202,4 +208,4 @@ def test_the_users_own_file_may_be_a_link(root: Path, tmp_path: Path):
     memory = read_memory(tmp_path / "home", home=tmp_path / "home")
     assert [file.text for file in memory.files] == ["I like tabs."]
     write(tmp_path / "dotfiles/AGENTS.md", "I like spaces.")
-    assert [file.text for file in changed(memory).files] == ["I like spaces."]
+    assert [file.text for file in reread_changed(memory).files] == ["I like spaces."]

@@ -3,11 +3,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from treadle.context.prompt import build, facts
+from treadle.context.prompt import build_prompt, describe_environment
 
 
 def test_sections_stand_in_their_order_and_empty_ones_are_left_out():
-    prompt = build(environment="ENV", memory="MEM", added="ADD")
+    prompt = build_prompt(environment="ENV", memory="MEM", user_text="ADD")
     names = [section.name for section in prompt.sections if section.text]
     assert names == ["identity", "working", "environment", "memory", "added"]
     text = prompt.text
@@ -16,17 +16,17 @@ def test_sections_stand_in_their_order_and_empty_ones_are_left_out():
 
 def test_it_is_the_same_byte_for_byte():
     day = datetime(2026, 11, 15, tzinfo=UTC)
-    one = build(environment=facts(Path("/repo"), today=day))
-    two = build(environment=facts(Path("/repo"), today=day))
+    one = build_prompt(environment=describe_environment(Path("/repo"), today=day))
+    two = build_prompt(environment=describe_environment(Path("/repo"), today=day))
     assert one.text == two.text
 
 
 def test_it_is_short():
-    assert len(build().text) < 3_000
-    assert len(build(is_small=True).text) < 300
+    assert len(build_prompt().text) < 3_000
+    assert len(build_prompt(for_small_model=True).text) < 300
 
 
 def test_a_person_can_see_what_fills_it():
-    table = build(memory="x" * 4_000).table()
+    table = build_prompt(memory="x" * 4_000).format_sizes()
     assert "memory" in table
     assert "4,000 chars" in table

@@ -15,8 +15,8 @@ from treadle.context.reminders import (
     ChangedFiles,
     ChangedMemory,
     Reminders,
-    files_line,
-    open_todos,
+    format_changed_files,
+    list_open_todos,
 )
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.loop.driver import Driver
@@ -59,7 +59,7 @@ async def test_a_file_that_somebody_else_changed_is_named_once(own_place: Path):
     tools = builtin_tools(workspace, ["read", "write"])
 
     def seen(session: str) -> dict[Path, str]:
-        return {path: seen.digest for path, seen in tools.desk.notes(session).seen.items()}
+        return {path: seen.digest for path, seen in tools.sessions.get(session).seen_files.items()}
 
     model = Scripted(
         [
@@ -126,7 +126,7 @@ def test_a_file_that_became_something_else_is_news_and_is_not_read(own_place: Pa
     file.unlink()
     become(file)
     assert (changes("s"), changes("s")) == ([file], [])
-    assert "(no file any more)" in files_line([file])
+    assert "(no file any more)" in format_changed_files([file])
 
 
 def test_a_file_that_grew_beyond_comparing_is_news(own_place: Path):
@@ -220,7 +220,7 @@ async def test_a_list_without_open_todos_is_left_alone():
         model,
         [RecordingTool("todo"), RecordingTool()],
         mutators=[reminders],
-        hooks=[reminders.at_stop],
+        hooks=[reminders.stop_hook],
     )
     result = await agent.run("go")
     assert not [item for item in result.transcript if isinstance(item, NoticeItem)]
@@ -230,7 +230,7 @@ async def test_a_model_that_stops_with_open_todos_is_asked_once():
     finished = ("todo", {"todos": [{**one, "status": "completed"} for one in LIST]})
     model = Scripted([Say(calls=[TODO]), "I am done.", Say(calls=[finished]), "Now I am."])
     reminders = Reminders()
-    agent = Agent(model, [RecordingTool("todo")], mutators=[reminders], hooks=[reminders.at_stop])
+    agent = Agent(model, [RecordingTool("todo")], mutators=[reminders], hooks=[reminders.stop_hook])
     result = await agent.run("go")
     assert result.text == "Now I am."
     [text] = notices(result.transcript, "stop_hook")
@@ -242,7 +242,7 @@ async def test_a_model_that_insists_or_asks_the_user_may_stop():
         model = Scripted([Say(calls=[TODO]), last, "That is really all."])
         reminders = Reminders()
         agent = Agent(
-            model, [RecordingTool("todo")], mutators=[reminders], hooks=[reminders.at_stop]
+            model, [RecordingTool("todo")], mutators=[reminders], hooks=[reminders.stop_hook]
         )
         assert (await agent.run("go")).reason == "end_turn"
         assert len(model.requests) == requests
@@ -251,7 +251,7 @@ async def test_a_model_that_insists_or_asks_the_user_may_stop():
 async def test_an_answer_without_work_is_not_held_up_by_old_todos():
     model = Scripted([Say(calls=[TODO]), "stop", "stop", "It is noon."])
     reminders = Reminders()
-    agent = Agent(model, [RecordingTool("todo")], mutators=[reminders], hooks=[reminders.at_stop])
+    agent = Agent(model, [RecordingTool("todo")], mutators=[reminders], hooks=[reminders.stop_hook])
     driver = agent.start()
     await say(driver, "go")
     await say(driver, "What time is it?")
@@ -260,4 +260,4 @@ async def test_an_answer_without_work_is_not_held_up_by_old_todos():
 
 def test_a_pinned_list_is_read_as_well():
     pinned = NoticeItem("The todo list:\n[x] write it\n[>] test it\n[ ] ship it", "todos")
-    assert open_todos(pinned) == ["test it", "ship it"]
+    assert list_open_todos(pinned) == ["test it", "ship it"]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.core.secrets import is_secret, secrets_of, without
+from treadle.core.secrets import is_secret, find_secrets, redact
 
 VALUE = "0123456789abcdef"
 
@@ -18,7 +18,7 @@ VALUE = "0123456789abcdef"
 )
 def test_a_key_is_known_by_the_name_of_its_variable(name: str) -> None:
     assert is_secret(name)
-    assert secrets_of({name: VALUE}) == (VALUE,)
+    assert find_secrets({name: VALUE}) == (VALUE,)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_key_is_known_by_the_name_of_its_variable(name: str) -> None:
 )
 def test_other_names_and_names_about_keys_are_none(name: str) -> None:
     assert not is_secret(name)
-    assert secrets_of({name: VALUE}) == ()
+    assert find_secrets({name: VALUE}) == ()
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_other_names_and_names_about_keys_are_none(name: str) -> None:
 def test_what_stands_before_the_host_of_an_address_is_secret(
     address: str, found: tuple[str, ...]
 ) -> None:
-    assert secrets_of({"SOME_URL": address}) == found
+    assert find_secrets({"SOME_URL": address}) == found
 
 
 def test_a_web_address_with_a_token_is_no_setting_for_a_command() -> None:
@@ -68,10 +68,10 @@ def test_a_web_address_with_a_token_is_no_setting_for_a_command() -> None:
 
 def test_what_is_short_a_place_or_everybodys_password_would_only_garble_texts() -> None:
     environ = {"A_TOKEN": "short", "A_KEY": "/home/me/key.pem", "DB_PASSWORD": "postgres"}
-    assert secrets_of(environ) == ()
+    assert find_secrets(environ) == ()
 
 
 def test_longer_values_go_first_and_json_spells_some_otherwise() -> None:
-    secrets = secrets_of({"A_KEY": VALUE, "B_KEY": f"{VALUE}-more", "C_KEY": 'quo"ted\\key'})
-    assert without(secrets, f"{VALUE}-more {VALUE}") == "[redacted] [redacted]"
-    assert without(secrets, 'quo"ted\\key and "quo\\"ted\\\\key"') == '[redacted] and "[redacted]"'
+    secrets = find_secrets({"A_KEY": VALUE, "B_KEY": f"{VALUE}-more", "C_KEY": 'quo"ted\\key'})
+    assert redact(secrets, f"{VALUE}-more {VALUE}") == "[redacted] [redacted]"
+    assert redact(secrets, 'quo"ted\\key and "quo\\"ted\\\\key"') == '[redacted] and "[redacted]"'

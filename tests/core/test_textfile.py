@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from treadle.core.errors import ConfigError
-from treadle.core.textfile import open_file, read_beginning, read_text
+from treadle.core.textfile import open_file, read_prefix, read_text
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_a_file_without_end_costs_no_more_than_its_limit(folder: Path):
     with (folder / "huge").open("wb") as file:
         file.truncate(1 << 40)  # a hole: it takes no room on the disk
     assert "larger than 1,024 KiB" in problem(folder / "huge", folder)
-    assert read_beginning(folder / "huge", 10, within=folder) == bytes(10)
+    assert read_prefix(folder / "huge", 10, within=folder) == bytes(10)
     assert "cannot be read" in problem(Path("/proc/self/mem"), None)
 
 

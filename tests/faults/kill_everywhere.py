@@ -16,10 +16,10 @@ import traceback
 from pathlib import Path
 
 from tests.faults.storage_scenario import Run, check_end, new_run
-from treadle.core.transcript.entries import fold
+from treadle.core.transcript.entries import fold_entries
 from treadle.core.transcript.items import Item
-from treadle.sessions.journal import read
-from treadle.testing.faulty_files import Fault, FaultyFiles
+from treadle.sessions.journal import read_entries
+from treadle.testing.faulty_files import FileFault, FaultyFiles
 
 
 def in_child(folder: Path, files: FaultyFiles) -> int:
@@ -55,7 +55,7 @@ def calls_of_a_clean_run(folder: Path) -> list[str]:
 
 
 def whole_transcript(folder: Path) -> list[Item]:
-    return list(fold(read(folder / "session")).transcript)
+    return list(fold_entries(read_entries(folder / "session")).transcript)
 
 
 def main(kind: str, base: Path) -> int:
@@ -67,12 +67,12 @@ def main(kind: str, base: Path) -> int:
             continue
         folder = base / f"at-{number}"
         folder.mkdir()
-        status = in_child(folder, FaultyFiles({number: Fault(kind)}, really=True))  # type: ignore[arg-type]
+        status = in_child(folder, FaultyFiles({number: FileFault(kind)}, send_sigkill=True))  # type: ignore[arg-type]
         assert os.WIFSIGNALED(status), (number, name)
         assert os.WTERMSIG(status) == signal.SIGKILL, (number, name)
         killed += 1
         run = Run(folder, FaultyFiles())
-        kept = read(run.place) if (run.place / "journal.jsonl").exists() else []
+        kept = read_entries(run.place) if (run.place / "journal.jsonl").exists() else []
         known = run.acknowledged()
         assert kept[: len(known)] == known, f"I1: call {number} ({name})"
         assert in_child(folder, FaultyFiles()) == 0, f"I2: call {number} ({name})"

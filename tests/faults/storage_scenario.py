@@ -16,12 +16,12 @@ import msgspec
 
 from treadle.agents.agent import Agent
 from treadle.core.contracts.model import ModelRequest
-from treadle.core.contracts.tool import Probe, Resources, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.tool import ProbeResult, Resources, ToolContext, ToolOutput, ToolSpec
 from treadle.core.errors import SessionBusy, StoreError
 from treadle.core.loop.steps import AwaitingInput
 from treadle.core.transcript.content import Arguments, Text
 from treadle.core.transcript.entries import EffectClass, Entry
-from treadle.core.transcript.integrity import violations
+from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.core.transcript.pending import AskModel, pending
 from treadle.core.transcript.transcript import Transcript
@@ -31,8 +31,8 @@ from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Journal, resume
 from treadle.sessions.files import Files
 from treadle.testing.faulty_files import FaultyFiles
-from treadle.testing.provider.dialects.anthropic import Anthropic as StrictProvider
-from treadle.testing.provider.dialects.judging import Rules
+from treadle.testing.provider.dialects.anthropic import FakeAnthropic as StrictProvider
+from treadle.testing.provider.dialects.judging import ServerLimits
 
 MOST_PAUSES = 20
 PROMPTS = ("do it", "and again")
@@ -71,24 +71,24 @@ class Marking:
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         name = self._spec.name
-        self._files.point(f"{name}: before")
+        self._files.count_call(f"{name}: before")
         if self._spec.effect == "pure":
             return ToolOutput(f"saw {arguments['n']}")
-        self._leave(f"{context.key}\n")
-        self._files.point(f"{name}: inside")
+        self._leave(f"{context.idempotency_key}\n")
+        self._files.count_call(f"{name}: inside")
         await asyncio.sleep(0)
-        self._files.point(f"{name}: behind")
+        self._files.count_call(f"{name}: behind")
         return ToolOutput(f"{name} {arguments['n']}")
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, object]:
-        return {"key": context.key}
+        return {"key": context.idempotency_key}
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, object], context: ToolContext
-    ) -> Probe:
+    ) -> ProbeResult:
         if evidence["key"] in self.keys():
-            return Probe("done", "its line is there")
-        return Probe("not_done", "its line is not there")
+            return ProbeResult("done", "its line is there")
+        return ProbeResult("not_done", "its line is not there")
 
     def keys(self) -> list[str]:
         return self._log.read_text().splitlines() if self._log.exists() else []
@@ -121,8 +121,8 @@ class Noting:
         self._path.write_bytes(msgspec.json.encode(self._entries[:count]))
 
     @property
-    def trouble(self) -> StoreError | None:
-        return self._journal.trouble
+    def write_error(self) -> StoreError | None:
+        return self._journal.write_error
 
     async def load(self) -> Sequence[Entry]:
         return await self._journal.load()
@@ -153,8 +153,8 @@ class Run:
         view, known = None, []
         if (self.place / "journal.jsonl").exists():
             resumed = resume(self.place, files=files)
-            journal, view, self.notes = resumed.journal, resumed.view, resumed.notes
-            known = list(await journal.load()) + list(journal.unwritten)
+            journal, view, self.notes = resumed.journal, resumed.view, resumed.warnings
+            known = list(await journal.load()) + list(journal.unwritten_entries)
         else:
             journal = Journal.create(self.place, files=files)
         driver = agent.start(view=view, store=Noting(journal, known, folder))
@@ -201,10 +201,10 @@ _codec = AnthropicCodec("claude-sonnet-4-5", card_for("anthropic/claude-sonnet-4
 
 def check_request(request: ModelRequest) -> None:
     """I2: what a provider is shown is lawful, and a strict one accepts it."""
-    assert violations(request.transcript) == []
+    assert find_violations(request.transcript) == []
     assert isinstance(pending(request.transcript), AskModel)
-    body = b"".join(_codec.prepare(request).body)
-    assert StrictProvider().judge(json.loads(body), Rules()) == []
+    body = b"".join(_codec.encode_request(request).body)
+    assert StrictProvider().check_request(json.loads(body), ServerLimits()) == []
 
 
 def shape(transcript: Sequence[Item]) -> list[tuple[object, ...]]:

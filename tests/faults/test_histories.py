@@ -7,15 +7,17 @@ import subprocess
 import sys
 
 from treadle.core.contracts.model import ModelRequest, Reply
-from treadle.core.transcript import AssistantItem, Text, ToolResultItem, Transcript, user
+from treadle.core.transcript import AssistantItem, Text, ToolResultItem, Transcript, to_user_item
 from treadle.models import Anthropic, OpenAIChat, OpenAIResponses
 from treadle.testing.provider import ProviderServer
-from treadle.testing.provider import Reply as Scripted
+from treadle.testing.provider import FakeReply as Scripted
 
 
 async def test_fault_29_an_answer_without_its_call_is_left_out_of_the_request():
     orphan = ToolResultItem("gone", "look", (Text("seen"),))
-    history = Transcript([user("go"), orphan, AssistantItem((Text("ok"),)), orphan, user("on")])
+    history = Transcript(
+        [to_user_item("go"), orphan, AssistantItem((Text("ok"),)), orphan, to_user_item("on")]
+    )
     async with ProviderServer([Scripted(text="fine")] * 3) as server:
         for model in (
             Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k"),

@@ -9,11 +9,11 @@ import pytest
 
 from tests.workspace.helpers import gone, marker, opened
 from treadle import Agent
-from treadle.core.events import Warning
+from treadle.core.events import WarningRaised
 from treadle.core.transcript import ToolResultItem
 from treadle.models import Say, Scripted
-from treadle.policy.hooks import HookCommand, shell_hooks
-from treadle.testing.observers import Witness
+from treadle.policy.hooks import HookConfig, make_command_hooks
+from treadle.testing.observers import RecordingObserver
 from treadle.testing.tools import RecordingTool
 
 FAILURES = {
@@ -36,11 +36,11 @@ async def test_fault_75_a_failing_hook_denies_before_and_warns_after(
 ):
     command, words = FAILURES[failure]
     mark = marker()
-    record, witness = RecordingTool(answer="fine"), Witness()
-    hook = HookCommand(event, command.format(mark=mark), timeout=0.3 if "hangs" in failure else 30)
+    record, witness = RecordingTool(answer="fine"), RecordingObserver()
+    hook = HookConfig(event, command.format(mark=mark), timeout=0.3 if "hangs" in failure else 30)
     began = time.monotonic()
     async with opened(own_place, grace=0.1) as workspace:
-        hooks = shell_hooks([hook], workspace.execute, own_place)
+        hooks = make_command_hooks([hook], workspace.execute, own_place)
         model = Scripted([Say(calls=[("record", {})]), "done"])
         result = await Agent(model, [record], hooks=hooks, observers=[witness]).run("x")
         await gone(mark)
@@ -51,7 +51,7 @@ async def test_fault_75_a_failing_hook_denies_before_and_warns_after(
         assert answer.text.startswith("denied: ")
     else:
         assert answer.text == "fine"
-    warned = [event.text for event in witness.events if isinstance(event, Warning)]
+    warned = [event.text for event in witness.events if isinstance(event, WarningRaised)]
     assert any(words in text for text in warned)
     assert result.text == "done"
     assert time.monotonic() - began < 30
@@ -60,9 +60,9 @@ async def test_fault_75_a_failing_hook_denies_before_and_warns_after(
 async def test_fault_75_other_hooks_are_still_asked(own_place: Path):
     async with opened(own_place) as workspace:
         commands = [
-            HookCommand("UserPromptSubmit", "exit 1"),
-            HookCommand("UserPromptSubmit", "echo still here"),
+            HookConfig("UserPromptSubmit", "exit 1"),
+            HookConfig("UserPromptSubmit", "echo still here"),
         ]
-        hooks = shell_hooks(commands, workspace.execute, own_place)
+        hooks = make_command_hooks(commands, workspace.execute, own_place)
         result = await Agent(Scripted(["ok"]), hooks=hooks).run("x")
     assert "still here" in [getattr(item, "text", "") for item in result.transcript]

@@ -25,14 +25,14 @@ from treadle.core.contracts.tool import ToolContext, ToolOutput
 from treadle.core.errors import StoreFull
 from treadle.core.loop.steps import Finished
 from treadle.core.transcript.content import Arguments, Text
-from treadle.core.transcript.entries import fold
-from treadle.core.transcript.integrity import violations
+from treadle.core.transcript.entries import fold_entries
+from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Journal, resume
-from treadle.sessions.journal import read
-from treadle.testing.faulty_files import Fault, FaultyFiles
+from treadle.sessions.journal import read_entries
+from treadle.testing.faulty_files import FileFault, FaultyFiles
 from treadle.testing.tools import RecordingTool
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ async def test_a_run_that_nobody_stops_leaves_one_line_an_effect(quick: Path) ->
     transcript = await run.go()
     check_end(run, transcript, transcript)
     assert len(run.effects()) == 6
-    assert read(run.place) == run.acknowledged()
+    assert read_entries(run.place) == run.acknowledged()
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_fault_27_a_call_that_was_running_is_answered_with_the_evidence(quick: P
     if child == 0:
         # Only the kill ends this: whatever else happens must not return into pytest.
         try:
-            files = FaultyFiles({inside: Fault("kill")}, really=True)
+            files = FaultyFiles({inside: FileFault("kill")}, send_sigkill=True)
             asyncio.run(new_run(quick / "killed", files).go())
         finally:
             os._exit(1)
@@ -114,9 +114,9 @@ def test_fault_27_a_call_that_was_running_is_answered_with_the_evidence(quick: P
 def test_fault_9_a_full_disk_pauses_the_run_before_the_model_and_it_goes_on(quick: Path) -> None:
     is_full = True
 
-    def plan(number: int, name: str) -> Fault | None:
+    def plan(number: int, name: str) -> FileFault | None:
         full = is_full and name.startswith("write") and "journal" in name
-        return Fault("error", errno.ENOSPC) if full else None
+        return FileFault("error", errno.ENOSPC) if full else None
 
     async def work() -> None:
         nonlocal is_full
@@ -135,15 +135,15 @@ def test_fault_9_a_full_disk_pauses_the_run_before_the_model_and_it_goes_on(quic
         assert [type(item) for item in driver.transcript] == [UserItem, AssistantItem]
 
     asyncio.run(work())
-    assert len(fold(read(quick / "s")).transcript) == 2
+    assert len(fold_entries(read_entries(quick / "s")).transcript) == 2
 
 
 async def test_fault_9_an_effect_beside_a_full_disk_does_not_happen_twice(quick: Path) -> None:
     begun = asyncio.Event()
     is_full = False
 
-    def plan(number: int, name: str) -> Fault | None:
-        return Fault("error", errno.ENOSPC) if is_full and name.startswith("write") else None
+    def plan(number: int, name: str) -> FileFault | None:
+        return FileFault("error", errno.ENOSPC) if is_full and name.startswith("write") else None
 
     class Slow(RecordingTool):
         async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
@@ -195,12 +195,12 @@ def test_fault_79_cancelled_anywhere_the_journal_goes_on(step: int, quick: Path)
     files.close_all()
     run = Run(quick / "s", FaultyFiles())
     known = run.acknowledged()
-    kept = read(run.place) if (run.place / "journal.jsonl").exists() else []
+    kept = read_entries(run.place) if (run.place / "journal.jsonl").exists() else []
     assert kept[: len(known)] == known
     effects = run.effects()
     assert len(effects) == len(set(effects))
     if finished is None and kept:
         resumed = resume(run.place)
-        assert violations(resumed.view.transcript) == []
-        assert resumed.damages == ()
+        assert find_violations(resumed.view.transcript) == []
+        assert resumed.damage == ()
         asyncio.run(resumed.journal.aclose())

@@ -35,7 +35,7 @@ async def test_fault_76_a_program_that_is_not_there(own_place: Path):
 async def test_fault_76_crashes_during_a_call_and_is_started_again(own_place: Path):
     log = Log()
     async with served(own_place, on_change=log) as server:
-        await server.ready()
+        await server.wait_ready()
         tools = server.tools()
         with pytest.raises(ToolError, match=r"went away during crash \(it ended: out of cheese\)"):
             await call(server, "crash")
@@ -59,7 +59,7 @@ async def test_fault_76_backs_off_between_crashes(own_place: Path):
 @pytest.mark.parametrize("tool", ["broken", "nonsense"])
 async def test_fault_76_malformed_answers_fail_their_call_at_once(own_place: Path, tool: str):
     async with served(own_place) as server:
-        await server.ready()
+        await server.wait_ready()
         with pytest.raises(ToolError, match="not a message of the protocol"):
             await call(server, tool)
         assert (await call(server, "echo", text="still here")).content == "still here"
@@ -68,7 +68,7 @@ async def test_fault_76_malformed_answers_fail_their_call_at_once(own_place: Pat
 @pytest.mark.parametrize("tool", ["wrong_id", "never"])
 async def test_fault_76_an_answer_that_never_comes_is_not_waited_for(own_place: Path, tool: str):
     async with served(own_place, config=raw(timeout=200)) as server:
-        await server.ready()
+        await server.wait_ready()
         with pytest.raises(ToolError, match=f"did not answer {tool} within"):
             await call(server, tool)
         assert (await call(server, "echo", text="ok")).content == "ok"
@@ -76,7 +76,7 @@ async def test_fault_76_an_answer_that_never_comes_is_not_waited_for(own_place: 
 
 async def test_fault_76_the_result_of_a_cancelled_call_is_nobodys(own_place: Path):
     async with served(own_place) as server:
-        await server.ready()
+        await server.wait_ready()
         late = asyncio.create_task(call(server, "late"))
         # The server reads in order: once it answers this, it has the call before it.
         await asyncio.sleep(0)
@@ -91,7 +91,7 @@ async def test_fault_76_the_result_of_a_cancelled_call_is_nobodys(own_place: Pat
 @pytest.mark.parametrize("tool", ["big", "big_nameless"])
 async def test_fault_76_a_message_of_50_mb_is_not_kept(own_place: Path, tool: str):
     async with served(own_place) as server:
-        await server.ready()
+        await server.wait_ready()
         with pytest.raises(ToolError, match="more than 16 MiB"):
             await call(server, tool)
         assert (await call(server, "echo", text="ok")).content == "ok"
@@ -99,7 +99,7 @@ async def test_fault_76_a_message_of_50_mb_is_not_kept(own_place: Path, tool: st
 
 async def test_fault_76_logs_and_bytes_on_stdout_are_passed_over(own_place: Path):
     async with served(own_place, "noisy") as server:
-        assert await server.ready()
+        assert await server.wait_ready()
         assert (await call(server, "binary")).content == "answered"
 
 
@@ -138,7 +138,7 @@ async def test_fault_76_never_answers_the_handshake(own_place: Path):
 async def test_fault_76_changes_its_tools_while_it_is_used(own_place: Path):
     log = Log()
     async with served(own_place, on_change=log) as server:
-        await server.ready()
+        await server.wait_ready()
         before = server.tools()
         await call(server, "change")
         await log.until("up", after=2)
@@ -153,7 +153,7 @@ async def test_fault_76_changes_its_tools_while_it_is_used(own_place: Path):
 
 async def test_fault_76_stops_reading_and_is_closed_all_the_same(own_place: Path):
     async with served(own_place, config=raw(timeout=200)) as server:
-        await server.ready()
+        await server.wait_ready()
         await call(server, "deaf")
         with pytest.raises(ToolError, match="did not answer echo"):
             await call(server, "echo", text="x" * 1_000_000)
@@ -161,7 +161,7 @@ async def test_fault_76_stops_reading_and_is_closed_all_the_same(own_place: Path
 
 async def test_fault_76_arguments_that_no_line_can_hold(own_place: Path):
     async with served(own_place) as server:
-        await server.ready()
+        await server.wait_ready()
         with pytest.raises(ToolError, match=r"cannot be sent|surrogate"):
             await call(server, "echo", text="half \ud800")
         assert (await call(server, "echo", text="whole")).content == "whole"
@@ -177,7 +177,7 @@ async def test_fault_76_other_servers_do_not_notice(own_place: Path):
         good = McpServer("good", raw(), start=place.spawn)
         servers = [*bad, good]
         await asyncio.gather(*(server.open() for server in servers))
-        await asyncio.gather(good.ready(), bad[2].ready())
+        await asyncio.gather(good.wait_ready(), bad[2].wait_ready())
         faults = [call(bad[2], tool) for tool in ("never", "broken", "big", "crash")]
         calls = [call(good, "echo", text=str(n)) for n in range(50)]
         failing = asyncio.gather(*faults, return_exceptions=True)

@@ -131,7 +131,8 @@ async def test_fault_61_a_daemon_of_a_sandboxed_background_command_dies_with_its
 
 
 @pytest.mark.skipif(
-    os.getuid() == 0 and not limits.pids_cgroup(), reason="root can be limited by a cgroup only"
+    os.getuid() == 0 and not limits.find_pids_cgroup(),
+    reason="root can be limited by a cgroup only",
 )
 @pytest.mark.parametrize("sandbox", BOTH)
 async def test_fault_62_a_fork_bomb_is_contained(folder: Path, sandbox: bool) -> None:
@@ -351,7 +352,7 @@ async def test_a_command_that_stops_its_supervisor_again_and_again_is_ended(fold
 async def test_a_stopped_keeper_holds_neither_the_next_commands_nor_the_end(folder: Path) -> None:
     async with opened(folder) as workspace:
         await workspace.run("true")
-        keeper = workspace._keeper._program
+        keeper = workspace._fork_server._program
         assert keeper is not None
         keeper.send_signal(signal.SIGSTOP)
         for number in range(3):
@@ -372,7 +373,7 @@ async def test_a_command_that_kills_its_supervisor_is_ended_by_the_keeper(folder
 async def test_a_keeper_that_was_killed_is_started_again(folder: Path) -> None:
     async with opened(folder) as workspace:
         await workspace.run("true")
-        keeper = workspace._keeper._program
+        keeper = workspace._fork_server._program
         assert keeper is not None
         os.kill(keeper.pid, signal.SIGKILL)
         keeper.wait()
@@ -382,7 +383,7 @@ async def test_a_keeper_that_was_killed_is_started_again(folder: Path) -> None:
 async def test_a_supervisor_that_is_killed_while_it_waits_is_replaced(folder: Path) -> None:
     async with opened(folder) as workspace:
         await workspace.run("true")
-        keeper = workspace._keeper._program
+        keeper = workspace._fork_server._program
         assert keeper is not None
         for _ in range(3):
             while not (waiting := supervisors(keeper.pid)):
@@ -399,10 +400,10 @@ def supervisors(keeper: int) -> set[int]:
     return set(map(int, Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()))
 
 
-@pytest.mark.skipif(not limits.pids_cgroup(), reason="no cgroup can be made here")
+@pytest.mark.skipif(not limits.find_pids_cgroup(), reason="no cgroup can be made here")
 async def test_the_cgroups_of_commands_go_with_them(folder: Path) -> None:
     async with opened(folder, processes=50) as workspace:
         said = await workspace.run("cat /proc/self/cgroup")
         own = re.search(r"/(treadle-\d+)$", said.output, re.MULTILINE)
         assert own is not None
-    assert not Path(limits.pids_cgroup(), own.group(1)).exists()
+    assert not Path(limits.find_pids_cgroup(), own.group(1)).exists()

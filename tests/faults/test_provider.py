@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from treadle.core.contracts.model import (
-    CallReady,
+    ModelToolCallRequested,
     ModelEvent,
     ModelOptions,
     ModelRequest,
     Reply,
-    TextPiece,
+    ModelTextDelta,
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import (
@@ -38,15 +38,23 @@ from treadle.core.transcript import (
     ToolCall,
     ToolResultItem,
     Transcript,
-    user,
+    to_user_item,
 )
 from treadle.models.anthropic import Anthropic
-from treadle.models.wire.limits import Limits
+from treadle.models.wire.limits import Timeouts
 from treadle.testing import provider
-from treadle.testing.provider import BAD_ARGUMENTS, Call, Fault, ProviderServer, unused_url
+from treadle.testing.provider import (
+    BAD_ARGUMENTS,
+    FakeCall,
+    ProviderFault,
+    ProviderServer,
+    unused_url,
+)
 
 ADD = ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
-REPLY = provider.Reply("Some words, more than one piece of them", calls=(Call("add", {"a": 1}),))
+REPLY = provider.FakeReply(
+    "Some words, more than one piece of them", calls=(FakeCall("add", {"a": 1}),)
+)
 
 
 class Asked:
@@ -59,17 +67,17 @@ class Asked:
 
     @property
     def ready(self) -> list[str]:
-        return [e.call.id for e in self.events if isinstance(e, CallReady)]
+        return [e.call.id for e in self.events if isinstance(e, ModelToolCallRequested)]
 
     @property
     def text(self) -> str:
-        return "".join(e.text for e in self.events if isinstance(e, TextPiece))
+        return "".join(e.text for e in self.events if isinstance(e, ModelTextDelta))
 
 
 async def ask(
-    *faults: Fault | str,
-    reply: provider.Reply = REPLY,
-    limits: Limits | None = None,
+    *faults: ProviderFault | str,
+    reply: provider.FakeReply = REPLY,
+    limits: Timeouts | None = None,
     transcript: Transcript | None = None,
 ) -> Asked:
     async with ProviderServer([reply], faults=faults) as server:
@@ -77,11 +85,11 @@ async def ask(
 
 
 async def ask_at(
-    url: str, limits: Limits | None = None, transcript: Transcript | None = None
+    url: str, limits: Timeouts | None = None, transcript: Transcript | None = None
 ) -> Asked:
-    who = Anthropic("claude-sonnet-4-5", base_url=url, api_key="k", limits=limits)
+    who = Anthropic("claude-sonnet-4-5", base_url=url, api_key="k", timeouts=limits)
     result = Asked()
-    request = ModelRequest(transcript or Transcript([user("hi")]), tools=(ADD,))
+    request = ModelRequest(transcript or Transcript([to_user_item("hi")]), tools=(ADD,))
     try:
         async for event in who.stream(request):
             if isinstance(event, Reply):
@@ -99,20 +107,20 @@ async def ask_at(
     [("seconds", 7), ("absent", None), ("negative", 0), ("huge", 1e9), ("fraction", 0.5)],
 )
 async def test_fault_30_a_rate_limit_says_when_to_come_back(form: str, seconds: float | None):
-    asked = await ask(Fault("rate_limited", value=provider.retry_after(form)))
+    asked = await ask(ProviderFault("rate_limited", value=provider.make_retry_after(form)))
     assert isinstance(asked.error, RateLimited)
     assert asked.error.retry_after == seconds
 
 
 async def test_fault_30_a_date_counts_from_now():
-    asked = await ask(Fault("rate_limited", value=provider.retry_after("date")))
+    asked = await ask(ProviderFault("rate_limited", value=provider.make_retry_after("date")))
     assert asked.error is not None
     assert asked.error.retry_after == pytest.approx(7, abs=2)
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 529])
 async def test_fault_31_trouble_of_the_provider_passes(status: int):
-    asked = await ask(Fault("server_error", status=status))
+    asked = await ask(ProviderFault("server_error", status=status))
     assert isinstance(asked.error, Overloaded)
     assert asked.error.status == status
 
@@ -121,7 +129,9 @@ async def test_fault_31_every_attempt_has_the_same_key():
     async with ProviderServer([REPLY] * 2, faults=["overloaded"]) as server:
         who = Anthropic("m", base_url=server.url, api_key="k")
         for _ in range(2):
-            request = ModelRequest(Transcript([user("hi")]), tools=(ADD,), key="turn-1.1")
+            request = ModelRequest(
+                Transcript([to_user_item("hi")]), tools=(ADD,), idempotency_key="turn-1.1"
+            )
             try:
                 [event async for event in who.stream(request)]
             except Overloaded:
@@ -130,8 +140,10 @@ async def test_fault_31_every_attempt_has_the_same_key():
 
 
 async def test_fault_33_an_invalid_history_is_a_bad_request_that_names_its_place():
-    transcript = Transcript([user("a"), AssistantItem((Text("b"),)), user("c"), user("d")])
-    fault = Fault("bad_request", message="messages.2.content.1: not to my taste")
+    transcript = Transcript(
+        [to_user_item("a"), AssistantItem((Text("b"),)), to_user_item("c"), to_user_item("d")]
+    )
+    fault = ProviderFault("bad_request", message="messages.2.content.1: not to my taste")
     asked = await ask(fault, transcript=transcript)
     assert type(asked.error) is BadRequest
     assert (asked.error.position, asked.error.part) == (3, 0)
@@ -157,7 +169,7 @@ async def test_fault_36_no_connection():
 
 async def test_fault_36_a_server_without_tls_behind_an_https_address():
     async with ProviderServer([REPLY]) as server:
-        asked = await ask_at(server.url.replace("http:", "https:"), Limits(connect=0.3))
+        asked = await ask_at(server.url.replace("http:", "https:"), Timeouts(connect=0.3))
     assert isinstance(asked.error, Unreachable)
 
 
@@ -218,13 +230,16 @@ async def test_fault_42_an_event_that_is_not_json(name: str):
     ],
 )
 async def test_fault_43_an_error_inside_the_stream(kind: str, error: type[ModelError]):
-    asked = await ask(Fault("error_event", value=kind))
+    asked = await ask(ProviderFault("error_event", value=kind))
     assert type(asked.error) is error
 
 
 @pytest.mark.parametrize("chunk", [0, 1])
 async def test_fault_43_what_came_before_the_error_is_told_however_the_bytes_are_cut(chunk: int):
-    faults = [Fault("error_event", count=4), *([Fault("split_bytes")] if chunk else [])]
+    faults = [
+        ProviderFault("error_event", count=4),
+        *([ProviderFault("split_bytes")] if chunk else []),
+    ]
     asked = await ask(*faults)
     assert isinstance(asked.error, Overloaded)
     assert asked.text == REPLY.text[:24]
@@ -232,7 +247,7 @@ async def test_fault_43_what_came_before_the_error_is_told_however_the_bytes_are
 
 @pytest.mark.parametrize("form", sorted(BAD_ARGUMENTS))
 async def test_fault_44_bad_arguments_arrive_as_written_and_say_what_is_wrong(form: str):
-    asked = await ask(Fault("bad_arguments", value=form))
+    asked = await ask(ProviderFault("bad_arguments", value=form))
     assert asked.item is not None
     (call,) = asked.item.calls
     assert asked.ready == [call.id]
@@ -243,16 +258,18 @@ async def test_fault_44_bad_arguments_arrive_as_written_and_say_what_is_wrong(fo
 
 @pytest.mark.parametrize("given", ["same", ""])
 async def test_fault_45_ids_are_unique_from_the_first_event_on(given: str):
-    calls = tuple(Call("add", {"a": n}) for n in range(3))
+    calls = tuple(FakeCall("add", {"a": n}) for n in range(3))
     before = Transcript(
         [
-            user("hi"),
+            to_user_item("hi"),
             AssistantItem((ToolCall("same", "add", "{}"),)),
             ToolResultItem("same", "add", (Text("1"),)),
         ]
     )
     asked = await ask(
-        Fault("same_ids", value=given), reply=provider.Reply(calls=calls), transcript=before
+        ProviderFault("same_ids", value=given),
+        reply=provider.FakeReply(calls=calls),
+        transcript=before,
     )
     assert asked.item is not None
     ids = [call.id for call in asked.item.calls]
@@ -280,8 +297,8 @@ async def test_fault_49_a_hundred_calls_in_one_reply():
     assert asked.ready == [call.id for call in asked.item.calls]
 
 
-@pytest.mark.parametrize("limits", [Limits(total=0.2), Limits(max_bytes=20_000)])
-async def test_fault_50_an_endless_stream_is_ended(limits: Limits):
+@pytest.mark.parametrize("limits", [Timeouts(total=0.2), Timeouts(max_bytes=20_000)])
+async def test_fault_50_an_endless_stream_is_ended(limits: Timeouts):
     asked = await ask("endless", limits=limits)
     assert isinstance(asked.error, StreamBroken)
     assert asked.text
@@ -290,20 +307,22 @@ async def test_fault_50_an_endless_stream_is_ended(limits: Limits):
 @pytest.mark.parametrize(
     ("fault", "limits"),
     [
-        (Fault("pings_only"), Limits(first_content=0.2)),
-        (Fault("stall_in_text"), Limits(idle=0.2)),
-        (Fault("stall_headers"), Limits(first_byte=0.2)),
-        (Fault("slow_loris", seconds=0.01), Limits(total=0.3)),
+        (ProviderFault("pings_only"), Timeouts(first_content=0.2)),
+        (ProviderFault("stall_in_text"), Timeouts(idle=0.2)),
+        (ProviderFault("stall_headers"), Timeouts(first_byte=0.2)),
+        (ProviderFault("slow_loris", seconds=0.01), Timeouts(total=0.3)),
     ],
 )
-async def test_fault_51_pings_and_dribble_do_not_count_as_content(fault: Fault, limits: Limits):
+async def test_fault_51_pings_and_dribble_do_not_count_as_content(
+    fault: ProviderFault, limits: Timeouts
+):
     asked = await ask(fault, limits=limits)
     assert isinstance(asked.error, StreamBroken)
 
 
 async def test_fault_52_long_thinking_is_not_killed_while_pings_arrive():
-    limits = Limits(idle=0.25, first_content=30)
-    asked = await ask(Fault("slow_start", count=60, seconds=0.01), limits=limits)
+    limits = Timeouts(idle=0.25, first_content=30)
+    asked = await ask(ProviderFault("slow_start", count=60, seconds=0.01), limits=limits)
     assert asked.item is not None
 
 
@@ -324,7 +343,7 @@ async def test_fault_54_no_tokens_cost_nothing():
 
 async def test_fault_55_a_redirect_elsewhere_never_carries_the_key():
     async with ProviderServer([REPLY]) as elsewhere:
-        fault = Fault("redirect", value=elsewhere.url + "/v1/messages")
+        fault = ProviderFault("redirect", value=elsewhere.url + "/v1/messages")
         asked = await ask(fault)
         assert elsewhere.requests == []
     assert isinstance(asked.error, Unreachable)
@@ -346,10 +365,10 @@ async def test_fault_56_signatures_of_another_provider_are_not_sent():
         )
     )
     answer = ToolResultItem("fc_1|call", "add", (Text("2"),))
-    async with ProviderServer([provider.Reply("on")]) as server:
+    async with ProviderServer([provider.FakeReply("on")]) as server:
         who = Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k")
         request = ModelRequest(
-            Transcript([user("go"), theirs, answer]),
+            Transcript([to_user_item("go"), theirs, answer]),
             tools=(ADD,),
             options=ModelOptions(thinking=2000),
         )
@@ -365,8 +384,8 @@ async def test_fault_56_signatures_of_another_provider_are_not_sent():
 async def test_a_cancel_works_in_the_middle_of_an_answer():
     async with ProviderServer([REPLY], faults=["stall_in_text"]) as server:
         task = asyncio.create_task(ask_at(server.url))
-        await server.changed(lambda: len(server.requests) == 1)
+        await server.wait_until(lambda: len(server.requests) == 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await server.changed(lambda: server.open_connections == 0)
+        await server.wait_until(lambda: server.open_connections == 0)

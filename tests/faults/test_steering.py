@@ -8,12 +8,12 @@ from pathlib import Path
 
 from treadle import Agent
 from treadle.core.loop.steps import Finished
-from treadle.core.transcript.entries import fold
-from treadle.core.transcript.integrity import violations
+from treadle.core.transcript.entries import fold_entries
+from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import UserItem
 from treadle.models import Scripted
 from treadle.sessions import resume
-from treadle.sessions.journal import read
+from treadle.sessions.journal import read_entries
 
 SAID = ["Mind the tests.", "And be brief."]
 AT_WORK = """
@@ -63,5 +63,5 @@ async def test_what_waits_to_be_heard_survives_a_kill_and_is_heard_once(own_plac
         ("go", False),
         *((text, True) for text in SAID),
     ]
-    view = fold(read(place))
-    assert (view.queued, violations(view.transcript)) == ((), [])
+    view = fold_entries(read_entries(place))
+    assert (view.queued, find_violations(view.transcript)) == ((), [])

@@ -16,14 +16,14 @@ import pytest
 
 from treadle.core.errors import SessionBusy, StoreError, StoreFull
 from treadle.core.transcript.content import Text
-from treadle.core.transcript.entries import Entry, ItemAdded, Rewritten, fold
-from treadle.core.transcript.integrity import violations
+from treadle.core.transcript.entries import Entry, ItemAdded, ViewRewritten, fold_entries
+from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import SummaryItem, ToolResultItem, UserItem
 from treadle.sessions import Journal, resume
-from treadle.sessions.journal import read
-from treadle.sessions.lines import Parent
-from treadle.testing.conformance.store import STRANGE_TEXTS
-from treadle.testing.faulty_files import Fault, FaultyFiles, Killed
+from treadle.sessions.journal import read_entries
+from treadle.sessions.lines import ForkPoint
+from treadle.testing.conformance.store import EDGE_CASE_TEXTS
+from treadle.testing.faulty_files import FileFault, FaultyFiles, Killed
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,18 +62,18 @@ def test_fault_1_2_3_stopped_at_every_call_before_inside_and_behind_it(tmp_path:
             if kind == "torn" and not name.startswith("write"):
                 continue
             place = tmp_path / f"{kind}-{number}"
-            known = asyncio.run(twelve(place, FaultyFiles({number: Fault(kind)})))
-            kept = texts(read(place)) if (place / "journal.jsonl").exists() else []
+            known = asyncio.run(twelve(place, FaultyFiles({number: FileFault(kind)})))
+            kept = texts(read_entries(place)) if (place / "journal.jsonl").exists() else []
             assert kept[: len(known)] == [str(n) for n in known], (kind, name)
             assert kept == [str(n) for n in range(len(kept))], (kind, name)
             assert len(kept) <= len(known) + 1
             if kept:
                 resumed = resume(place)
-                assert texts(read(place)) == kept
+                assert texts(read_entries(place)) == kept
                 resumed.journal.append(said("more"))
                 asyncio.run(resumed.journal.aclose())
-                assert texts(read(place)) == [*kept, "more"]
-                assert resume(place).damages == ()
+                assert texts(read_entries(place)) == [*kept, "more"]
+                assert resume(place).damage == ()
 
 
 async def test_fault_4_the_last_record_cut_at_every_byte(tmp_path: Path) -> None:
@@ -90,15 +90,15 @@ async def test_fault_4_the_last_record_cut_at_every_byte(tmp_path: Path) -> None
         assert len(resumed.view.transcript) == count
         torn = whole[start:cut]
         if torn and not lacks_only_its_end:
-            (damage,) = resumed.damages
+            (damage,) = resumed.damage
             assert damage.bytes == len(torn)
             assert (place / "journal.jsonl.corrupt").read_bytes() == torn + b"\n"
-            assert len(resumed.notes) == 1
+            assert len(resumed.warnings) == 1
         else:
-            assert resumed.damages == ()
+            assert resumed.damage == ()
         resumed.journal.append(said("on"))
         await resumed.journal.aclose()
-        assert texts(read(place)) == [*map(str, range(count)), "on"]
+        assert texts(read_entries(place)) == [*map(str, range(count)), "on"]
         shutil.rmtree(place)
 
 
@@ -114,8 +114,8 @@ async def test_fault_5_zeros_in_the_middle_cost_only_what_they_cover(tmp_path: P
     resumed = resume(tmp_path / "s")
     kept = [item.content[0].text for item in resumed.view.transcript]  # type: ignore[union-attr]
     assert kept == [str(n) for n in range(12) if n != 3]
-    assert sum(damage.bytes for damage in resumed.damages) == 4096
-    assert resumed.damages[0].line == 6
+    assert sum(damage.bytes for damage in resumed.damage) == 4096
+    assert resumed.damage[0].line == 6
     await resumed.journal.aclose()
 
 
@@ -124,9 +124,9 @@ async def test_fault_6_a_malformed_line_is_skipped_and_reported(tmp_path: Path) 
     spoil(tmp_path / "s", lambda lines: [*lines[:4], b"{not json}\n", *lines[5:]])
     resumed = resume(tmp_path / "s")
     assert len(resumed.view.transcript) == 11
-    assert (resumed.damages[0].line, resumed.damages[0].bytes) == (5, 11)
-    assert "line 5: " in resumed.notes[0]
-    assert "(11 bytes)" in resumed.notes[0]
+    assert (resumed.damage[0].line, resumed.damage[0].bytes) == (5, 11)
+    assert "line 5: " in resumed.warnings[0]
+    assert "(11 bytes)" in resumed.warnings[0]
     await resumed.journal.aclose()
 
 
@@ -135,14 +135,14 @@ async def test_fault_6_a_fragment_glued_to_the_next_record_costs_only_itself(
 ) -> None:
     await twelve(tmp_path / "s")
     spoil(tmp_path / "s", lambda lines: [*lines[:4], lines[4][:20], *lines[5:]])
-    assert len(read(tmp_path / "s")) == 11
+    assert len(read_entries(tmp_path / "s")) == 11
 
 
 async def test_fault_6_a_changed_byte_is_noticed(tmp_path: Path) -> None:
     await twelve(tmp_path / "s")
     spoil(tmp_path / "s", lambda lines: [x.replace(b'"7"', b'"8"') for x in lines])
-    assert "8" in texts(read(tmp_path / "s"))
-    assert texts(read(tmp_path / "s")).count("8") == 1
+    assert "8" in texts(read_entries(tmp_path / "s"))
+    assert texts(read_entries(tmp_path / "s")).count("8") == 1
 
 
 async def test_fault_7_a_record_that_is_there_twice_counts_once(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ async def test_fault_7_a_record_that_is_there_twice_counts_once(tmp_path: Path) 
     spoil(tmp_path / "s", lambda lines: [*lines[:6], *lines[4:6], *lines[6:], lines[2]])
     resumed = resume(tmp_path / "s")
     assert len(resumed.view.transcript) == 12
-    assert resumed.damages == ()
+    assert resumed.damage == ()
     await resumed.journal.aclose()
 
 
@@ -162,11 +162,11 @@ async def test_fault_8_a_gap_is_reported_and_the_rest_is_lawful(tmp_path: Path) 
     await journal.aclose()
     spoil(tmp_path / "s", lambda lines: [*lines[:3], *lines[5:]])
     resumed = resume(tmp_path / "s")
-    assert "2 to 3 are missing" in resumed.damages[0].problem
-    assert violations(resumed.view.transcript) == []
+    assert "2 to 3 are missing" in resumed.damage[0].problem
+    assert find_violations(resumed.view.transcript) == []
     resumed.journal.append(said("on"))
     await resumed.journal.aclose()
-    assert texts(read(tmp_path / "s"))[-1] == "on"
+    assert texts(read_entries(tmp_path / "s"))[-1] == "on"
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
@@ -176,8 +176,8 @@ async def test_fault_9_a_full_disk_leaves_no_half_record_and_passes(
 ) -> None:
     is_full = False
 
-    def plan(_: int, name: str) -> Fault | None:
-        return Fault(kind, number) if is_full and name == "write journal.jsonl" else None  # type: ignore[arg-type]
+    def plan(_: int, name: str) -> FileFault | None:
+        return FileFault(kind, number) if is_full and name == "write journal.jsonl" else None  # type: ignore[arg-type]
 
     journal = Journal.create(tmp_path / "s", files=FaultyFiles(plan))
     journal.append(said("before"))
@@ -189,12 +189,12 @@ async def test_fault_9_a_full_disk_leaves_no_half_record_and_passes(
         with pytest.raises(StoreFull, match="Make room"):
             await journal.flush()
         assert (tmp_path / "s/journal.jsonl").stat().st_size == size
-    assert isinstance(journal.trouble, StoreFull)
+    assert isinstance(journal.write_error, StoreFull)
     is_full = False
     await journal.flush()
-    assert journal.trouble is None
+    assert journal.write_error is None
     await journal.aclose()
-    assert texts(read(tmp_path / "s")) == ["before", "while it is full"]
+    assert texts(read_entries(tmp_path / "s")) == ["before", "while it is full"]
 
 
 async def test_fault_9_half_a_record_that_cannot_be_cut_off_is_cut_off_later(
@@ -202,10 +202,10 @@ async def test_fault_9_half_a_record_that_cannot_be_cut_off_is_cut_off_later(
 ) -> None:
     is_bad = False
 
-    def plan(_: int, name: str) -> Fault | None:
+    def plan(_: int, name: str) -> FileFault | None:
         if is_bad and name == "write journal.jsonl":
-            return Fault("part", errno.ENOSPC)
-        return Fault("error", errno.EIO) if is_bad and name.startswith("truncate") else None
+            return FileFault("part", errno.ENOSPC)
+        return FileFault("error", errno.EIO) if is_bad and name.startswith("truncate") else None
 
     journal = Journal.create(tmp_path / "s", files=FaultyFiles(plan))
     journal.append(said("before"))
@@ -214,20 +214,20 @@ async def test_fault_9_half_a_record_that_cannot_be_cut_off_is_cut_off_later(
     journal.append(said("half"))
     with pytest.raises(StoreFull):
         await journal.flush()
-    assert texts(read(tmp_path / "s")) == ["before"]
+    assert texts(read_entries(tmp_path / "s")) == ["before"]
     is_bad = False
     await journal.flush()
     await journal.aclose()
     resumed = resume(tmp_path / "s")
-    assert (len(resumed.view.transcript), resumed.damages) == (2, ())
+    assert (len(resumed.view.transcript), resumed.damage) == (2, ())
     await resumed.journal.aclose()
 
 
 async def test_fault_10_a_blob_that_does_not_fit_leaves_nothing_behind(tmp_path: Path) -> None:
     is_full = True
 
-    def plan(_: int, name: str) -> Fault | None:
-        return Fault("part", errno.ENOSPC) if is_full and name.startswith("write .") else None
+    def plan(_: int, name: str) -> FileFault | None:
+        return FileFault("part", errno.ENOSPC) if is_full and name.startswith("write .") else None
 
     journal = Journal.create(tmp_path / "s", files=FaultyFiles(plan))
     long = ItemAdded(ToolResultItem("c", "bash", (Text("x" * 100_000),)))
@@ -237,15 +237,15 @@ async def test_fault_10_a_blob_that_does_not_fit_leaves_nothing_behind(tmp_path:
     assert [path for path in (tmp_path / "s/blobs").rglob("*") if path.is_file()] == []
     is_full = False
     await journal.aclose()
-    assert read(tmp_path / "s") == [long]
+    assert read_entries(tmp_path / "s") == [long]
 
 
 async def test_fault_11_after_a_failed_sync_a_new_file_begins(tmp_path: Path) -> None:
     failures = iter([False, True, False, False, True, False, False])
 
-    def plan(_: int, name: str) -> Fault | None:
+    def plan(_: int, name: str) -> FileFault | None:
         fails = name.startswith("sync") and "journal" in name and next(failures)
-        return Fault("error", errno.EIO) if fails else None
+        return FileFault("error", errno.EIO) if fails else None
 
     journal = Journal.create(tmp_path / "s", files=FaultyFiles(plan))
     for number in range(5):
@@ -253,7 +253,7 @@ async def test_fault_11_after_a_failed_sync_a_new_file_begins(tmp_path: Path) ->
         await journal.flush()
     await journal.aclose()
     assert (tmp_path / "s/journal-3.jsonl").exists()
-    assert texts(read(tmp_path / "s")) == list("01234")
+    assert texts(read_entries(tmp_path / "s")) == list("01234")
     # What the kernel dropped from the old file is in the new one.
     first = (tmp_path / "s/journal.jsonl").read_bytes()
     (tmp_path / "s/journal.jsonl").write_bytes(first[: first.rindex(b"\n", 0, -1) + 30])
@@ -261,15 +261,15 @@ async def test_fault_11_after_a_failed_sync_a_new_file_begins(tmp_path: Path) ->
     assert len(resumed.view.transcript) == 5
     resumed.journal.append(said("5"))
     await resumed.journal.aclose()
-    assert texts(read(tmp_path / "s")) == list("012345")
+    assert texts(read_entries(tmp_path / "s")) == list("012345")
 
 
 async def test_fault_12_short_writes_are_completed(tmp_path: Path) -> None:
-    def plan(_: int, name: str) -> Fault | None:
-        return Fault("part") if name.startswith("write") else None
+    def plan(_: int, name: str) -> FileFault | None:
+        return FileFault("part") if name.startswith("write") else None
 
     assert len(await twelve(tmp_path / "s", FaultyFiles(plan))) == 12
-    assert texts(read(tmp_path / "s")) == [str(n) for n in range(12)]
+    assert texts(read_entries(tmp_path / "s")) == [str(n) for n in range(12)]
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EIO, errno.EACCES])
@@ -278,8 +278,8 @@ async def test_fault_13_a_disk_that_went_away_keeps_the_history_in_memory(
 ) -> None:
     is_away = False
 
-    def plan(_: int, name: str) -> Fault | None:
-        return Fault("error", number) if is_away else None
+    def plan(_: int, name: str) -> FileFault | None:
+        return FileFault("error", number) if is_away else None
 
     journal = Journal.create(tmp_path / "s", files=FaultyFiles(plan))
     journal.append(said("kept"))
@@ -288,10 +288,10 @@ async def test_fault_13_a_disk_that_went_away_keeps_the_history_in_memory(
     journal.append(said("in memory"))
     with pytest.raises(StoreError, match=os.strerror(number)):
         await journal.flush()
-    assert journal.unwritten == (said("in memory"),)
+    assert journal.unwritten_entries == (said("in memory"),)
     with pytest.raises(StoreError):
         await journal.aclose()
-    assert texts(read(tmp_path / "s")) == ["kept"]
+    assert texts(read_entries(tmp_path / "s")) == ["kept"]
 
 
 async def test_fault_13_a_folder_deleted_during_the_run_is_noticed(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ async def test_fault_13_a_folder_deleted_during_the_run_is_noticed(tmp_path: Pat
     journal.append(said("two"))
     with pytest.raises(StoreError, match="deleted while the session was open"):
         await journal.flush()
-    assert journal.unwritten == (said("two"),)
+    assert journal.unwritten_entries == (said("two"),)
     with pytest.raises(StoreError):
         await journal.aclose()
 
@@ -367,7 +367,7 @@ def test_fault_16_17_a_writer_that_was_replaced_stops_before_it_writes(tmp_path:
         out, _ = process.communicate("\n", timeout=20)
         assert process.returncode == 9
         assert "taken over" in out
-    assert texts(read(tmp_path / "s")) == ["theirs", "ours"]
+    assert texts(read_entries(tmp_path / "s")) == ["theirs", "ours"]
 
 
 async def test_fault_16_lines_of_a_replaced_writer_do_not_count(tmp_path: Path) -> None:
@@ -380,13 +380,13 @@ async def test_fault_16_lines_of_a_replaced_writer_do_not_count(tmp_path: Path) 
     await new.journal.flush()
     with (tmp_path / "s/journal.jsonl").open("ab") as file:
         file.write(late)  # as a network file system may deliver it
-    assert texts(read(tmp_path / "s")) == ["old", "new"]
+    assert texts(read_entries(tmp_path / "s")) == ["old", "new"]
     old.append(said("too late"))
     with pytest.raises(SessionBusy, match="taken over"):
         await old.flush()
     with pytest.raises(SessionBusy):
         await old.aclose()
-    assert texts(read(tmp_path / "s")) == ["old", "new"]
+    assert texts(read_entries(tmp_path / "s")) == ["old", "new"]
     await asyncio.gather(new.journal.aclose(), return_exceptions=True)
 
 
@@ -396,7 +396,7 @@ def test_fault_19_every_format_that_was_ever_written_loads(path: Path, tmp_path:
     before = (tmp_path / "s/journal.jsonl").read_bytes()
     resumed = resume(tmp_path / "s")
     assert len(resumed.view.transcript) == 4
-    assert resumed.damages == ()
+    assert resumed.damage == ()
     resumed.journal.append(said("on"))
     asyncio.run(resumed.journal.aclose())
     # What an older or newer version wrote, with fields that nobody here knows, stays as it is.
@@ -405,7 +405,7 @@ def test_fault_19_every_format_that_was_ever_written_loads(path: Path, tmp_path:
 
 
 def test_fault_21_a_compaction_is_there_or_not(tmp_path: Path) -> None:
-    compaction = Rewritten("compact", 0, 3, (SummaryItem("what was", 3),))
+    compaction = ViewRewritten("compact", 0, 3, (SummaryItem("what was", 3),))
 
     async def run(place: Path, files: FaultyFiles) -> None:
         try:
@@ -427,11 +427,11 @@ def test_fault_21_a_compaction_is_there_or_not(tmp_path: Path) -> None:
     for number in range(1, len(clean.calls) + 1):
         for kind in ("kill", "torn", "done"):
             place = tmp_path / f"{kind}-{number}"
-            asyncio.run(run(place, FaultyFiles({number: Fault(kind)})))
+            asyncio.run(run(place, FaultyFiles({number: FileFault(kind)})))
             if (place / "journal.jsonl").exists():
-                entries = read(place)
+                entries = read_entries(place)
                 assert len(texts(entries)) >= 4
-                seen.add(len(fold(entries).transcript))
+                seen.add(len(fold_entries(entries).transcript))
     assert seen == {4, 2, 3}  # before it, with it, and with what came after it
 
 
@@ -441,7 +441,7 @@ def test_fault_22_a_fork_killed_anywhere_leaves_its_parent_alone(tmp_path: Path)
 
     async def fork(place: Path, files: FaultyFiles) -> None:
         try:
-            child = Journal.create(place, parent=Parent("parent", 6), files=files)
+            child = Journal.create(place, parent=ForkPoint("parent", 6), files=files)
             child.append(said("other"))
             await child.aclose()
         except Killed:
@@ -452,10 +452,10 @@ def test_fault_22_a_fork_killed_anywhere_leaves_its_parent_alone(tmp_path: Path)
     asyncio.run(fork(tmp_path / "clean", clean))
     for number in range(1, len(clean.calls) + 1):
         place = tmp_path / f"fork-{number}"
-        asyncio.run(fork(place, FaultyFiles({number: Fault("torn")})))
-        asyncio.run(fork(tmp_path / f"done-{number}", FaultyFiles({number: Fault("done")})))
+        asyncio.run(fork(place, FaultyFiles({number: FileFault("torn")})))
+        asyncio.run(fork(tmp_path / f"done-{number}", FaultyFiles({number: FileFault("done")})))
         assert (tmp_path / "parent/journal.jsonl").read_bytes() == before
-    assert texts(read(tmp_path / "parent")) == [str(n) for n in range(12)]
+    assert texts(read_entries(tmp_path / "parent")) == [str(n) for n in range(12)]
 
 
 @pytest.mark.slow
@@ -465,20 +465,20 @@ async def test_fault_24_a_result_of_200_mib_stands_beside_the_journal(tmp_path: 
     journal.append(ItemAdded(ToolResultItem("c", "bash", (Text(text),))))
     await journal.aclose()
     assert (tmp_path / "s/journal.jsonl").stat().st_size < 1 << 20
-    (entry,) = read(tmp_path / "s")
+    (entry,) = read_entries(tmp_path / "s")
     assert texts([entry]) == [text]
 
 
 async def test_fault_25_strange_text_and_long_lines_come_back_as_they_were(tmp_path: Path) -> None:
-    entries = [said(text) for text in STRANGE_TEXTS]
-    entries.append(Rewritten("compact", 0, 1, (SummaryItem("x" * (10 << 20)),)))  # no blob
+    entries = [said(text) for text in EDGE_CASE_TEXTS]
+    entries.append(ViewRewritten("compact", 0, 1, (SummaryItem("x" * (10 << 20)),)))  # no blob
     journal = Journal.create(tmp_path / "s")
     for entry in entries:
         journal.append(entry)
     await journal.aclose()
-    assert read(tmp_path / "s") == entries
+    assert read_entries(tmp_path / "s") == entries
     resumed = resume(tmp_path / "s")
-    assert resumed.view == fold(entries)
+    assert resumed.view == fold_entries(entries)
     await resumed.journal.aclose()
 
 
@@ -490,7 +490,7 @@ def test_fault_28_exit_waits_for_the_writer(tmp_path: Path) -> None:
         await journal.aclose()
 
     asyncio.run(run())
-    assert len(read(tmp_path / "s")) == 1000
+    assert len(read_entries(tmp_path / "s")) == 1000
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace here")

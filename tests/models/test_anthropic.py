@@ -9,15 +9,15 @@ import pytest
 
 from treadle.core.contracts.model import (
     CacheRequest,
-    CallBegun,
-    CallPiece,
-    CallReady,
+    ModelToolCallBegan,
+    ModelToolCallDelta,
+    ModelToolCallRequested,
     ModelEvent,
     ModelOptions,
     ModelRequest,
     Reply,
-    TextPiece,
-    ThinkingPiece,
+    ModelTextDelta,
+    ModelThinkingDelta,
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import AccessDenied
@@ -33,13 +33,13 @@ from treadle.core.transcript import (
     ToolCall,
     ToolResultItem,
     Transcript,
-    user,
+    to_user_item,
 )
 from treadle.models.anthropic import Anthropic
 from treadle.models.anthropic.model import AnthropicCodec
 from treadle.models.catalog import card_for
 from treadle.testing import provider
-from treadle.testing.provider import Call, ProviderServer
+from treadle.testing.provider import FakeCall, ProviderServer
 
 ADD = ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 OTHER = ToolSpec("other", "Others.", {"type": "object"}, strict=True)
@@ -53,7 +53,7 @@ def model(server: ProviderServer, name: str = "claude-sonnet-4-5", **options: An
 
 def asked(transcript: Transcript | str = "hi", **fields: Any) -> ModelRequest:
     if isinstance(transcript, str):
-        transcript = Transcript([user(transcript)])
+        transcript = Transcript([to_user_item(transcript)])
     return ModelRequest(transcript, **fields)
 
 
@@ -69,12 +69,12 @@ def codec(name: str = "claude-sonnet-4-5") -> AnthropicCodec:
 
 
 def body(request: ModelRequest, name: str = "claude-sonnet-4-5") -> dict[str, Any]:
-    decoded: dict[str, Any] = json.loads(b"".join(codec(name).prepare(request).body))
+    decoded: dict[str, Any] = json.loads(b"".join(codec(name).encode_request(request).body))
     return decoded
 
 
 def headers(request: ModelRequest, name: str = "claude-sonnet-4-5") -> dict[str, str]:
-    return codec(name).prepare(request).headers
+    return codec(name).encode_request(request).headers
 
 
 # ------------------------------------------------------------------ answers
@@ -82,15 +82,15 @@ def headers(request: ModelRequest, name: str = "claude-sonnet-4-5") -> dict[str,
 
 async def test_text_thinking_and_calls_stream_and_come_back_whole():
     script = [
-        provider.Reply(
+        provider.FakeReply(
             parts=(
-                provider.Thinking(("let me ", "see")),
-                provider.Redacted("c2VhbGVk"),
-                provider.Text(("Well, ", "I add.")),
-                Call("add", {"a": 1}, id="toolu_1"),
-                Call("add", "", id="toolu_2"),
+                provider.FakeThinking(("let me ", "see")),
+                provider.FakeRedactedThinking("c2VhbGVk"),
+                provider.FakeText(("Well, ", "I add.")),
+                FakeCall("add", {"a": 1}, id="toolu_1"),
+                FakeCall("add", "", id="toolu_2"),
             ),
-            usage=provider.Usage(10, 20, 30, 40),
+            usage=provider.FakeUsage(10, 20, 30, 40),
         )
     ]
     async with ProviderServer(script) as server:
@@ -109,14 +109,14 @@ async def test_text_thinking_and_calls_stream_and_come_back_whole():
     assert thinking.signature.startswith("sig-")
     assert item.text == "Well, I add."
     assert item.model == "anthropic/claude-sonnet-4-5"
-    assert [e.text for e in events if isinstance(e, TextPiece)] == ["Well, ", "I add."]
-    assert [e.text for e in events if isinstance(e, ThinkingPiece)] == ["let me ", "see"]
-    assert [e for e in events if isinstance(e, CallBegun)] == [
-        CallBegun("toolu_1", "add"),
-        CallBegun("toolu_2", "add"),
+    assert [e.text for e in events if isinstance(e, ModelTextDelta)] == ["Well, ", "I add."]
+    assert [e.text for e in events if isinstance(e, ModelThinkingDelta)] == ["let me ", "see"]
+    assert [e for e in events if isinstance(e, ModelToolCallBegan)] == [
+        ModelToolCallBegan("toolu_1", "add"),
+        ModelToolCallBegan("toolu_2", "add"),
     ]
-    assert "".join(e.text for e in events if isinstance(e, CallPiece)) == '{"a":1}'
-    assert tuple(e.call for e in events if isinstance(e, CallReady)) == item.calls
+    assert "".join(e.text for e in events if isinstance(e, ModelToolCallDelta)) == '{"a":1}'
+    assert tuple(e.call for e in events if isinstance(e, ModelToolCallRequested)) == item.calls
     usage = item.usage
     assert (usage.input, usage.output, usage.cache_read, usage.cache_write) == (10, 20, 30, 40)
     assert usage.cost == pytest.approx((10 * 3 + 20 * 15 + 30 * 0.3 + 40 * 3.75) / 1e6)
@@ -124,11 +124,13 @@ async def test_text_thinking_and_calls_stream_and_come_back_whole():
 
 
 async def test_a_whole_call_is_announced_before_the_stream_ends():
-    script = [provider.Reply(parts=(Call("add", {"a": 1}), provider.Text("and more text")))]
+    script = [
+        provider.FakeReply(parts=(FakeCall("add", {"a": 1}), provider.FakeText("and more text")))
+    ]
     async with ProviderServer(script) as server:
         _, events = await ask(model(server), asked(tools=(ADD,)))
-    ready = next(n for n, e in enumerate(events) if isinstance(e, CallReady))
-    assert any(isinstance(e, TextPiece) for e in events[ready:])
+    ready = next(n for n, e in enumerate(events) if isinstance(e, ModelToolCallRequested))
+    assert any(isinstance(e, ModelTextDelta) for e in events[ready:])
 
 
 @pytest.mark.parametrize(
@@ -143,14 +145,14 @@ async def test_a_whole_call_is_announced_before_the_stream_ends():
     ],
 )
 async def test_stop_reasons_are_translated(theirs: Any, ours: str):
-    async with ProviderServer([provider.Reply("some text", stop=theirs)]) as server:
+    async with ProviderServer([provider.FakeReply("some text", stop=theirs)]) as server:
         item, _ = await ask(model(server), asked())
     assert item.stop == ours
     assert item.text == "some text"
 
 
 async def test_a_refusal_without_words_still_says_something():
-    async with ProviderServer([provider.Reply(stop="refusal")]) as server:
+    async with ProviderServer([provider.FakeReply(stop="refusal")]) as server:
         item, _ = await ask(model(server), asked())
     assert item.text == "The model declined to answer this."
 
@@ -183,7 +185,7 @@ def end(reason: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def decode(*events: dict[str, Any]) -> tuple[AssistantItem, list[ModelEvent]]:
-    decoder = codec().decoder(asked())
+    decoder = codec().create_decoder(asked())
     told = decoder.feed(stream_of(*events))
     return decoder.finish(), told
 
@@ -210,14 +212,19 @@ SERVER_TOOL = (
 
 def test_server_side_tools_and_citations_go_back_unchanged():
     item, told = decode(START, *SERVER_TOOL, *end("end_turn"))
-    assert not any(isinstance(e, (CallBegun, CallReady, CallPiece)) for e in told)
+    assert not any(
+        isinstance(e, (ModelToolCallBegan, ModelToolCallRequested, ModelToolCallDelta))
+        for e in told
+    )
     assert [p.label for p in item.content if isinstance(p, Opaque)] == [
         "server_tool_use",
         "web_search_tool_result",
         "attached",
     ]
     assert item.text == "Cats."
-    sent = body(asked(Transcript([user("q"), item, user("more")])))["messages"][1]["content"]
+    sent = body(asked(Transcript([to_user_item("q"), item, to_user_item("more")])))["messages"][1][
+        "content"
+    ]
     assert sent[0] == {
         "type": "server_tool_use",
         "id": "srvtoolu_1",
@@ -239,7 +246,7 @@ def test_who_called_a_tool_goes_back_with_the_call():
         *end("tool_use"),
     )
     answer = ToolResultItem("t", "add", (Text("2"),))
-    sent = body(asked(Transcript([user("q"), item, answer])))["messages"][1]["content"]
+    sent = body(asked(Transcript([to_user_item("q"), item, answer])))["messages"][1]["content"]
     assert sent == [
         {"type": "tool_use", "id": "t", "name": "add", "input": {"a": 1}, "caller": caller}
     ]
@@ -273,7 +280,7 @@ def test_a_call_cut_by_the_output_limit_never_was_one(raw: str):
     )
     assert item.stop == "max_tokens"
     assert item.calls == ()
-    assert not any(isinstance(e, CallReady) for e in told)
+    assert not any(isinstance(e, ModelToolCallRequested) for e in told)
 
 
 def test_whole_calls_before_the_cut_one_stay():
@@ -289,7 +296,7 @@ def test_whole_calls_before_the_cut_one_stay():
     )
     item, told = decode(START, *whole, *cut, *end("max_tokens"))
     assert [call.id for call in item.calls] == ["t"]
-    assert [e.call.id for e in told if isinstance(e, CallReady)] == ["t"]
+    assert [e.call.id for e in told if isinstance(e, ModelToolCallRequested)] == ["t"]
 
 
 # ------------------------------------------------------------------ requests
@@ -298,7 +305,9 @@ def test_whole_calls_before_the_cut_one_stay():
 async def test_everything_that_can_be_said_is_sent_lawfully():
     transcript = Transcript(
         [
-            user((Text("look"), PNG, PDF, Image("image/png", url="https://example.com/a.png"))),
+            to_user_item(
+                (Text("look"), PNG, PDF, Image("image/png", url="https://example.com/a.png"))
+            ),
             AssistantItem(
                 (
                     Thinking("foreign", "sig", origin="openai"),
@@ -312,7 +321,7 @@ async def test_everything_that_can_be_said_is_sent_lawfully():
             NoticeItem("two minutes left", "budget"),
         ]
     )
-    async with ProviderServer([provider.Reply("ok")]) as server:
+    async with ProviderServer([provider.FakeReply("ok")]) as server:
         await ask(model(server), asked(transcript, system="Be brief", tools=(ADD, OTHER)))
     assert server.violations == []
     sent: Any = server.requests[0].json
@@ -331,8 +340,10 @@ async def test_everything_that_can_be_said_is_sent_lawfully():
 
 
 async def test_a_conversation_of_50_turns_keeps_its_prefix_and_its_marks():
-    script = [provider.Reply(thinking="t", calls=(Call("add", {"a": n}),)) for n in range(50)]
-    transcript = Transcript([user("count")])
+    script = [
+        provider.FakeReply(thinking="t", calls=(FakeCall("add", {"a": n}),)) for n in range(50)
+    ]
+    transcript = Transcript([to_user_item("count")])
     async with ProviderServer(script) as server:
         who = model(server)
         for _ in range(50):
@@ -362,10 +373,10 @@ def test_the_cache_can_be_left_out_or_kept_for_an_hour():
 
 def test_the_head_is_encoded_again_only_when_it_changed():
     speaker = codec()
-    transcript = Transcript([user("hi")])
-    first = speaker.prepare(asked(transcript, system="s", tools=(ADD,))).body[0]
-    assert speaker.prepare(asked(transcript, system="s", tools=(ADD,))).body[0] is first
-    changed = speaker.prepare(asked(transcript, system="s", tools=(ADD, OTHER))).body[0]
+    transcript = Transcript([to_user_item("hi")])
+    first = speaker.encode_request(asked(transcript, system="s", tools=(ADD,))).body[0]
+    assert speaker.encode_request(asked(transcript, system="s", tools=(ADD,))).body[0] is first
+    changed = speaker.encode_request(asked(transcript, system="s", tools=(ADD, OTHER))).body[0]
     assert b"Others." in changed
     assert b'"strict":true' in changed
 
@@ -435,18 +446,18 @@ def test_a_round_begun_by_another_model_goes_on_without_thinking():
     theirs = AssistantItem((Thinking("x", "s", origin="openai"), ToolCall("c", "add", "{}")))
     answer = ToolResultItem("c", "add", (Text("1"),))
     options = ModelOptions(thinking=2000)
-    foreign = Transcript([user("go"), theirs, answer])
+    foreign = Transcript([to_user_item("go"), theirs, answer])
     assert "thinking" not in body(asked(foreign, options=options))
     own = msgspec.structs.replace(
         theirs, content=(Thinking("x", "s", origin="anthropic"), *theirs.calls)
     )
-    assert "thinking" in body(asked(Transcript([user("go"), own, answer]), options=options))
-    assert "thinking" in body(asked(foreign.append(user("next")), options=options))
+    assert "thinking" in body(asked(Transcript([to_user_item("go"), own, answer]), options=options))
+    assert "thinking" in body(asked(foreign.append(to_user_item("next")), options=options))
 
 
 def test_a_history_with_calls_is_sent_with_a_tool_even_when_none_may_be_used():
     call = AssistantItem((ToolCall("c", "add", "{}"),))
-    transcript = Transcript([user("go"), call, ToolResultItem("c", "add", (Text("1"),))])
+    transcript = Transcript([to_user_item("go"), call, ToolResultItem("c", "add", (Text("1"),))])
     sent = body(asked(transcript))
     assert (len(sent["tools"]), sent["tool_choice"]) == (1, {"type": "none"})
     assert "tools" not in body(asked("go"))
@@ -482,7 +493,7 @@ async def test_a_key_that_cannot_be_one_is_never_sent_nor_shown(key: str):
 
 
 async def test_key_token_and_endpoint_come_from_the_environment(monkeypatch: pytest.MonkeyPatch):
-    async with ProviderServer([provider.Reply("a"), provider.Reply("b")]) as server:
+    async with ProviderServer([provider.FakeReply("a"), provider.FakeReply("b")]) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url + "/v1/")
         monkeypatch.setenv("ANTHROPIC_API_KEY", " sk-key\n")
         await ask(Anthropic("m", beta=("b-1",), headers={"x-team": "t"}), asked(key="same"))

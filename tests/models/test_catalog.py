@@ -7,7 +7,7 @@ import pytest
 
 from treadle.core.contracts.model import ModelCard
 from treadle.core.transcript import Usage
-from treadle.models.catalog import _looked_up, card_for, cost, known
+from treadle.models.catalog import _lookup_prices, card_for, compute_cost, list_models
 
 
 @pytest.mark.parametrize(
@@ -64,46 +64,46 @@ def test_an_unknown_model_works_with_cautious_defaults_and_no_price():
     assert (card.window, card.max_output, card.input_price) == (128_000, 8_192, None)
     assert "tools" in card.abilities
     assert "128,000" in card.note
-    assert cost(card, Usage(input=1000, output=1000)) is None
+    assert compute_cost(card, Usage(input=1000, output=1000)) is None
 
 
 def test_prices_beyond_the_table_are_found_when_they_are_asked_for():
     assert card_for("groq/llama-3.3-70b-versatile").input_price is None
     card = card_for("groq/llama-3.3-70b-versatile", prices=True)
     assert card.input_price == pytest.approx(0.59)
-    assert cost(card, Usage(output=1_000_000)) == pytest.approx(0.79)
+    assert compute_cost(card, Usage(output=1_000_000)) == pytest.approx(0.79)
 
 
 def test_a_request_costs_by_kind_of_token_with_cache_reads_and_writes():
     card = card_for("anthropic/claude-sonnet-4-5")
     usage = Usage(input=1_000, output=2_000, cache_read=10_000, cache_write=4_000, requests=1)
     expected = (1_000 * 3 + 2_000 * 15 + 10_000 * 0.3 + 4_000 * 3.75) / 1e6
-    assert cost(card, usage) == pytest.approx(expected)
+    assert compute_cost(card, usage) == pytest.approx(expected)
     longer = expected + 4_000 * (6 - 3.75) / 1e6
-    assert cost(card, usage, hour_writes=4_000) == pytest.approx(longer)
+    assert compute_cost(card, usage, cache_write_1h=4_000) == pytest.approx(longer)
 
 
 def test_cached_tokens_cost_as_input_where_they_have_no_price_of_their_own():
     card = ModelCard("someone/plain", input_price=2.0, output_price=4.0)
     usage = Usage(input=1_000_000, cache_read=1_000_000, cache_write=1_000_000)
-    assert cost(card, usage) == pytest.approx(6.0)
+    assert compute_cost(card, usage) == pytest.approx(6.0)
 
 
 def test_a_long_request_costs_more_where_the_provider_says_so():
     card = card_for("openai/gpt-5.4")
-    assert cost(card, Usage(input=272_000)) == pytest.approx(0.272 * 2.5)
-    assert cost(card, Usage(input=200_000, cache_read=72_001)) == pytest.approx(
+    assert compute_cost(card, Usage(input=272_000)) == pytest.approx(0.272 * 2.5)
+    assert compute_cost(card, Usage(input=200_000, cache_read=72_001)) == pytest.approx(
         (0.2 * 2.5 + 0.072001 * 0.25) * 2
     )
     small = card_for("claude-haiku-5-5")
-    assert cost(small, Usage(input=100_001, output=1_000)) == pytest.approx(
+    assert compute_cost(small, Usage(input=100_001, output=1_000)) == pytest.approx(
         (100_001 * 0.1 + 1_000 * 0.5) * 5 / 1e6
     )
 
 
-@pytest.mark.parametrize("name", known())
+@pytest.mark.parametrize("name", list_models())
 def test_the_table_agrees_with_genai_prices(name):
-    card, found = card_for(name), _looked_up(name)
+    card, found = card_for(name), _lookup_prices(name)
     assert found is not None
     assert card.input_price is not None
     assert card.output_price is not None
@@ -117,7 +117,7 @@ def test_the_table_agrees_with_genai_prices(name):
 
 
 def test_every_row_has_room_for_its_own_output():
-    for name in known():
+    for name in list_models():
         card = card_for(name)
         assert 0 < card.max_output < card.window, name
 

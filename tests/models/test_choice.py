@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from treadle.models.choice import best_of, choose, local_servers
+from treadle.models.choice import pick_best_model, find_default_model, find_local_servers
 
 PATIENT = 30.0  # for servers that will answer, on a machine that may be busy
 DEAD = {
@@ -63,21 +63,23 @@ def listing(*names: str) -> bytes:
 async def test_a_key_in_the_environment_decides_and_no_server_is_asked(environ, model):
     asked: list[bytes] = []
     async with server(listing("x"), asked) as port:
-        choice = await choose({**environ, "OLLAMA_HOST": f"127.0.0.1:{port}"})
+        choice = await find_default_model({**environ, "OLLAMA_HOST": f"127.0.0.1:{port}"})
     assert choice.model == model
     assert not asked
-    assert "is set" in choice.line
-    assert "\n" not in choice.line
+    assert "is set" in choice.summary
+    assert "\n" not in choice.summary
 
 
 async def test_without_a_key_a_local_server_that_answers_is_taken():
     asked: list[bytes] = []
     async with server(listing("nomic-embed-text", "llama3.2", "qwen3-coder:30b"), asked) as port:
-        choice = await choose({**DEAD, "OLLAMA_HOST": f"http://127.0.0.1:{port}"}, PATIENT)
+        choice = await find_default_model(
+            {**DEAD, "OLLAMA_HOST": f"http://127.0.0.1:{port}"}, PATIENT
+        )
     assert choice.model == "ollama/qwen3-coder:30b"
     assert asked[0].startswith(b"GET /v1/models ")
-    assert f"127.0.0.1:{port}" in choice.line
-    assert "free" in choice.line
+    assert f"127.0.0.1:{port}" in choice.summary
+    assert "free" in choice.summary
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,9 @@ async def test_without_a_key_a_local_server_that_answers_is_taken():
 )
 async def test_the_other_local_servers_are_found_too(variable, provider):
     async with server(listing("some-model"), []) as port:
-        choice = await choose({**DEAD, variable: f"http://127.0.0.1:{port}/v1"}, PATIENT)
+        choice = await find_default_model(
+            {**DEAD, variable: f"http://127.0.0.1:{port}/v1"}, PATIENT
+        )
     assert choice.model == f"{provider}/some-model"
 
 
@@ -104,7 +108,9 @@ async def test_the_other_local_servers_are_found_too(variable, provider):
 )
 async def test_whatever_else_listens_on_that_port_is_passed_over(answer, no_leaks):
     async with server(answer, []) as port:
-        choice = await choose({**DEAD, "LLAMACPP_BASE_URL": f"http://127.0.0.1:{port}/v1"})
+        choice = await find_default_model(
+            {**DEAD, "LLAMACPP_BASE_URL": f"http://127.0.0.1:{port}/v1"}
+        )
     assert choice.model.startswith("embedded")
 
 
@@ -123,24 +129,24 @@ async def test_servers_are_asked_at_the_same_time():
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with listening:
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
-        found = await local_servers(dict.fromkeys(DEAD, url), PATIENT)
+        found = await find_local_servers(dict.fromkeys(DEAD, url), PATIENT)
     assert [one.provider for one in found] == ["ollama", "lmstudio", "llamacpp"]
 
 
 async def test_proxies_are_not_asked_about_local_servers(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     async with server(listing("m"), []) as port:
-        found = await local_servers({**DEAD, "OLLAMA_HOST": f"127.0.0.1:{port}"}, PATIENT)
+        found = await find_local_servers({**DEAD, "OLLAMA_HOST": f"127.0.0.1:{port}"}, PATIENT)
     assert [one.models for one in found] == [("m",)]
 
 
 async def test_without_anything_the_embedded_model_runs_and_the_line_says_so():
-    choice = await choose(DEAD)
+    choice = await find_default_model(DEAD)
     assert choice.model.startswith("embedded")
-    assert choice.line.startswith((choice.model, "No model can run here"))
+    assert choice.summary.startswith((choice.model, "No model can run here"))
 
 
 def test_models_that_cannot_chat_are_never_the_best():
-    assert best_of(("text-embedding-3", "bge-m3")) == ""
-    assert best_of(("bge-m3", "llama3", "devstral")) == "devstral"
-    assert best_of(("llama3", "mistral")) == "llama3"
+    assert pick_best_model(("text-embedding-3", "bge-m3")) == ""
+    assert pick_best_model(("bge-m3", "llama3", "devstral")) == "devstral"
+    assert pick_best_model(("llama3", "mistral")) == "llama3"

@@ -21,17 +21,17 @@ from treadle.core.transcript import (
 )
 from treadle.models.compiler import (
     MIB,
-    Rules,
-    Weight,
-    over_limits,
-    sendable_answer,
-    sendable_input,
-    sendable_reply,
-    what_forbids,
-    wire_id,
+    RequestLimits,
+    MediaSize,
+    select_omissions,
+    filter_result,
+    filter_input,
+    filter_reply,
+    find_violation,
+    make_provider_call_id,
 )
 
-RULES = Rules(origin="here", max_images=4, max_image_bytes=MIB, max_image_side=100)
+RULES = RequestLimits(origin="here", max_images=4, max_image_bytes=MIB, max_image_side=100)
 
 
 def png(width: int = 1, height: int = 1, size: int = 0) -> bytes:
@@ -51,21 +51,21 @@ def texts(parts: Sequence[tuple[int, object]]) -> list[str]:
 
 def test_empty_and_blank_texts_are_not_sent_and_the_rest_keeps_its_numbers():
     item = UserItem((Text(""), Text("a"), Text(" \n"), Text("b")))
-    assert sendable_input(item, 0, RULES, {}) == [(1, Text("a")), (3, Text("b"))]
+    assert filter_input(item, 0, RULES, {}) == [(1, Text("a")), (3, Text("b"))]
 
 
 def test_a_notice_and_a_summary_are_told_apart_from_what_a_person_said():
-    notice = sendable_input(NoticeItem("Task 3 is done", "task done"), 0, RULES, {})
+    notice = filter_input(NoticeItem("Task 3 is done", "task done"), 0, RULES, {})
     assert texts(notice) == ['<notice kind="task_done">\nTask 3 is done\n</notice>']
-    summary = sendable_input(SummaryItem("Before, we talked"), 0, RULES, {})
+    summary = filter_input(SummaryItem("Before, we talked"), 0, RULES, {})
     assert texts(summary) == ["<summary>\nBefore, we talked\n</summary>"]
-    assert sendable_input(NoticeItem(" "), 0, RULES, {}) == []
+    assert filter_input(NoticeItem(" "), 0, RULES, {}) == []
 
 
 def test_an_answer_is_never_empty():
-    assert texts(sendable_answer(ToolResultItem("c", "bash", ()), 0, RULES, {})) == ["(no output)"]
+    assert texts(filter_result(ToolResultItem("c", "bash", ()), 0, RULES, {})) == ["(no output)"]
     blank = ToolResultItem("c", "bash", (Text("\n"),))
-    assert texts(sendable_answer(blank, 0, RULES, {})) == ["(no output)"]
+    assert texts(filter_result(blank, 0, RULES, {})) == ["(no output)"]
 
 
 def test_thinking_and_opaque_blocks_of_another_origin_are_never_sent():
@@ -81,19 +81,19 @@ def test_thinking_and_opaque_blocks_of_another_origin_are_never_sent():
             Text("said"),
         )
     )
-    assert [number for number, _ in sendable_reply(item, 0, RULES, {})] == [0, 3, 6, 7]
+    assert [number for number, _ in filter_reply(item, 0, RULES, {})] == [0, 3, 6, 7]
 
 
 def test_a_quarantined_part_is_replaced_by_a_line_and_sealed_ones_vanish():
     item = UserItem((Text("fine"), Text("poison"), image()))
     why = {(5, 1): "the provider refused it", (5, 2): "the provider refused it"}
-    assert texts(sendable_input(item, 5, RULES, why)) == [
+    assert texts(filter_input(item, 5, RULES, why)) == [
         "fine",
         "[text left out: the provider refused it]",
         "[image (image/png, 0 kB) left out: the provider refused it]",
     ]
     reply = AssistantItem((Thinking("t", "s", origin="here"), ToolCall("c", "f", '{"a":1}')))
-    parts = sendable_reply(reply, 2, RULES, {(2, 0): "x", (2, 1): "x"})
+    parts = filter_reply(reply, 2, RULES, {(2, 0): "x", (2, 1): "x"})
     assert parts == [(1, ToolCall("c", "f", "{}"))], "a call stays, because its answer does"
 
 
@@ -108,47 +108,47 @@ def test_a_quarantined_part_is_replaced_by_a_line_and_sealed_ones_vanish():
     ],
 )
 def test_what_cannot_be_sent_is_left_out_with_a_reason(part: Image | Document, reason: str):
-    assert reason in (what_forbids(part, RULES) or "")
-    (line,) = texts(sendable_input(UserItem((part,)), 0, RULES, {}))
+    assert reason in (find_violation(part, RULES) or "")
+    (line,) = texts(filter_input(UserItem((part,)), 0, RULES, {}))
     assert "left out" in line
     assert reason in line
 
 
 def test_what_is_within_the_limits_is_sent_as_it_is():
     for part in (image(100, 100), Image("image/png", url="https://example.com/a.png")):
-        assert what_forbids(part, RULES) is None
+        assert find_violation(part, RULES) is None
 
 
 def test_of_too_many_pictures_the_oldest_are_left_out_and_some_more_to_spare():
-    weights = [Weight(n, 0, 10, 1, True) for n in range(5)]
-    assert over_limits(weights[:4], 0, RULES) == {}
-    assert sorted(over_limits(weights, 0, RULES)) == [(0, 0), (1, 0)]
+    weights = [MediaSize(n, 0, 10, 1, True) for n in range(5)]
+    assert select_omissions(weights[:4], 0, RULES) == {}
+    assert sorted(select_omissions(weights, 0, RULES)) == [(0, 0), (1, 0)]
 
 
 def test_among_many_pictures_the_large_ones_are_left_out():
-    rules = Rules(origin="here", many_images=2, many_images_side=50)
-    weights = [Weight(n, 0, 10, 60 if n == 1 else 40, True) for n in range(3)]
-    assert over_limits(weights[:2], 0, rules) == {}
-    assert list(over_limits(weights, 0, rules)) == [(1, 0)]
+    rules = RequestLimits(origin="here", many_images_count=2, many_images_side=50)
+    weights = [MediaSize(n, 0, 10, 60 if n == 1 else 40, True) for n in range(3)]
+    assert select_omissions(weights[:2], 0, rules) == {}
+    assert list(select_omissions(weights, 0, rules)) == [(1, 0)]
 
 
 def test_a_body_that_is_too_large_loses_its_oldest_pictures_and_documents():
-    rules = Rules(origin="here", max_body_bytes=1000)
-    weights = [Weight(n, 0, 300, 0, n % 2 == 0) for n in range(4)]
-    assert over_limits(weights, 1000, rules) == {}
-    assert list(over_limits(weights, 1200, rules)) == [(0, 0), (1, 0)]
+    rules = RequestLimits(origin="here", max_body_bytes=1000)
+    weights = [MediaSize(n, 0, 300, 0, n % 2 == 0) for n in range(4)]
+    assert select_omissions(weights, 1000, rules) == {}
+    assert list(select_omissions(weights, 1200, rules)) == [(0, 0), (1, 0)]
 
 
 def test_ids_are_made_legal_and_unique_and_legal_ones_stay():
     taken: set[str] = set()
-    assert wire_id("toolu_01", taken, 64) == "toolu_01"
-    assert wire_id("toolu_01", taken, 64) == "toolu_01_1"
-    odd = wire_id("call:7/ü", taken, 64)
-    other = wire_id("call:7/ä", taken, 64)
+    assert make_provider_call_id("toolu_01", taken, 64) == "toolu_01"
+    assert make_provider_call_id("toolu_01", taken, 64) == "toolu_01_1"
+    odd = make_provider_call_id("call:7/ü", taken, 64)
+    other = make_provider_call_id("call:7/ä", taken, 64)
     assert odd != other, "ids that differ stay apart"
-    long = wire_id("x" * 500, taken, 40)
+    long = make_provider_call_id("x" * 500, taken, 40)
     assert len(long) == 40
-    assert len(wire_id("x" * 500, taken, 40)) == 40
-    empty = wire_id("", taken, 64)
+    assert len(make_provider_call_id("x" * 500, taken, 40)) == 40
+    empty = make_provider_call_id("", taken, 64)
     assert all(c.isalnum() or c in "_-" for c in odd + other + long + empty)
     assert len(taken) == 7

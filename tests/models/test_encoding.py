@@ -24,22 +24,27 @@ from treadle.core.transcript import (
     ToolCall,
     ToolResultItem,
     Transcript,
-    user,
+    to_user_item,
 )
-from treadle.models.anthropic.blocks import RULES, AnthropicDialect
-from treadle.models.encoding import History, encoded, json_text, place_of
+from treadle.models.anthropic.blocks import LIMITS, AnthropicEncoder
+from treadle.models.encoding import (
+    EncodedTranscript,
+    encode_transcript,
+    encode_json_string,
+    locate_block,
+)
 
-DIALECT = AnthropicDialect()
+DIALECT = AnthropicEncoder()
 NOTHING: frozenset[tuple[int, int]] = frozenset()
 
 
 def messages(
     transcript: Transcript,
     quarantine: frozenset[tuple[int, int]] = NOTHING,
-    dialect: AnthropicDialect = DIALECT,
+    dialect: AnthropicEncoder = DIALECT,
     mark: bytes = b"",
 ) -> list[dict[str, Any]]:
-    pieces = encoded(dialect, transcript, quarantine).messages(mark)
+    pieces = encode_transcript(dialect, transcript, quarantine).messages(mark)
     decoded: list[dict[str, Any]] = json.loads(b"[" + b"".join(pieces) + b"]")
     return decoded
 
@@ -61,12 +66,12 @@ def test_roles_alternate_because_neighbours_of_one_role_merge():
     transcript = Transcript(
         [
             SummaryItem("earlier"),
-            user("go"),
+            to_user_item("go"),
             reply("a", "b"),
             answer("a"),
             answer("b"),
             NoticeItem("hurry"),
-            user("steered"),
+            to_user_item("steered"),
             reply(text="done"),
         ]
     )
@@ -80,7 +85,14 @@ def test_roles_alternate_because_neighbours_of_one_role_merge():
 
 def test_a_call_without_an_answer_gets_one_and_an_answer_without_a_call_is_dropped():
     transcript = Transcript(
-        [user("go"), reply("a", "b"), answer("a"), answer("zzz"), answer("a"), user("well?")]
+        [
+            to_user_item("go"),
+            reply("a", "b"),
+            answer("a"),
+            answer("zzz"),
+            answer("a"),
+            to_user_item("well?"),
+        ]
     )
     (_, _, last) = messages(transcript)
     assert [block.get("tool_use_id") for block in last["content"]] == ["a", "b", None]
@@ -88,7 +100,7 @@ def test_a_call_without_an_answer_gets_one_and_an_answer_without_a_call_is_dropp
 
 
 def test_the_open_calls_at_the_end_are_answered_in_this_request_only():
-    transcript = Transcript([user("go"), reply("a", "b"), answer("a")])
+    transcript = Transcript([to_user_item("go"), reply("a", "b"), answer("a")])
     assert [b["tool_use_id"] for b in messages(transcript)[-1]["content"]] == ["a", "b"]
     longer = transcript.append(answer("b", "late"))
     assert messages(longer)[-1]["content"][1]["content"] == "late"
@@ -97,7 +109,7 @@ def test_the_open_calls_at_the_end_are_answered_in_this_request_only():
 def test_repeated_and_illegal_ids_are_rewritten_with_their_answers():
     transcript = Transcript(
         [
-            user("go"),
+            to_user_item("go"),
             reply("x", "x", "a b"),
             answer("x", "one"),
             answer("x", "two"),
@@ -114,25 +126,27 @@ def test_repeated_and_illegal_ids_are_rewritten_with_their_answers():
 
 
 def test_a_history_that_begins_with_a_reply_gets_a_beginning():
-    sent = messages(Transcript([reply(text="as I said"), user("go on")]))
+    sent = messages(Transcript([reply(text="as I said"), to_user_item("go on")]))
     assert [m["role"] for m in sent] == ["user", "assistant", "user"]
 
 
 def test_a_reply_of_nothing_but_foreign_thinking_is_not_sent():
     silent = AssistantItem((Thinking("hm", "sig", origin="other"),))
-    assert kinds(Transcript([user("a"), silent, user("b")])) == [("user", ["text", "text"])]
+    assert kinds(Transcript([to_user_item("a"), silent, to_user_item("b")])) == [
+        ("user", ["text", "text"])
+    ]
 
 
 def test_lone_surrogates_do_not_break_the_request():
-    assert json.loads(json_text("a\ud800b")) == "a\ufffdb"
-    assert json_text("plain €") == msgspec.json.encode("plain €")
+    assert json.loads(encode_json_string("a\ud800b")) == "a\ufffdb"
+    assert encode_json_string("plain €") == msgspec.json.encode("plain €")
 
 
 def test_a_request_begins_with_the_bytes_of_the_one_before():
-    transcript = Transcript([user("start")])
+    transcript = Transcript([to_user_item("start")])
     previous = b""
     for number in range(300):
-        body = b"".join(encoded(DIALECT, transcript, NOTHING).messages())
+        body = b"".join(encode_transcript(DIALECT, transcript, NOTHING).messages())
         assert body.startswith(previous), number
         assert body.endswith(b"]}")
         previous = body[:-2]
@@ -140,37 +154,37 @@ def test_a_request_begins_with_the_bytes_of_the_one_before():
 
 
 def test_only_new_items_are_encoded():
-    class Counting(AnthropicDialect):
+    class Counting(AnthropicEncoder):
         key: Hashable = "counting"
         said_to = 0
 
         def replied(self, parts, item):
             self.said_to += 1
-            return super().replied(parts, item)
+            return super().encode_reply(parts, item)
 
     dialect = Counting()
-    transcript = Transcript([user("start")])
+    transcript = Transcript([to_user_item("start")])
     for number in range(200):
-        encoded(dialect, transcript, NOTHING)
+        encode_transcript(dialect, transcript, NOTHING)
         transcript = transcript.extend([reply(f"c{number}"), answer(f"c{number}", "y" * 600)])
     assert dialect.said_to == 199
-    pieces = encoded(dialect, transcript, NOTHING).messages()
+    pieces = encode_transcript(dialect, transcript, NOTHING).messages()
     assert len(pieces) < 200, "what is settled is joined into few pieces"
 
 
 def test_an_older_transcript_of_the_same_list_is_still_itself():
-    short = Transcript([user("one")])
-    long = short.extend([reply(text="two"), user("three")])
+    short = Transcript([to_user_item("one")])
+    long = short.extend([reply(text="two"), to_user_item("three")])
     assert len(messages(long)) == 3
     assert len(messages(short)) == 1
-    fork = short.append(user("else"))
+    fork = short.append(to_user_item("else"))
     assert [b["text"] for b in messages(fork)[0]["content"]] == ["one", "else"]
     assert len(messages(long)) == 3
 
 
 def test_two_marks_stand_on_the_newest_input_and_on_the_one_before_the_reply():
     transcript = Transcript(
-        [user("go"), reply("a"), answer("a"), reply("b", "c"), answer("b"), answer("c")]
+        [to_user_item("go"), reply("a"), answer("a"), reply("b", "c"), answer("b"), answer("c")]
     )
     mark = b',"cache_control":1'
     sent = messages(transcript, mark=mark)
@@ -186,25 +200,27 @@ def test_marks_never_stand_on_a_reply():
 
 
 def test_quarantine_changes_only_its_part_and_is_kept_for_longer_transcripts():
-    transcript = Transcript([user("fine"), reply(text="ok"), user("poison"), reply(text="hm")])
+    transcript = Transcript(
+        [to_user_item("fine"), reply(text="ok"), to_user_item("poison"), reply(text="hm")]
+    )
     assert "poison" in str(messages(transcript))
     quarantined = frozenset({(2, 0)})
     sent = messages(transcript, quarantined)
     assert "poison" not in str(sent)
     assert "left out" in sent[2]["content"][0]["text"]
-    assert "poison" not in str(messages(transcript.append(user("more")), quarantined))
+    assert "poison" not in str(messages(transcript.append(to_user_item("more")), quarantined))
 
 
 def test_a_place_in_the_request_is_found_again_in_the_transcript():
     transcript = Transcript(
         [
-            user("a"),
-            user("b"),
+            to_user_item("a"),
+            to_user_item("b"),
             AssistantItem(
                 (Thinking("t", "s", origin="other"), Text("x"), ToolCall("c", "f", "{}"))
             ),
             answer("c"),
-            user("d"),
+            to_user_item("d"),
         ]
     )
     places = {
@@ -218,22 +234,22 @@ def test_a_place_in_the_request_is_found_again_in_the_transcript():
         (2, 7): None,
     }
     for (message, block), place in places.items():
-        assert place_of(DIALECT, transcript, NOTHING, message, block) == place
+        assert locate_block(DIALECT, transcript, NOTHING, message, block) == place
 
 
 PICTURE = Image("image/png", b"\x89PNG\r\n\x1a\n" + b"\0" * 3000)
 
 
-def with_rules(**changes: int) -> AnthropicDialect:
-    return AnthropicDialect(msgspec.structs.replace(RULES, **changes))
+def with_rules(**changes: int) -> AnthropicEncoder:
+    return AnthropicEncoder(msgspec.structs.replace(LIMITS, **changes))
 
 
 def test_beyond_the_number_of_pictures_the_oldest_become_a_line_and_stay_one():
     dialect = with_rules(max_images=4)
-    transcript = Transcript([user("look")])
+    transcript = Transcript([to_user_item("look")])
     counts = []
     for _ in range(6):
-        transcript = transcript.extend([user(PICTURE), reply(text="nice")])
+        transcript = transcript.extend([to_user_item(PICTURE), reply(text="nice")])
         sent = messages(transcript, dialect=dialect)
         blocks = [b for m in sent for b in m["content"]]
         counts.append(sum(b["type"] == "image" for b in blocks))
@@ -243,14 +259,14 @@ def test_beyond_the_number_of_pictures_the_oldest_become_a_line_and_stay_one():
 
 def test_a_body_beyond_the_limit_sheds_pictures_and_then_says_that_it_is_too_long():
     dialect = with_rules(max_body_bytes=20_000)
-    transcript = Transcript([user(PICTURE) for _ in range(6)])
+    transcript = Transcript([to_user_item(PICTURE) for _ in range(6)])
     assert "too large" in str(messages(transcript, dialect=dialect))
     with pytest.raises(ContextTooLong):
-        messages(Transcript([user("x" * 30_000)]), dialect=dialect)
+        messages(Transcript([to_user_item("x" * 30_000)]), dialect=dialect)
 
 
 ITEMS: st.SearchStrategy[Item] = st.one_of(
-    st.builds(user, st.sampled_from(["", " ", "hello"])),
+    st.builds(to_user_item, st.sampled_from(["", " ", "hello"])),
     st.builds(NoticeItem, st.sampled_from(["", "note"])),
     st.builds(SummaryItem, st.sampled_from(["sum", ""])),
     st.builds(
@@ -265,13 +281,13 @@ ITEMS: st.SearchStrategy[Item] = st.one_of(
 @given(st.lists(ITEMS, max_size=14), st.integers(0, 14))
 def test_any_history_becomes_a_lawful_request(items: list[Item], split: int):
     transcript = Transcript(items[:split])
-    encoded(DIALECT, transcript, NOTHING)
+    encode_transcript(DIALECT, transcript, NOTHING)
     for item in items[split:]:
         transcript = transcript.append(item)
-        encoded(DIALECT, transcript, NOTHING)
+        encode_transcript(DIALECT, transcript, NOTHING)
     sent = messages(transcript)
-    at_once = History(DIALECT)
-    at_once.advance(Transcript(items))
+    at_once = EncodedTranscript(DIALECT)
+    at_once.encode_new_items(Transcript(items))
     assert json.loads(b"[" + b"".join(at_once.messages()) + b"]") == sent
     roles = [m["role"] for m in sent]
     assert all(one != two for one, two in itertools.pairwise(roles))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from treadle.core.contracts.model import Model, ModelCard, ModelRequest, Reply
-from treadle.core.transcript import Transcript, user
+from treadle.core.transcript import Transcript, to_user_item
 from treadle.models import Fallback, Scripted
 
 
@@ -22,7 +22,9 @@ async def test_the_first_answers_and_gives_its_name_and_card():
     first = Scripted(["I am one"], name="one", card=ModelCard("one", window=1234))
     model = Fallback(first, named("two"))
     assert (model.name, model.card.window) == ("one", 1234)
-    events = [event async for event in model.stream(ModelRequest(Transcript([user("who?")])))]
+    events = [
+        event async for event in model.stream(ModelRequest(Transcript([to_user_item("who?")])))
+    ]
     last = events[-1]
     assert isinstance(last, Reply)
     assert last.item.text == "I am one"

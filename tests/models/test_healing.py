@@ -14,7 +14,7 @@ from treadle.core.contracts.model import (
     ModelRequest,
     PartQuarantined,
     Reply,
-    TextPiece,
+    ModelTextDelta,
 )
 from treadle.core.errors import BadRequest, ContextTooLong
 from treadle.core.transcript import (
@@ -26,13 +26,13 @@ from treadle.core.transcript import (
     ToolCall,
     ToolResultItem,
     Transcript,
-    user,
+    to_user_item,
 )
 from treadle.models.anthropic import Anthropic
-from treadle.models.healing import Healing
+from treadle.models.healing import QuarantiningModel
 from treadle.models.scripted import Say, Scripted
 from treadle.testing import provider
-from treadle.testing.provider import Fault, Problem, ProviderServer
+from treadle.testing.provider import ProviderFault, RequestViolation, ProviderServer
 
 
 def picture(mark: str) -> Image:
@@ -43,7 +43,7 @@ class Picky(ProviderServer):
     """A provider that refuses what a rule refuses, with or without naming the place."""
 
     def __init__(self, refuses: Callable[[bytes], str | None]) -> None:
-        reply = provider.Reply("well, this is an answer of some length")
+        reply = provider.FakeReply("well, this is an answer of some length")
         super().__init__(lambda request: reply)
         self._refuses = refuses
 
@@ -51,14 +51,14 @@ class Picky(ProviderServer):
     def bodies(self) -> list[bytes]:
         return [request.body for request in self.requests]
 
-    def _problems(self, request: Any, *others: Any) -> list[Problem]:
+    def _problems(self, request: Any, *others: Any) -> list[RequestViolation]:
         problem = self._refuses(request.body)
-        return [Problem("", problem)] if problem else []
+        return [RequestViolation("", problem)] if problem else []
 
 
 async def heal(picky: Picky, transcript: Transcript, **fields: Any) -> list[ModelEvent]:
     async with picky as server:
-        who = Healing(Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k"))
+        who = QuarantiningModel(Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k"))
         return [event async for event in who.stream(ModelRequest(transcript, **fields))]
 
 
@@ -77,11 +77,13 @@ def refusing(
 
 
 def with_pictures(count: int, poisoned: int) -> Transcript:
-    transcript = Transcript([user("look at these")])
+    transcript = Transcript([to_user_item("look at these")])
     for number in range(count):
         mark = "poison" if number == poisoned else f"fine{number:02}"
-        transcript = transcript.extend([user(picture(mark)), AssistantItem((Text("nice"),))])
-    return transcript.append(user("and now?"))
+        transcript = transcript.extend(
+            [to_user_item(picture(mark)), AssistantItem((Text("nice"),))]
+        )
+    return transcript.append(to_user_item("and now?"))
 
 
 POISON = base64.b64encode(picture("poison").data)
@@ -106,7 +108,7 @@ async def test_a_refused_picture_is_found_and_the_conversation_goes_on(count: in
 async def test_only_the_last_attempt_is_heard():
     picky = Picky(refusing(POISON))
     events = await heal(picky, with_pictures(5, 2))
-    said = "".join(event.text for event in events if isinstance(event, TextPiece))
+    said = "".join(event.text for event in events if isinstance(event, ModelTextDelta))
     assert said == "well, this is an answer of some length"
     (reply,) = replies(events)
     assert reply.usage.requests > 1, "what the search used is counted"
@@ -121,7 +123,11 @@ async def test_the_part_that_the_error_names_goes_first():
 
 async def test_a_refused_text_of_the_newest_message_is_left_out():
     transcript = Transcript(
-        [user("hello"), AssistantItem((Text("hi"),)), user((Text("fine"), Text("POISON")))]
+        [
+            to_user_item("hello"),
+            AssistantItem((Text("hi"),)),
+            to_user_item((Text("fine"), Text("POISON"))),
+        ]
     )
     picky = Picky(refusing(b"POISON", "invalid text"))
     assert quarantined(await heal(picky, transcript)) == [(2, 1)]
@@ -132,17 +138,17 @@ async def test_a_refused_tool_result_is_left_out_and_its_call_stays_answered():
     results = [
         ToolResultItem(f"c{n}", "f", (Text("POISON" if n == 2 else "ok"),)) for n in range(4)
     ]
-    transcript = Transcript([user("go"), AssistantItem(calls), *results])
+    transcript = Transcript([to_user_item("go"), AssistantItem(calls), *results])
     picky = Picky(refusing(b"POISON", "invalid text"))
     assert quarantined(await heal(picky, transcript)) == [(4, 0)]
     assert picky.bodies[-1].count(b'"tool_result"') == 4
 
 
 async def test_all_thinking_goes_when_one_signature_after_the_other_is_refused():
-    transcript = Transcript([user("go")])
+    transcript = Transcript([to_user_item("go")])
     for number in range(40):
         thinking = Thinking(f"thought {number}", "stale", origin="anthropic")
-        transcript = transcript.extend([AssistantItem((thinking, Text("x"))), user("on")])
+        transcript = transcript.extend([AssistantItem((thinking, Text("x"))), to_user_item("on")])
 
     def first_stale(body: bytes) -> str | None:
         for number, message in enumerate(msgspec.json.decode(body)["messages"]):
@@ -158,7 +164,7 @@ async def test_all_thinking_goes_when_one_signature_after_the_other_is_refused()
 
 
 async def test_two_refused_parts_are_both_found():
-    transcript = with_pictures(8, 2).append(user("POISON"))
+    transcript = with_pictures(8, 2).append(to_user_item("POISON"))
     both = POISON
     picky = Picky(lambda body: "no" if both in body or b"POISON" in body else None)
     events = await heal(picky, transcript)
@@ -190,16 +196,16 @@ async def test_a_request_that_is_too_long_is_left_to_compaction():
 
 
 async def test_a_refusal_in_the_middle_of_an_answer_is_not_hidden():
-    fault = Fault("error_event", value="invalid_request_error", count=4)
-    async with ProviderServer([provider.Reply("words " * 20)], faults=[fault]) as server:
-        who = Healing(Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k"))
+    fault = ProviderFault("error_event", value="invalid_request_error", count=4)
+    async with ProviderServer([provider.FakeReply("words " * 20)], faults=[fault]) as server:
+        who = QuarantiningModel(Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k"))
         with pytest.raises(BadRequest):
             [event async for event in who.stream(ModelRequest(with_pictures(3, 1)))]
     assert len(server.requests) == 1
 
 
 async def test_notices_can_be_left_out_too():
-    transcript = Transcript([user("go"), AssistantItem((Text("x"),)), NoticeItem("POISON")])
+    transcript = Transcript([to_user_item("go"), AssistantItem((Text("x"),)), NoticeItem("POISON")])
     picky = Picky(refusing(b"POISON", "no"))
     assert quarantined(await heal(picky, transcript)) == [(2, 0)]
 
@@ -213,8 +219,8 @@ async def test_what_was_quarantined_before_stays_out_without_a_word():
 
 async def test_a_healthy_model_is_passed_through():
     inner: Model = Scripted([Say("hello")])
-    who = Healing(inner)
+    who = QuarantiningModel(inner)
     assert (who.name, who.card, who.fallback) == (inner.name, inner.card, inner.fallback)
-    events = [event async for event in who.stream(ModelRequest(Transcript([user("hi")])))]
+    events = [event async for event in who.stream(ModelRequest(Transcript([to_user_item("hi")])))]
     assert replies(events)[0].text == "hello"
     await who.aclose()

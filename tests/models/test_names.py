@@ -7,9 +7,9 @@ import pytest
 
 from treadle.core.contracts.model import ModelRequest, Reply
 from treadle.core.errors import AccessDenied, ConfigError, UnknownModel
-from treadle.core.transcript import Transcript, user
+from treadle.core.transcript import Transcript, to_user_item
 from treadle.models import Recorded, Scripted
-from treadle.models.names import Alias, Aliases, full_name, model
+from treadle.models.names import Alias, Aliases, resolve_full_name, model
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ from treadle.models.names import Alias, Aliases, full_name, model
     ],
 )
 def test_a_name_leads_to_one_provider_and_model(name, full):
-    assert full_name(name) == full
+    assert resolve_full_name(name) == full
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_model_is_made_by_the_right_wire_and_wrapped_in_healing(name, kind):
     made = model(name, environ={})
     assert type(made).__name__ == "Healing"
     assert type(made._model).__name__ == kind  # type: ignore[attr-defined]
-    assert made.name == full_name(name)
+    assert made.name == resolve_full_name(name)
     assert made.card.name == made.name
 
 
@@ -170,14 +170,14 @@ def test_several_names_make_an_order_of_models():
 async def test_a_missing_key_is_an_error_that_names_the_variable_when_the_model_is_asked(
     name, variable
 ):
-    stream = model(name, environ={}).stream(ModelRequest(Transcript([user("hi")])))
+    stream = model(name, environ={}).stream(ModelRequest(Transcript([to_user_item("hi")])))
     with pytest.raises(AccessDenied, match=variable):
         await anext(stream)
 
 
 async def test_a_recording_is_a_model_by_its_path(tmp_path):
     path = tmp_path / "talk.jsonl"
-    request = ModelRequest(Transcript([user("hi")]))
+    request = ModelRequest(Transcript([to_user_item("hi")]))
     async for _ in Recorded(Scripted(["hello"]), path).stream(request):
         pass
     events = [event async for event in model(f"recorded/{path}").stream(request)]

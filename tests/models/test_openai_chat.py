@@ -8,16 +8,16 @@ import pytest
 
 from treadle.core.contracts.model import (
     CacheRequest,
-    CallBegun,
-    CallPiece,
-    CallReady,
+    ModelToolCallBegan,
+    ModelToolCallDelta,
+    ModelToolCallRequested,
     ModelCard,
     ModelEvent,
     ModelOptions,
     ModelRequest,
     Reply,
-    TextPiece,
-    ThinkingPiece,
+    ModelTextDelta,
+    ModelThinkingDelta,
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import (
@@ -43,15 +43,15 @@ from treadle.core.transcript import (
     ToolResultItem,
     Transcript,
     UserItem,
-    user,
+    to_user_item,
 )
-from treadle.models.failures import Provider
+from treadle.models.failures import ProviderInfo
 from treadle.models.openai_chat import ChatCodec, OpenAIChat
-from treadle.models.openai_chat.decoding import CALL_EXTRA, ChatDecoder
-from treadle.models.openai_wire import Account
+from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL, ChatDecoder
+from treadle.models.openai_wire import OpenAIAccount
 from treadle.models.quirks import SERVERS
-from treadle.testing.provider import Call, Fault, ProviderServer
-from treadle.testing.provider import Reply as Answer
+from treadle.testing.provider import FakeCall, ProviderFault, ProviderServer
+from treadle.testing.provider import FakeReply as Answer
 
 PNG = (
     b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00"
@@ -68,13 +68,13 @@ PRICED = ModelCard(
 
 
 def codec(server: str, card: ModelCard = PRICED) -> ChatCodec:
-    return ChatCodec("m", card, Account(server, None, "k", environ={}))
+    return ChatCodec("m", card, OpenAIAccount(server, None, "k", environ={}))
 
 
 def sent(server: str, *items: Item, **more: Any) -> dict[str, Any]:
     """The body that this history becomes for that server."""
     card = more.pop("card", PRICED)
-    prepared = codec(server, card).prepare(ModelRequest(Transcript(items), **more))
+    prepared = codec(server, card).encode_request(ModelRequest(Transcript(items), **more))
     body: dict[str, Any] = json.loads(b"".join(prepared.body))
     return body
 
@@ -89,7 +89,7 @@ def read(
 ) -> tuple[list[ModelEvent], AssistantItem]:
     """What these chunks are read as."""
     request = ModelRequest(transcript or Transcript())
-    decoder = ChatDecoder(request, PRICED, Provider("test"), "test")
+    decoder = ChatDecoder(request, PRICED, ProviderInfo("test"), "test")
     data = [chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode() for chunk in chunks]
     events = decoder.feed([(b"", line) for line in data])
     if done:
@@ -122,7 +122,9 @@ def test_calls_without_indexes_are_told_apart_by_their_ids():
     )
 
     assert calls_of(reply) == [("x", "add", '{"a":1}'), ("y", "add", '{"a":2}')]
-    assert [event.call for event in events if isinstance(event, CallReady)] == list(reply.calls)
+    assert [event.call for event in events if isinstance(event, ModelToolCallRequested)] == list(
+        reply.calls
+    )
 
 
 def test_calls_without_ids_get_fresh_ones():
@@ -208,28 +210,36 @@ def test_a_call_behind_the_reason_to_stop_is_heard():
         done=False,
     )
 
-    assert [type(event) for event in events[-3:]] == [CallBegun, CallPiece, CallReady]
+    assert [type(event) for event in events[-3:]] == [
+        ModelToolCallBegan,
+        ModelToolCallDelta,
+        ModelToolCallRequested,
+    ]
     assert reply.stop == "tool_use"
 
 
 def test_a_call_is_ready_as_soon_as_the_next_one_begins():
     request = ModelRequest(Transcript())
-    decoder = ChatDecoder(request, PRICED, Provider("test"), "test")
+    decoder = ChatDecoder(request, PRICED, ProviderInfo("test"), "test")
 
     def feed(chunk: dict[str, Any]) -> list[ModelEvent]:
         return decoder.feed([(b"", json.dumps(chunk).encode())])
 
     assert not any(
-        isinstance(event, CallReady)
+        isinstance(event, ModelToolCallRequested)
         for event in feed(delta(tool_calls=[piece('{"a":1}', index=0, id="x", name="add")]))
     )
     second = feed(delta(tool_calls=[piece("", index=1, id="y", name="add")]))
-    assert CallReady(ToolCall("x", "add", '{"a":1}')) in second
+    assert ModelToolCallRequested(ToolCall("x", "add", '{"a":1}')) in second
 
 
 def test_fault_45_ids_that_were_used_before_are_replaced_from_the_first_event_on():
     earlier = Transcript(
-        [user("x"), AssistantItem((ToolCall("x", "f", "{}"),)), ToolResultItem("x", "f", ())]
+        [
+            to_user_item("x"),
+            AssistantItem((ToolCall("x", "f", "{}"),)),
+            ToolResultItem("x", "f", ()),
+        ]
     )
     events, reply = read(
         delta(tool_calls=[piece("{}", index=0, id="x", name="f")]),
@@ -242,7 +252,7 @@ def test_fault_45_ids_that_were_used_before_are_replaced_from_the_first_event_on
     ids = [call.id for call in reply.calls]
     assert len(set(ids)) == 3
     assert "x" not in ids
-    assert [event.id for event in events if isinstance(event, CallBegun)] == ids
+    assert [event.id for event in events if isinstance(event, ModelToolCallBegan)] == ids
 
 
 @pytest.mark.parametrize("cut", ['{"a": ', "", '{"a": "x'])
@@ -255,7 +265,7 @@ def test_fault_48_a_call_cut_by_the_limit_is_not_in_the_reply(cut):
 
     assert calls_of(reply) == [("x", "add", '{"a":1}')]
     assert reply.stop == "max_tokens"
-    assert [event.call.id for event in events if isinstance(event, CallReady)] == ["x"]
+    assert [event.call.id for event in events if isinstance(event, ModelToolCallRequested)] == ["x"]
 
 
 def test_arguments_that_go_on_after_their_end_break_the_stream():
@@ -275,7 +285,7 @@ def test_arguments_that_go_on_after_their_end_break_the_stream():
 def test_reasoning_has_several_names(field):
     events, reply = read(delta(**{field: "Let me see."}), delta(content="Yes."), delta("stop"))
 
-    assert events[0] == ThinkingPiece("Let me see.")
+    assert events[0] == ModelThinkingDelta("Let me see.")
     assert reply.content == (Thinking("Let me see.", origin="test"), Text("Yes."))
 
 
@@ -304,7 +314,7 @@ def test_content_in_parts_as_mistral_thinks():
         delta(content=[thinking]), delta(content=[{"type": "text", "text": "Yes"}]), delta("stop")
     )
 
-    assert events[:2] == [ThinkingPiece("Hm."), TextPiece("Yes")]
+    assert events[:2] == [ModelThinkingDelta("Hm."), ModelTextDelta("Yes")]
     assert reply.content == (Thinking("Hm.", origin="test"), Text("Yes"))
 
 
@@ -405,7 +415,7 @@ def test_a_refusal_is_a_reply_of_its_own_kind():
 # ------------------------------------------------------------------ what is sent
 
 ROUND: tuple[Item, ...] = (
-    user("What is 1 + 2?"),
+    to_user_item("What is 1 + 2?"),
     AssistantItem(
         (
             Thinking("They want a sum.", origin="deepseek"),
@@ -448,7 +458,7 @@ def test_options_in_the_words_of_each_server():
     thinks = ModelCard("x/m", abilities=frozenset({"thinking", "effort"}))
     more = {"options": options, "tools": (ADD,), "session_id": "s1"}
 
-    plain = sent("openai", user("x"), **more)
+    plain = sent("openai", to_user_item("x"), **more)
     assert plain["max_completion_tokens"] == 50
     assert plain["temperature"] == 0.5
     assert plain["stop"] == ["END"]
@@ -459,16 +469,16 @@ def test_options_in_the_words_of_each_server():
     assert plain["tools"][0]["function"]["strict"] is False
     assert "reasoning_effort" not in plain  # nothing says that this model could
 
-    deep = sent("openai", user("x"), system="s", card=thinks, **more)
+    deep = sent("openai", to_user_item("x"), system="s", card=thinks, **more)
     assert deep["reasoning_effort"] == "high"
     assert "temperature" not in deep
     assert deep["messages"][0]["role"] == "developer"
 
-    assert sent("openrouter", user("x"), **more)["reasoning"] == {"effort": "high"}
-    mistral = sent("mistral", user("x"), **more)
+    assert sent("openrouter", to_user_item("x"), **more)["reasoning"] == {"effort": "high"}
+    mistral = sent("mistral", to_user_item("x"), **more)
     assert mistral["max_tokens"] == 50
     assert not {"stream_options", "prompt_cache_key", "reasoning_effort"} & set(mistral)
-    assert "strict" not in sent("groq", user("x"), **more)["tools"][0]["function"]
+    assert "strict" not in sent("groq", to_user_item("x"), **more)["tools"][0]["function"]
 
 
 def test_a_schema_is_strict_only_if_it_keeps_to_the_rules():
@@ -476,7 +486,7 @@ def test_a_schema_is_strict_only_if_it_keeps_to_the_rules():
     strict = {**loose, "required": ["a"], "additionalProperties": False}
 
     for schema, expected in ((loose, False), (strict, True)):
-        body = sent("openai", user("x"), options=ModelOptions(output_schema=schema))
+        body = sent("openai", to_user_item("x"), options=ModelOptions(output_schema=schema))
         assert body["response_format"] == {
             "type": "json_schema",
             "json_schema": {"name": "output", "schema": schema, "strict": expected},
@@ -486,7 +496,7 @@ def test_a_schema_is_strict_only_if_it_keeps_to_the_rules():
 def test_a_tool_can_be_named_and_the_cache_key_chosen():
     body = sent(
         "openai",
-        user("x"),
+        to_user_item("x"),
         tools=(ADD,),
         options=ModelOptions(tool_choice="add"),
         cache=CacheRequest(key="mine"),
@@ -505,7 +515,7 @@ def test_fault_56_thinking_goes_back_to_its_own_server_only():
 
 def test_deepseek_wants_the_field_even_if_there_was_no_thought():
     bare = AssistantItem((ToolCall("c", "add", "{}"),), model="other/m")
-    history = (user("x"), bare, ToolResultItem("c", "add", (Text("1"),)))
+    history = (to_user_item("x"), bare, ToolResultItem("c", "add", (Text("1"),)))
 
     assert messages("deepseek", *history)[1]["reasoning_content"] == ""
 
@@ -514,7 +524,9 @@ def test_reasoning_details_go_back_as_they_came():
     details = '[{"type":"reasoning.encrypted","data":"abc","index":0}]'
     reply = AssistantItem((Thinking("", details, origin="openrouter"), Text("Yes.")))
 
-    assert messages("openrouter", user("x"), reply)[1]["reasoning_details"] == json.loads(details)
+    assert messages("openrouter", to_user_item("x"), reply)[1]["reasoning_details"] == json.loads(
+        details
+    )
 
 
 def test_geminis_signatures_go_back_with_their_calls():
@@ -524,23 +536,23 @@ def test_geminis_signatures_go_back_with_their_calls():
         delta("stop"),
     )
     assert reply.content[0] == Opaque(
-        "test", '{"google": {"thought_signature": "abc"}}', CALL_EXTRA
+        "test", '{"google": {"thought_signature": "abc"}}', CALL_EXTRA_LABEL
     )
 
-    own = Opaque("gemini", json.dumps(signature), CALL_EXTRA)
+    own = Opaque("gemini", json.dumps(signature), CALL_EXTRA_LABEL)
     signed = AssistantItem((own, ToolCall("x", "f", "{}"), ToolCall("y", "f", "{}")))
-    first, second = messages("gemini", user("x"), signed)[1]["tool_calls"]
+    first, second = messages("gemini", to_user_item("x"), signed)[1]["tool_calls"]
     assert first["extra_content"] == signature
     assert "extra_content" not in second
 
     foreign = AssistantItem((ToolCall("x", "f", "{}"),))
-    (call,) = messages("gemini", user("x"), foreign)[1]["tool_calls"]
+    (call,) = messages("gemini", to_user_item("x"), foreign)[1]["tool_calls"]
     assert call["extra_content"]["google"]["thought_signature"].startswith("skip_")
 
 
 def test_mistral_gets_ids_of_nine_letters_that_still_pair():
     history = (
-        user("x"),
+        to_user_item("x"),
         AssistantItem((ToolCall("call_1", "f", "{}"), ToolCall("abcDEF123", "g", "{}"))),
         ToolResultItem("call_1", "f", (Text("1"),)),
         ToolResultItem("abcDEF123", "g", (Text("2"),)),
@@ -556,11 +568,11 @@ def test_mistral_gets_ids_of_nine_letters_that_still_pair():
 
 def test_pictures_of_tools_follow_behind_the_last_answer():
     history = (
-        user("x"),
+        to_user_item("x"),
         AssistantItem((ToolCall("a", "look", "{}"), ToolCall("b", "look", "{}"))),
         ToolResultItem("a", "look", (Text("one"), Image("image/png", PNG))),
         ToolResultItem("b", "look", (Image("image/png", PNG),)),
-        user("And?"),
+        to_user_item("And?"),
     )
     found = messages("openai", *history)
 
@@ -589,7 +601,7 @@ def test_documents_go_where_they_are_read_and_are_named_elsewhere():
 @pytest.mark.parametrize("raw", ["", '{"a": ', "[1]", '"{}"', "\ud800"])
 def test_arguments_that_are_not_an_object_are_sent_as_one_that_is(raw):
     history = (
-        user("x"),
+        to_user_item("x"),
         AssistantItem((ToolCall("c", "f", raw),)),
         ToolResultItem("c", "f", (Text("no"),), is_error=True),
     )
@@ -599,7 +611,7 @@ def test_arguments_that_are_not_an_object_are_sent_as_one_that_is(raw):
 
 
 def test_a_notice_speaks_with_the_users_voice():
-    found = messages("openai", user("x"), NoticeItem("Two minutes left.", kind="time"))
+    found = messages("openai", to_user_item("x"), NoticeItem("Two minutes left.", kind="time"))
 
     assert found[1]["role"] == "user"
     assert "Two minutes left." in found[1]["content"]
@@ -613,10 +625,10 @@ async def collect(model: OpenAIChat, request: ModelRequest) -> list[ModelEvent]:
 
 
 async def test_a_conversation_with_tools_over_loopback():
-    script = [Answer("Let me add.", calls=(Call("add", {"a": 1}),)), Answer("It is 3.")]
+    script = [Answer("Let me add.", calls=(FakeCall("add", {"a": 1}),)), Answer("It is 3.")]
     async with ProviderServer(script) as server:
         model = OpenAIChat("gpt-x", base_url=server.url + "/v1", api_key="k", quirks="openai")
-        transcript = Transcript([user("1 + 2?")])
+        transcript = Transcript([to_user_item("1 + 2?")])
         events = await collect(model, ModelRequest(transcript, system="s", tools=(ADD,)))
         reply = events[-1]
         assert isinstance(reply, Reply)
@@ -634,20 +646,20 @@ async def test_a_conversation_with_tools_over_loopback():
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
-        (Fault("unauthorized"), AccessDenied),
-        (Fault("not_found"), UnknownModel),
-        (Fault("rate_limited", value="7"), RateLimited),
-        (Fault("overloaded"), Overloaded),
-        (Fault("context_too_long"), ContextTooLong),
-        (Fault("too_large"), ContextTooLong),
-        (Fault("bad_request"), BadRequest),
+        (ProviderFault("unauthorized"), AccessDenied),
+        (ProviderFault("not_found"), UnknownModel),
+        (ProviderFault("rate_limited", value="7"), RateLimited),
+        (ProviderFault("overloaded"), Overloaded),
+        (ProviderFault("context_too_long"), ContextTooLong),
+        (ProviderFault("too_large"), ContextTooLong),
+        (ProviderFault("bad_request"), BadRequest),
     ],
 )
 async def test_answers_that_are_no_stream_become_typed_errors(fault, kind):
     async with ProviderServer([Answer("x")], faults=[fault]) as server:
         model = OpenAIChat("m", base_url=server.url + "/v1", api_key="secret-key")
         with pytest.raises(kind) as caught:
-            await collect(model, ModelRequest(Transcript([user("x")])))
+            await collect(model, ModelRequest(Transcript([to_user_item("x")])))
 
     assert "secret-key" not in str(caught.value)
     if kind is RateLimited:
@@ -657,10 +669,12 @@ async def test_answers_that_are_no_stream_become_typed_errors(fault, kind):
 async def test_a_complaint_about_a_part_names_its_place():
     message = "Invalid 'messages[2].content[1].image_url'"
     picture = UserItem((Text("  "), Text("Look"), Image("image/png", PNG)))
-    async with ProviderServer([Answer("x")], faults=[Fault("bad_request", message=message)]) as s:
+    async with ProviderServer(
+        [Answer("x")], faults=[ProviderFault("bad_request", message=message)]
+    ) as s:
         model = OpenAIChat("m", base_url=s.url + "/v1")
         with pytest.raises(BadRequest) as caught:
-            await collect(model, ModelRequest(Transcript([user("x"), picture]), system="s"))
+            await collect(model, ModelRequest(Transcript([to_user_item("x"), picture]), system="s"))
 
     assert (caught.value.position, caught.value.part) == (1, 2)
 
@@ -668,7 +682,7 @@ async def test_a_complaint_about_a_part_names_its_place():
 async def test_leaving_a_stream_early_closes_the_connection():
     async with ProviderServer([Answer("word " * 9)], faults=["stall_in_text"]) as server:
         model = OpenAIChat("m", base_url=server.url + "/v1")
-        stream = model.stream(ModelRequest(Transcript([user("x")])))
-        assert isinstance(await anext(stream), TextPiece)
+        stream = model.stream(ModelRequest(Transcript([to_user_item("x")])))
+        assert isinstance(await anext(stream), ModelTextDelta)
         await stream.aclose()  # type: ignore[attr-defined]
-        await asyncio.wait_for(server.changed(lambda: server.open_connections == 0), 5)
+        await asyncio.wait_for(server.wait_until(lambda: server.open_connections == 0), 5)

@@ -7,29 +7,41 @@ from contextlib import asynccontextmanager
 import pytest
 
 from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, Reply
-from treadle.core.transcript import Transcript, user
+from treadle.core.transcript import Transcript, to_user_item
 from treadle.models.openai_chat import OpenAIChat
 from treadle.models.openai_responses import OpenAIResponses
-from treadle.testing.conformance.model import ADD, PROMISES, Promise, Questions, name_of
-from treadle.testing.provider import Call, ProviderServer, Request
-from treadle.testing.provider import Reply as Answer
+from treadle.testing.conformance.model import (
+    ADD_TOOL,
+    MODEL_CHECKS,
+    ModelCheck,
+    ConformanceRequests,
+    check_name,
+)
+from treadle.testing.provider import FakeCall, ProviderServer, ReceivedRequest
+from treadle.testing.provider import FakeReply as Answer
 
 WIRES: dict[str, Callable[[str], Model]] = {
     "chat": lambda url: OpenAIChat("m", base_url=url, quirks="deepseek", api_key="k"),
     "responses": lambda url: OpenAIResponses("m", base_url=url, api_key="k"),
     "chained": lambda url: OpenAIResponses("m", base_url=url, api_key="k", chain=True),
 }
-IMPOSSIBLE = ModelRequest(Transcript([user("fail")]), options=ModelOptions(extra={"nonsense": 1}))
+IMPOSSIBLE = ModelRequest(
+    Transcript([to_user_item("fail")]), options=ModelOptions(extra={"nonsense": 1})
+)
 
 
-def answer(request: Request) -> Answer:
+def answer(request: ReceivedRequest) -> Answer:
     """Calls where a tool is asked for, and is cut where the limit is small."""
     asked = request.json
     limit = asked.get("max_tokens") or asked.get("max_output_tokens")
     if asked.get("tool_choice") == "required":
         if limit:
-            return Answer(calls=(Call("add", {"a": 1}), Call("add", '{"a":')), stop="max_tokens")
-        return Answer("Adding.", thinking="Hm.", calls=(Call("add", {"a": 2}), Call("add", "{}")))
+            return Answer(
+                calls=(FakeCall("add", {"a": 1}), FakeCall("add", '{"a":')), stop="max_tokens"
+            )
+        return Answer(
+            "Adding.", thinking="Hm.", calls=(FakeCall("add", {"a": 2}), FakeCall("add", "{}"))
+        )
     return Answer("Hello to you.", thinking="A greeting.", stop="max_tokens" if limit else None)
 
 
@@ -39,12 +51,15 @@ async def serving(wire: str) -> AsyncIterator[Model]:
         yield WIRES[wire](server.url + "/v1")
 
 
-@pytest.mark.parametrize("promise", PROMISES, ids=name_of)
+@pytest.mark.parametrize("promise", MODEL_CHECKS, ids=check_name)
 @pytest.mark.parametrize("wire", WIRES)
-async def test_an_openai_wire_keeps(wire: str, promise: Promise):
+async def test_an_openai_wire_keeps(wire: str, promise: ModelCheck):
     async with serving(wire) as model:
         cut_call = 8 if wire == "chat" else None
-        await promise(model, Questions(cut_call=cut_call, impossible=IMPOSSIBLE, at_once=20))
+        await promise(
+            model,
+            ConformanceRequests(call_token_limit=cut_call, failing=IMPOSSIBLE, concurrency=20),
+        )
 
 
 @pytest.mark.parametrize("make", [OpenAIChat, OpenAIResponses])
@@ -54,7 +69,7 @@ async def test_an_sdk_client_carries_the_bytes_with_its_own_key_and_address(make
     async with ProviderServer(answer) as server:
         async with openai.AsyncOpenAI(api_key="sdk-key", base_url=server.url + "/v1") as client:
             model = make("m", client=client)
-            request = ModelRequest(Transcript([user("Hello")]), tools=(ADD,))
+            request = ModelRequest(Transcript([to_user_item("Hello")]), tools=(ADD_TOOL,))
             events = [event async for event in model.stream(request)]
 
         assert isinstance(events[-1], Reply)
@@ -72,7 +87,9 @@ async def test_azures_sdk_client_finds_the_deployment():
             api_key="azure-key", azure_endpoint=server.url, api_version="2025-04-01-preview"
         ) as client:
             model = OpenAIChat("mine", client=client)
-            events = [e async for e in model.stream(ModelRequest(Transcript([user("Hello")])))]
+            events = [
+                e async for e in model.stream(ModelRequest(Transcript([to_user_item("Hello")])))
+            ]
 
         assert isinstance(events[-1], Reply)
         path = server.requests[0].path

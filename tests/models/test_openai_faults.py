@@ -4,35 +4,41 @@ from collections.abc import Callable
 
 import pytest
 
-from treadle.core.contracts.model import CallReady, Model, ModelEvent, ModelRequest, Reply
+from treadle.core.contracts.model import (
+    ModelToolCallRequested,
+    Model,
+    ModelEvent,
+    ModelRequest,
+    Reply,
+)
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import ModelError, Overloaded, StreamBroken, Unreachable
-from treadle.core.transcript import AssistantItem, Transcript, user
+from treadle.core.transcript import AssistantItem, Transcript, to_user_item
 from treadle.models.openai_chat import OpenAIChat
 from treadle.models.openai_responses import OpenAIResponses
-from treadle.models.wire.limits import Limits
-from treadle.testing.provider import BAD_ARGUMENTS, Call, Fault, ProviderServer
-from treadle.testing.provider import Reply as Answer
+from treadle.models.wire.limits import Timeouts
+from treadle.testing.provider import BAD_ARGUMENTS, FakeCall, ProviderFault, ProviderServer
+from treadle.testing.provider import FakeReply as Answer
 
 TOOLS = (ToolSpec("add", "Add.", {"type": "object", "properties": {}}),)
 SCRIPT = [
     Answer(
         "A text that is long enough to be cut.",
         thinking="Hm, let me think about it for a while.",
-        calls=(Call("add", {"a": 1, "b": "ä" * 40}), Call("add", {"a": 2})),
+        calls=(FakeCall("add", {"a": 1, "b": "ä" * 40}), FakeCall("add", {"a": 2})),
     )
 ]
 WIRES: dict[str, Callable[..., Model]] = {
     "chat": lambda url, **more: OpenAIChat("m", base_url=url, **more),
     "responses": lambda url, **more: OpenAIResponses("m", base_url=url, **more),
 }
-IMPATIENT = Limits(first_byte=0.2, first_content=0.2, idle=0.2, total=5.0, max_bytes=64 << 20)
+IMPATIENT = Timeouts(first_byte=0.2, first_content=0.2, idle=0.2, total=5.0, max_bytes=64 << 20)
 
 
-async def ask(wire: str, *faults: Fault | str) -> tuple[list[ModelEvent], AssistantItem]:
+async def ask(wire: str, *faults: ProviderFault | str) -> tuple[list[ModelEvent], AssistantItem]:
     async with ProviderServer(SCRIPT, faults=faults) as server:
         model = WIRES[wire](server.url + "/v1", limits=IMPATIENT)
-        request = ModelRequest(Transcript([user("x")]), tools=TOOLS)
+        request = ModelRequest(Transcript([to_user_item("x")]), tools=TOOLS)
         events = [event async for event in model.stream(request)]
         assert server.violations == []
     assert isinstance(events[-1], Reply)
@@ -61,8 +67,8 @@ def wire(request: pytest.FixtureRequest) -> str:
         ("pings_only", StreamBroken),
         ("html", Unreachable),
         ("redirect", Unreachable),
-        (Fault("error_event", value="overloaded_error"), Overloaded),
-        (Fault("server_error", status=503), Overloaded),
+        (ProviderFault("error_event", value="overloaded_error"), Overloaded),
+        (ProviderFault("server_error", status=503), Overloaded),
     ],
 )
 async def test_what_spoils_an_answer_is_a_typed_error(wire, fault, kind):
@@ -92,9 +98,9 @@ async def test_fault_41_the_same_events_in_any_form_are_the_same_reply(wire, fau
 
 @pytest.mark.parametrize("spoiled", BAD_ARGUMENTS)
 async def test_fault_44_arguments_are_handed_on_as_they_were_written(wire, spoiled):
-    events, reply = await ask(wire, Fault("bad_arguments", value=spoiled))
+    events, reply = await ask(wire, ProviderFault("bad_arguments", value=spoiled))
 
-    ready = [event.call for event in events if isinstance(event, CallReady)]
+    ready = [event.call for event in events if isinstance(event, ModelToolCallRequested)]
     assert len(reply.calls) == 2
     assert sorted(call.id for call in ready) == sorted(call.id for call in reply.calls)
     assert all(call in reply.calls for call in ready)
@@ -102,7 +108,7 @@ async def test_fault_44_arguments_are_handed_on_as_they_were_written(wire, spoil
 
 async def test_fault_45_calls_with_the_same_id_get_their_own(wire):
     for shared in ("twin", ""):
-        _, reply = await ask(wire, Fault("same_ids", value=shared))
+        _, reply = await ask(wire, ProviderFault("same_ids", value=shared))
         assert len({call.id for call in reply.calls}) == 2
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from treadle.core.errors import AccessDenied
 from treadle.models.openai_chat import OpenAIChat
-from treadle.models.openai_wire import Account, path_for
-from treadle.models.quirks import SERVERS, chosen, server_at
+from treadle.models.openai_wire import OpenAIAccount, build_path
+from treadle.models.quirks import SERVERS, resolve_server, find_server
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from treadle.models.quirks import SERVERS, chosen, server_at
     ],
 )
 def test_a_server_is_known_by_its_address(url, name):
-    assert server_at(url).name == name
+    assert find_server(url).name == name
 
 
 @pytest.mark.parametrize(
@@ -44,66 +44,73 @@ def test_a_server_is_known_by_its_address(url, name):
     ],
 )
 def test_ollamas_host_variable_is_read_as_ollama_reads_it(host, url):
-    assert chosen("ollama", None, {"OLLAMA_HOST": host})[1] == url
+    assert resolve_server("ollama", None, {"OLLAMA_HOST": host})[1] == url
 
 
 def test_without_a_word_it_is_openai():
-    row, url = chosen(None, None, {})
+    row, url = resolve_server(None, None, {})
     assert (row.name, url) == ("openai", "https://api.openai.com/v1")
 
 
 def test_the_environment_may_point_elsewhere():
     env = {"OPENAI_BASE_URL": "https://gateway.example.org/v1/", "OPENAI_API_KEY": "k"}
-    held = Account(None, None, None, environ=env)
+    held = OpenAIAccount(None, None, None, environ=env)
 
     assert held.url == "https://gateway.example.org/v1"
-    assert held.authorization() == {"authorization": "Bearer k"}
+    assert held.auth_headers() == {"authorization": "Bearer k"}
 
 
 def test_every_server_finds_its_own_key():
     for row in SERVERS.values():
-        held = Account(row, row.base_url or None, None, environ=dict.fromkeys(row.keys, "k"))
-        assert held.key() == "k"
+        held = OpenAIAccount(
+            row, row.base_url or None, None, environ=dict.fromkeys(row.key_variables, "k")
+        )
+        assert held.read_key() == "k"
 
 
 def test_a_key_does_not_go_to_an_address_from_code_or_settings():
     env = {"OPENAI_API_KEY": "k", "OPENROUTER_API_KEY": "r"}
 
-    assert Account(None, "https://llm.example.org/v1", None, environ=env).key() == ""
-    assert Account("openai", "https://llm.example.org/v1", None, environ=env).key() == ""
-    assert Account("openai", "https://openrouter.ai/api/v1", None, environ=env).key() == ""
-    assert Account(None, "https://openrouter.ai/api/v1", None, environ=env).key() == "r"
-    assert Account(None, "http://127.0.0.1:8080/v1", None, environ=env).key() == "k"
-    assert Account(None, "https://llm.example.org/v1", "given", environ=env).key() == "given"
+    assert OpenAIAccount(None, "https://llm.example.org/v1", None, environ=env).read_key() == ""
+    assert OpenAIAccount("openai", "https://llm.example.org/v1", None, environ=env).read_key() == ""
+    assert (
+        OpenAIAccount("openai", "https://openrouter.ai/api/v1", None, environ=env).read_key() == ""
+    )
+    assert OpenAIAccount(None, "https://openrouter.ai/api/v1", None, environ=env).read_key() == "r"
+    assert OpenAIAccount(None, "http://127.0.0.1:8080/v1", None, environ=env).read_key() == "k"
+    assert (
+        OpenAIAccount(None, "https://llm.example.org/v1", "given", environ=env).read_key()
+        == "given"
+    )
 
 
 def test_a_missing_key_names_its_variable_and_a_local_server_needs_none():
     with pytest.raises(AccessDenied, match="OPENROUTER_API_KEY"):
-        Account("openrouter", None, None, environ={}).authorization()
+        OpenAIAccount("openrouter", None, None, environ={}).auth_headers()
     with pytest.raises(AccessDenied, match="AZURE_OPENAI_ENDPOINT"):
-        Account("azure", None, "k", environ={}).authorization()
-    assert Account("ollama", None, None, environ={}).authorization() == {}
+        OpenAIAccount("azure", None, "k", environ={}).auth_headers()
+    assert OpenAIAccount("ollama", None, None, environ={}).auth_headers() == {}
 
 
 def test_azure_has_its_own_header_and_paths():
-    held = Account(None, "https://mine.openai.azure.com", "k", environ={})
+    held = OpenAIAccount(None, "https://mine.openai.azure.com", "k", environ={})
 
     assert held.url == "https://mine.openai.azure.com/openai/v1"
-    assert held.authorization() == {"api-key": "k"}
+    assert held.auth_headers() == {"api-key": "k"}
     old = "https://mine.openai.azure.com/openai/deployments/gpt"
-    path = path_for(old, "/chat/completions", {"OPENAI_API_VERSION": "2024-10-21"})
+    path = build_path(old, "/chat/completions", {"OPENAI_API_VERSION": "2024-10-21"})
     assert path == "/chat/completions?api-version=2024-10-21"
 
 
 def test_an_organisation_is_told_to_openai_only():
     env = {"OPENAI_API_KEY": "k", "OPENAI_ORG_ID": "org", "OPENAI_PROJECT_ID": "proj"}
 
-    assert Account(None, None, None, environ=env).authorization() == {
+    assert OpenAIAccount(None, None, None, environ=env).auth_headers() == {
         "authorization": "Bearer k",
         "openai-organization": "org",
         "openai-project": "proj",
     }
-    assert "openai-organization" not in Account("groq", None, "k", environ=env).authorization()
+    assert "openai-organization" not in OpenAIAccount("groq", None, "k", environ=env).auth_headers()
 
 
 def test_a_model_is_named_after_its_server():

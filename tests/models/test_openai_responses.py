@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from treadle.core.contracts.model import (
-    CallBegun,
-    CallReady,
+    ModelToolCallBegan,
+    ModelToolCallRequested,
     ModelCard,
     ModelEvent,
     ModelOptions,
     ModelRequest,
     Reply,
-    TextPiece,
-    ThinkingPiece,
+    ModelTextDelta,
+    ModelThinkingDelta,
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import (
@@ -38,14 +38,14 @@ from treadle.core.transcript import (
     ToolResultItem,
     Transcript,
     UserItem,
-    user,
+    to_user_item,
 )
-from treadle.models.failures import Provider
+from treadle.models.failures import ProviderInfo
 from treadle.models.openai_responses import OpenAIResponses, ResponsesCodec
-from treadle.models.openai_responses.decoding import MESSAGE_EXTRA, ResponsesDecoder
-from treadle.models.openai_wire import Account
-from treadle.testing.provider import Call, Fault, ProviderServer
-from treadle.testing.provider import Reply as Answer
+from treadle.models.openai_responses.decoding import MESSAGE_EXTRA_LABEL, ResponsesDecoder
+from treadle.models.openai_wire import OpenAIAccount
+from treadle.testing.provider import FakeCall, ProviderFault, ProviderServer
+from treadle.testing.provider import FakeReply as Answer
 
 PNG = (
     b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00"
@@ -53,14 +53,14 @@ PNG = (
 )
 ADD = ToolSpec("add", "Add.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 THINKS = ModelCard("openai/m", abilities=frozenset({"thinking", "effort"}))
-WHO = Provider("openai", "m")
+WHO = ProviderInfo("openai", "m")
 
 
 def sent(*items: Item, **more: Any) -> dict[str, Any]:
     """The body that this history becomes."""
     card = more.pop("card", THINKS)
-    codec = ResponsesCodec("m", card, Account("openai", None, "k", environ={}))
-    prepared = codec.prepare(ModelRequest(Transcript(items), **more))
+    codec = ResponsesCodec("m", card, OpenAIAccount("openai", None, "k", environ={}))
+    prepared = codec.encode_request(ModelRequest(Transcript(items), **more))
     body: dict[str, Any] = json.loads(b"".join(prepared.body))
     return body
 
@@ -113,7 +113,7 @@ def test_events_are_known_by_their_type_where_a_proxy_dropped_the_names():
     )
 
     assert read(*stream) == read(*stream, named=False)
-    assert read(*stream)[0][0] == TextPiece("Yes.")
+    assert read(*stream)[0][0] == ModelTextDelta("Yes.")
 
 
 def test_items_without_an_index_are_known_by_their_ids():
@@ -137,7 +137,7 @@ def test_an_output_that_comes_only_at_the_end_is_read_there():
     out, reply = read(ended(output=[message("Yes."), function()]))
 
     assert reply.content == (Text("Yes."), ToolCall("call_1", "add", "{}"))
-    assert CallReady(ToolCall("call_1", "add", "{}")) in out
+    assert ModelToolCallRequested(ToolCall("call_1", "add", "{}")) in out
 
 
 def test_deltas_stand_in_for_an_item_that_was_never_finished():
@@ -165,7 +165,7 @@ def test_the_parts_of_a_summary_are_kept_apart_while_they_stream():
         ended(),
     )
 
-    shown = "".join(piece.text for piece in out if isinstance(piece, ThinkingPiece))
+    shown = "".join(piece.text for piece in out if isinstance(piece, ModelThinkingDelta))
     assert reply.content == (Thinking("a\n\nb", "sealed", "rs_1", "openai"),)
     assert shown == "a\n\nb"
 
@@ -179,7 +179,7 @@ def test_fault_48_a_call_cut_by_the_limit_is_not_in_the_reply():
     )
 
     assert (reply.calls, reply.stop) == ((), "max_tokens")
-    assert not any(isinstance(piece, CallReady) for piece in out)
+    assert not any(isinstance(piece, ModelToolCallRequested) for piece in out)
 
 
 def test_a_reply_that_used_up_its_limit_was_cut_whatever_it_claims():
@@ -193,10 +193,10 @@ def test_a_cut_call_is_left_out_even_if_the_server_calls_it_complete():
     cut = event("output_item.done", output_index=0, item=function('{"a'))
     out, reply = read(cut, ended(), limit=5)
     assert (reply.calls, reply.stop) == ((), "max_tokens")
-    assert not any(isinstance(piece, CallReady) for piece in out)
+    assert not any(isinstance(piece, ModelToolCallRequested) for piece in out)
 
     out, reply = read(cut, ended(), limit=50)  # the model's own mistake: it has to be told
-    assert CallReady(reply.calls[0]) in out
+    assert ModelToolCallRequested(reply.calls[0]) in out
     assert reply.calls[0].problem
 
 
@@ -252,13 +252,13 @@ def test_a_policy_that_stops_the_reply_is_a_refusal():
 REPLY = AssistantItem(
     (
         Thinking("They want a sum.", "sealed", "rs_1", "openai"),
-        Opaque("openai", '{"phase":"commentary"}', MESSAGE_EXTRA),
+        Opaque("openai", '{"phase":"commentary"}', MESSAGE_EXTRA_LABEL),
         Text("I add."),
         ToolCall("call_1", "add", '{"a":1}'),
     )
 )
 ROUND: tuple[Item, ...] = (
-    user("1 + 2?"),
+    to_user_item("1 + 2?"),
     REPLY,
     ToolResultItem("call_1", "add", (Text("3"), Image("image/png", PNG))),
 )
@@ -292,20 +292,25 @@ def test_a_round_becomes_input_items():
 def test_fault_56_foreign_thinking_is_not_sent():
     foreign = AssistantItem((Thinking("Hm.", "sig", "x", "anthropic"), Text("Yes.")))
 
-    assert [item["type"] for item in items_sent(user("x"), foreign)] == ["message", "message"]
+    assert [item["type"] for item in items_sent(to_user_item("x"), foreign)] == [
+        "message",
+        "message",
+    ]
 
 
 def test_reasoning_that_led_to_nothing_stays_behind():
     alone = AssistantItem((Text("Yes."), Thinking("Hm.", "sealed", "rs_1", "openai")))
 
-    assert "reasoning" not in [item["type"] for item in items_sent(user("x"), alone, user("y"))]
+    assert "reasoning" not in [
+        item["type"] for item in items_sent(to_user_item("x"), alone, to_user_item("y"))
+    ]
 
 
 def test_a_servers_own_items_go_back_unchanged():
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
     reply = AssistantItem((Opaque("openai", json.dumps(search), "web_search_call"), Text("So.")))
 
-    assert items_sent(user("x"), reply)[1] == search
+    assert items_sent(to_user_item("x"), reply)[1] == search
 
 
 def test_documents_go_as_files():
@@ -319,7 +324,7 @@ def test_documents_go_as_files():
 
 
 def test_the_provider_is_asked_to_keep_nothing():
-    body = sent(user("x"), system="Be brief.", session_id="s1", tools=(ADD,))
+    body = sent(to_user_item("x"), system="Be brief.", session_id="s1", tools=(ADD,))
 
     assert body["store"] is False
     assert body["include"] == ["reasoning.encrypted_content"]
@@ -339,7 +344,7 @@ def test_options_in_the_words_of_this_dialect():
     options = ModelOptions(
         max_tokens=9, temperature=0.1, thinking=10_000, tool_choice="add", output_schema=schema
     )
-    body = sent(user("x"), tools=(ADD,), options=options)
+    body = sent(to_user_item("x"), tools=(ADD,), options=options)
 
     assert body["max_output_tokens"] == 9
     assert body["reasoning"] == {"effort": "medium", "summary": "auto"}
@@ -359,14 +364,14 @@ def test_options_in_the_words_of_this_dialect():
 async def ask(model: OpenAIResponses, transcript: Transcript, **more: Any) -> AssistantItem:
     events = [event async for event in model.stream(ModelRequest(transcript, **more))]
     assert isinstance(events[-1], Reply)
-    assert [event.id for event in events if isinstance(event, CallBegun)] == [
+    assert [event.id for event in events if isinstance(event, ModelToolCallBegan)] == [
         call.id for call in events[-1].item.calls
     ]
     return events[-1].item
 
 
 SCRIPT = [
-    Answer("I add.", thinking="Hm.", calls=(Call("add", {"a": 1}), Call("add", {"a": 2}))),
+    Answer("I add.", thinking="Hm.", calls=(FakeCall("add", {"a": 1}), FakeCall("add", {"a": 2}))),
     Answer("It is 3."),
     Answer("It is 4."),
 ]
@@ -375,16 +380,16 @@ SCRIPT = [
 async def conversation(server: ProviderServer, **more: Any) -> list[dict[str, Any]]:
     """Two rounds with tools and one more question; the bodies that were sent."""
     model = OpenAIResponses("gpt-5", base_url=server.url + "/v1", api_key="k", **more)
-    transcript = Transcript([user("1 + 2?")])
+    transcript = Transcript([to_user_item("1 + 2?")])
     for _ in range(3):
         reply = await ask(model, transcript, tools=(ADD,))
         transcript = transcript.append(reply)
         for call in reply.calls:
             transcript = transcript.append(ToolResultItem(call.id, "add", (Text("3"),)))
         if not reply.calls:
-            transcript = transcript.append(user("And?"))
+            transcript = transcript.append(to_user_item("And?"))
     assert server.violations == []
-    return [json.loads(request.body) for request in server.generations]
+    return [json.loads(request.body) for request in server.generation_requests]
 
 
 async def test_a_conversation_is_sent_whole_each_time():
@@ -410,13 +415,13 @@ async def test_a_chained_conversation_sends_only_what_is_new():
 async def test_a_chain_breaks_where_the_view_was_changed():
     async with ProviderServer(SCRIPT) as server:
         model = OpenAIResponses("gpt-5", base_url=server.url + "/v1", chain=True)
-        transcript = Transcript([user("a"), AssistantItem((Text("b"),)), user("c")])
+        transcript = Transcript([to_user_item("a"), AssistantItem((Text("b"),)), to_user_item("c")])
         reply = await ask(model, transcript)
-        compacted = Transcript([user("a and b, in short"), user("c"), reply])
+        compacted = Transcript([to_user_item("a and b, in short"), to_user_item("c"), reply])
         for call in reply.calls:
             compacted = compacted.append(ToolResultItem(call.id, "add", (Text("3"),)))
         await ask(model, compacted)
-        body = json.loads(server.generations[1].body)
+        body = json.loads(server.generation_requests[1].body)
 
     assert "previous_response_id" not in body
     assert len(body["input"]) == 2 + 4 + 2
@@ -425,7 +430,7 @@ async def test_a_chain_breaks_where_the_view_was_changed():
 async def test_a_chain_whose_end_the_provider_lost_is_sent_whole():
     async with ProviderServer(SCRIPT) as server, ProviderServer(SCRIPT[1:]) as other:
         model = OpenAIResponses("gpt-5", base_url=server.url + "/v1", chain=True)
-        transcript = Transcript([user("a")])
+        transcript = Transcript([to_user_item("a")])
         reply = await ask(model, transcript)
         transcript = transcript.append(reply)
         for call in reply.calls:
@@ -433,7 +438,7 @@ async def test_a_chain_whose_end_the_provider_lost_is_sent_whole():
         # The same address, another memory.
         server._dialects["responses"] = other._dialects["responses"]
         answer = await ask(model, transcript)
-        bodies = [json.loads(request.body) for request in server.generations]
+        bodies = [json.loads(request.body) for request in server.generation_requests]
 
     assert answer.text == "It is 3."
     assert [body.get("previous_response_id") for body in bodies] == [None, "resp_0000", None]
@@ -441,7 +446,7 @@ async def test_a_chain_whose_end_the_provider_lost_is_sent_whole():
 
 async def test_a_complaint_about_a_part_names_its_place():
     text = "Invalid 'input[4].output[1].image_url': not an image"
-    fault = Fault("bad_request", message=text)
+    fault = ProviderFault("bad_request", message=text)
     async with ProviderServer(SCRIPT, faults=[fault], strict=False) as server:
         model = OpenAIResponses("gpt-5", base_url=server.url + "/v1")
         with pytest.raises(BadRequest) as caught:
@@ -456,4 +461,4 @@ async def test_a_missing_key_is_told_at_the_first_call(monkeypatch):
     model = OpenAIResponses("gpt-5")
 
     with pytest.raises(AccessDenied, match="OPENAI_API_KEY"):
-        await ask(model, Transcript([user("x")]))
+        await ask(model, Transcript([to_user_item("x")]))

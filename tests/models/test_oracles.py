@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from treadle.core.contracts.model import (
-    CallReady,
+    ModelToolCallRequested,
     ModelCard,
     ModelEvent,
     ModelRequest,
     Reply,
-    TextPiece,
-    ThinkingPiece,
+    ModelTextDelta,
+    ModelThinkingDelta,
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.transcript import (
@@ -29,16 +29,16 @@ from treadle.core.transcript import (
     Thinking,
     ToolCall,
     Transcript,
-    user,
+    to_user_item,
 )
 from treadle.models.anthropic import Anthropic
-from treadle.models.anthropic.blocks import ATTACHED, AnthropicDialect
+from treadle.models.anthropic.blocks import ATTACHED_LABEL, AnthropicEncoder
 from treadle.models.anthropic.reading import AnthropicDecoder
-from treadle.models.encoding import encoded
-from treadle.models.failures import Provider
-from treadle.models.wire.sse import EventReader
-from treadle.testing.provider import Call, ProviderServer
-from treadle.testing.provider import Reply as Played
+from treadle.models.encoding import encode_transcript
+from treadle.models.failures import ProviderInfo
+from treadle.models.wire.sse import SSEReader
+from treadle.testing.provider import FakeCall, ProviderServer
+from treadle.testing.provider import FakeReply as Played
 
 USAGE = {
     "input_tokens": 12,
@@ -176,9 +176,11 @@ STOPS = {"pause_turn": "pause", "model_context_window_exceeded": "context"}
 
 
 def ours(pieces: list[bytes]) -> tuple[AssistantItem, list[ModelEvent]]:
-    request = ModelRequest(Transcript([user("q")]))
-    decoder = AnthropicDecoder(Provider("Anthropic"), ModelCard("anthropic/x", 1, 1, 1, 1), request)
-    reader = EventReader()
+    request = ModelRequest(Transcript([to_user_item("q")]))
+    decoder = AnthropicDecoder(
+        ProviderInfo("Anthropic"), ModelCard("anthropic/x", 1, 1, 1, 1), request
+    )
+    reader = SSEReader()
     told: list[ModelEvent] = []
     for piece in pieces:
         told += decoder.feed(reader.feed(piece))
@@ -221,7 +223,7 @@ def as_theirs(item: AssistantItem) -> list[dict[str, Any]]:
                 blocks.append(
                     {"type": "tool_use", "id": call_id, "name": name, "input": part.arguments}
                 )
-            case Opaque(label=label, json=value) if label == ATTACHED:
+            case Opaque(label=label, json=value) if label == ATTACHED_LABEL:
                 blocks[-1] |= json.loads(value)
             case Opaque(json=value):
                 blocks.append(json.loads(value))
@@ -248,10 +250,10 @@ async def test_the_official_library_reads_the_same_message(shape: str):
     assert item.usage.cache_read == usage.cache_read_input_tokens
     assert item.usage.cache_write == usage.cache_creation_input_tokens
     assert item.usage.reasoning == usage.output_tokens_details.thinking_tokens
-    assert tuple(e.call for e in told if isinstance(e, CallReady)) == item.calls
-    pieces = "".join(e.text for e in told if isinstance(e, TextPiece))
+    assert tuple(e.call for e in told if isinstance(e, ModelToolCallRequested)) == item.calls
+    pieces = "".join(e.text for e in told if isinstance(e, ModelTextDelta))
     assert pieces == item.text
-    thoughts = "".join(e.text for e in told if isinstance(e, ThinkingPiece))
+    thoughts = "".join(e.text for e in told if isinstance(e, ModelThinkingDelta))
     assert thoughts == "".join(p.text for p in item.content if isinstance(p, Thinking))
 
 
@@ -263,7 +265,9 @@ async def test_what_was_read_is_sent_back_as_the_official_library_would(shape: s
     if not item.content:
         return
     final = await theirs([data])
-    pieces = encoded(AnthropicDialect(), Transcript([user("q"), item]), frozenset()).messages()
+    pieces = encode_transcript(
+        AnthropicEncoder(), Transcript([to_user_item("q"), item]), frozenset()
+    ).messages()
     sent = json.loads(b"[" + b"".join(pieces) + b"]")[1]["content"]
     assert without_nones(sent) == without_nones([block.to_dict() for block in final.content])
 
@@ -285,12 +289,12 @@ def test_the_message_does_not_depend_on_where_the_bytes_are_cut(shape: str):
 async def test_the_official_client_can_carry_our_requests():
     import anthropic
 
-    script = [Played(thinking="hm", text="Hello", calls=(Call("add", {"a": 1}),))]
+    script = [Played(thinking="hm", text="Hello", calls=(FakeCall("add", {"a": 1}),))]
     async with ProviderServer(script) as server:
         client = anthropic.AsyncAnthropic(api_key="their-key", base_url=server.url)
         who = Anthropic("claude-sonnet-4-5", client=client)
         spec = ToolSpec("add", "Adds.", {"type": "object"})
-        request = ModelRequest(Transcript([user("q")]), tools=(spec,))
+        request = ModelRequest(Transcript([to_user_item("q")]), tools=(spec,))
         events = [event async for event in who.stream(request)]
         assert await who.count_tokens(request) > 0
         await client.close()

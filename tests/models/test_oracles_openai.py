@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from treadle.core.contracts.model import CallReady, ModelCard, ModelEvent, ModelRequest
+from treadle.core.contracts.model import ModelToolCallRequested, ModelCard, ModelEvent, ModelRequest
 from treadle.core.transcript import AssistantItem, Opaque, Text, Thinking, ToolCall, Transcript
 from treadle.models.codec import Decoder
-from treadle.models.failures import Provider
+from treadle.models.failures import ProviderInfo
 from treadle.models.openai_chat.decoding import ChatDecoder
-from treadle.models.openai_responses.decoding import MESSAGE_EXTRA, ResponsesDecoder
-from treadle.models.wire.sse import EventReader
+from treadle.models.openai_responses.decoding import MESSAGE_EXTRA_LABEL, ResponsesDecoder
+from treadle.models.wire.sse import SSEReader
 
-WHO = Provider("openai", "m")
+WHO = ProviderInfo("openai", "m")
 CARD = ModelCard("openai/m")
 REQUEST = ModelRequest(Transcript())
 
@@ -265,12 +265,12 @@ RESPONSES: dict[str, bytes] = {
 
 
 def ours(make: Callable[[], Decoder], pieces: Iterator[bytes]) -> AssistantItem:
-    decoder, reader = make(), EventReader()
+    decoder, reader = make(), SSEReader()
     events: list[ModelEvent] = []
     for piece in pieces:
         events += decoder.feed(reader.feed(piece))
     reply = decoder.finish()
-    announced = tuple(event.call for event in events if isinstance(event, CallReady))
+    announced = tuple(event.call for event in events if isinstance(event, ModelToolCallRequested))
     assert announced == reply.calls
     return reply
 
@@ -379,7 +379,7 @@ def content_of(response: Any) -> list[Any]:
         if item.type == "message":
             if item.phase:
                 extra = json.dumps({"phase": item.phase}, separators=(",", ":"))
-                content.append(Opaque("openai", extra, MESSAGE_EXTRA))
+                content.append(Opaque("openai", extra, MESSAGE_EXTRA_LABEL))
             parts = [p.text if p.type == "output_text" else p.refusal for p in item.content]
             content += [Text(text) for text in parts]
         elif item.type == "function_call":
@@ -407,7 +407,9 @@ async def test_a_responses_stream_is_read_as_the_sdk_reads_it(shape):
 
     first = ours(responses_decoder, iter([RESPONSES[shape]]))
     assert expected == [
-        json.loads(part.json) if isinstance(part, Opaque) and part.label != MESSAGE_EXTRA else part
+        json.loads(part.json)
+        if isinstance(part, Opaque) and part.label != MESSAGE_EXTRA_LABEL
+        else part
         for part in first.content
     ]
     used = response.usage

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from treadle.core.contracts.model import ModelRequest, Reply, TextPiece
+from treadle.core.contracts.model import ModelRequest, Reply, ModelTextDelta
 from treadle.core.errors import (
     AccessDenied,
     BadRequest,
@@ -21,14 +21,20 @@ from treadle.core.errors import (
     UnknownModel,
     Unreachable,
 )
-from treadle.core.transcript import Transcript, user
+from treadle.core.transcript import Transcript, to_user_item
 from treadle.models.anthropic import Anthropic
-from treadle.models.failures import Complaint, Provider, complaint, from_status, retry_after
+from treadle.models.failures import (
+    ProviderErrorBody,
+    ProviderInfo,
+    parse_error_body,
+    map_response_error,
+    parse_retry_after,
+)
 from treadle.testing import provider
-from treadle.testing.provider import Fault, ProviderServer
+from treadle.testing.provider import ProviderFault, ProviderServer
 
-WHO = Provider("Acme", "acme-1", "ACME_KEY", secret="sk-secret")
-REQUEST = ModelRequest(Transcript([user("hi")]))
+WHO = ProviderInfo("Acme", "acme-1", "ACME_KEY", secret="sk-secret")
+REQUEST = ModelRequest(Transcript([to_user_item("hi")]))
 
 
 @pytest.mark.parametrize(
@@ -48,13 +54,13 @@ REQUEST = ModelRequest(Transcript([user("hi")]))
     ],
 )
 def test_retry_after_is_read_in_all_its_forms(headers: dict[str, str], seconds: float | None):
-    assert retry_after(headers) == seconds
+    assert parse_retry_after(headers) == seconds
 
 
 def test_retry_after_as_a_date_counts_from_now_and_never_back():
     date = email.utils.formatdate(1_000_007, usegmt=True)
-    assert retry_after({"retry-after": date}, now=1_000_000) == pytest.approx(7, abs=1)
-    assert retry_after({"retry-after": date}, now=2_000_000) == 0
+    assert parse_retry_after({"retry-after": date}, now=1_000_000) == pytest.approx(7, abs=1)
+    assert parse_retry_after({"retry-after": date}, now=2_000_000) == 0
 
 
 @pytest.mark.parametrize(
@@ -73,12 +79,12 @@ def test_retry_after_as_a_date_counts_from_now_and_never_back():
     ],
 )
 def test_error_bodies_of_all_layouts_are_read(body: bytes, message: str, kind: str):
-    said = complaint(body)
+    said = parse_error_body(body)
     assert (said.message, said.kind) == (message, kind)
 
 
 def test_a_web_page_is_recognised_by_its_looks():
-    assert complaint(b"\n<!DOCTYPE html><title>Sign\n in</title>") == Complaint(
+    assert parse_error_body(b"\n<!DOCTYPE html><title>Sign\n in</title>") == ProviderErrorBody(
         "Sign in", is_html=True
     )
 
@@ -110,7 +116,7 @@ def test_a_web_page_is_recognised_by_its_looks():
 def test_every_answer_has_its_error_with_the_next_thing_to_do(
     status: int, body: bytes, kind: type[ModelError], hint: str
 ):
-    error = from_status(WHO, status, {"request-id": "req_1", "retry-after": "2"}, body)
+    error = map_response_error(WHO, status, {"request-id": "req_1", "retry-after": "2"}, body)
     assert type(error) is kind
     assert hint in str(error)
     assert "sk-secret" not in str(error)
@@ -128,8 +134,8 @@ async def ask(who: Anthropic) -> Reply:
 
 
 async def test_no_key_is_ever_part_of_an_error():
-    fault = Fault("unauthorized", message="invalid key: sk-very-secret")
-    async with ProviderServer([provider.Reply("a")], faults=[fault]) as server:
+    fault = ProviderFault("unauthorized", message="invalid key: sk-very-secret")
+    async with ProviderServer([provider.FakeReply("a")], faults=[fault]) as server:
         who = Anthropic("m", base_url=server.url, api_key="sk-very-secret")
         with pytest.raises(AccessDenied) as caught:
             await ask(who)
@@ -138,7 +144,7 @@ async def test_no_key_is_ever_part_of_an_error():
 
 
 async def test_one_model_serves_many_streams_at_once():
-    script = provider.Script((provider.Reply("hello there, all of you"),) * 40)
+    script = provider.ReplyScript((provider.FakeReply("hello there, all of you"),) * 40)
     async with ProviderServer(script) as server:
         who = Anthropic("m", base_url=server.url, api_key="k")
         replies = await asyncio.gather(*[ask(who) for _ in range(40)])
@@ -146,28 +152,28 @@ async def test_one_model_serves_many_streams_at_once():
 
 
 async def test_leaving_a_stream_closes_its_connection_at_once():
-    async with ProviderServer([provider.Reply("word " * 50)], faults=["endless"]) as server:
+    async with ProviderServer([provider.FakeReply("word " * 50)], faults=["endless"]) as server:
         who = Anthropic("m", base_url=server.url, api_key="k")
         stream = who.stream(REQUEST)
         async for event in stream:
-            if isinstance(event, TextPiece):
+            if isinstance(event, ModelTextDelta):
                 break
         await stream.aclose()  # type: ignore[attr-defined]
-        await server.changed(lambda: server.open_connections == 0)
+        await server.wait_until(lambda: server.open_connections == 0)
 
 
 async def test_cancelling_the_consumer_closes_the_connection():
-    async with ProviderServer([provider.Reply("a")], faults=["stall_headers"]) as server:
+    async with ProviderServer([provider.FakeReply("a")], faults=["stall_headers"]) as server:
         task = asyncio.create_task(ask(Anthropic("m", base_url=server.url, api_key="k")))
-        await server.changed(lambda: len(server.requests) == 1)
+        await server.wait_until(lambda: len(server.requests) == 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await server.changed(lambda: server.open_connections == 0)
+        await server.wait_until(lambda: server.open_connections == 0)
 
 
 async def test_connections_are_used_again_after_a_whole_reply():
-    async with ProviderServer([provider.Reply("a")] * 3) as server:
+    async with ProviderServer([provider.FakeReply("a")] * 3) as server:
         who = Anthropic("m", base_url=server.url, api_key="k")
         for _ in range(3):
             await ask(who)
@@ -177,12 +183,12 @@ async def test_connections_are_used_again_after_a_whole_reply():
 async def test_an_answer_in_one_piece_is_not_taken_for_a_stream():
     async with ProviderServer([]) as server:
         who = Anthropic("m", base_url=server.url, api_key="k")
-        prepared = who._messages.prepare(REQUEST)  # the server streams only on request
+        prepared = who._messages_codec.encode_request(REQUEST)  # the server streams only on request
         whole = [b"".join(prepared.body).replace(b'"stream":true', b'"stream":false')]
-        who._messages.prepare = lambda request: type(prepared)(  # type: ignore[method-assign]
+        who._messages_codec.encode_request = lambda request: type(prepared)(  # type: ignore[method-assign]
             prepared.path, prepared.headers, whole
         )
-        server._script = provider.Script((provider.Reply("a"),))
+        server._script = provider.ReplyScript((provider.FakeReply("a"),))
         with pytest.raises(StreamBroken, match="in one piece"):
             await ask(who)
 

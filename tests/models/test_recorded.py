@@ -7,7 +7,7 @@ import pytest
 
 from treadle import Agent
 from treadle.core.contracts.model import (
-    Announced,
+    ModelNotified,
     Model,
     ModelCard,
     ModelEvent,
@@ -17,7 +17,7 @@ from treadle.core.contracts.model import (
     Reply,
 )
 from treadle.core.contracts.tool import ToolSpec
-from treadle.core.contracts.wrapping import streaming
+from treadle.core.contracts.wrapping import open_stream
 from treadle.core.errors import BadRequest, ConfigError, ModelError, RateLimited
 from treadle.core.transcript import (
     AssistantItem,
@@ -28,24 +28,27 @@ from treadle.core.transcript import (
     Transcript,
     Usage,
     UserItem,
-    user,
+    to_user_item,
 )
 from treadle.models import Fallback, Recorded, Say, Scripted
-from treadle.models.recorded import Mode
-from treadle.models.redaction import Redaction
-from treadle.models.scripted import Element
+from treadle.models.recorded import RecordingMode
+from treadle.models.redaction import SecretRedactor
+from treadle.models.scripted import ScriptElement
 
 ADD = ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 SECRET = "sk-ant-api03-" + "Ab3_" * 8
 
 
 def redacted(text: str) -> str:
-    return Redaction({}).text(text)
+    return SecretRedactor({}).redact_text(text)
 
 
 def asking(*texts: str, system: str = "Be brief.", key: str = "") -> ModelRequest:
     return ModelRequest(
-        Transcript([user(text) for text in texts]), system=system, tools=(ADD,), key=key
+        Transcript([to_user_item(text) for text in texts]),
+        system=system,
+        tools=(ADD,),
+        idempotency_key=key,
     )
 
 
@@ -63,8 +66,8 @@ async def recording(path: Path, *talk: tuple[ModelRequest, Model]) -> list[list[
 async def test_what_was_recorded_is_replayed_event_for_event(tmp_path):
     path = tmp_path / "deep" / "talk.jsonl"
     usage = Usage(input=5, output=3, cache_read=9, requests=1, cost=0.25)
-    script: list[Element] = [
-        [Announced("hello"), Say(thinking="hm", text="I add two numbers.", usage=usage)],
+    script: list[ScriptElement] = [
+        [ModelNotified("hello"), Say(thinking="hm", text="I add two numbers.", usage=usage)],
         Say(calls=[("add", {"a": 1}), ("add", '{"a": ')]),
         [PartQuarantined(0, 0, "too big"), "done"],
     ]
@@ -93,7 +96,7 @@ async def test_a_long_talk_is_written_without_repeating_its_history(tmp_path):
     model = Recorded(Scripted(lambda request: "ok"), path)
     transcript = Transcript()
     for number in range(50):
-        transcript = transcript.append(user(f"message {number} " + "x" * 1000))
+        transcript = transcript.append(to_user_item(f"message {number} " + "x" * 1000))
         await heard(model, ModelRequest(transcript))
     assert path.stat().st_size < 100_000
     again = Recorded(None, path, mode="replay")
@@ -158,14 +161,14 @@ async def test_leaving_a_recording_half_way_ends_the_models_stream(tmp_path):
     live = Scripted(["a text that comes in several pieces, of which one is heard"])
     stream = Recorded(live, tmp_path / "talk.jsonl").stream(asking("x"))
     await anext(stream)
-    assert live.running == 1
+    assert live.open_streams == 1
     await stream.aclose()  # type: ignore[attr-defined]
-    assert live.running == 0
+    assert live.open_streams == 0
 
 
 async def test_an_exchange_is_recorded_although_the_listener_leaves_with_the_reply(tmp_path):
     path = tmp_path / "talk.jsonl"
-    async with streaming(Recorded(Scripted(["hello"]), path), asking("a")) as events:
+    async with open_stream(Recorded(Scripted(["hello"]), path), asking("a")) as events:
         async for event in events:
             if isinstance(event, Reply):
                 break
@@ -184,7 +187,7 @@ async def test_what_an_agent_was_told_is_told_again_from_the_recording(tmp_path)
 async def test_fallbacks_are_on_the_same_tape(tmp_path):
     path = tmp_path / "talk.jsonl"
     live = Fallback(Scripted([RateLimited("no")], name="one"), Scripted(["yes"], name="two"))
-    modes: tuple[Mode, ...] = ("record", "replay")
+    modes: tuple[RecordingMode, ...] = ("record", "replay")
     for mode in modes:
         model = Recorded(live, path, mode=mode)
         with pytest.raises(RateLimited):
@@ -202,7 +205,7 @@ async def test_no_secret_reaches_the_file_even_in_pieces(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "a strange but secret value")
     path = tmp_path / "talk.jsonl"
     live = Scripted(
-        [Say(text=f"the key is {SECRET}!", calls=[("add", {"a": SECRET})], pieces=9)], name="t"
+        [Say(text=f"the key is {SECRET}!", calls=[("add", {"a": SECRET})], deltas=9)], name="t"
     )
     request = asking(f"use {SECRET}", system="a strange but secret value")
     await recording(path, (request, live))

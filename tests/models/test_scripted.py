@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from treadle.core.contracts.model import (
-    Announced,
-    CallBegun,
-    CallPiece,
-    CallReady,
+    ModelNotified,
+    ModelToolCallBegan,
+    ModelToolCallDelta,
+    ModelToolCallRequested,
     ModelCard,
     ModelEvent,
     ModelRequest,
     Reply,
-    TextPiece,
-    ThinkingPiece,
-    UsageSeen,
+    ModelTextDelta,
+    ModelThinkingDelta,
+    ModelUsageUpdated,
 )
 from treadle.core.errors import ModelError, Overloaded, RateLimited
 from treadle.core.transcript import (
@@ -27,13 +27,13 @@ from treadle.core.transcript import (
     ToolCall,
     Transcript,
     Usage,
-    user,
+    to_user_item,
 )
-from treadle.models.scripted import Element, Pause, Say, Scripted
+from treadle.models.scripted import ScriptElement, Pause, Say, Scripted
 
 
 def asking(text: str = "Hello") -> ModelRequest:
-    return ModelRequest(Transcript([user(text)]))
+    return ModelRequest(Transcript([to_user_item(text)]))
 
 
 async def heard(model: Scripted, request: ModelRequest | None = None) -> list[ModelEvent]:
@@ -54,7 +54,7 @@ async def reply(model: Scripted, request: ModelRequest | None = None) -> Assista
 async def test_a_string_is_streamed_in_small_pieces_and_ends_with_one_reply():
     text = "The quick brown fox jumps over the lazy dog."
     events = await heard(Scripted([text]))
-    pieces = [event.text for event in events if isinstance(event, TextPiece)]
+    pieces = [event.text for event in events if isinstance(event, ModelTextDelta)]
     assert len(pieces) == 3
     assert "".join(pieces) == text
     assert events[-1] == Reply(
@@ -67,10 +67,10 @@ async def test_a_call_is_begun_grows_in_two_pieces_and_becomes_ready_before_the_
     events = await heard(Scripted([Say(text="I look.", calls=[("ls", {"path": "src"})])]))
     call = ToolCall("call_1", "ls", '{"path":"src"}')
     assert events[1:-1] == [
-        CallBegun("call_1", "ls"),
-        CallPiece("call_1", '{"path"'),
-        CallPiece("call_1", ':"src"}'),
-        CallReady(call),
+        ModelToolCallBegan("call_1", "ls"),
+        ModelToolCallDelta("call_1", '{"path"'),
+        ModelToolCallDelta("call_1", ':"src"}'),
+        ModelToolCallRequested(call),
     ]
     last = events[-1]
     assert isinstance(last, Reply)
@@ -80,11 +80,11 @@ async def test_a_call_is_begun_grows_in_two_pieces_and_becomes_ready_before_the_
 
 async def test_thinking_usage_stop_and_the_number_of_pieces_are_as_scripted():
     usage = Usage(input=7, output=3, requests=1, cost=0.5)
-    script = Say(text="abcd", thinking="hm", stop="max_tokens", usage=usage, pieces=4)
+    script = Say(text="abcd", thinking="hm", stop="max_tokens", usage=usage, deltas=4)
     events = await heard(Scripted(script, name="test/one"))
-    assert ThinkingPiece("h") in events
-    assert [event.text for event in events if isinstance(event, TextPiece)] == list("abcd")
-    assert UsageSeen(usage) in events
+    assert ModelThinkingDelta("h") in events
+    assert [event.text for event in events if isinstance(event, ModelTextDelta)] == list("abcd")
+    assert ModelUsageUpdated(usage) in events
     item = (await reply(Scripted(script, name="test/one"))).content
     assert item == (Thinking("hm", origin="test/one"), Text("abcd"))
     assert events[-1] == Reply(AssistantItem(item, "max_tokens", "test/one", usage))
@@ -99,7 +99,7 @@ async def test_a_script_may_hold_arguments_that_are_not_json_and_calls_with_ids_
 
 async def test_call_ids_avoid_those_that_the_transcript_already_knows():
     earlier = AssistantItem((ToolCall("call_1", "ls", "{}"),), "tool_use")
-    request = ModelRequest(Transcript([user("go"), earlier]))
+    request = ModelRequest(Transcript([to_user_item("go"), earlier]))
     item = await reply(Scripted(Say(calls=[("ls", {})])), request)
     assert item.calls[0].id == "call_2"
 
@@ -120,11 +120,11 @@ async def test_an_exception_is_raised_and_the_next_request_gets_the_next_reply()
 
 
 async def test_a_list_is_one_reply_that_can_break_in_the_middle():
-    model = Scripted([["half of ", Announced("careful"), "it", Overloaded("gone")]])
+    model = Scripted([["half of ", ModelNotified("careful"), "it", Overloaded("gone")]])
     seen: list[ModelEvent] = []
     with pytest.raises(Overloaded):
         await listen(model, seen.append)
-    assert seen == [TextPiece("half of "), Announced("careful"), TextPiece("it")]
+    assert seen == [ModelTextDelta("half of "), ModelNotified("careful"), ModelTextDelta("it")]
 
 
 async def test_parts_of_one_reply_are_joined_to_one_text():
@@ -134,12 +134,12 @@ async def test_parts_of_one_reply_are_joined_to_one_text():
 
 
 async def test_a_function_sees_the_request_and_may_be_async():
-    async def slowly(request: ModelRequest) -> Element:
+    async def slowly(request: ModelRequest) -> ScriptElement:
         await asyncio.sleep(0)
         return f"later: {len(request.transcript)}"
 
     model = Scripted([lambda request: Say(text=request.system), slowly])
-    request = ModelRequest(Transcript([user("x")]), system="Be brief.")
+    request = ModelRequest(Transcript([to_user_item("x")]), system="Be brief.")
     assert (await reply(model, request)).text == "Be brief."
     assert (await reply(model, request)).text == "later: 1"
     assert model.requests == [request, request]
@@ -159,12 +159,12 @@ async def test_a_pause_holds_the_stream_until_it_is_released():
 
     listening = asyncio.create_task(listen(model, seen.append))
     await pause.reached.wait()
-    assert seen == [TextPiece("before ")]
-    assert model.running == 1
+    assert seen == [ModelTextDelta("before ")]
+    assert model.open_streams == 1
     pause.release()
     await listening
     assert isinstance(seen[-1], Reply)
-    assert model.running == 0
+    assert model.open_streams == 0
 
 
 async def test_cancelling_a_paused_stream_leaves_nothing_running():
@@ -175,7 +175,7 @@ async def test_cancelling_a_paused_stream_leaves_nothing_running():
     listening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await listening
-    assert model.running == 0
+    assert model.open_streams == 0
 
 
 async def test_the_end_of_the_script_says_how_long_it_was_and_what_was_asked():
@@ -203,7 +203,7 @@ async def test_name_card_and_fallback_are_what_was_given():
 
 
 async def test_ten_thousand_replies_of_a_generator_cost_microseconds_each():
-    def rounds() -> Iterator[Element]:
+    def rounds() -> Iterator[ScriptElement]:
         for number in range(10_000):
             yield Say(calls=[("add", {"a": number, "b": 1})])
 

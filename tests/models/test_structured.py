@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.models.schemas import strict_schema
-from treadle.models.structured import parse, schema_of
+from treadle.models.schemas import make_strict
+from treadle.models.structured import parse_structured_output, build_schema
 
 
 class Person(msgspec.Struct):
@@ -56,10 +56,10 @@ def test_every_kind_of_type_gives_an_object_schema_and_comes_back():
         (Point | None, '{"value": null}', None),
         (dict[str, int], '{"k": 1}', {"k": 1}),
     ):
-        schema = schema_of(kind)
+        schema = build_schema(kind)
         assert schema["type"] == "object", kind
         assert "$ref" not in schema
-        assert parse(kind, text) == value
+        assert parse_structured_output(kind, text) == value
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_every_kind_of_type_gives_an_object_schema_and_comes_back():
     ],
 )
 def test_an_answer_is_found_in_what_models_write_around_it(text):
-    assert parse(Point, text) == Point(1, 2)
+    assert parse_structured_output(Point, text) == Point(1, 2)
 
 
 @pytest.mark.parametrize(
@@ -92,13 +92,13 @@ def test_an_answer_is_found_in_what_models_write_around_it(text):
 )
 def test_a_mismatch_says_in_words_for_the_model_what_is_wrong_and_where(kind, text, problem):
     with pytest.raises(ValueError, match=problem) as caught:
-        parse(kind, text)
+        parse_structured_output(kind, text)
     assert "Answer again" in str(caught.value)
 
 
 def test_a_pydantic_mismatch_is_a_plain_value_error():
     with pytest.raises(ValueError, match=r"wheels.*Answer again"):
-        parse(Car, '{"wheels": "four"}')
+        parse_structured_output(Car, '{"wheels": "four"}')
 
 
 def objects(schema: Any) -> list[dict[str, Any]]:
@@ -115,7 +115,7 @@ def objects(schema: Any) -> list[dict[str, Any]]:
 
 
 def test_the_strict_form_closes_every_object_and_requires_every_property():
-    strict = strict_schema(schema_of(Person))
+    strict = make_strict(build_schema(Person))
     assert strict is not None
     assert objects(strict)
     for one in objects(strict):
@@ -126,17 +126,17 @@ def test_the_strict_form_closes_every_object_and_requires_every_property():
 
 def test_a_null_that_stands_for_absent_is_taken_out_again():
     text = '{"name": "A", "age": 3, "friends": null, "nick": null, "mood": null}'
-    assert parse(Person, text) == Person("A", 3)
+    assert parse_structured_output(Person, text) == Person("A", 3)
     nested = '{"name": "A", "age": 3, "friends": [{"name": "B", "age": 1, "mood": null}]}'
-    assert parse(Person, nested).friends == [Person("B", 1)]
+    assert parse_structured_output(Person, nested).friends == [Person("B", 1)]
 
 
 def test_an_object_with_free_names_has_no_strict_form():
-    assert strict_schema(schema_of(dict[str, int])) is None
-    assert strict_schema({"type": "object"}) is None
-    assert strict_schema(PLAIN) is not None
-    assert schema_of(dict[str, int], strict=True) == schema_of(dict[str, int])
-    assert schema_of(Point, strict=True)["required"] == ["x", "y"]
+    assert make_strict(build_schema(dict[str, int])) is None
+    assert make_strict({"type": "object"}) is None
+    assert make_strict(PLAIN) is not None
+    assert build_schema(dict[str, int], strict=True) == build_schema(dict[str, int])
+    assert build_schema(Point, strict=True)["required"] == ["x", "y"]
 
 
 people: st.SearchStrategy[Person] = st.deferred(
@@ -154,4 +154,4 @@ people: st.SearchStrategy[Person] = st.deferred(
 @settings(max_examples=50)
 @given(people)
 def test_any_instance_survives_the_way_through_text(person):
-    assert parse(Person, msgspec.json.encode(person).decode()) == person
+    assert parse_structured_output(Person, msgspec.json.encode(person).decode()) == person

@@ -15,11 +15,17 @@ import pytest
 
 from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, Reply
 from treadle.core.errors import ContextTooLong
-from treadle.core.transcript import Transcript, user
+from treadle.core.transcript import Transcript, to_user_item
 from treadle.models.anthropic import Anthropic
 from treadle.models.openai_chat import OpenAIChat
 from treadle.models.openai_responses import OpenAIResponses
-from treadle.testing.conformance.model import ADD, PROMISES, Promise, Questions, name_of
+from treadle.testing.conformance.model import (
+    ADD_TOOL,
+    MODEL_CHECKS,
+    ModelCheck,
+    ConformanceRequests,
+    check_name,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -28,20 +34,21 @@ WIRES: dict[str, Callable[[str], Model]] = {
     "chat": lambda url: OpenAIChat("smollm2", base_url=url + "/v1", quirks="llamacpp"),
     "responses": lambda url: OpenAIResponses("smollm2", base_url=url + "/v1", quirks="llamacpp"),
 }
-TOO_LONG = ModelRequest(Transcript([user("word " * 3000)]))
-ASKED = Questions(
-    talk=ModelRequest(
-        Transcript([user("Count from one to nine in words.")]), options=ModelOptions(max_tokens=8)
+TOO_LONG = ModelRequest(Transcript([to_user_item("word " * 3000)]))
+ASKED = ConformanceRequests(
+    text=ModelRequest(
+        Transcript([to_user_item("Count from one to nine in words.")]),
+        options=ModelOptions(max_tokens=8),
     ),
     call=ModelRequest(
-        Transcript([user("add 2 and 3")]),
-        tools=(ADD,),
+        Transcript([to_user_item("add 2 and 3")]),
+        tools=(ADD_TOOL,),
         options=ModelOptions(tool_choice="any", max_tokens=60),
     ),
-    cut=3,
-    cut_call=16,
-    impossible=TOO_LONG,
-    at_once=3,
+    text_token_limit=3,
+    call_token_limit=16,
+    failing=TOO_LONG,
+    concurrency=3,
 )
 
 
@@ -84,8 +91,8 @@ def model(request: pytest.FixtureRequest, llama: str) -> Model:
     return WIRES[request.param](llama)
 
 
-@pytest.mark.parametrize("promise", PROMISES, ids=name_of)
-async def test_a_model_behind_somebody_elses_server_keeps(promise: Promise, model: Model):
+@pytest.mark.parametrize("promise", MODEL_CHECKS, ids=check_name)
+async def test_a_model_behind_somebody_elses_server_keeps(promise: ModelCheck, model: Model):
     await promise(model, ASKED)
 
 
@@ -103,7 +110,7 @@ async def test_a_schema_binds_what_is_said(llama):
         "additionalProperties": False,
     }
     options = ModelOptions(output_schema=schema, max_tokens=30)
-    request = ModelRequest(Transcript([user("Which colour is the sky?")]), options=options)
+    request = ModelRequest(Transcript([to_user_item("Which colour is the sky?")]), options=options)
     events = [event async for event in WIRES["chat"](llama).stream(request)]
 
     assert isinstance(events[-1], Reply)

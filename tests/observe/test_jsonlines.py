@@ -10,14 +10,14 @@ import msgspec
 
 from treadle import Agent, Usage
 from treadle.apps.cli import output
-from treadle.apps.cli.lines import Lines
-from treadle.core import events as told
+from treadle.apps.cli.lines import StreamJsonWriter
+from treadle.core import events
 from treadle.core.errors import Overloaded
 from treadle.core.events import Event, TurnResult
-from treadle.core.transcript import AssistantItem, user
+from treadle.core.transcript import AssistantItem, to_user_item
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.models import Say, Scripted
-from treadle.observe.jsonlines import VERSION, JsonLines, line_of, without_items
+from treadle.observe.jsonlines import FORMAT_VERSION, JsonLines, encode_line, without_items
 from treadle.testing.tools import RecordingTool
 
 SAMPLES: dict[type, Any] = {
@@ -27,7 +27,7 @@ SAMPLES: dict[type, Any] = {
     bool: True,
     ToolCall: ToolCall("c1", "read", '{"path": "a"}'),
     Usage: Usage(1, 2, cost=None),
-    TurnResult: TurnResult("turn-1", "error", (user("x"),), error=Overloaded("busy")),
+    TurnResult: TurnResult("turn-1", "error", (to_user_item("x"),), error=Overloaded("busy")),
 }
 
 
@@ -36,9 +36,9 @@ def sample(kind: type[Event]) -> Event:
     given: list[Any] = []
     for field in msgspec.structs.fields(kind):
         if field.name == "child":
-            given.append(told.TextDelta("child", "turn-1", 1, "hi"))
+            given.append(events.TextDelta("child", "turn-1", 1, "hi"))
         elif field.name == "item":
-            given.append(user("hello"))
+            given.append(to_user_item("hello"))
         elif field.type in SAMPLES:
             given.append(SAMPLES[field.type])
         elif field.name in ("added", "removed"):
@@ -57,24 +57,24 @@ def test_every_event_is_one_line_that_names_its_type():
     kinds = every_kind()
     assert len(kinds) > 25
     for kind in kinds:
-        line = line_of(sample(kind))
+        line = encode_line(sample(kind))
         assert line.endswith(b"\n")
         assert line.count(b"\n") == 1
         assert json.loads(line)["type"] == kind.__struct_config__.tag
 
 
 async def test_the_command_line_writes_the_same_lines_of_the_same_version():
-    assert output.VERSION == VERSION
+    assert output.FORMAT_VERSION == FORMAT_VERSION
     reading, writing = os.pipe()
     out = output.Stdout(lambda error: None, fd=writing)
-    lines, same = Lines(out), list[bytes]()
+    lines, same = StreamJsonWriter(out), list[bytes]()
     observer = JsonLines(same.append, session_id="s")
     lines.session_id = "s"
     for kind in every_kind():
         lines.on_event(sample(kind))
         observer.on_event(sample(kind))
-    lines.on_item(0, user("x"))
-    observer.on_item(0, user("x"))
+    lines.on_item(0, to_user_item("x"))
+    observer.on_item(0, to_user_item("x"))
     await out.drain()
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
@@ -97,20 +97,20 @@ async def test_a_run_can_be_read_off_its_lines():
 
 
 def test_the_end_of_a_turn_does_not_repeat_its_items():
-    result = TurnResult("turn-1", "end_turn", (user("x"), AssistantItem((Text("y"),))))
-    end = told.TurnFinished("s", "turn-1", 9, result)
-    assert b'"items":[]' in line_of(without_items(end))
-    child = told.ChildEvent("p", "turn-1", 4, "call", end)
+    result = TurnResult("turn-1", "end_turn", (to_user_item("x"), AssistantItem((Text("y"),))))
+    end = events.TurnFinished("s", "turn-1", 9, result)
+    assert b'"items":[]' in encode_line(without_items(end))
+    child = events.ChildEvent("p", "turn-1", 4, "call", end)
     assert without_items(child) is child  # its items are told nowhere else
-    delta = told.TextDelta("s", "turn-1", 1, "x")
+    delta = events.TextDelta("s", "turn-1", 1, "x")
     assert without_items(delta) is delta
 
 
 def test_a_reader_that_lags_loses_deltas_and_nothing_else():
     lines: list[bytes] = []
-    observer = JsonLines(lines.append, session_id="s", lags=lambda: True)
-    observer.on_event(told.TextDelta("s", "t", 1, "x"))
-    observer.on_event(told.ToolProgress("s", "t", 2, "c", "x"))
-    observer.on_event(told.Notified("s", "t", 3, "x"))
-    observer.on_item(0, user("hello"))
+    observer = JsonLines(lines.append, session_id="s", is_lagging=lambda: True)
+    observer.on_event(events.TextDelta("s", "t", 1, "x"))
+    observer.on_event(events.ToolProgress("s", "t", 2, "c", "x"))
+    observer.on_event(events.Notified("s", "t", 3, "x"))
+    observer.on_item(0, to_user_item("hello"))
     assert [json.loads(line)["type"] for line in lines] == ["notified", "item"]

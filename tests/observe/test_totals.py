@@ -27,10 +27,10 @@ async def test_tokens_money_calls_errors_and_retries():
     agent = Agent(model, [RecordingTool()], observers=[totals], clock=ManualClock())
     await agent.run("go")
     assert (totals.usage.total_input, totals.usage.output, totals.usage.cost) == (200, 20, 0.5)
-    assert totals.tools == {"record": 1, "nothing": 1}
-    assert (totals.tool_calls, totals.errors) == (2, 1)
-    assert (totals.requests, totals.failures) == (3, 1)
-    assert (totals.turns, totals.reasons) == (1, {"end_turn": 1})
+    assert totals.calls_by_tool == {"record": 1, "nothing": 1}
+    assert (totals.tool_calls, totals.tool_errors) == (2, 1)
+    assert (totals.requests, totals.failed_requests) == (3, 1)
+    assert (totals.turns, totals.turn_reasons) == (1, {"end_turn": 1})
     assert str(totals) == "200 tokens in, 20 out, 0.5000 USD; 3 model calls, 2 tool calls, 1 errors"
 
 
@@ -49,8 +49,8 @@ async def test_children_are_counted_in():
     result = await Agent(Scripted(answer), subagents=[], observers=[totals]).run("parent")
     assert result.cost == 0.5
     assert totals.usage.cost == pytest.approx(1.0)
-    assert len(totals.children) == 2
-    assert (totals.turns, totals.reasons) == (1, {"end_turn": 1})
+    assert len(totals.child_sessions) == 2
+    assert (totals.turns, totals.turn_reasons) == (1, {"end_turn": 1})
 
 
 async def test_an_unknown_price_makes_the_whole_unknown_and_keeps_what_is_known():

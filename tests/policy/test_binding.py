@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from treadle.policy.hooks import bound
-from treadle.policy.hooks.binding import Binding, binding
+from treadle.policy.hooks import add_file_hashes
+from treadle.policy.hooks.binding import ScriptHashes, hash_scripts
 
 FILES = (
     *("x.sh", "my x.sh", "sub/x.sh", "srv.py", "sub/srv.py", "x.js", "dir/index.js", "Makefile"),
@@ -26,8 +26,8 @@ def folder(own_place: Path) -> Path:
     return root
 
 
-def hook(command: str, folder: Path) -> Binding:
-    return binding({"event": "Stop", "command": command}, folder)
+def hook(command: str, folder: Path) -> ScriptHashes:
+    return hash_scripts({"event": "Stop", "command": command}, folder)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def hook(command: str, folder: Path) -> Binding:
 def test_what_a_command_runs_is_found(folder: Path, command: str, files: set[str]):
     found = hook(command, folder)
     assert set(found.files) == files
-    assert found.is_sure
+    assert found.is_complete
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_what_a_command_runs_is_found(folder: Path, command: str, files: set[str
 )
 def test_what_only_the_shell_knows_is_said_to_be_unseen(folder: Path, command: str):
     found = hook(command, folder)
-    assert not found.is_sure
-    assert bound({"event": "Stop", "command": command}, folder)["unseen"]
+    assert not found.is_complete
+    assert add_file_hashes({"event": "Stop", "command": command}, folder)["unseen"]
 
 
 def test_more_files_than_are_kept_are_unseen(folder: Path):
@@ -95,7 +95,7 @@ def test_more_files_than_are_kept_are_unseen(folder: Path):
     for name in names:
         (folder / name).touch()
     found = hook(f"./x.sh {' '.join(names)}", folder)
-    assert ("x.sh" in found.files, len(found.files), found.is_sure) == (True, 64, False)
+    assert ("x.sh" in found.files, len(found.files), found.is_complete) == (True, 64, False)
 
 
 @pytest.mark.parametrize(
@@ -113,18 +113,18 @@ def test_more_files_than_are_kept_are_unseen(folder: Path):
     ],
 )  # fmt: skip
 def test_what_a_server_runs_is_found(folder: Path, server: dict[str, Any], files: set[str]):
-    found = binding(server, folder)
+    found = hash_scripts(server, folder)
     assert set(found.files) == files
-    assert found.is_sure
+    assert found.is_complete
 
 
 def test_a_file_that_appears_where_a_word_points_changes_the_binding(folder: Path):
     server = {"command": "npx", "args": ["some-server"]}
-    before = binding(server, folder)
+    before = hash_scripts(server, folder)
     program = folder / "node_modules/.bin/some-server"
     program.parent.mkdir(parents=True)
     program.touch()
-    assert binding(server, folder) != before
+    assert hash_scripts(server, folder) != before
 
 
 def test_a_program_that_is_found_in_the_folder_by_the_path_counts(
@@ -133,7 +133,7 @@ def test_a_program_that_is_found_in_the_folder_by_the_path_counts(
     (folder / ".venv/bin").mkdir(parents=True)
     (folder / ".venv/bin/serve").touch()
     monkeypatch.setenv("PATH", f"{folder}/.venv/bin:{os.environ['PATH']}")
-    assert set(binding({"command": "serve"}, folder).files) == {".venv/bin/serve"}
+    assert set(hash_scripts({"command": "serve"}, folder).files) == {".venv/bin/serve"}
 
 
 def test_a_link_counts_by_where_it_leads_also_out_of_the_folder(folder: Path):
@@ -153,4 +153,4 @@ def test_what_is_no_file_makes_nobody_wait_and_odd_names_break_nothing(folder: P
     (folder / "odd").symlink_to(os.fsdecode(b"\xff"))
     assert hook("./pipe", folder).files == {}
     assert hook("./odd", folder).files == {"odd": "-> \\udcff"}
-    assert bound({"command": "a\0b", "args": ["\ud800", 3]}, folder)["unseen"]
+    assert add_file_hashes({"command": "a\0b", "args": ["\ud800", 3]}, folder)["unseen"]

@@ -10,7 +10,14 @@ from treadle import Agent, Usage
 from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.transcript import AssistantItem, NoticeItem
 from treadle.models import Say, Scripted
-from treadle.policy.budgets import Calls, Elapsed, Money, Purse, Repetition, Tokens
+from treadle.policy.budgets import (
+    CallLimit,
+    TimeLimit,
+    CostBudget,
+    SharedBudget,
+    RepetitionGuard,
+    TokenBudget,
+)
 from treadle.testing.tools import RecordingTool
 
 CARD = ModelCard("priced", window=100_000, max_output=1_000, input_price=10.0, output_price=100.0)
@@ -31,7 +38,9 @@ def working(rounds: int, usage: Usage, card: ModelCard = CARD) -> Scripted:
 
 async def test_the_request_that_would_break_the_budget_is_never_sent():
     model = working(9, Usage(100, 1_000, requests=1, cost=0.1))
-    result = await Agent(model, [RecordingTool()], gates=[Money(purse := Purse(0.52))]).run("go")
+    result = await Agent(
+        model, [RecordingTool()], gates=[CostBudget(purse := SharedBudget(0.52))]
+    ).run("go")
     assert result.reason == "budget_exceeded"
     assert result.cost is not None
     assert result.cost == pytest.approx(purse.spent)
@@ -42,18 +51,18 @@ async def test_the_request_that_would_break_the_budget_is_never_sent():
 
 async def test_a_reserve_pays_for_one_closing_summary_without_tools():
     model = working(9, Usage(100, 1_000, requests=1, cost=0.1))
-    result = await Agent(model, [RecordingTool()], gates=[Money(Purse(0.52))]).run("go")
+    result = await Agent(model, [RecordingTool()], gates=[CostBudget(SharedBudget(0.52))]).run("go")
     last = model.requests[-1]
     assert (last.options.tool_choice, last.options.max_tokens) == ("none", 1_000)
     assert isinstance(result.transcript[-1], AssistantItem)
 
 
 async def test_four_children_in_parallel_share_one_purse():
-    purse = Purse(1.0)
+    purse = SharedBudget(1.0)
 
     async def one() -> str:
         model = working(9, Usage(100, 900, requests=1, cost=0.09))
-        return (await Agent(model, [RecordingTool()], gates=[Money(purse)]).run("go")).reason
+        return (await Agent(model, [RecordingTool()], gates=[CostBudget(purse)]).run("go")).reason
 
     assert set(await asyncio.gather(*(one() for _ in range(4)))) == {"budget_exceeded"}
     assert 0.7 < purse.spent <= 1.0
@@ -62,22 +71,24 @@ async def test_four_children_in_parallel_share_one_purse():
 
 async def test_a_budget_of_zero_sends_nothing():
     model = working(1, Usage())
-    result = await Agent(model, gates=[Money(Purse(0.0))]).run("go")
+    result = await Agent(model, gates=[CostBudget(SharedBudget(0.0))]).run("go")
     assert (result.reason, model.requests) == ("budget_exceeded", [])
 
 
 async def test_an_unknown_price_fails_closed_and_says_what_to_do():
     model = Scripted(["x"], card=ModelCard("mystery"))
-    result = await Agent(model, gates=[Money(Purse(5.0))]).run("go")
+    result = await Agent(model, gates=[CostBudget(SharedBudget(5.0))]).run("go")
     assert result.reason == "budget_exceeded"
     assert "price of mystery is not known" in str(result.turn.metadata["detail"])
-    assumed = Agent(Scripted(["x"], card=ModelCard("mystery")), gates=[Money(Purse(5), (15, 75))])
+    assumed = Agent(
+        Scripted(["x"], card=ModelCard("mystery")), gates=[CostBudget(SharedBudget(5), (15, 75))]
+    )
     assert (await assumed.run("go")).reason == "end_turn"
 
 
 async def test_the_model_is_told_once_at_each_threshold():
     model = working(18, Usage(10, 10, requests=1, cost=0.1), card=CARD)
-    result = await Agent(model, [RecordingTool()], gates=[Money(Purse(2.0))]).run("go")
+    result = await Agent(model, [RecordingTool()], gates=[CostBudget(SharedBudget(2.0))]).run("go")
     told = [item.text for item in result.transcript if isinstance(item, NoticeItem)]
     assert [text.split(" USD")[0] for text in told[:2]] == [
         "Budget: 1.00 of 2",
@@ -87,24 +98,24 @@ async def test_the_model_is_told_once_at_each_threshold():
 
 async def test_tokens_are_counted_as_the_provider_counts_them():
     model = working(9, Usage(900, 100, requests=1))
-    result = await Agent(model, [RecordingTool()], gates=[Tokens(3_500)]).run("go")
+    result = await Agent(model, [RecordingTool()], gates=[TokenBudget(3_500)]).run("go")
     assert result.reason == "budget_exceeded"
     assert result.usage.total <= 3_500
 
 
 async def test_tool_calls_and_time_have_limits_of_their_own():
     model = working(9, Usage())
-    result = await Agent(model, [RecordingTool()], gates=[Calls(2)]).run("go")
+    result = await Agent(model, [RecordingTool()], gates=[CallLimit(2)]).run("go")
     assert (result.reason, result.turn.rounds) == ("budget_exceeded", 2)
     times = iter(range(100))
-    clocked = Elapsed(5, now=lambda: float(next(times)))
+    clocked = TimeLimit(5, now=lambda: float(next(times)))
     result = await Agent(working(9, Usage()), [RecordingTool()], gates=[clocked]).run("go")
     assert result.reason == "budget_exceeded"
 
 
 async def test_fault_53_a_model_that_goes_in_circles_is_told_and_then_stopped():
     model = Scripted(lambda request: Say(calls=[("record", {})]))
-    result = await Agent(model, [RecordingTool()], gates=[Repetition(3, 5)]).run("go")
+    result = await Agent(model, [RecordingTool()], gates=[RepetitionGuard(3, 5)]).run("go")
     assert result.reason == "budget_exceeded"
     assert result.turn.rounds == 5
     told = [item.text for item in result.transcript if isinstance(item, NoticeItem)]
@@ -112,15 +123,15 @@ async def test_fault_53_a_model_that_goes_in_circles_is_told_and_then_stopped():
     answers = iter("abcdefghij")
     varied = RecordingTool(answer=lambda given: next(answers))
     model = Scripted([Say(calls=[("record", {})])] * 8 + ["done"])
-    assert (await Agent(model, [varied], gates=[Repetition(3, 5)]).run("go")).text == "done"
+    assert (await Agent(model, [varied], gates=[RepetitionGuard(3, 5)]).run("go")).text == "done"
 
 
 async def test_what_was_used_before_counts_at_a_price_if_it_had_none():
-    money, tokens = Money(Purse(0.5)), Tokens(3_000)
+    money, tokens = CostBudget(SharedBudget(0.5)), TokenBudget(3_000)
     earlier = Usage(100, 4_000, cost=None)
-    money.count_earlier(earlier, CARD)
-    tokens.count_earlier(Usage(100, 2_000))
-    assert money.purse.spent == money.purse.earlier == pytest.approx(0.401)
+    money.add_earlier(earlier, CARD)
+    tokens.add_earlier(Usage(100, 2_000))
+    assert money.budget.spent == money.budget.spent_before == pytest.approx(0.401)
     for gate, words in ((money, "0.4010 of them before"), (tokens, "2,100 of them before")):
         result = await Agent(working(1, Usage(1, 1)), [RecordingTool()], gates=[gate]).run("go")
         assert result.reason == "budget_exceeded"

@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 
 from treadle.core.errors import ConfigError
-from treadle.policy.cases import NOT_JUDGED, Case, read_cases, run_cases
+from treadle.policy.cases import NOT_EVALUATED, RuleCase, read_cases, run_cases
 
 HERE = Path(__file__).parent
 
 
-def by_kind(file: str) -> dict[str, list[Case]]:
-    kinds: dict[str, list[Case]] = defaultdict(list)
+def by_kind(file: str) -> dict[str, list[RuleCase]]:
+    kinds: dict[str, list[RuleCase]] = defaultdict(list)
     for case in read_cases(HERE / file):
         kinds[case.tool].append(case)
     return kinds
@@ -19,13 +19,13 @@ def by_kind(file: str) -> dict[str, list[Case]]:
 @pytest.mark.parametrize("kind", sorted(by_kind("permission_cases.jsonl")))
 def test_every_known_attack_and_control_gets_its_verdict(kind):
     outcomes = list(run_cases(by_kind("permission_cases.jsonl")[kind]))
-    assert [o for o in outcomes if o.differs] == []
-    assert kind == "sandbox" or all(o.verdict != NOT_JUDGED for o in outcomes)
+    assert [o for o in outcomes if o.is_unexpected] == []
+    assert kind == "sandbox" or all(o.verdict != NOT_EVALUATED for o in outcomes)
 
 
 @pytest.mark.parametrize("kind", sorted(by_kind("cases.jsonl")))
 def test_every_case_of_our_own_gets_its_verdict(kind):
-    assert [o for o in run_cases(by_kind("cases.jsonl")[kind]) if o.differs] == []
+    assert [o for o in run_cases(by_kind("cases.jsonl")[kind]) if o.is_unexpected] == []
 
 
 def test_every_verdict_says_why():

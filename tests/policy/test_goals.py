@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from treadle import Agent
-from treadle.core.contracts.workspace import Completed
+from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
 from treadle.models import Say, Scripted
-from treadle.policy.goals import SHOWN_CHARS, Goal
+from treadle.policy.goals import MAX_OUTPUT_CHARS, Goal
 
 
 class Commands:
@@ -14,11 +14,11 @@ class Commands:
 
     root = Path("/")
 
-    def __init__(self, *ends: Completed | WorkspaceError) -> None:
+    def __init__(self, *ends: CommandResult | WorkspaceError) -> None:
         self._ends = list(ends)
         self.ran: list[str] = []
 
-    async def run(self, command: str, **options: object) -> Completed:
+    async def run(self, command: str, **options: object) -> CommandResult:
         self.ran.append(command)
         end = self._ends.pop(0)
         if isinstance(end, WorkspaceError):
@@ -26,7 +26,7 @@ class Commands:
         return end
 
 
-GOOD, BAD = Completed(0, "fine"), Completed(1, "test_a failed: 1 != 2")
+GOOD, BAD = CommandResult(0, "fine"), CommandResult(1, "test_a failed: 1 != 2")
 
 
 def agent(goal: Goal, replies: int) -> tuple[Agent, Scripted]:
@@ -53,7 +53,7 @@ async def test_what_it_printed_is_told_to_the_model():
 
 
 async def test_after_so_many_attempts_the_turn_ends_goal_not_met():
-    goal = Goal("false", Commands(BAD, BAD), attempts=2)  # type: ignore[arg-type]
+    goal = Goal("false", Commands(BAD, BAD), max_attempts=2)  # type: ignore[arg-type]
     asked, _ = agent(goal, 2)
     result = await asked.run("repair it")
     assert result.reason == "goal_not_met"
@@ -61,8 +61,8 @@ async def test_after_so_many_attempts_the_turn_ends_goal_not_met():
 
 
 async def test_a_command_that_cannot_run_or_ends_badly_is_a_failure_in_words():
-    ends = [WorkspaceError("no such folder"), Completed(None, "", timed_out=True), BAD]
-    goal = Goal("x", Commands(*ends), attempts=3)  # type: ignore[arg-type]
+    ends = [WorkspaceError("no such folder"), CommandResult(None, "", timed_out=True), BAD]
+    goal = Goal("x", Commands(*ends), max_attempts=3)  # type: ignore[arg-type]
     asked, _ = agent(goal, 3)
     result = await asked.run("go")
     told = [item.text for item in result.transcript if getattr(item, "kind", "") == "stop_hook"]
@@ -73,13 +73,13 @@ async def test_a_command_that_cannot_run_or_ends_badly_is_a_failure_in_words():
 
 
 async def test_of_a_long_output_the_end_is_shown():
-    long = Completed(1, "x" * 100_000 + "the cause")
-    goal = Goal("x", Commands(long), attempts=1)  # type: ignore[arg-type]
+    long = CommandResult(1, "x" * 100_000 + "the cause")
+    goal = Goal("x", Commands(long), max_attempts=1)  # type: ignore[arg-type]
     asked, _ = agent(goal, 1)
     result = await asked.run("go")
     told = next(item for item in result.transcript if getattr(item, "kind", "") == "stop_hook")
     assert told.text.count("xthe cause") == 1
-    assert len(told.text) < SHOWN_CHARS + 500
+    assert len(told.text) < MAX_OUTPUT_CHARS + 500
 
 
 async def test_a_child_of_the_session_may_stop_without_the_goal():

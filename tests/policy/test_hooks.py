@@ -10,42 +10,51 @@ import msgspec
 import pytest
 
 from treadle import Agent
-from treadle.core.contracts.hook import Add, Answer, Block, Change, Hook, HookPoint, Moment, Permit
-from treadle.core.contracts.policy import Ask, Proposal, Verdict
+from treadle.core.contracts.hook import (
+    AddContext,
+    HookAnswer,
+    Block,
+    Change,
+    Hook,
+    HookPoint,
+    HookInput,
+    Permit,
+)
+from treadle.core.contracts.policy import Ask, PermissionRequest, Verdict
 from treadle.core.errors import ConfigError
-from treadle.core.events import Warning
+from treadle.core.events import WarningRaised
 from treadle.core.transcript import NoticeItem, ToolResultItem, Transcript
 from treadle.models import Say, Scripted
 from treadle.policy.hooks import (
-    HookCommand,
+    HookConfig,
     approve_hooks,
     approve_server,
-    approved_hooks,
-    approved_servers,
-    bound,
+    filter_approved_hooks,
+    filter_approved_servers,
+    add_file_hashes,
     hook,
-    hooks_of_file,
-    read_hooks,
-    shell_hooks,
+    read_hooks_file,
+    parse_hooks,
+    make_command_hooks,
 )
-from treadle.policy.hooks.speaking import heard, told
+from treadle.policy.hooks.speaking import parse_output, encode_input
 from treadle.policy.trust import TrustStore
-from treadle.testing.observers import Witness
+from treadle.testing.observers import RecordingObserver
 from treadle.testing.tools import RecordingTool
-from treadle.workspace.local import LocalWorkspace, Options
+from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
 
 @asynccontextmanager
-async def hooked(folder: Path, *commands: HookCommand, **options: Any) -> AsyncIterator[list[Hook]]:
-    workspace = await LocalWorkspace.open(folder, Options(sandbox="off"))
+async def hooked(folder: Path, *commands: HookConfig, **options: Any) -> AsyncIterator[list[Hook]]:
+    workspace = await LocalWorkspace.open(folder, WorkspaceOptions(sandbox="off"))
     try:
-        yield shell_hooks(commands, workspace.execute, folder, **options)
+        yield make_command_hooks(commands, workspace.execute, folder, **options)
     finally:
         await workspace.aclose()
 
 
-def at(point: HookPoint, **data: Any) -> Moment:
-    return Moment(point, "s1", "t1", data)
+def at(point: HookPoint, **data: Any) -> HookInput:
+    return HookInput(point, "s1", "t1", data)
 
 
 def calling(name: str = "record", **arguments: Any) -> Scripted:
@@ -71,10 +80,10 @@ def test_hooks_are_read_as_other_agents_write_them(own_place: Path):
         "Stop": [{"hooks": [{"command": "true"}]}],
     }
     file.write_text(json.dumps({"hooks": hooks}))
-    before, stop = hooks_of_file(file)
-    assert before == HookCommand("PreToolUse", "./check.sh", "Bash|Edit", 5.0, str(file), 0)
+    before, stop = read_hooks_file(file)
+    assert before == HookConfig("PreToolUse", "./check.sh", "Bash|Edit", 5.0, str(file), 0)
     assert (stop.point, stop.timeout) == ("stop", 60.0)
-    assert hooks_of_file(own_place / "none.json") == []
+    assert read_hooks_file(own_place / "none.json") == []
 
 
 @pytest.mark.parametrize(
@@ -94,7 +103,7 @@ def test_wrong_hooks_are_an_error_with_file_and_line(own_place: Path, hooks: obj
     file = own_place / "settings.json"
     file.write_text(json.dumps({"hooks": hooks}, indent=1))
     with pytest.raises(ConfigError, match=words):
-        hooks_of_file(file)
+        read_hooks_file(file)
 
 
 @pytest.mark.parametrize(
@@ -114,14 +123,14 @@ def test_wrong_hooks_are_an_error_with_file_and_line(own_place: Path, hooks: obj
 def test_a_matcher_is_a_list_or_a_pattern_without_regard_to_case(
     matcher: str, tool: str, concerns: bool
 ):
-    command = HookCommand("PreToolUse", "true", matcher)
-    assert command.concerns(at("pre_tool_use", tool_name=tool)) is concerns
+    command = HookConfig("PreToolUse", "true", matcher)
+    assert command.matches(at("pre_tool_use", tool_name=tool)) is concerns
 
 
 def test_a_matcher_of_another_point_is_about_its_subject():
-    command = HookCommand("SessionStart", "true", "resume")
-    assert not command.concerns(at("session_start"))
-    assert command.concerns(at("session_start", source="resume"))
+    command = HookConfig("SessionStart", "true", "resume")
+    assert not command.matches(at("session_start"))
+    assert command.matches(at("session_start", source="resume"))
 
 
 # --- what is said --------------------------------------------------------------------------
@@ -130,7 +139,7 @@ def test_a_matcher_of_another_point_is_about_its_subject():
 def test_a_command_is_told_the_fields_that_scripts_know():
     data = {"tool_name": "bash", "tool_input": {"command": "ls \ud800"}, "call_id": "c1"}
     moment = at("pre_tool_use", summary="[bash]", **data)
-    said = json.loads(told(moment, {"cwd": "/w", "permission_mode": "ask"}))
+    said = json.loads(encode_input(moment, {"cwd": "/w", "permission_mode": "ask"}))
     assert said == {
         "session_id": "s1",
         "cwd": "/w",
@@ -142,19 +151,22 @@ def test_a_command_is_told_the_fields_that_scripts_know():
         "tool_use_id": "c1",
     }
     after = at("post_tool_use", **data, tool_response="out", is_error=False)
-    assert json.loads(told(after, {}))["tool_response"] == {"text": "out", "is_error": False}
-    stop = json.loads(told(at("stop", last_message="bye", rounds=1), {}))
+    assert json.loads(encode_input(after, {}))["tool_response"] == {
+        "text": "out",
+        "is_error": False,
+    }
+    stop = json.loads(encode_input(at("stop", last_message="bye", rounds=1), {}))
     assert stop["last_assistant_message"] == "bye"
-    assert json.loads(told(at("pre_compact"), {}))["trigger"] == "auto"
+    assert json.loads(encode_input(at("pre_compact"), {}))["trigger"] == "auto"
 
 
 def test_a_synonym_does_not_get_a_path_past_a_guard():
     moment = at("pre_tool_use", tool_name="read", tool_input={"path": "a"})
-    assert json.loads(told(moment, {}))["tool_input"] == {"path": "a", "file_path": "a"}
+    assert json.loads(encode_input(moment, {}))["tool_input"] == {"path": "a", "file_path": "a"}
     unchanged = '{"updatedInput": {"path": "a", "file_path": "a", "limit": 3}}'
-    assert heard(moment, unchanged).answer == Change({"path": "a", "limit": 3})
+    assert parse_output(moment, unchanged).answer == Change({"path": "a", "limit": 3})
     moved = '{"updatedInput": {"path": "a", "file_path": "b"}}'
-    assert heard(moment, moved).answer == Change({"file_path": "b"})
+    assert parse_output(moment, moved).answer == Change({"file_path": "b"})
 
 
 SPECIFIC = "hookSpecificOutput"
@@ -173,26 +185,26 @@ SPECIFIC = "hookSpecificOutput"
             Block("why"),
         ),
         ("pre_tool_use", {SPECIFIC: {"updatedInput": {"n": 2}}}, Change({"n": 2})),
-        ("pre_tool_use", {SPECIFIC: {"additionalContext": "mind"}}, Add("mind")),
+        ("pre_tool_use", {SPECIFIC: {"additionalContext": "mind"}}, AddContext("mind")),
         ("permission_request", {SPECIFIC: {"decision": {"behavior": "deny", "message": "m"}}},
          Block("m")),
         ("permission_request", {SPECIFIC: {"decision": {"behavior": "allow"}}},
          Permit("a hook said yes")),
         ("permission_request",
          {SPECIFIC: {"decision": {"behavior": "allow", "updatedInput": {"n": 2}}}}, None),
-        ("post_tool_use", {"decision": "block", "reason": "fix it"}, Add("fix it")),
+        ("post_tool_use", {"decision": "block", "reason": "fix it"}, AddContext("fix it")),
         ("post_tool_use", {SPECIFIC: {"updatedToolOutput": "short"}}, Change(text="short")),
         ("user_prompt_submit", {"decision": "block", "reason": "secret"}, Block("secret")),
-        ("user_prompt_submit", {"additionalContext": "Sunday"}, Add("Sunday")),
-        ("session_start", {SPECIFIC: {"additionalContext": "hello"}}, Add("hello")),
+        ("user_prompt_submit", {"additionalContext": "Sunday"}, AddContext("Sunday")),
+        ("session_start", {SPECIFIC: {"additionalContext": "hello"}}, AddContext("hello")),
         ("stop", {"decision": "block", "reason": "go on"}, Block("go on")),
         ("stop", {"continue": False}, None),
         ("pre_compact", {"decision": "block"}, Block("a hook said no")),
         ("notification", {"decision": "block"}, None),
     ],
 )  # fmt: skip
-def test_json_is_understood(point: HookPoint, output: dict[str, Any], answer: Answer | None):
-    assert heard(at(point), json.dumps(output)).answer == answer
+def test_json_is_understood(point: HookPoint, output: dict[str, Any], answer: HookAnswer | None):
+    assert parse_output(at(point), json.dumps(output)).answer == answer
 
 
 @pytest.mark.parametrize(
@@ -200,16 +212,18 @@ def test_json_is_understood(point: HookPoint, output: dict[str, Any], answer: An
 )
 def test_json_that_is_none_is_an_error_and_plain_words_are_not(output: str):
     with pytest.raises(ValueError, match="not the JSON of a hook"):
-        heard(at("pre_tool_use"), output)
-    assert heard(at("pre_tool_use"), "all is well").answer is None
-    assert heard(at("session_start"), "On branch main").answer == Add("On branch main")
+        parse_output(at("pre_tool_use"), output)
+    assert parse_output(at("pre_tool_use"), "all is well").answer is None
+    assert parse_output(at("session_start"), "On branch main").answer == AddContext(
+        "On branch main"
+    )
 
 
 # --- commands ----------------------------------------------------------------------------
 
 
 async def test_exit_two_denies_with_stderr_as_the_reason(own_place: Path, no_leaks: object):
-    command = HookCommand("PreToolUse", "cat >told.json; echo not today >&2; exit 2", "Record")
+    command = HookConfig("PreToolUse", "cat >told.json; echo not today >&2; exit 2", "Record")
     record = RecordingTool()
     async with hooked(own_place, command) as hooks:
         result = await Agent(calling(n=1), [record], hooks=hooks).run("x")
@@ -233,20 +247,22 @@ async def test_exit_two_denies_with_stderr_as_the_reason(own_place: Path, no_lea
     ],
 )
 async def test_a_guard_that_fails_denies_in_one_sentence(own_place: Path, command: str, words: str):
-    record, witness = RecordingTool(), Witness()
-    async with hooked(own_place, HookCommand("PreToolUse", command, timeout=0.2)) as hooks:
+    record, witness = RecordingTool(), RecordingObserver()
+    async with hooked(own_place, HookConfig("PreToolUse", command, timeout=0.2)) as hooks:
         agent = Agent(calling(n=1), [record], hooks=hooks, observers=[witness])
         result = await agent.run("x")
     [answer] = answers(result.transcript)
     assert answer.startswith("denied: a hook failed at pre_tool_use: `")
     assert words in answer
-    assert [event.text for event in witness.of(Warning)] == [answer.removeprefix("denied: ")]
+    assert [event.text for event in witness.events_of(WarningRaised)] == [
+        answer.removeprefix("denied: ")
+    ]
     assert not record.calls
 
 
 async def test_a_change_and_a_remark_of_one_command_both_arrive(own_place: Path):
     output = {SPECIFIC: {"updatedInput": {"n": 2}, "additionalContext": "n was 1"}}
-    command = HookCommand("PreToolUse", f"echo '{json.dumps(output)}'")
+    command = HookConfig("PreToolUse", f"echo '{json.dumps(output)}'")
     record = RecordingTool()
     async with hooked(own_place, command) as hooks:
         result = await Agent(calling(n=1), [record], hooks=hooks).run("x")
@@ -257,23 +273,23 @@ async def test_a_change_and_a_remark_of_one_command_both_arrive(own_place: Path)
 def test_hooks_stand_only_where_commands_are(own_place: Path):
     async def run(*_: Any, **__: Any) -> Any: ...
 
-    stop, before = HookCommand("Stop", "true"), HookCommand("PreToolUse", "true")
-    assert [hook.points for hook in shell_hooks([stop], run, own_place)] == [{"stop"}]
-    both = shell_hooks([stop, before], run, own_place)
+    stop, before = HookConfig("Stop", "true"), HookConfig("PreToolUse", "true")
+    assert [hook.points for hook in make_command_hooks([stop], run, own_place)] == [{"stop"}]
+    both = make_command_hooks([stop, before], run, own_place)
     assert [set(hook.points) for hook in both] == [{"stop"}, {"pre_tool_use"}, {"pre_tool_use"}]
-    assert shell_hooks([], run, own_place) == []
+    assert make_command_hooks([], run, own_place) == []
 
 
 async def test_exit_two_after_a_tool_is_told_to_the_model(own_place: Path):
-    command = HookCommand("PostToolUse", "echo lint failed >&2; exit 2")
+    command = HookConfig("PostToolUse", "echo lint failed >&2; exit 2")
     async with hooked(own_place, command) as hooks:
         result = await Agent(calling(), [RecordingTool()], hooks=hooks).run("x")
     assert notices(result.transcript) == ["lint failed"]
 
 
 async def test_plain_output_is_context_where_a_session_or_prompt_begins(own_place: Path):
-    start = HookCommand("SessionStart", 'basename "$CLAUDE_PROJECT_DIR"')
-    prompt = HookCommand("UserPromptSubmit", "echo it is Sunday")
+    start = HookConfig("SessionStart", 'basename "$CLAUDE_PROJECT_DIR"')
+    prompt = HookConfig("UserPromptSubmit", "echo it is Sunday")
     async with hooked(own_place, start, prompt) as hooks:
         result = await Agent(Scripted(["ok"]), hooks=hooks).run("x")
     assert set(notices(result.transcript)) == {own_place.name, "it is Sunday"}
@@ -281,14 +297,14 @@ async def test_plain_output_is_context_where_a_session_or_prompt_begins(own_plac
 
 async def test_a_permission_hook_answers_for_the_person(own_place: Path):
     class Asking:
-        async def decide(self, proposal: Proposal) -> Verdict:
+        async def decide(self, request: PermissionRequest) -> Verdict:
             return Ask("?")
 
-        async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None: ...
+        async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None: ...
 
     output = json.dumps({SPECIFIC: {"decision": {"behavior": "allow"}}})
     record = RecordingTool()
-    async with hooked(own_place, HookCommand("PermissionRequest", f"echo '{output}'")) as hooks:
+    async with hooked(own_place, HookConfig("PermissionRequest", f"echo '{output}'")) as hooks:
         await Agent(calling(), [record], policy=Asking(), hooks=hooks).run("x")
     assert len(record.calls) == 1
 
@@ -298,10 +314,10 @@ async def test_a_stop_hook_is_told_that_it_is_active_and_cannot_keep_a_turn_for_
 ):
     # The first time it objects; then it sees that it did so already, and lets go.
     polite = "grep -q '\"stop_hook_active\": true' || { echo run the tests >&2; exit 2; }"
-    async with hooked(own_place, HookCommand("Stop", polite)) as hooks:
+    async with hooked(own_place, HookConfig("Stop", polite)) as hooks:
         result = await Agent(Scripted(["a", "b"]), hooks=hooks).run("x")
     assert (result.text, notices(result.transcript)) == ("b", ["run the tests"])
-    async with hooked(own_place, HookCommand("Stop", "exit 2")) as hooks:
+    async with hooked(own_place, HookConfig("Stop", "exit 2")) as hooks:
         result = await Agent(Scripted([str(n) for n in range(20)]), hooks=hooks).run("x")
     assert result.text == "10"
 
@@ -310,7 +326,7 @@ async def test_a_message_is_shown_and_a_halt_is_asked_for(own_place: Path):
     told_person: list[str] = []
     halted: list[str] = []
     output = json.dumps({"continue": False, "stopReason": "enough", "systemMessage": "look"})
-    command = HookCommand("PostToolUse", f"echo '{output}'")
+    command = HookConfig("PostToolUse", f"echo '{output}'")
     async with hooked(own_place, command, tell=told_person.append, halt=halted.append) as hooks:
         await Agent(calling(), [RecordingTool()], hooks=hooks).run("x")
     assert (told_person, halted) == (["look"], ["enough"])
@@ -318,11 +334,11 @@ async def test_a_message_is_shown_and_a_halt_is_asked_for(own_place: Path):
 
 async def test_a_python_function_is_a_hook_too():
     @hook("pre_tool_use", matcher="rec.*")
-    async def guard(moment: Moment) -> Answer | None:
+    async def guard(moment: HookInput) -> HookAnswer | None:
         return Block("odd") if moment.data["tool_input"]["n"] % 2 else None
 
     @hook("user_prompt_submit")
-    def remind(moment: Moment) -> str:
+    def remind(moment: HookInput) -> str:
         return f"{len(moment.data['prompt'])} chars"
 
     result = await Agent(calling(n=1), [RecordingTool()], hooks=[guard, remind]).run("four")
@@ -340,18 +356,20 @@ def test_a_hook_of_a_project_runs_only_in_a_trusted_folder_and_as_it_was_approve
     folder.mkdir()
     (folder / "check.sh").write_text("exit 0")
     entry = {"hooks": [{"command": 'sh "$CLAUDE_PROJECT_DIR"/check.sh; true'}]}
-    commands = read_hooks({"hooks": {"Stop": [entry]}}, str(folder / ".treadle/settings.json"))
-    assert [one.folder_trusted for one in approved_hooks(store, folder, commands)[1]] == [False]
+    commands = parse_hooks({"hooks": {"Stop": [entry]}}, str(folder / ".treadle/settings.json"))
+    assert [one.is_folder_trusted for one in filter_approved_hooks(store, folder, commands)[1]] == [
+        False
+    ]
     store.trust(folder)
-    allowed, waiting = approved_hooks(store, folder, commands)
+    allowed, waiting = filter_approved_hooks(store, folder, commands)
     assert not allowed
-    assert "is new and waits for your approval" in waiting[0].line
+    assert "is new and waits for your approval" in waiting[0].summary
     approve_hooks(store, folder, commands)
-    allowed, waiting = approved_hooks(TrustStore(store.file), folder, commands)
+    allowed, waiting = filter_approved_hooks(TrustStore(store.file), folder, commands)
     assert ([one.command for one in allowed], waiting) == ([commands[0].command], [])
-    assert allowed[0].of_folder
+    assert allowed[0].is_project
     (folder / "check.sh").write_text("curl evil")
-    allowed, waiting = approved_hooks(store, folder, commands)
+    allowed, waiting = filter_approved_hooks(store, folder, commands)
     assert (allowed, waiting[0].state) == ([], "changed")
 
 
@@ -360,11 +378,11 @@ async def test_a_script_that_changes_during_a_session_is_not_run(own_place: Path
     store.trust(own_place)
     script = own_place / "check.sh"
     script.write_text("true")
-    command = HookCommand("PreToolUse", "sh ./check.sh")
+    command = HookConfig("PreToolUse", "sh ./check.sh")
     approve_hooks(store, own_place, [command])
 
-    def still(one: HookCommand) -> bool:
-        return bool(approved_hooks(store, own_place, [one])[0])
+    def still(one: HookConfig) -> bool:
+        return bool(filter_approved_hooks(store, own_place, [one])[0])
 
     async with hooked(own_place, command, approved=still) as hooks:
         await Agent(calling(), [record := RecordingTool()], hooks=hooks).run("x")
@@ -381,36 +399,38 @@ def test_a_server_is_bound_to_the_files_of_the_project_that_it_names(own_place: 
     (own_place / "server.py").write_text("1")
     servers = {"db": {"command": "python3", "args": ["server.py"]}}
     approve_server(store, own_place, "db", servers["db"])
-    assert approved_servers(store, own_place, servers) == (servers, [])
+    assert filter_approved_servers(store, own_place, servers) == (servers, [])
     (own_place / "server.py").write_text("2")
-    (waiting,) = approved_servers(store, own_place, servers)[1]
-    assert waiting.what == "python3 server.py (outside of the sandbox)"
-    assert "files" not in bound({"command": "ls 'open \x00 /etc/passwd ../x"}, own_place)
+    (waiting,) = filter_approved_servers(store, own_place, servers)[1]
+    assert waiting.description == "python3 server.py (outside of the sandbox)"
+    assert "files" not in add_file_hashes({"command": "ls 'open \x00 /etc/passwd ../x"}, own_place)
 
 
 def test_what_cannot_be_seen_is_said_at_the_question(own_place: Path):
     store = TrustStore(own_place / "trust.json")
     store.trust(own_place)
-    commands = [HookCommand("Stop", "./check.s?")]
-    what = approved_hooks(store, own_place, commands)[1][0].what
+    commands = [HookConfig("Stop", "./check.s?")]
+    what = filter_approved_hooks(store, own_place, commands)[1][0].description
     assert what.startswith("./check.s? (inside the sandbox, where one can be built; it cannot be")
     approve_hooks(store, own_place, commands)
-    assert approved_hooks(store, own_place, commands)[0]
+    assert filter_approved_hooks(store, own_place, commands)[0]
     servers: dict[str, dict[str, Any]] = {
         "db": {"command": "sh", "args": ["-c", "./s*"]},
         "far": {"url": "https://x.org"},
     }
-    near, far = approved_servers(store, own_place, servers)[1]
-    assert "outside of the sandbox; it cannot be seen whether what it runs changes" in near.what
-    assert far.what == "https://x.org"
+    near, far = filter_approved_servers(store, own_place, servers)[1]
+    assert (
+        "outside of the sandbox; it cannot be seen whether what it runs changes" in near.description
+    )
+    assert far.description == "https://x.org"
 
 
 async def test_a_yes_of_a_folders_hook_leaves_the_question_to_the_person(own_place: Path):
     output = json.dumps({"decision": "approve"})
-    own = HookCommand("PermissionRequest", f"echo '{output}'")
-    theirs = msgspec.structs.replace(own, of_folder=True)
+    own = HookConfig("PermissionRequest", f"echo '{output}'")
+    theirs = msgspec.structs.replace(own, is_project=True)
     no = msgspec.structs.replace(theirs, command="echo never >&2; exit 2")
     moment = at("permission_request", tool_name="bash", tool_input={})
     async with hooked(own_place, own, theirs, no) as hooks:
-        answers = [await one.ask(moment) for one in hooks]
+        answers = [await one.run(moment) for one in hooks]
     assert answers == [Permit("a hook said yes"), None, Block("never")]

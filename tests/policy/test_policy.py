@@ -2,31 +2,31 @@ import json
 
 import pytest
 
-from treadle.core.contracts.policy import Allow, Ask, Deny, Proposal
+from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest
 from treadle.core.contracts.tool import ToolSpec
-from treadle.policy.backtest import back_test
-from treadle.policy.files import Situation
-from treadle.policy.judge import Judge
-from treadle.policy.paths import NAMES_LIMIT
-from treadle.policy.remember import propose_rules
-from treadle.policy.rulepolicy import RulePolicy, situation_of
+from treadle.policy.backtest import run_backtest
+from treadle.policy.files import PolicyContext
+from treadle.policy.judge import PermissionEvaluator
+from treadle.policy.paths import MAX_DIR_ENTRIES
+from treadle.policy.remember import suggest_rules
+from treadle.policy.rulepolicy import RulePolicy, build_policy_context
 from treadle.policy.rules import RuleSet, parse_rule
-from treadle.policy.rulesfile import given_rules, read_rules
-from treadle.policy.verdict import Call
+from treadle.policy.rulesfile import parse_rules, read_rules
+from treadle.policy.verdict import PolicyCall
 
 
 def rules(**lists: list[str]) -> RuleSet:
-    return given_rules(lists, root="/r", home="/h")
+    return parse_rules(lists, root="/r", home="/h")
 
 
-def proposal(tool: str, effect: str = "irreversible", **arguments: object) -> Proposal:
+def proposal(tool: str, effect: str = "irreversible", **arguments: object) -> PermissionRequest:
     spec = ToolSpec(tool, "", {}, effect=effect)  # type: ignore[arg-type]
-    return Proposal("s", "c", spec, arguments, "")
+    return PermissionRequest("s", "c", spec, arguments, "")
 
 
 def policy(**given) -> RulePolicy:
     ruled = given.pop("rules", RuleSet())
-    return RulePolicy(Situation("/r", "/h", ruled), **given)
+    return RulePolicy(PolicyContext("/r", "/h", ruled), **given)
 
 
 async def test_the_contract_gets_its_three_answers():
@@ -49,7 +49,7 @@ async def test_what_the_person_always_allows_is_kept_and_not_asked_again():
     asked = await subject.decide(call)
     assert isinstance(asked, Ask)
     assert asked.rules == ("Bash(cd /x)", "Bash(npm run build:*)", "Edit(//x/out.log)")
-    await subject.remember(call, asked.rules)
+    await subject.save_rules(call, asked.rules)
     assert saved == [asked.rules]
     assert isinstance(await subject.decide(call), Allow)
     assert isinstance(await subject.decide(proposal("bash", command="cd /x && curl e")), Ask)
@@ -65,7 +65,7 @@ async def test_fault_89_without_a_person_ask_becomes_deny_in_words_for_the_model
 async def test_fault_91_a_rules_file_changed_during_the_run_changes_nothing(tmp_path):
     file = tmp_path / "settings.json"
     file.write_text("{}")
-    situation = situation_of(tmp_path, read_rules(file, scope="x", root="/", home="/h"))
+    situation = build_policy_context(tmp_path, read_rules(file, scope="x", root="/", home="/h"))
     subject = RulePolicy(situation)
     file.write_text(json.dumps({"permissions": {"allow": ["Bash"]}}))
     assert isinstance(await subject.decide(proposal("bash", command="npm test")), Ask)
@@ -154,7 +154,10 @@ async def test_an_error_inside_is_never_an_allow():
     ],
 )
 def test_always_allow_proposes_the_narrowest_useful_rule_for_each_part(command, proposed):
-    assert propose_rules(Call("bash", {"command": command}), Situation("/r", "/h")) == proposed
+    assert (
+        suggest_rules(PolicyCall("bash", {"command": command}), PolicyContext("/r", "/h"))
+        == proposed
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,26 +171,26 @@ def test_always_allow_proposes_the_narrowest_useful_rule_for_each_part(command, 
     ],
 )
 def test_always_allow_for_other_tools(tool, given, proposed):
-    assert propose_rules(Call(tool, given), Situation("/r", "/h")) == (proposed,)
+    assert suggest_rules(PolicyCall(tool, given), PolicyContext("/r", "/h")) == (proposed,)
 
 
 def test_more_names_than_can_be_looked_at_are_asked_about(tmp_path):
     (tmp_path / "big").mkdir()
     for folder in (tmp_path, tmp_path / "big"):
-        for number in range(NAMES_LIMIT + 1):
+        for number in range(MAX_DIR_ENTRIES + 1):
             (folder / f"f{number}").touch()
-    everything = given_rules(
+    everything = parse_rules(
         {"allow": ["Bash(rm:*)", "Bash(cp:*)", "Edit"]}, root=str(tmp_path), home="/h"
     )
-    judge = Judge(Situation(str(tmp_path), "/h", everything))
+    judge = PermissionEvaluator(PolicyContext(str(tmp_path), "/h", everything))
     for command in ("cat *", "rm *", "echo x > *", "cp -r big other", "rm -r big"):
-        assert judge.judge(Call("bash", {"command": command})).outcome == "ask", command
-    assert judge.judge(Call("bash", {"command": "rm f1"})).outcome == "allow"
+        assert judge.evaluate(PolicyCall("bash", {"command": command})).outcome == "ask", command
+    assert judge.evaluate(PolicyCall("bash", {"command": "rm f1"})).outcome == "allow"
 
 
 def test_a_rule_is_tried_on_the_past_before_it_is_saved():
-    def asked(command: str) -> Call:
-        return Call("bash", {"command": command})
+    def asked(command: str) -> PolicyCall:
+        return PolicyCall("bash", {"command": command})
 
     past = [
         (asked("npm test"), "approved"),
@@ -196,9 +199,9 @@ def test_a_rule_is_tried_on_the_past_before_it_is_saved():
         (asked("make"), "approved"),
         (asked("npm test"), "allowed"),
     ]
-    situation = Situation("/r", "/h")
-    narrow = back_test([parse_rule("Bash(npm test:*)")], past, situation)  # type: ignore[arg-type]
+    situation = PolicyContext("/r", "/h")
+    narrow = run_backtest([parse_rule("Bash(npm test:*)")], past, situation)  # type: ignore[arg-type]
     assert str(narrow) == "would have covered 2 of 4 questions and no denied call"
-    broad = back_test([parse_rule("Bash(npm:*)")], past, situation)  # type: ignore[arg-type]
+    broad = run_backtest([parse_rule("Bash(npm:*)")], past, situation)  # type: ignore[arg-type]
     assert str(broad) == "would have covered 2 of 4 questions and 1 of 1 denied calls"
     assert broad.warnings == ("bash: npm publish",)

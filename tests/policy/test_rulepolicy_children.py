@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from treadle.core.contracts.policy import Allow, Deny, Proposal
+from treadle.core.contracts.policy import Allow, Deny, PermissionRequest
 from treadle.core.contracts.tool import ToolSpec
-from treadle.policy.rulepolicy import RulePolicy, situation_of
+from treadle.policy.rulepolicy import RulePolicy, build_policy_context
 from treadle.policy.rules import RuleSet, parse_rule
 
 
@@ -15,11 +15,11 @@ def policy(root: Path, *, allow: tuple[str, ...] = (), deny: tuple[str, ...] = (
         return tuple(parse_rule(text, str(root), str(root)) for text in texts)
 
     rules = RuleSet(allow=read(allow), deny=read(deny))
-    return RulePolicy(situation_of(root, rules), interactive=False)
+    return RulePolicy(build_policy_context(root, rules), interactive=False)
 
 
-def proposal(tool: str, /, **arguments: object) -> Proposal:
-    return Proposal("s", "c", ToolSpec(tool, "", {"type": "object"}), arguments, "")
+def proposal(tool: str, /, **arguments: object) -> PermissionRequest:
+    return PermissionRequest("s", "c", ToolSpec(tool, "", {"type": "object"}), arguments, "")
 
 
 async def test_starting_a_child_needs_no_question(tmp_path: Path):

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from treadle.core.errors import ConfigError
-from treadle.policy.patterns import compile_pattern
-from treadle.policy.rules import InvalidRule, parse_rule, warning
+from treadle.policy.patterns import compile_path_pattern
+from treadle.policy.rules import InvalidRule, parse_rule, describe_rule_risk
 from treadle.policy.rulesfile import read_rules, save_rules
 
 
@@ -42,19 +42,19 @@ def test_an_invalid_rule_is_an_error(text):
     ],
 )
 def test_patterns_mean_what_gitignore_readers_expect(text, path, allowed):
-    assert compile_pattern(text, "/r", "/h").allows(path) is allowed
+    assert compile_path_pattern(text, "/r", "/h").allows(path) is allowed
 
 
 def test_a_deny_pattern_holds_in_both_readings_and_any_case():
-    pattern = compile_pattern("/etc/Passwd", "/r", "/h")
+    pattern = compile_path_pattern("/etc/Passwd", "/r", "/h")
     assert pattern.forbids("/etc/passwd")
     assert pattern.forbids("/r/etc/PASSWD")
 
 
 def test_rules_that_allow_any_code_are_warned_about():
-    assert "any code" in warning(parse_rule("Bash(python3:*)"))
-    assert "every command" in warning(parse_rule("bash"))
-    assert warning(parse_rule("Bash(git status:*)")) == ""
+    assert "any code" in describe_rule_risk(parse_rule("Bash(python3:*)"))
+    assert "every command" in describe_rule_risk(parse_rule("bash"))
+    assert describe_rule_risk(parse_rule("Bash(git status:*)")) == ""
 
 
 def write(folder, settings):

@@ -5,18 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.policy.files import Situation
-from treadle.policy.judge import Judge
-from treadle.policy.rulesfile import given_rules
-from treadle.policy.shell import Part, read_command
-from treadle.policy.verdict import Call
+from treadle.policy.files import PolicyContext
+from treadle.policy.judge import PermissionEvaluator
+from treadle.policy.rulesfile import parse_rules
+from treadle.policy.shell import SimpleCommand, parse_command
+from treadle.policy.verdict import PolicyCall
 
 
 def argvs(text: str) -> list[list[str | None]]:
-    return [[w.text for w in part.argv] for part in read_command(text).parts if part.argv]
+    return [[w.text for w in part.argv] for part in parse_command(text).commands if part.argv]
 
 
-def everything(parts: tuple[Part, ...]) -> list[str | None]:
+def everything(parts: tuple[SimpleCommand, ...]) -> list[str | None]:
     names: list[str | None] = []
     for part in parts:
         names += [part.name, *everything(part.inner)]
@@ -41,7 +41,7 @@ def everything(parts: tuple[Part, ...]) -> list[str | None]:
     ],
 )
 def test_every_simple_command_is_listed_wherever_it_stands(line, expected):
-    facts = read_command(line)
+    facts = parse_command(line)
     assert argvs(line) == expected
     assert facts.doubts == ()
 
@@ -59,7 +59,7 @@ def test_every_simple_command_is_listed_wherever_it_stands(line, expected):
     ],
 )
 def test_what_wrappers_run_is_found_at_any_depth(line, inner):
-    assert inner in everything(read_command(line).parts)
+    assert inner in everything(parse_command(line).commands)
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_what_wrappers_run_is_found_at_any_depth(line, inner):
     ],
 )
 def test_what_is_not_understood_is_a_doubt_and_never_a_crash(line):
-    facts = read_command(line)
-    assert facts.doubts or facts.parts[0].argv[0].text not in ("a", "echo")
+    facts = parse_command(line)
+    assert facts.doubts or facts.commands[0].argv[0].text not in ("a", "echo")
 
 
 def test_a_word_split_by_a_continued_line_is_not_taken_for_two():
-    facts = read_command("r\\\nm x")
-    seen = [[w.text for w in part.argv] for part in (*facts.parts, *facts.guesses)]
+    facts = parse_command("r\\\nm x")
+    seen = [[w.text for w in part.argv] for part in (*facts.commands, *facts.guessed_commands)]
     assert ["rm", "x"] in seen
 
 
@@ -105,14 +105,14 @@ def test_a_word_split_by_a_continued_line_is_not_taken_for_two():
 )
 def test_continued_lines_are_joined_where_bash_joins_them(line, expected):
     assert argvs(line) == expected
-    assert read_command(line).doubts == ()
+    assert parse_command(line).doubts == ()
 
 
 @pytest.mark.parametrize(
     "line", ["a `b \\\nc`", "a ${x:-\\\n'b'}", "a $((x\\\n))", "case a in a) b \\\n;; esac"]
 )
 def test_a_continued_line_that_needs_a_parser_is_a_doubt(line):
-    assert read_command(line).doubts
+    assert parse_command(line).doubts
 
 
 @pytest.mark.parametrize(
@@ -138,18 +138,18 @@ def test_braces_expand_as_in_bash(word, expected):
     "line", ["--a=b p", "[[a == b ]]", "[[-f a ]]", "[ a\n]", "time -p -p a", "coproc a"]
 )
 def test_what_only_looks_like_something_else_is_a_doubt(line):
-    facts = read_command(line)
-    assert facts.doubts or any(part.doubts for part in facts.parts)
+    facts = parse_command(line)
+    assert facts.doubts or any(part.doubts for part in facts.commands)
 
 
 def test_where_cd_leads_is_kept_for_each_later_command():
-    moves = [p.moves for p in read_command("cd a && cd b && x; y").parts]
+    moves = [p.cd_paths for p in parse_command("cd a && cd b && x; y").commands]
     assert moves == [((),), (("a",),), (("a", "b"),), ((), ("a",), ("a", "b"))]
 
 
 def test_a_loop_that_moves_makes_the_place_unknown():
-    last = read_command("while true; do cd ..; done; cat x").parts[-1]
-    assert last.moves is None
+    last = parse_command("while true; do cd ..; done; cat x").commands[-1]
+    assert last.cd_paths is None
 
 
 QUOTED = ["'c d'", '"e f"', "\\ ", "\\\\", "$'g\\nh'", "''", "'", '"', "\\\n"]
@@ -162,11 +162,11 @@ PIECES = st.lists(st.sampled_from([*QUOTED, *PLAIN, ";", "&&", "|", "\n"]), min_
 @given(PIECES)
 def test_words_without_doubts_are_the_words_that_bash_makes(pieces):
     line = "p " + "".join(pieces)
-    facts = read_command(line)
-    static = all(w.text is not None and not w.tilde for p in facts.parts for w in p.argv)
-    if facts.doubts or not static or any(p.assignments or p.doubts for p in facts.parts):
+    facts = parse_command(line)
+    static = all(w.text is not None and not w.has_tilde for p in facts.commands for w in p.argv)
+    if facts.doubts or not static or any(p.assignments or p.doubts for p in facts.commands):
         return
-    names = {p.argv[0].text for p in facts.parts if p.argv}
+    names = {p.argv[0].text for p in facts.commands if p.argv}
     if names - {"p"}:
         return
     if subprocess.run(["bash", "-nc", line], capture_output=True, check=False).returncode:
@@ -175,7 +175,7 @@ def test_words_without_doubts_are_the_words_that_bash_makes(pieces):
     done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=10, check=False)
     expected = "".join(
         "".join(f"{w.text}\0" for w in p.argv[1:]) + ("\0" if len(p.argv) == 1 else "") + "\1\0"
-        for p in facts.parts
+        for p in facts.commands
     )
     if "||" not in line and "&&" not in line and "|" not in line and "!" not in line:
         assert done.stdout.decode() == expected
@@ -192,6 +192,10 @@ FRAGMENTS = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(FRAGMENTS)
 def test_no_line_crashes_the_judge(fragments):
-    call = Call("bash", {"command": " ".join(fragments)})
-    rules = given_rules({"allow": ["Bash"], "deny": ["Bash(rm:*)"]}, root="/r", home="/h")
-    assert Judge(Situation("/r", "/h", rules)).judge(call).outcome in ("allow", "ask", "deny")
+    call = PolicyCall("bash", {"command": " ".join(fragments)})
+    rules = parse_rules({"allow": ["Bash"], "deny": ["Bash(rm:*)"]}, root="/r", home="/h")
+    assert PermissionEvaluator(PolicyContext("/r", "/h", rules)).evaluate(call).outcome in (
+        "allow",
+        "ask",
+        "deny",
+    )

@@ -1,12 +1,12 @@
 import pytest
 
 from treadle.core.errors import ConfigError
-from treadle.policy.rulesfile import given_rules
+from treadle.policy.rulesfile import parse_rules
 from treadle.policy.trust import (
     TrustStore,
-    front_matter_of_folder,
-    rules_of_folder,
-    settings_of_folder,
+    filter_project_front_matter,
+    filter_project_rules,
+    filter_project_settings,
 )
 
 
@@ -22,14 +22,14 @@ def test_a_folder_is_trusted_by_its_real_path(tmp_path, store):
     assert not store.trusts(good)
     store.trust(link)
     again = TrustStore(store.file)
-    assert again.trusts(good)
-    assert again.trusts(good / "sub")
-    assert not again.trusts(tmp_path / "good-evil")
-    assert not again.trusts(tmp_path)
+    assert again.is_trusted(good)
+    assert again.is_trusted(good / "sub")
+    assert not again.is_trusted(tmp_path / "good-evil")
+    assert not again.is_trusted(tmp_path)
     link.unlink()
     (tmp_path / "evil").mkdir()
     link.symlink_to(tmp_path / "evil")
-    assert not again.trusts(link)
+    assert not again.is_trusted(link)
 
 
 def test_trust_is_kept_in_a_private_file(tmp_path, store):
@@ -50,14 +50,14 @@ def test_a_no_for_good_is_remembered_until_something_else_is_said(tmp_path, stor
     store.trust(tmp_path)
     store.decline(tmp_path)
     again = TrustStore(store.file)
-    assert again.declines(tmp_path / "sub")
-    assert not again.declines(tmp_path.parent)
-    assert not again.trusts(tmp_path)
+    assert again.is_declined(tmp_path / "sub")
+    assert not again.is_declined(tmp_path.parent)
+    assert not again.is_trusted(tmp_path)
     again.trust(tmp_path)
-    assert (again.trusts(tmp_path), again.declines(tmp_path)) == (True, False)
+    assert (again.is_trusted(tmp_path), again.is_declined(tmp_path)) == (True, False)
     again.decline(tmp_path)
     again.distrust(tmp_path)
-    assert not TrustStore(store.file).declines(tmp_path)
+    assert not TrustStore(store.file).is_declined(tmp_path)
 
 
 def test_an_approval_is_bound_to_the_definition(tmp_path, store):
@@ -65,21 +65,27 @@ def test_an_approval_is_bound_to_the_definition(tmp_path, store):
     assert store.approval(tmp_path, "server", "x", definition) == "new"
     store.approve(tmp_path, "server", "x", definition)
     again = TrustStore(store.file)
-    assert again.approval(tmp_path, "server", "x", {"args": ["b"], "command": "a"}) == "approved"
-    assert again.approval(tmp_path, "server", "x", {**definition, "args": ["c"]}) == "changed"
-    assert again.approval(tmp_path, "hook", "x", definition) == "new"
-    assert again.approval(tmp_path / "other", "server", "x", definition) == "new"
+    assert (
+        again.get_approval_state(tmp_path, "server", "x", {"args": ["b"], "command": "a"})
+        == "approved"
+    )
+    assert (
+        again.get_approval_state(tmp_path, "server", "x", {**definition, "args": ["c"]})
+        == "changed"
+    )
+    assert again.get_approval_state(tmp_path, "hook", "x", definition) == "new"
+    assert again.get_approval_state(tmp_path / "other", "server", "x", definition) == "new"
 
 
 def test_allow_rules_of_a_folder_wait_until_they_are_accepted_as_they_are(tmp_path, store):
-    brought = given_rules({"allow": ["Bash"], "deny": ["Read(.env)"]}, root="/r", home="/h")
+    brought = parse_rules({"allow": ["Bash"], "deny": ["Read(.env)"]}, root="/r", home="/h")
     store.trust(tmp_path)
     assert not store.accepts_rules(tmp_path, brought)
-    left = rules_of_folder(brought, accepted=False)
+    left = filter_project_rules(brought, is_accepted=False)
     assert (left.allow, left.deny) == ((), brought.deny)
     store.accept_rules(tmp_path, brought)
     assert store.accepts_rules(tmp_path, brought)
-    other = given_rules({"allow": ["Bash", "Write"]}, root="/r", home="/h")
+    other = parse_rules({"allow": ["Bash", "Write"]}, root="/r", home="/h")
     assert not store.accepts_rules(tmp_path, other)
 
 
@@ -93,16 +99,16 @@ def test_without_trust_settings_only_narrow():
         "permissions": {"allow": ["Bash"], "deny": ["Read(.env)"], "defaultMode": "bypass"},
     }
     narrow = {"permissions": {"deny": ["Read(.env)"]}}
-    assert settings_of_folder(settings, trusted=False) == narrow
-    trusted = settings_of_folder(settings, trusted=True)
+    assert filter_project_settings(settings, is_trusted=False) == narrow
+    trusted = filter_project_settings(settings, is_trusted=True)
     assert set(trusted) == {"hooks", "mcpServers", "env", "permissions"}
     assert trusted["permissions"] == narrow["permissions"]
 
 
 def test_front_matter_carries_no_mode_and_no_hook():
     front = {"name": "x", "tools": "bash", "hooks": {}, "permissionMode": "bypass"}
-    assert front_matter_of_folder(front, trusted=False) == {"name": "x"}
-    assert front_matter_of_folder(front, trusted=True) == {"name": "x", "tools": "bash"}
+    assert filter_project_front_matter(front, is_trusted=False) == {"name": "x"}
+    assert filter_project_front_matter(front, is_trusted=True) == {"name": "x", "tools": "bash"}
 
 
 def test_a_broken_trust_file_is_an_error_and_not_an_empty_one(tmp_path):

@@ -17,10 +17,10 @@ from treadle.apps.cli.main import run
 from treadle.core.loop.steps import Finished
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Library
-from treadle.sessions.lines import FORMAT, Header, encode_header
-from treadle.sessions.travel import turns
+from treadle.sessions.lines import FORMAT_VERSION, JournalHeader, encode_header
+from treadle.sessions.travel import list_turns
 from treadle.testing.tools import RecordingTool
-from treadle.workspace.checkpoints import Checkpoints, Keeping
+from treadle.workspace.checkpoints import Checkpoints, CheckpointRecorder
 
 
 @pytest.fixture
@@ -28,7 +28,9 @@ def made(own_place: Path) -> str:
     """A session of two turns in the current folder, each of which changed a file."""
     library, folder = Library(), Path.cwd()
     journal = library.create(folder)
-    keeping = Keeping(Checkpoints(folder, library.checkpoints(folder)), journal.append)
+    keeping = CheckpointRecorder(
+        Checkpoints(folder, library.checkpoint_dir(folder)), journal.append
+    )
 
     def write(arguments: dict[str, str]) -> str:
         (folder / "file").write_text(arguments["text"])
@@ -150,13 +152,13 @@ def test_a_replay_is_the_same_and_says_so(made: str, told: Told) -> None:
     assert Path("file").read_text() == "two"  # nothing was written again
     assert run(["replay", made, "--from", "2"]) == 0
     fork = told()[0].strip()
-    assert [mark.number for mark in turns(Library().find(fork))] == [1]
+    assert [mark.number for mark in list_turns(Library().find(fork))] == [1]
 
 
 def test_prune_says_what_would_go_and_takes_the_files_with_it(made: str, told: Told) -> None:
     assert run(["sessions", "prune", "--days", "0", "--dry-run"]) == 0
     assert "1 would be removed" in told()[0]
-    store = Library().checkpoints(Path.cwd())
+    store = Library().checkpoint_dir(Path.cwd())
     assert any(path.is_file() for path in store.rglob("*"))
     assert run(["sessions", "prune", "--days", "0"]) == 0
     assert "1 removed" in told()[0]
@@ -167,10 +169,10 @@ def test_prune_says_what_would_go_and_takes_the_files_with_it(made: str, told: T
 
 
 def test_a_session_that_does_not_exist(told: Told) -> None:
-    assert run(["sessions", "show", "nosuch"]) == sessions.UNKNOWN
+    assert run(["sessions", "show", "nosuch"]) == sessions.SESSION_NOT_FOUND
     assert "there is no session 'nosuch'" in told()[1]
-    assert run(["replay", "nosuch"]) == sessions.UNKNOWN
-    assert run(["diff", "nosuch", "nosuch"]) == sessions.UNKNOWN
+    assert run(["replay", "nosuch"]) == sessions.SESSION_NOT_FOUND
+    assert run(["diff", "nosuch", "nosuch"]) == sessions.SESSION_NOT_FOUND
 
 
 def test_a_session_that_is_open_elsewhere(made: str, told: Told) -> None:
@@ -183,7 +185,7 @@ def test_a_session_that_is_open_elsewhere(made: str, told: Told) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        assert run(["sessions", "rewind", made, "1"]) == sessions.BUSY
+        assert run(["sessions", "rewind", made, "1"]) == sessions.SESSION_BUSY
         assert f"is open in pid {process.pid} since 2" in told()[1]
         assert run(["sessions", "show", made]) == 0  # a look is allowed
         process.communicate("")
@@ -192,9 +194,9 @@ def test_a_session_that_is_open_elsewhere(made: str, told: Told) -> None:
 def test_a_session_of_a_newer_version(made: str, told: Told) -> None:
     path = Library().find(made) / "journal.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
-    lines[0] = encode_header(Header(FORMAT + 1, made, 0.0, str(Path.cwd())))
+    lines[0] = encode_header(JournalHeader(FORMAT_VERSION + 1, made, 0.0, str(Path.cwd())))
     path.write_bytes(b"".join(lines))
-    assert run(["sessions", "rewind", made, "1"]) == sessions.TOO_NEW
+    assert run(["sessions", "rewind", made, "1"]) == sessions.SESSION_TOO_NEW
     assert "Update treadle" in told()[1]
     assert run(["sessions", "show", made]) == 0
 

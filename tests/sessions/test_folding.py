@@ -14,21 +14,21 @@ from treadle.core.transcript.entries import (
     Entry,
     Intent,
     ItemAdded,
-    Parked,
+    Suspended,
     Quarantined,
-    Queued,
+    InputQueued,
     Rewound,
-    Rewritten,
-    Ruling,
-    Settled,
-    Spent,
+    ViewRewritten,
+    ApprovalDecision,
+    EarlyResult,
+    UsageRecorded,
     TurnBegan,
     TurnEnded,
     Uncompacted,
-    Wake,
-    fold,
+    WakeCondition,
+    fold_entries,
 )
-from treadle.core.transcript.integrity import violations
+from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import (
     AssistantItem,
     NoticeItem,
@@ -38,9 +38,9 @@ from treadle.core.transcript.items import (
 )
 from treadle.core.transcript.usage import Usage
 from treadle.sessions import Journal
-from treadle.sessions.folding import Folding
-from treadle.sessions.journal import read
-from treadle.sessions.reading import Reading
+from treadle.sessions.folding import ViewLoader
+from treadle.sessions.journal import read_entries
+from treadle.sessions.reading import JournalReader
 
 lengths = st.sampled_from([3, 900, 2_000, 30_000, 90_000])
 names = st.sampled_from(["c1", "c2", 'a"b', "ü"])
@@ -73,19 +73,21 @@ others = st.one_of(
     st.builds(Rewound, turn_ids),
     st.builds(TurnEnded, turn_ids, st.just("end_turn")),
     st.builds(lambda call: Intent(call, "bash", "k", "irreversible"), names),
-    st.builds(lambda call: Ruling(call, "allow"), names),
-    st.builds(lambda call, content: Settled(ToolResultItem(call, "bash", content)), names, texts()),
+    st.builds(lambda call: ApprovalDecision(call, "allow"), names),
     st.builds(
-        lambda start, size: Rewritten("m", start, start + size, (SummaryItem("s", size),)),
+        lambda call, content: EarlyResult(ToolResultItem(call, "bash", content)), names, texts()
+    ),
+    st.builds(
+        lambda start, size: ViewRewritten("m", start, start + size, (SummaryItem("s", size),)),
         st.integers(0, 3),
         st.integers(0, 5),
     ),
     st.builds(Quarantined, st.integers(0, 5), st.integers(0, 2), st.just("why")),
-    st.just(Queued(UserItem((Text("waits" * 500),)))),
+    st.just(InputQueued(UserItem((Text("waits" * 500),)))),
     st.just(ItemAdded(UserItem((Text("waits" * 500),)))),
     st.just(Uncompacted()),
-    st.just(Spent("m", Usage(1, 2))),
-    st.just(Parked("turn-1", "budget", Wake("money"))),
+    st.just(UsageRecorded("m", Usage(1, 2))),
+    st.just(Suspended("turn-1", "budget", WakeCondition("money"))),
 )
 logs = st.lists(st.one_of(items(), others), max_size=25)
 
@@ -103,14 +105,14 @@ def test_the_two_folds_agree(entries: list[Entry]) -> None:
     with tempfile.TemporaryDirectory() as name:
         place = Path(name) / "s"
         asyncio.run(written(place, [*entries, TurnBegan("last")]))
-        expected = fold([*entries, TurnBegan("last")])
-        assert read(place) == [*entries, TurnBegan("last")]
-        assert Folding(Reading(place)).view() == expected
+        expected = fold_entries([*entries, TurnBegan("last")])
+        assert read_entries(place) == [*entries, TurnBegan("last")]
+        assert ViewLoader(JournalReader(place)).load() == expected
         # Lines that had to be let go are read again where there is room for them after all.
-        crowded = Folding(Reading(place), view_bytes=100_000)
-        view = crowded.view()
+        crowded = ViewLoader(JournalReader(place), max_bytes=100_000)
+        view = crowded.load()
         assert len(view.transcript) == len(expected.transcript)
-        if not crowded.shortened:
+        if not crowded.truncated_count:
             assert view == expected
 
 
@@ -126,13 +128,13 @@ async def test_fault_23_a_view_too_long_for_any_model_keeps_its_newest_part_whol
             ItemAdded(ToolResultItem(call.id, "bash", (Text("r" * 10_000),))),
         ]
     await written(tmp_path / "s", entries)
-    folding = Folding(Reading(tmp_path / "s"), view_bytes=200_000)
-    view = folding.view()
+    folding = ViewLoader(JournalReader(tmp_path / "s"), max_bytes=200_000)
+    view = folding.load()
     assert len(view.transcript) == 300
-    assert violations(view.transcript) == []
-    whole = list(fold(entries).transcript)
+    assert find_violations(view.transcript) == []
+    whole = list(fold_entries(entries).transcript)
     assert list(view.transcript[-9:]) == whole[-9:]
-    assert folding.shortened > 200
+    assert folding.truncated_count > 200
     assert sum(len(str(item)) for item in view.transcript) < 600_000
     old = view.transcript[2]
     assert isinstance(old, ToolResultItem)

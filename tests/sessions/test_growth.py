@@ -7,9 +7,9 @@ from pathlib import Path
 from treadle import Agent
 from treadle.core.transcript.items import Item
 from treadle.models import Say, Scripted
-from treadle.models.scripted import Element
+from treadle.models.scripted import ScriptElement
 from treadle.sessions import Library
-from treadle.sessions.travel import fork, view_of
+from treadle.sessions.travel import fork, load_view
 from treadle.testing.tools import RecordingTool
 
 FORKS = 20
@@ -23,10 +23,10 @@ def occupied(root: Path) -> int:
 async def test_forks_of_forks_share_one_history_and_cost_what_they_add(tmp_path: Path) -> None:
     library = Library(tmp_path / "sessions")
     long = RecordingTool(answer=lambda given: f"{given['n']} " * 50_000)  # each of them a blob
-    script: list[Element] = [*(Say(calls=[("record", {"n": n})]) for n in range(10)), "done"]
+    script: list[ScriptElement] = [*(Say(calls=[("record", {"n": n})]) for n in range(10)), "done"]
     journal = library.create(tmp_path)
     whole = list((await Agent(Scripted(script), [long]).run("begin", store=journal)).transcript)
-    place, before = journal.place, occupied(library.root)
+    place, before = journal.session_dir, occupied(library.root)
     assert before > 900_000
     for number in range(FORKS):
         journal, view = fork(library, place, folder=tmp_path)
@@ -34,9 +34,9 @@ async def test_forks_of_forks_share_one_history_and_cost_what_they_add(tmp_path:
         driver = agent.start(input=f"branch {number}", view=view, store=journal)
         await driver.next()
         await driver.aclose()
-        place = journal.place
+        place = journal.session_dir
     grown = occupied(library.root) - before
     assert grown < FORKS * SMALL, f"{grown} bytes more"
-    last: list[Item] = list(view_of(place).transcript)
+    last: list[Item] = list(load_view(place).transcript)
     assert last[: len(whole)] == whole
     assert len(last) == len(whole) + 2 * FORKS

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from treadle.core.contracts.store import Store
-from treadle.core.errors import SessionBusy, SessionTooNew, SessionUnknown, StoreError
+from treadle.core.errors import SessionBusy, SessionTooNew, SessionNotFound, StoreError
 from treadle.core.transcript.content import Text
-from treadle.core.transcript.entries import Entry, ItemAdded, Settled, TurnBegan, fold
+from treadle.core.transcript.entries import Entry, ItemAdded, EarlyResult, TurnBegan, fold_entries
 from treadle.core.transcript.items import ToolResultItem, UserItem
 from treadle.sessions import Journal, resume
-from treadle.sessions.journal import WRITE_AFTER, read
-from treadle.sessions.lines import FORMAT, Header, Parent, encode_header
-from treadle.testing.conformance.store import EVERY_KIND, StoreConformance
+from treadle.sessions.journal import WRITE_DELAY, read_entries
+from treadle.sessions.lines import FORMAT_VERSION, JournalHeader, ForkPoint, encode_header
+from treadle.testing.conformance.store import EVERY_ENTRY_KIND, StoreConformance
 from treadle.testing.stores import MemoryStore
 
 
@@ -60,7 +60,11 @@ async def test_every_line_is_json_with_a_number_and_a_checksum(tmp_path: Path) -
     await written(tmp_path / "s", "Hello", "World")
     lines = [json.loads(x) for x in (tmp_path / "s/journal.jsonl").read_text().splitlines()]
     header, opened, first, second = lines
-    assert (header["treadle"], header["format"], header["session"]) == ("session", FORMAT, "s")
+    assert (header["treadle"], header["format"], header["session"]) == (
+        "session",
+        FORMAT_VERSION,
+        "s",
+    )
     assert (opened["kind"], opened["pid"]) == ("opened", os.getpid())
     assert [(x["n"], x["e"], x["kind"]) for x in (first, second)] == [
         (1, 1, "item"),
@@ -73,7 +77,7 @@ async def test_nothing_is_on_disk_before_something_was_said(tmp_path: Path) -> N
     journal = Journal.create(tmp_path / "s")
     assert not (tmp_path / "s/journal.jsonl").exists()
     await journal.aclose()
-    with pytest.raises(SessionUnknown, match="no session"):
+    with pytest.raises(SessionNotFound, match="no session"):
         resume(tmp_path / "s")
 
 
@@ -82,40 +86,40 @@ async def test_a_group_of_entries_costs_one_sync(tmp_path: Path) -> None:
     for number in range(100):
         journal.append(said(str(number)))
     await journal.flush()
-    assert journal.syncs == 1
+    assert journal.sync_count == 1
     await journal.aclose()
 
 
 async def test_what_nobody_flushes_is_written_by_itself(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "s")
     journal.append(said("later"))
-    await asyncio.sleep(2 * WRITE_AFTER)
-    assert journal.unwritten == ()
-    assert read(tmp_path / "s") == [said("later")]
+    await asyncio.sleep(2 * WRITE_DELAY)
+    assert journal.unwritten_entries == ()
+    assert read_entries(tmp_path / "s") == [said("later")]
     await journal.aclose()
 
 
 async def test_the_view_of_a_resumed_session_is_the_fold_of_its_entries(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "s")
-    for entry in EVERY_KIND:
+    for entry in EVERY_ENTRY_KIND:
         journal.append(entry)
     await journal.aclose()
     resumed = resume(tmp_path / "s")
-    assert resumed.view == fold(EVERY_KIND)
-    assert resumed.notes == ()
+    assert resumed.view == fold_entries(EVERY_ENTRY_KIND)
+    assert resumed.warnings == ()
     await resumed.journal.aclose()
 
 
 async def test_a_long_result_stands_once_beside_the_journal(tmp_path: Path) -> None:
     result = ToolResultItem("c", "bash", (Text("x" * 1_000_000),))
     journal = Journal.create(tmp_path / "s")
-    journal.append(Settled(result))
+    journal.append(EarlyResult(result))
     journal.append(ItemAdded(result))
     await journal.aclose()
     blobs = [path for path in (tmp_path / "s/blobs").rglob("*") if path.is_file()]
     assert len(blobs) == 1
     assert (tmp_path / "s/journal.jsonl").stat().st_size < 2000
-    assert read(tmp_path / "s") == [Settled(result), ItemAdded(result)]
+    assert read_entries(tmp_path / "s") == [EarlyResult(result), ItemAdded(result)]
 
 
 async def test_a_lost_blob_is_told_and_the_call_stays_answered(tmp_path: Path) -> None:
@@ -127,34 +131,34 @@ async def test_a_lost_blob_is_told_and_the_call_stays_answered(tmp_path: Path) -
         if path.is_file():
             path.write_bytes(b"something else")
     resumed = resume(tmp_path / "s")
-    assert "blob is lost" in resumed.notes[0]
+    assert "blob is lost" in resumed.warnings[0]
     await resumed.journal.aclose()
 
 
 async def test_a_fork_reads_its_parents_entries_and_leaves_them_alone(tmp_path: Path) -> None:
     await written(tmp_path / "p/parent", "one", "two", "three")
     before = (tmp_path / "p/parent/journal.jsonl").read_bytes()
-    child = Journal.create(tmp_path / "p/child", parent=Parent("parent", 2))
+    child = Journal.create(tmp_path / "p/child", parent=ForkPoint("parent", 2))
     assert list(await child.load()) == [said("one"), said("two")]
     child.append(said("other"))
     await child.aclose()
-    grandchild = Journal.create(tmp_path / "q/grandchild", parent=Parent("child", 3))
+    grandchild = Journal.create(tmp_path / "q/grandchild", parent=ForkPoint("child", 3))
     grandchild.append(said("more"))
     await grandchild.aclose()
     texts = ["one", "two", "other", "more"]
-    assert read(tmp_path / "q/grandchild") == [said(text) for text in texts]
+    assert read_entries(tmp_path / "q/grandchild") == [said(text) for text in texts]
     resumed = resume(tmp_path / "q/grandchild")
     assert [item.text for item in resumed.view.transcript] == texts
-    assert resumed.damages == ()
+    assert resumed.damage == ()
     await resumed.journal.aclose()
     assert (tmp_path / "p/parent/journal.jsonl").read_bytes() == before
 
 
 async def test_a_fork_whose_parent_is_gone_says_so(tmp_path: Path) -> None:
-    child = Journal.create(tmp_path / "child", parent=Parent("parent", 2))
+    child = Journal.create(tmp_path / "child", parent=ForkPoint("parent", 2))
     child.append(said("other"))
     await child.aclose()
-    with pytest.raises(SessionUnknown, match="fork of parent"):
+    with pytest.raises(SessionNotFound, match="fork of parent"):
         resume(tmp_path / "child")
 
 
@@ -197,18 +201,18 @@ async def test_fault_18_order_is_by_number_and_not_by_time(tmp_path: Path) -> No
     for text in "abc":
         journal.append(said(text))
     await journal.aclose()
-    assert read(tmp_path / "s") == [said("a"), said("b"), said("c")]
+    assert read_entries(tmp_path / "s") == [said("a"), said("b"), said("c")]
 
 
 async def test_fault_20_a_newer_session_is_read_and_not_written(tmp_path: Path) -> None:
     await written(tmp_path / "s", "one")
     path = tmp_path / "s/journal.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
-    lines[0] = encode_header(Header(FORMAT + 1, "s", 0.0))
+    lines[0] = encode_header(JournalHeader(FORMAT_VERSION + 1, "s", 0.0))
     path.write_bytes(b"".join(lines))
-    with pytest.raises(SessionTooNew, match=f"format {FORMAT + 1}"):
+    with pytest.raises(SessionTooNew, match=f"format {FORMAT_VERSION + 1}"):
         resume(tmp_path / "s")
-    assert read(tmp_path / "s") == [said("one")]
+    assert read_entries(tmp_path / "s") == [said("one")]
     assert path.read_bytes() == b"".join(lines)
 
 
@@ -218,6 +222,6 @@ async def test_fault_14_a_second_opening_says_who_has_it(tmp_path: Path) -> None
     await journal.flush()
     with pytest.raises(SessionBusy, match=rf"open in pid {os.getpid()} since \d{{4}}-"):
         resume(tmp_path / "s")
-    assert read(tmp_path / "s") == [said("one")]  # it can be read all the same
+    assert read_entries(tmp_path / "s") == [said("one")]  # it can be read all the same
     await journal.aclose()
     await resume(tmp_path / "s").journal.aclose()

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from treadle.core.errors import SessionBusy, SessionUnknown, StoreError
+from treadle.core.errors import SessionBusy, SessionNotFound, StoreError
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.entries import (
     Entry,
     ItemAdded,
-    Parked,
-    Spent,
+    Suspended,
+    UsageRecorded,
     TurnBegan,
     TurnEnded,
-    Wake,
+    WakeCondition,
 )
 from treadle.core.transcript.items import ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
-from treadle.sessions import Journal, Library, SessionElsewhere
-from treadle.sessions.lines import Parent
-from treadle.sessions.parking import is_due, park, until, waiting
+from treadle.sessions import Journal, Library, SessionInOtherFolder
+from treadle.sessions.lines import ForkPoint
+from treadle.sessions.parking import is_due, suspend_turn, wake_at, list_suspended
 from treadle.sessions.searching import search
 
 
@@ -42,12 +42,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "my project"
 
 
-async def session(library: Library, folder: Path, *entries: Entry, **more: Parent) -> Path:
+async def session(library: Library, folder: Path, *entries: Entry, **more: ForkPoint) -> Path:
     journal = library.create(folder, **more)
     for entry in entries:
         journal.append(entry)
     await journal.aclose()
-    return journal.place
+    return journal.session_dir
 
 
 def age(place: Path, seconds: float) -> None:
@@ -58,18 +58,22 @@ def age(place: Path, seconds: float) -> None:
 TURN = (
     TurnBegan("turn-1"),
     said("Make it   faster\nplease"),
-    Spent("m", Usage(10, 5, requests=1, cost=0.25)),
+    UsageRecorded("m", Usage(10, 5, requests=1, cost=0.25)),
     TurnEnded("turn-1", "end_turn"),
 )
 
 
 async def test_a_list_says_what_a_person_wants_to_know(library: Library, folder: Path) -> None:
     place = await session(library, folder, *TURN, TurnBegan("turn-2"), said("more"))
-    (summary,) = library.summaries()
+    (summary,) = library.list_summaries()
     assert summary.id == place.name
     assert summary.title == "Make it faster please"
     assert summary.folder == str(folder)
-    assert (summary.turns, summary.usage.cost, library.state(summary)) == (2, 0.25, "interrupted")
+    assert (summary.turns, summary.usage.cost, library.describe_state(summary)) == (
+        2,
+        0.25,
+        "interrupted",
+    )
     assert place.parent.name.startswith("my-project-")
 
 
@@ -80,37 +84,37 @@ async def test_the_newest_session_comes_first_and_is_the_one_to_continue(
     other = await session(library, tmp_path, *TURN)
     age(old, 100)
     age(new, 50)
-    assert [s.id for s in library.summaries()] == [other.name, new.name, old.name]
-    assert [s.id for s in library.summaries(folder=folder)] == [new.name, old.name]
-    assert library.latest(folder) == new
-    assert library.latest(tmp_path / "nowhere") is None
+    assert [s.id for s in library.list_summaries()] == [other.name, new.name, old.name]
+    assert [s.id for s in library.list_summaries(folder=folder)] == [new.name, old.name]
+    assert library.find_latest(folder) == new
+    assert library.find_latest(tmp_path / "nowhere") is None
 
 
 async def test_a_summary_goes_on_where_the_index_stopped(library: Library, folder: Path) -> None:
     place = await session(library, folder, *TURN)
-    assert library.summaries()[0].turns == 1
+    assert library.list_summaries()[0].turns == 1
     resumed = library.resume(place.name)
     resumed.journal.append(TurnBegan("turn-2"))
     await resumed.journal.flush()
-    (summary,) = library.summaries()
+    (summary,) = library.list_summaries()
     assert (summary.turns, summary.title) == (2, "Make it faster please")
-    assert library.state(summary) == "running"
+    assert library.describe_state(summary) == "running"
     await resumed.journal.aclose()
     (library.root / "index.jsonl").write_bytes(b"\0not json\n{}\n")
-    assert library.summaries()[0].turns == 2
+    assert library.list_summaries()[0].turns == 2
     (library.root / "index.jsonl").unlink()
-    assert library.summaries()[0].turns == 2
+    assert library.list_summaries()[0].turns == 2
 
 
 async def test_the_beginning_of_an_id_is_enough(library: Library, folder: Path) -> None:
     place = await session(library, folder, *TURN)
     assert library.find(place.name[:-2]) == place
-    with pytest.raises(SessionUnknown, match="no session 'zzz'"):
+    with pytest.raises(SessionNotFound, match="no session 'zzz'"):
         library.find("zzz")
-    with pytest.raises(SessionUnknown, match="not the id"):
+    with pytest.raises(SessionNotFound, match="not the id"):
         library.find("../../etc")
     await session(library, folder, *TURN)
-    with pytest.raises(SessionUnknown, match="beginning of 2 sessions"):
+    with pytest.raises(SessionNotFound, match="beginning of 2 sessions"):
         library.find(place.name[:5])
 
 
@@ -118,7 +122,7 @@ async def test_a_session_of_another_folder_says_whose_it_is(
     library: Library, folder: Path, tmp_path: Path
 ) -> None:
     place = await session(library, folder, *TURN)
-    with pytest.raises(SessionElsewhere, match=r"belongs to .*my project"):
+    with pytest.raises(SessionInOtherFolder, match=r"belongs to .*my project"):
         library.find(place.name, folder=tmp_path)
     assert library.find(place.name, folder=folder) == place
 
@@ -146,11 +150,11 @@ async def test_a_session_that_others_read_from_is_not_removed(
     library: Library, folder: Path
 ) -> None:
     parent = await session(library, folder, *TURN)
-    child = await session(library, folder, said("other"), parent=Parent(parent.name, 2))
+    child = await session(library, folder, said("other"), parent=ForkPoint(parent.name, 2))
     with pytest.raises(StoreError, match=rf"beginning of 1 fork\(s\): {child.name}"):
         library.remove(parent)
     assert library.remove(parent, with_forks=True) > 0
-    assert library.summaries() == []
+    assert library.list_summaries() == []
 
 
 async def test_an_open_session_is_not_removed(library: Library, folder: Path) -> None:
@@ -158,23 +162,23 @@ async def test_an_open_session_is_not_removed(library: Library, folder: Path) ->
     journal.append(said("one"))
     await journal.flush()
     with pytest.raises(SessionBusy):
-        library.remove(journal.place)
+        library.remove(journal.session_dir)
     await journal.aclose()
 
 
 async def test_pruning_takes_the_old_and_then_the_oldest(library: Library, folder: Path) -> None:
     places = [await session(library, folder, said("x" * 10_000)) for _ in range(6)]
-    child = await session(library, folder, said("c"), parent=Parent(places[0].name, 1))
-    parked = Parked("t", "budget", Wake("money"))
+    child = await session(library, folder, said("c"), parent=ForkPoint(places[0].name, 1))
+    parked = Suspended("t", "budget", WakeCondition("money"))
     waits = await session(library, folder, TurnBegan("t"), parked)
     for number, place in enumerate([*places, waits]):
         age(place, (100 - number) * 86_400)
-    would = library.prune(days=98.5, dry=True)
+    would = library.prune(days=98.5, dry_run=True)
     assert [summary.id for summary in would.removed] == [places[1].name]  # 0 has a fork
     assert library.prune(days=98.5).removed == would.removed
-    pruned = library.prune(days=1000, most_bytes=25_000)
+    pruned = library.prune(days=1000, max_bytes=25_000)
     assert [summary.id for summary in pruned.removed] == [p.name for p in places[2:5]]
-    left = {summary.id for summary in library.summaries()}
+    left = {summary.id for summary in library.list_summaries()}
     assert left == {places[0].name, places[5].name, child.name, waits.name}
 
 
@@ -184,31 +188,31 @@ async def test_a_parked_turn_waits_and_the_next_process_goes_on_there(
     journal = library.create(folder)
     journal.append(TurnBegan("turn-1"))
     journal.append(said("go"))
-    await park(journal, Parked("turn-1", "rate_limit", until(1000.0), "429"))
+    await suspend_turn(journal, Suspended("turn-1", "rate_limit", wake_at(1000.0), "429"))
     await journal.aclose()
-    (one,) = waiting(library, now=999.0)
-    assert (one.summary.id, one.is_due, one.parked.reason) == (
+    (one,) = list_suspended(library, now=999.0)
+    assert (one.summary.id, one.is_due, one.entry.reason) == (
         journal.session_id,
         False,
         "rate_limit",
     )
-    assert waiting(library, now=1000.0)[0].is_due
-    assert library.state(one.summary) == "parked (rate_limit)"
+    assert list_suspended(library, now=1000.0)[0].is_due
+    assert library.describe_state(one.summary) == "parked (rate_limit)"
     resumed = library.resume(journal.session_id)
     assert resumed.view.open_turn == "turn-1"
-    assert resumed.view.parked is not None
+    assert resumed.view.suspended is not None
     resumed.journal.append(said("on"))
     await resumed.journal.aclose()
-    assert waiting(library) == []
-    assert library.resume(journal.session_id).view.parked is None
+    assert list_suspended(library) == []
+    assert library.resume(journal.session_id).view.suspended is None
 
 
 def test_a_wake_by_a_file_is_due_when_it_is_there(tmp_path: Path) -> None:
-    wake = Wake("file", path=str(tmp_path / "answer"))
+    wake = WakeCondition("file", path=str(tmp_path / "answer"))
     assert not is_due(wake)
     (tmp_path / "answer").touch()
     assert is_due(wake)
-    assert not is_due(Wake("answer"))
+    assert not is_due(WakeCondition("answer"))
 
 
 async def test_a_listing_survives_a_folder_that_is_no_session(
@@ -218,7 +222,7 @@ async def test_a_listing_survives_a_folder_that_is_no_session(
     (place.parent / "empty").mkdir()
     (place.parent / "damaged").mkdir()
     (place.parent / "damaged/journal.jsonl").write_bytes(b"\xff\xfe\0\0garbage")
-    assert {summary.id for summary in library.summaries()} == {place.name, "damaged"}
+    assert {summary.id for summary in library.list_summaries()} == {place.name, "damaged"}
 
 
 def test_a_journal_outside_a_library_needs_no_index(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from treadle.core.transcript import (
 from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.items import Item
 from treadle.sessions import Library
-from treadle.sessions.export import Block, blocks, markdown
-from treadle.sessions.page import page, prose
-from treadle.sessions.summary import Summary
+from treadle.sessions.export import ExportBlock, read_blocks, render_markdown
+from treadle.sessions.page import render_html, markdown_to_html
+from treadle.sessions.summary import SessionSummary
 
 TAGS = {
     *("html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "div", "p", "pre", "a"),
@@ -67,24 +67,24 @@ HOSTILE = [
 ]
 
 
-def kinds(text: str) -> list[Block]:
+def kinds(text: str) -> list[ExportBlock]:
     """The same text at every place where a page has one."""
     return [
-        Block("user", "", text),
-        Block("assistant", "thinking", text),
-        Block("assistant", "", text),
-        Block("call", text, text, "code"),
-        Block("call", "bash", '{"command": ' + repr(text).replace("'", '"') + "}", "code"),
-        Block("tool", text, text, "code"),
-        Block("tool", text, text, "error"),
-        Block("tool", text, f"+{text}\n-{text}", "diff"),
-        Block("user", "", text, "picture", Image(text, b"x")),
-        Block("engine", "", text),
+        ExportBlock("user", "", text),
+        ExportBlock("assistant", "thinking", text),
+        ExportBlock("assistant", "", text),
+        ExportBlock("call", text, text, "code"),
+        ExportBlock("call", "bash", '{"command": ' + repr(text).replace("'", '"') + "}", "code"),
+        ExportBlock("tool", text, text, "code"),
+        ExportBlock("tool", text, text, "error"),
+        ExportBlock("tool", text, f"+{text}\n-{text}", "diff"),
+        ExportBlock("user", "", text, "picture", Image(text, b"x")),
+        ExportBlock("engine", "", text),
     ]
 
 
 def harmless(text: str) -> Seen:
-    seen = Seen(page(Summary("id", "project", folder=text, title=text), kinds(text)))
+    seen = Seen(render_html(SessionSummary("id", "project", folder=text, title=text), kinds(text)))
     assert set(seen.tags) <= TAGS
     assert all(link.startswith(("https://", "http://")) for link in seen.links)
     return seen
@@ -105,7 +105,7 @@ def test_nothing_that_can_be_written_gets_out_of_its_place(text: str) -> None:
 
 
 def test_markdown_that_is_plain_to_see_is_shown_as_such() -> None:
-    drawn = prose(
+    drawn = markdown_to_html(
         "# Title\ntext with `a<b` and **weight**\n\n- [docs](https://a.b/c?d=1&e=2)\n"
         "```python\nif a < b:\n\n    pass\n```\nafter\n\n| a | b |\n|---|:-:|\n| 1 | `x` |"
     )
@@ -122,7 +122,7 @@ async def session(*items: Item) -> Path:
     for item in items:
         journal.append(ItemAdded(item))
     await journal.aclose()
-    return journal.place
+    return journal.session_dir
 
 
 async def test_a_session_is_one_file_with_pictures_differences_and_outputs() -> None:
@@ -134,9 +134,9 @@ async def test_a_session_is_one_file_with_pictures_differences_and_outputs() -> 
         ToolResultItem("1", "edit", (Text("done"),), display=DIFF),
         ToolResultItem("2", "bash", (Text("\x1b[31mred\x1b[0m"),), is_error=True),
     )
-    summary = Library().summary(place)
+    summary = Library().get_summary(place)
     assert summary.title == "Look at this"
-    shown = page(summary, blocks(place))
+    shown = render_html(summary, read_blocks(place))
     seen = Seen(shown)
     assert [link[:22] for link in seen.links] == ["data:image/png;base64,"]
     assert "[image/svg+xml]" in shown
@@ -144,7 +144,7 @@ async def test_a_session_is_one_file_with_pictures_differences_and_outputs() -> 
     assert "<i>new_string:</i> a\nb" in shown
     assert '<details class="tool error" open>' in shown
     assert "<pre>red</pre>" in shown
-    text = markdown(summary, blocks(place))
+    text = render_markdown(summary, read_blocks(place))
     assert f"```diff\n{DIFF}\n```" in text
     assert "1 turn" not in text
     assert "0 turns" in text

@@ -8,20 +8,27 @@ from typing import Any
 import pytest
 
 from treadle.agents.agent import Agent
-from treadle.apps.cli.replay import run_again
+from treadle.apps.cli.replay import replay_recording
 from treadle.core.errors import AccessDenied, StoreError
 from treadle.core.loop.steps import AfterToolResult, AwaitingInput, Finished
-from treadle.core.transcript.entries import Checkpoint, Rewritten
+from treadle.core.transcript.entries import Checkpoint, ViewRewritten
 from treadle.core.transcript.items import AssistantItem, SummaryItem, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Journal, Library
-from treadle.sessions.comparing import first_difference, words
-from treadle.sessions.journal import read
-from treadle.sessions.replay import recordings
-from treadle.sessions.travel import fork, rewind, trees, turn, turns, view_of
+from treadle.sessions.comparing import find_first_difference, format_item
+from treadle.sessions.journal import read_entries
+from treadle.sessions.replay import split_recordings
+from treadle.sessions.travel import (
+    fork,
+    rewind,
+    list_checkpoint_trees,
+    find_turn,
+    list_turns,
+    load_view,
+)
 from treadle.testing.tools import RecordingTool
-from treadle.tools.federation import Registry
+from treadle.tools.federation import StaticSource
 
 
 @pytest.fixture
@@ -52,13 +59,22 @@ async def test_turns_are_numbered_and_know_their_files(library: Library, tmp_pat
     resumed.journal.append(Checkpoint("turn-2", "tree-a"))
     resumed.journal.append(Checkpoint("turn-2", "tree-b"))
     await resumed.journal.aclose()
-    first, second = turns(journal.place)
-    assert (first.turn_id, first.number, first.text, first.before) == ("turn-1", 1, "first", "")
-    assert (second.text, second.before, second.after) == ("second", "tree-a", "tree-b")
-    assert turn(journal.place, "-1") == turn(journal.place, "2") == second
-    assert trees(journal.place) == {"tree-a", "tree-b"}
+    first, second = list_turns(journal.session_dir)
+    assert (first.turn_id, first.number, first.text, first.checkpoint_before) == (
+        "turn-1",
+        1,
+        "first",
+        "",
+    )
+    assert (second.text, second.checkpoint_before, second.checkpoint_after) == (
+        "second",
+        "tree-a",
+        "tree-b",
+    )
+    assert find_turn(journal.session_dir, "-1") == find_turn(journal.session_dir, "2") == second
+    assert list_checkpoint_trees(journal.session_dir) == {"tree-a", "tree-b"}
     with pytest.raises(StoreError, match="no turn '7'; it has 2"):
-        turn(journal.place, "7")
+        find_turn(journal.session_dir, "7")
 
 
 async def test_a_rewind_is_an_entry_and_the_next_turn_follows_it(
@@ -66,14 +82,14 @@ async def test_a_rewind_is_an_entry_and_the_next_turn_follows_it(
 ) -> None:
     journal = library.create(tmp_path)
     await play(journal, ["one", "two"], "first", "second")
-    before = (journal.place / "journal.jsonl").read_bytes()
+    before = (journal.session_dir / "journal.jsonl").read_bytes()
     resumed = library.resume(journal.session_id)
     view = await rewind(resumed.journal, "turn-2")
     assert texts(view.transcript) == ["first", "one"]
     await play(resumed.journal, ["three"], "third", view=view)
-    assert (journal.place / "journal.jsonl").read_bytes().startswith(before)
-    assert texts(view_of(journal.place).transcript) == ["first", "one", "third", "three"]
-    assert [mark.turn_id for mark in turns(journal.place)] == ["turn-1", "turn-3"]
+    assert (journal.session_dir / "journal.jsonl").read_bytes().startswith(before)
+    assert texts(load_view(journal.session_dir).transcript) == ["first", "one", "third", "three"]
+    assert [mark.turn_id for mark in list_turns(journal.session_dir)] == ["turn-1", "turn-3"]
     with pytest.raises(StoreError, match="no turn"):
         await rewind(library.resume(journal.session_id).journal, "turn-2")
 
@@ -81,17 +97,20 @@ async def test_a_rewind_is_an_entry_and_the_next_turn_follows_it(
 async def test_a_fork_goes_its_own_way(library: Library, tmp_path: Path) -> None:
     journal = library.create(tmp_path)
     await play(journal, ["one", "two"], "first", "second")
-    child, view = fork(library, journal.place, folder=tmp_path, before="2")
+    child, view = fork(library, journal.session_dir, folder=tmp_path, before_turn="2")
     assert texts(view.transcript) == ["first", "one"]
     await play(child, ["other"], "else", view=view)
-    assert texts(view_of(child.place).transcript) == ["first", "one", "else", "other"]
-    assert texts(view_of(journal.place).transcript) == ["first", "one", "second", "two"]
-    difference = first_difference(
-        view_of(journal.place).transcript, view_of(child.place).transcript
+    assert texts(load_view(child.session_dir).transcript) == ["first", "one", "else", "other"]
+    assert texts(load_view(journal.session_dir).transcript) == ["first", "one", "second", "two"]
+    difference = find_first_difference(
+        load_view(journal.session_dir).transcript, load_view(child.session_dir).transcript
     )
     assert difference is not None
     assert difference.position == 2
-    assert (words(difference.left), words(difference.right)) == ("user:\nsecond", "user:\nelse")
+    assert (format_item(difference.left), format_item(difference.right)) == (
+        "user:\nsecond",
+        "user:\nelse",
+    )
 
 
 # --- replay --------------------------------------------------------------------------------
@@ -100,9 +119,9 @@ async def test_a_fork_goes_its_own_way(library: Library, tmp_path: Path) -> None
 async def replayed(place: Path) -> int:
     """Replay it; how many replies. It must give the same transcript."""
     replies = 0
-    for recording in recordings(read(place)):
-        assert await run_again(recording) is None
-        replies += recording.asked
+    for recording in split_recordings(read_entries(place)):
+        assert await replay_recording(recording) is None
+        replies += recording.reply_count
     return replies
 
 
@@ -115,7 +134,7 @@ async def test_a_replay_gives_the_same_transcript(library: Library, tmp_path: Pa
         Say(thinking="hm", text="again"),
     ]
     await play(journal, script, "first", "second")
-    assert await replayed(journal.place) == 4
+    assert await replayed(journal.session_dir) == 4
 
 
 async def test_a_replay_goes_through_compaction_steering_and_rewind(
@@ -125,10 +144,10 @@ async def test_a_replay_goes_through_compaction_steering_and_rewind(
         name = "compact"
         points = frozenset({"before_model"})
 
-        async def mutate(self, scene: Any) -> Transcript | None:
-            if len(scene.transcript) < 4 or isinstance(scene.transcript[0], SummaryItem):
+        async def mutate(self, context: Any) -> Transcript | None:
+            if len(context.transcript) < 4 or isinstance(context.transcript[0], SummaryItem):
                 return None
-            return Transcript([SummaryItem("what was", 3), *scene.transcript[3:]])
+            return Transcript([SummaryItem("what was", 3), *context.transcript[3:]])
 
     journal = library.create(tmp_path)
     agent = Agent(
@@ -148,21 +167,21 @@ async def test_a_replay_goes_through_compaction_steering_and_rewind(
             case _:
                 pass
     await driver.aclose()
-    assert any(isinstance(entry, Rewritten) for entry in read(journal.place))
+    assert any(isinstance(entry, ViewRewritten) for entry in read_entries(journal.session_dir))
     resumed = library.resume(journal.session_id)
     view = await rewind(resumed.journal, "turn-2")
     await play(resumed.journal, ["three"], "third", view=view)
-    assert await replayed(journal.place) == 5
+    assert await replayed(journal.session_dir) == 5
 
 
 async def test_a_replay_ends_where_the_log_ends(library: Library, tmp_path: Path) -> None:
     journal = library.create(tmp_path)
     await play(journal, [Say(calls=[("record", {}), ("record", {})]), "done"], "go")
-    path = journal.place / "journal.jsonl"
+    path = journal.session_dir / "journal.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     results = [n for n, line in enumerate(lines) if b'"tool_result"' in line]
     path.write_bytes(b"".join(lines[: results[1]]))  # killed between two results
-    assert await replayed(journal.place) == 1
+    assert await replayed(journal.session_dir) == 1
 
 
 async def test_a_turn_that_failed_is_replayed_with_what_followed(
@@ -175,7 +194,7 @@ async def test_a_turn_that_failed_is_replayed_with_what_followed(
     driver.submit("second")
     assert isinstance(await driver.next(), Finished)
     await driver.aclose()
-    assert await replayed(journal.place) == 1
+    assert await replayed(journal.session_dir) == 1
 
 
 async def test_a_tool_that_answers_otherwise_today_is_named(
@@ -187,10 +206,10 @@ async def test_a_tool_that_answers_otherwise_today_is_named(
     def answer(arguments: Any) -> str:
         return "ok" if arguments["n"] == 1 else "changed"
 
-    (recording,) = recordings(read(journal.place))
-    assert await run_again(recording, Registry((RecordingTool(answer=answer),))) is None
-    (drift,) = recording.drifts
-    assert (drift.name, drift.arguments, drift.then, drift.now) == (
+    (recording,) = split_recordings(read_entries(journal.session_dir))
+    assert await replay_recording(recording, StaticSource((RecordingTool(answer=answer),))) is None
+    (drift,) = recording.mismatches
+    assert (drift.name, drift.arguments, drift.recorded, drift.actual) == (
         "record",
         '{"n":2}',
         "ok",
@@ -201,11 +220,11 @@ async def test_a_tool_that_answers_otherwise_today_is_named(
 async def test_a_loop_that_behaves_otherwise_is_noticed(library: Library, tmp_path: Path) -> None:
     journal = library.create(tmp_path)
     await play(journal, [Say(calls=[("record", {})]), "done", "again"], "go", "on")
-    (recording,) = recordings(read(journal.place))
+    (recording,) = split_recordings(read_entries(journal.session_dir))
     (call_id,) = recording.results
     result = recording.results[call_id]
     recording.results[call_id] = ToolResultItem(call_id, "record", (), is_error=True)
-    difference = await run_again(recording)
+    difference = await replay_recording(recording)
     assert difference is not None
     assert difference.left == result
     assert difference.position == 2
@@ -213,8 +232,8 @@ async def test_a_loop_that_behaves_otherwise_is_noticed(library: Library, tmp_pa
 
 def test_usage_and_ids_of_replies_make_no_difference() -> None:
     one = AssistantItem((), model="a", response_id="x")
-    assert first_difference([one], [AssistantItem((), model="b")]) is None
-    assert first_difference([one], [UserItem(())]) is not None
+    assert find_first_difference([one], [AssistantItem((), model="b")]) is None
+    assert find_first_difference([one], [UserItem(())]) is not None
 
 
 async def test_awaiting_input_is_what_a_rested_session_gives(

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from treadle import Agent
-from treadle.core.contracts.policy import Allow, Ask, Proposal, Verdict
+from treadle.core.contracts.policy import Allow, Ask, PermissionRequest, Verdict
 from treadle.core.errors import Overloaded
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.steps import AfterToolResult, ApprovalRequest, Finished
 from treadle.core.transcript import UserItem
-from treadle.core.transcript.integrity import violations
+from treadle.core.transcript.integrity import find_violations
 from treadle.models import Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.stores import MemoryStore
@@ -78,11 +78,11 @@ class SlowClock(ManualClock):
 
 
 class Rules:
-    async def decide(self, proposal: Proposal) -> Verdict:
+    async def decide(self, request: PermissionRequest) -> Verdict:
         await asyncio.sleep(0)
-        return Ask("it asks") if proposal.tool.name == "deploy" else Allow()
+        return Ask("it asks") if request.tool.name == "deploy" else Allow()
 
-    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         return None
 
 
@@ -190,13 +190,13 @@ async def cut_at(point: int, how: str) -> None:
         assert step.result.reason in ("aborted", "end_turn")
     except asyncio.CancelledError:
         assert how == "cancelled"
-    assert violations(driver.transcript) == [], point
+    assert find_violations(driver.transcript) == [], point
     assert driver.snapshot().pending_input == () or driver.approvals == ()
 
     driver.submit("Are you still there?")
     step = await whole_run(driver)
     assert step.result.reason == "end_turn", point
-    assert violations(driver.transcript) == []
+    assert find_violations(driver.transcript) == []
     said = [item.text for item in driver.transcript if isinstance(item, UserItem)]
     assert said.count("Are you still there?") == 1
     await driver.aclose()

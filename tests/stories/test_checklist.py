@@ -13,12 +13,12 @@ import pytest
 
 import treadle.core.loop
 from treadle import Agent, Transcript, tool
-from treadle.context.compaction.compactor import COMPACT, WARN, Compactor
-from treadle.core.contracts.gate import Account, Pass, Stop
-from treadle.core.contracts.hook import Answer, Moment
+from treadle.context.compaction.compactor import COMPACT_SHARE, WARN_SHARE, Compactor
+from treadle.core.contracts.gate import RequestEstimate, Admit, Stop
+from treadle.core.contracts.hook import HookAnswer, HookInput
 from treadle.core.contracts.model import ModelCard, ModelEvent, ModelRequest
-from treadle.core.contracts.mutator import Scene
-from treadle.core.contracts.policy import Proposal, Verdict
+from treadle.core.contracts.mutator import MutationContext
+from treadle.core.contracts.policy import PermissionRequest, Verdict
 from treadle.core.contracts.tool import ToolContext
 from treadle.core.errors import AccessDenied
 from treadle.core.events import (
@@ -30,7 +30,7 @@ from treadle.core.events import (
     TurnFinished,
 )
 from treadle.core.loop.equipment import AllowAll
-from treadle.core.loop.ledger import Ledger
+from treadle.core.loop.ledger import SessionState
 from treadle.core.loop.state import LoopState
 from treadle.core.loop.steps import AfterToolResult, AwaitingInput, Finished
 from treadle.core.transcript import (
@@ -41,13 +41,13 @@ from treadle.core.transcript import (
     ToolResultItem,
     Usage,
     UserItem,
-    user,
+    to_user_item,
 )
 from treadle.models import Anthropic, Pause, Say, Scripted
-from treadle.testing.observers import Witness
-from treadle.testing.provider import Call, ProviderServer, Reply
+from treadle.testing.observers import RecordingObserver
+from treadle.testing.provider import FakeCall, ProviderServer, FakeReply
 from treadle.testing.tools import RecordingTool
-from treadle.tools.function import summary_line
+from treadle.tools.function import summarize_call
 
 
 @tool(effect="pure")
@@ -65,14 +65,14 @@ def summing() -> Scripted:
 
 def test_the_engine_owns_a_provider_a_tool_set_and_a_configuration():
     model = Scripted([])
-    equipment = Agent(model, [add], max_turns=7, max_result_chars=99).equipment
+    equipment = Agent(model, [add], max_turns=7, max_result_chars=99).config
     assert equipment.model is model
     assert list(equipment.source.tools()) == [add]
     assert (equipment.gates[0].most, equipment.max_result_chars) == (7, 99)  # type: ignore[attr-defined]
 
 
 async def test_the_same_engine_works_with_any_provider():
-    replies = [Reply(calls=(Call("add", {"a": 2, "b": 3}),)), Reply(text="5")]
+    replies = [FakeReply(calls=(FakeCall("add", {"a": 2, "b": 3}),)), FakeReply(text="5")]
     async with ProviderServer(replies) as server:
         over_the_wire = Agent(Anthropic("claude", base_url=server.url, api_key="k"), [add])
         result = await over_the_wire.run("What is 2 + 3?")
@@ -83,7 +83,7 @@ async def test_the_same_engine_works_with_any_provider():
 
 
 def test_the_defaults_of_an_agent():
-    equipment = Agent(Scripted([])).equipment
+    equipment = Agent(Scripted([])).config
     assert list(equipment.source.tools()) == []
     assert isinstance(equipment.policy, AllowAll)
     assert (equipment.hooks, equipment.mutators, equipment.observers) == ((), (), ())
@@ -91,7 +91,7 @@ def test_the_defaults_of_an_agent():
 
 
 async def test_a_stream_may_go_on_with_a_history():
-    history: list[Item] = [user("I am Ada."), AssistantItem((Text("Hello, Ada."),))]
+    history: list[Item] = [to_user_item("I am Ada."), AssistantItem((Text("Hello, Ada."),))]
     model = Scripted(["You are Ada."])
     async with Agent(model).stream("Who am I?", transcript=history) as events:
         last = [event async for event in events][-1]
@@ -128,15 +128,15 @@ async def test_the_host_has_the_word_once_a_round():
 
 
 async def test_every_message_that_was_taken_in_is_told_once():
-    pause, witness = Pause(), Witness()
+    pause, witness = Pause(), RecordingObserver()
     driver = Agent(Scripted([["a", pause], "b"]), observers=[witness]).start(input="first")
     step = asyncio.create_task(driver.next())
     await pause.reached.wait()
     driver.steer("second")
-    assert [event.item.text for event in witness.of(InputAccepted)] == ["first"]
+    assert [event.item.text for event in witness.events_of(InputAccepted)] == ["first"]
     pause.release()
     await step
-    accepted = [event.item for event in witness.of(InputAccepted)]
+    accepted = [event.item for event in witness.events_of(InputAccepted)]
     assert [(item.text, item.steered) for item in accepted] == [("first", False), ("second", True)]
 
 
@@ -154,13 +154,13 @@ async def test_the_state_is_a_value_that_is_replaced_and_never_changed(
     monkeypatch: pytest.MonkeyPatch,
 ):
     states: list[tuple[LoopState, bytes]] = []
-    append = Ledger.append
+    append = SessionState.append
 
-    def noting(self: Ledger, item: Item, *more: Any) -> None:
+    def noting(self: SessionState, item: Item, *more: Any) -> None:
         states.append((self.state, repr(self.state).encode()))
         append(self, item, *more)
 
-    monkeypatch.setattr(Ledger, "append", noting)
+    monkeypatch.setattr(SessionState, "append", noting)
     await Agent(summing(), [add]).run("x")
     assert len(states) == 4
     assert all(repr(state).encode() == before for state, before in states)
@@ -196,13 +196,13 @@ async def test_session_and_turn_are_named_in_every_request():
 
 
 class Gate:
-    def __init__(self, answer: Pass | Stop) -> None:
+    def __init__(self, answer: Admit | Stop) -> None:
         self._answer = answer
 
-    def admit(self, account: Account) -> Pass | Stop:
+    def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         return self._answer
 
-    def settle(self, account: Account, used: Usage) -> None:
+    def settle(self, estimate: RequestEstimate, used: Usage) -> None:
         return None
 
 
@@ -252,7 +252,7 @@ async def test_the_reply_is_in_the_transcript_before_its_calls_are_run():
 
 
 async def test_every_call_of_a_reply_is_announced_before_any_that_acts_is_run():
-    witness = Witness()
+    witness = RecordingObserver()
     act = RecordingTool("act", effect="irreversible")
     model = Scripted([Say(calls=[("act", {"n": n}) for n in range(3)]), "done"])
     await Agent(model, [act], observers=[witness]).run("x")
@@ -274,23 +274,23 @@ async def test_the_anatomy_of_a_turn():
             }
         )
 
-        async def decide(self, proposal: Proposal) -> Verdict:
+        async def decide(self, request: PermissionRequest) -> Verdict:
             order.append("policy")
-            return await super().decide(proposal)
+            return await super().decide(request)
 
-        async def ask(self, moment: Moment) -> Answer | None:
-            order.append(moment.point)
+        async def run(self, hook_input: HookInput) -> HookAnswer | None:
+            order.append(hook_input.point)
             return None
 
-        async def mutate(self, scene: Scene) -> Transcript | None:
-            order.append(scene.point)
+        async def mutate(self, context: MutationContext) -> Transcript | None:
+            order.append(context.point)
             return None
 
-        def admit(self, account: Account) -> Pass | Stop:
+        def admit(self, estimate: RequestEstimate) -> Admit | Stop:
             order.append("gate")
-            return Pass()
+            return Admit()
 
-        def settle(self, account: Account, used: Usage) -> None:
+        def settle(self, estimate: RequestEstimate, used: Usage) -> None:
             order.append("settled")
 
     def answer(request: ModelRequest) -> Say:
@@ -325,16 +325,16 @@ async def test_the_anatomy_of_a_turn():
 
 
 async def test_the_levels_of_compaction_are_nothing_a_warning_and_a_compaction():
-    assert (WARN, COMPACT) == (0.70, 0.85)
+    assert (WARN_SHARE, COMPACT_SHARE) == (0.70, 0.85)
     card = ModelCard("m", window=10_000, max_output=1_000)
 
     async def told(share: float) -> list[str]:
-        witness = Witness()
+        witness = RecordingObserver()
         filling = AssistantItem((Text("x" * int(share * 9_000 * 3.5)),))
-        history: list[Item] = [user("a"), filling, user("b")]
+        history: list[Item] = [to_user_item("a"), filling, to_user_item("b")]
         agent = Agent(Scripted(["ok"], card=card), mutators=[Compactor()], observers=[witness])
         await agent.chat(history)
-        return [event.text.split(":")[0] for event in witness.of(Notified)]
+        return [event.text.split(":")[0] for event in witness.events_of(Notified)]
 
     assert await told(0.60) == []
     assert await told(0.78) == ["the context is 78% full"]
@@ -362,17 +362,17 @@ async def test_a_tool_may_have_a_result_limit_of_its_own():
     ],
 )
 def test_a_call_is_summed_up_in_one_line(arguments: dict[str, Any], line: str):
-    assert summary_line("tool", arguments) == line
+    assert summarize_call("tool", arguments) == line
 
 
 # --- events and state --------------------------------------------------------------------
 
 
 async def test_a_request_start_is_told_before_each_call_of_the_model():
-    witness, told = Witness(), list[int]()
+    witness, told = RecordingObserver(), list[int]()
 
     def answer(request: ModelRequest) -> str:
-        told.append(len(witness.of(RequestStarted)))
+        told.append(len(witness.events_of(RequestStarted)))
         return "ok"
 
     driver = Agent(Scripted(answer), observers=[witness]).start()
@@ -383,11 +383,11 @@ async def test_a_request_start_is_told_before_each_call_of_the_model():
 
 
 async def test_a_history_that_was_saved_as_json_goes_on():
-    history: list[Item] = [user("I am Ada.")]
+    history: list[Item] = [to_user_item("I am Ada.")]
     await Agent(summing(), [add]).chat(history)
     saved = msgspec.json.encode(history)
     again = msgspec.json.decode(saved, type=list[Item])
-    again.append(user("And now?"))
+    again.append(to_user_item("And now?"))
     model = Scripted(["Now, too."])
     assert (await Agent(model, [add]).chat(again)).text == "Now, too."
     assert list(model.requests[0].transcript)[:4] == history

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from treadle import Agent, tool
-from treadle.core.contracts.hook import Add, Answer, Block, Change, HookPoint, Moment
-from treadle.core.contracts.policy import Allow, Ask, Deny, Proposal, Verdict
-from treadle.core.contracts.tool import Probe, ToolContext
+from treadle.core.contracts.hook import AddContext, HookAnswer, Block, Change, HookPoint, HookInput
+from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
+from treadle.core.contracts.tool import ProbeResult, ToolContext
 from treadle.core.errors import ContextTooLong, LoopError, StoreFull, StreamBroken
 from treadle.core.events import (
     Notified,
@@ -18,7 +18,7 @@ from treadle.core.events import (
     ToolCallRequested,
     ToolFinished,
     ToolStarted,
-    Warning,
+    WarningRaised,
 )
 from treadle.core.loop.equipment import AllowAll
 from treadle.core.loop.steps import AfterToolResult, ApprovalRequest, AwaitingInput, Finished
@@ -33,11 +33,11 @@ from treadle.core.transcript import (
     UserItem,
 )
 from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.entries import Intent, Unqueued, View, fold
-from treadle.core.transcript.integrity import violations
+from treadle.core.transcript.entries import Intent, InputDropped, View, fold_entries
+from treadle.core.transcript.integrity import find_violations
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
-from treadle.testing.observers import Witness
+from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool
 
@@ -57,14 +57,14 @@ class Hooked:
         self.points: frozenset[HookPoint] = frozenset({point})
         self._answer = answer
 
-    async def ask(self, moment: Moment) -> Answer | None:
-        given: Answer | None = self._answer(moment)
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+        given: HookAnswer | None = self._answer(hook_input)
         return given
 
 
 class Asks(AllowAll):
-    async def decide(self, proposal: Proposal) -> Verdict:
-        return Ask("because", (f"rule for {proposal.arguments}",))
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        return Ask("because", (f"rule for {request.arguments}",))
 
 
 # --- calls -------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ async def test_where_the_whole_output_cannot_be_kept_the_result_is_cut_all_the_s
     def full(call_id: str, text: str) -> str:
         raise OSError(28, "No space left on device")
 
-    witness, long = Witness(), RecordingTool(answer="x" * 200)
+    witness, long = RecordingObserver(), RecordingTool(answer="x" * 200)
     result = await Agent(
         calling(("record", {})),
         [long],
@@ -83,7 +83,7 @@ async def test_where_the_whole_output_cannot_be_kept_the_result_is_cut_all_the_s
         observers=[witness],
     ).run("x")
     assert answers(result.transcript) == ["x" * 50 + "... [truncated, 200 chars total]"]
-    assert any("No space left" in event.text for event in witness.of(Warning))
+    assert any("No space left" in event.text for event in witness.events_of(WarningRaised))
 
 
 async def test_half_of_a_character_in_a_result_does_not_break_the_log():
@@ -101,10 +101,10 @@ async def test_a_message_with_half_of_a_character_can_be_written():
 
 async def test_a_rule_that_cannot_be_saved_is_told_and_the_call_happens():
     class Forgetful(Asks):
-        async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+        async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
             raise OSError(30, "Read-only file system")
 
-    witness, record = Witness(), RecordingTool(effect="irreversible")
+    witness, record = RecordingObserver(), RecordingTool(effect="irreversible")
     agent = Agent(calling(("record", {})), [record], policy=Forgetful(), observers=[witness])
     driver = agent.start(input="x")
     request = await driver.next()
@@ -112,7 +112,7 @@ async def test_a_rule_that_cannot_be_saved_is_told_and_the_call_happens():
     request.approve(request.calls[0].id, always=True)
     assert isinstance(await driver.next(), AfterToolResult)
     assert len(record.calls) == 1
-    assert any("Read-only" in event.text for event in witness.of(Warning))
+    assert any("Read-only" in event.text for event in witness.events_of(WarningRaised))
 
 
 async def test_always_saves_nothing_that_was_not_shown():
@@ -120,10 +120,10 @@ async def test_always_saves_nothing_that_was_not_shown():
         def __init__(self) -> None:
             self.kept: list[tuple[str, ...]] = []
 
-        async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+        async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
             self.kept.append(rules)
 
-    policy, record, witness = Keeps(), RecordingTool(effect="irreversible"), Witness()
+    policy, record, witness = Keeps(), RecordingTool(effect="irreversible"), RecordingObserver()
     agent = Agent(calling(("record", {"n": 1})), [record], policy=policy, observers=[witness])
     driver = agent.start(input="x")
     request = await driver.next()
@@ -132,11 +132,11 @@ async def test_always_saves_nothing_that_was_not_shown():
     await driver.next()
     assert record.calls == [{"n": 2}]
     assert policy.kept == []
-    assert any("no rule was saved" in event.text for event in witness.of(Notified))
+    assert any("no rule was saved" in event.text for event in witness.events_of(Notified))
 
 
 async def test_a_call_that_a_hook_changed_is_shown_as_it_is():
-    witness = Witness()
+    witness = RecordingObserver()
 
     @tool
     async def bash(command: str) -> str:
@@ -145,8 +145,8 @@ async def test_a_call_that_a_hook_changed_is_shown_as_it_is():
     seen: list[str] = []
 
     class Sees(AllowAll):
-        async def decide(self, proposal: Proposal) -> Verdict:
-            seen.append(proposal.summary)
+        async def decide(self, request: PermissionRequest) -> Verdict:
+            seen.append(request.summary)
             return Allow()
 
     hook = Hooked("pre_tool_use", lambda moment: Change(arguments={"command": "rm -rf build"}))
@@ -158,7 +158,7 @@ async def test_a_call_that_a_hook_changed_is_shown_as_it_is():
         observers=[witness],
     )
     await agent.run("x")
-    assert [event.summary for event in witness.of(ToolStarted)] == ["[bash: rm -rf build]"]
+    assert [event.summary for event in witness.events_of(ToolStarted)] == ["[bash: rm -rf build]"]
     assert seen == ["[bash: ls]", "[bash: rm -rf build]"]
 
 
@@ -166,7 +166,7 @@ async def test_a_hook_that_changes_a_call_into_nonsense_is_an_error_result():
     def check(given: dict[str, Any]) -> str | None:
         return "too large" if given["n"] > 5 else None  # raises KeyError without n
 
-    record = RecordingTool(problem=check)
+    record = RecordingTool(check=check)
     hook = Hooked("pre_tool_use", lambda moment: Change(arguments={}))
     result = await Agent(calling(("record", {"n": 1})), [record], hooks=[hook]).run("x")
     assert answers(result.transcript)[0].startswith("error: KeyError")
@@ -183,7 +183,7 @@ async def test_a_call_of_a_reply_that_was_refused_is_never_run():
     driver.submit("hello")
     await driver.next()
     assert act.calls == []
-    assert violations(driver.transcript) == []
+    assert find_violations(driver.transcript) == []
 
 
 async def test_whole_calls_of_a_reply_that_reached_the_end_of_the_window_are_run():
@@ -195,31 +195,31 @@ async def test_whole_calls_of_a_reply_that_reached_the_end_of_the_window_are_run
 
 
 async def test_an_early_call_is_told_under_the_id_that_it_has_in_the_transcript():
-    look, witness = RecordingTool("look"), Witness()
+    look, witness = RecordingTool("look"), RecordingObserver()
 
     async def first(request: object) -> list[Any]:
-        return [Say(calls=[ToolCall("old", "look", "{}")]), Pause(look.entered), StreamBroken("x")]
+        return [Say(calls=[ToolCall("old", "look", "{}")]), Pause(look.started), StreamBroken("x")]
 
     second = Say(calls=[ToolCall("new", "look", "{}")])
     model = Scripted([first, second, "done"])
     await Agent(model, [look], clock=ManualClock(), observers=[witness]).run("x")
     assert len(look.calls) == 1
-    assert [event.call.id for event in witness.of(ToolCallRequested)] == ["old", "new"]
-    assert "new" in [event.call_id for event in witness.of(ToolStarted)]
-    assert "new" in [event.call_id for event in witness.of(ToolFinished)]
+    assert [event.call.id for event in witness.events_of(ToolCallRequested)] == ["old", "new"]
+    assert "new" in [event.call_id for event in witness.events_of(ToolStarted)]
+    assert "new" in [event.call_id for event in witness.events_of(ToolFinished)]
 
 
 @pytest.mark.parametrize("verdict", [Deny("not any more"), Ask("are you sure?")])
 async def test_a_call_that_was_not_done_before_a_crash_is_judged_again(verdict: Verdict):
     class Narrow(AllowAll):
-        async def decide(self, proposal: Proposal) -> Verdict:
+        async def decide(self, request: PermissionRequest) -> Verdict:
             return verdict
 
     store = MemoryStore()
     await Agent(calling(("record", {})), [RecordingTool(effect="verifiable")]).run("x", store=store)
     cut = next(n for n, entry in enumerate(store.entries) if isinstance(entry, Intent))
-    view = fold(store.entries[: cut + 1])
-    record = RecordingTool(effect="verifiable", probe=Probe("not_done", "it is not there"))
+    view = fold_entries(store.entries[: cut + 1])
+    record = RecordingTool(effect="verifiable", probe=ProbeResult("not_done", "it is not there"))
     driver = Agent(Scripted(["done"]), [record], policy=Narrow()).start(view=view)
     await driver.next()
     assert record.calls == []
@@ -235,16 +235,16 @@ class Probed(RecordingTool):
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> Probe:
+    ) -> ProbeResult:
         self.looked_for.append(arguments)
-        return Probe("done", "there it is")
+        return ProbeResult("done", "there it is")
 
 
 def up_to_the_intent(store: MemoryStore) -> tuple[Intent, View]:
     cut = next(n for n, entry in enumerate(store.entries) if isinstance(entry, Intent))
     intent = store.entries[cut]
     assert isinstance(intent, Intent)
-    return intent, fold(store.entries[: cut + 1])
+    return intent, fold_entries(store.entries[: cut + 1])
 
 
 @pytest.mark.parametrize("changed_by", ["hook", "user", "nobody"])
@@ -298,7 +298,7 @@ async def test_a_call_in_doubt_whose_tool_is_gone_is_not_said_to_be_undone(effec
     store = MemoryStore()
     await Agent(calling(("record", {})), [RecordingTool(effect=effect)]).run("x", store=store)
     cut = next(n for n, entry in enumerate(store.entries) if isinstance(entry, Intent))
-    driver = Agent(Scripted(["done"])).start(view=fold(store.entries[: cut + 1]))
+    driver = Agent(Scripted(["done"])).start(view=fold_entries(store.entries[: cut + 1]))
     await driver.next()
     assert "outcome unknown" in answers(driver.transcript)[0]
 
@@ -307,14 +307,14 @@ async def test_a_call_in_doubt_whose_tool_is_gone_is_not_said_to_be_undone(effec
 
 
 async def test_a_background_task_whose_intent_cannot_be_written_fails_and_says_so():
-    witness, store = Witness(), MemoryStore()
+    witness, store = RecordingObserver(), MemoryStore()
     build = RecordingTool("build", detach_after=0, effect="irreversible")
     model = Scripted([Say(calls=[("build", {})]), "ok"])
     driver = Agent(model, [build], observers=[witness]).start(input="x", store=store)
     store_flush = store.flush
 
     async def flush() -> None:
-        if any(isinstance(entry, Intent) for entry in store.waiting):
+        if any(isinstance(entry, Intent) for entry in store.queued):
             for _ in range(5):
                 await asyncio.sleep(0)
             raise StoreFull("no space left")
@@ -325,7 +325,7 @@ async def test_a_background_task_whose_intent_cannot_be_written_fails_and_says_s
     await driver.tasks.wait()
     assert build.calls == []
     assert [task.state for task in driver.tasks.list()] == ["failed"]
-    assert [event.is_error for event in witness.of(TaskFinished)] == [True]
+    assert [event.is_error for event in witness.events_of(TaskFinished)] == [True]
     notice = driver.snapshot().pending_input[0]
     assert isinstance(notice, NoticeItem)
     assert "no space left" in notice.text
@@ -350,24 +350,24 @@ async def test_a_reply_of_nothing_but_white_space_is_empty():
     result = await Agent(model).run("x")
     assert result.text == "Here I am."
     assert blank not in list(result.transcript)
-    assert violations(result.transcript) == []
+    assert find_violations(result.transcript) == []
 
 
 async def test_a_hook_that_adds_nothing_adds_nothing():
     hooks = [
-        Hooked("user_prompt_submit", lambda moment: Add("")),
-        Hooked("pre_tool_use", lambda moment: Add(" ")),
+        Hooked("user_prompt_submit", lambda moment: AddContext("")),
+        Hooked("pre_tool_use", lambda moment: AddContext(" ")),
     ]
     result = await Agent(calling(("record", {})), [RecordingTool()], hooks=hooks).run("x")
     assert not any(isinstance(item, NoticeItem) for item in result.transcript)
-    assert violations(result.transcript) == []
+    assert find_violations(result.transcript) == []
 
 
 async def test_a_steered_message_that_a_hook_refuses_does_not_ask_the_model_again():
     pause = Pause()
     model = Scripted([["Working", pause], "asked for nothing"])
 
-    def judge(moment: Moment) -> Answer | None:
+    def judge(moment: HookInput) -> HookAnswer | None:
         return Block("no secrets") if "secret" in moment.data["prompt"] else None
 
     driver = Agent(model, hooks=[Hooked("user_prompt_submit", judge)]).start(input="x")
@@ -388,8 +388,8 @@ async def test_what_was_refused_does_not_come_back_after_a_restart():
     driver.submit("a")  # enters at once: it is not in the log while it waits
     driver.steer("b")
     assert isinstance(await driver.next(), Finished)
-    assert Unqueued() in store.entries
-    assert fold(store.entries).queued == ()
+    assert InputDropped() in store.entries
+    assert fold_entries(store.entries).queued == ()
 
 
 async def test_a_stop_hook_that_always_objects_is_not_an_endless_loop():
@@ -406,15 +406,15 @@ async def test_a_mutator_that_finds_the_request_hopeless_ends_the_turn_with_its_
         name = "hopeless"
         points = frozenset({"before_model", "context_too_long"})
 
-        async def mutate(self, scene: object) -> Transcript | None:
+        async def mutate(self, context: object) -> Transcript | None:
             raise ContextTooLong("nothing fits")
 
-    witness = Witness()
+    witness = RecordingObserver()
     driver = Agent(Scripted([]), mutators=[Hopeless()], observers=[witness]).start(input="x")  # type: ignore[list-item]
     step = await driver.next()
     assert isinstance(step, Finished)
     assert (step.result.reason, str(step.result.error)) == ("error", "nothing fits")
-    assert witness.kinds[-1] == "RunFailed"
+    assert witness.event_names[-1] == "RunFailed"
     assert isinstance(await driver.next(), AwaitingInput)
 
 
@@ -423,24 +423,24 @@ async def test_no_two_different_requests_have_the_same_key():
         name = "shrinks"
         points = frozenset({"before_model", "context_too_long"})
 
-        async def mutate(self, scene: Any) -> Transcript | None:
-            kept = 0 if scene.point == "context_too_long" else 2
-            if len(scene.transcript) <= kept + 1:
+        async def mutate(self, context: Any) -> Transcript | None:
+            kept = 0 if context.point == "context_too_long" else 2
+            if len(context.transcript) <= kept + 1:
                 return None
             return Transcript(
-                [SummaryItem("before"), *scene.transcript[len(scene.transcript) - kept :]]
+                [SummaryItem("before"), *context.transcript[len(context.transcript) - kept :]]
             )
 
     script = [Say(calls=[("record", {"n": n})]) for n in range(6)]
     model = Scripted([*script[:4], ContextTooLong("x"), *script[4:], "done"])
     result = await Agent(model, [RecordingTool()], mutators=[Shrinks()]).run("x")  # type: ignore[list-item]
     assert result.text == "done"
-    keys = [request.key for request in model.requests]
+    keys = [request.idempotency_key for request in model.requests]
     assert len(set(keys)) == len(keys)
 
 
 async def test_a_task_that_died_with_its_process_is_not_waited_for_for_ever():
-    build = RecordingTool("build", gate=asyncio.Event(), detach_after=0, effect="irreversible")
+    build = RecordingTool("build", release=asyncio.Event(), detach_after=0, effect="irreversible")
     store = MemoryStore()
     model = Scripted([Say(calls=[("build", {}), ("build", {})]), "Both are running."])
     driver = Agent(model, [build]).start(input="x", store=store)
@@ -448,7 +448,7 @@ async def test_a_task_that_died_with_its_process_is_not_waited_for_for_ever():
         pass
     await driver.tasks.cancel("t1")
     await asyncio.sleep(0)
-    view = fold(store.entries)  # and here the process is killed
+    view = fold_entries(store.entries)  # and here the process is killed
     await driver.aclose()
 
     again = Agent(Scripted([Say(calls=[("build", {})]), "Oh."]), [build]).start(view=view)

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from treadle import Agent, CacheRequest, Transcript, tool
-from treadle.core.contracts.gate import Account, Pass, Stop
-from treadle.core.contracts.hook import HookPoint, Moment
-from treadle.core.contracts.mutator import MutationPoint, Scene
+from treadle.core.contracts.gate import RequestEstimate, Admit, Stop
+from treadle.core.contracts.hook import HookPoint, HookInput
+from treadle.core.contracts.mutator import MutationPoint, MutationContext
 from treadle.core.contracts.policy import Ask
 from treadle.core.errors import (
     AccessDenied,
@@ -33,7 +33,7 @@ from treadle.core.events import (
     ToolFinished,
     TurnFinished,
     UsageUpdated,
-    Warning,
+    WarningRaised,
 )
 from treadle.core.loop.equipment import AllowAll
 from treadle.core.loop.steps import AfterToolResult, Finished
@@ -47,13 +47,13 @@ from treadle.core.transcript import (
     ToolResultItem,
     Usage,
     UserItem,
-    user,
+    to_user_item,
 )
-from treadle.core.transcript.entries import Rewritten, TurnEnded, fold
-from treadle.core.transcript.integrity import violations
+from treadle.core.transcript.entries import ViewRewritten, TurnEnded, fold_entries
+from treadle.core.transcript.integrity import find_violations
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
-from treadle.testing.observers import BrokenObserver, Witness
+from treadle.testing.observers import FailingObserver, RecordingObserver
 from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool
 
@@ -148,7 +148,7 @@ async def test_usage_is_updated_after_each_call():
 async def test_observers_are_called_in_order_and_inline():
     order: list[str] = []
 
-    class Named(Witness):
+    class Named(RecordingObserver):
         def __init__(self, name: str) -> None:
             super().__init__()
             self.name = name
@@ -161,11 +161,11 @@ async def test_observers_are_called_in_order_and_inline():
 
 
 async def test_a_broken_observer_is_warned_about_once_and_harms_nobody():
-    witness, broken = Witness(), BrokenObserver()
+    witness, broken = RecordingObserver(), FailingObserver()
     result = await Agent(summing(), [add], observers=[broken, witness]).run("go")
     assert result.text == "5"
-    assert len(witness.of(Warning)) == 1
-    assert broken.times > 5
+    assert len(witness.events_of(WarningRaised)) == 1
+    assert broken.call_count > 5
 
 
 async def test_the_engine_finishes_when_nobody_reads_the_stream():
@@ -191,11 +191,11 @@ async def test_leaving_the_stream_early_interrupts_the_run():
     async with Agent(Scripted([[pause, "never"]])).stream("go") as events:
         await pause.reached.wait()
     assert events.result.reason == "aborted"
-    assert events.driver.snapshot().transcript[0] == user("go")
+    assert events.driver.snapshot().transcript[0] == to_user_item("go")
 
 
 async def test_the_transcript_channel_gets_each_item_once_in_order():
-    witness = Witness()
+    witness = RecordingObserver()
     result = await Agent(summing(), [add], observers=[witness]).run("go")
     assert [item for _, item in witness.items] == list(result.transcript)
     assert [position for position, _ in witness.items] == [0, 1, 2, 3]
@@ -203,7 +203,7 @@ async def test_the_transcript_channel_gets_each_item_once_in_order():
 
 async def test_approvals_can_be_answered_from_the_stream():
     class Asks(AllowAll):
-        async def decide(self, proposal):
+        async def decide(self, request):
             return Ask("sure?")
 
     record = RecordingTool(effect="irreversible")
@@ -258,7 +258,7 @@ async def test_a_queued_message_survives_a_crash():
     await pause.reached.wait()
     driver.steer("Do not forget me.")
     step.cancel()
-    view = fold(store.entries)
+    view = fold_entries(store.entries)
     assert [item.text for item in view.queued] == ["Do not forget me."]
     await asyncio.wait([step])
     await driver.aclose()
@@ -283,27 +283,27 @@ async def test_an_interruption_reaches_the_stream_and_ends_the_turn_aborted():
     assert isinstance(finished, Finished)
     assert finished.result.reason == "aborted"
     assert finished.result.metadata == {"interrupted": True, "interrupt_reason": "user_cancelled"}
-    assert model.running == 0
+    assert model.open_streams == 0
     kept = driver.transcript[1]
     assert isinstance(kept, AssistantItem)
     assert (kept.text, kept.stop) == ("Half a th", "aborted")
 
 
 async def test_an_interruption_reaches_every_tool_and_open_calls_are_answered():
-    stuck = RecordingTool(gate=asyncio.Event(), effect="irreversible")
+    stuck = RecordingTool(release=asyncio.Event(), effect="irreversible")
     driver = Agent(Scripted([Say(calls=[("record", {}), ("record", {})]), "Back."]), [stuck]).start(
         input="go"
     )
     step = asyncio.create_task(driver.next())
-    await stuck.entered.wait()
+    await stuck.started.wait()
     driver.interrupt()
     finished = await step
     assert isinstance(finished, Finished)
-    assert stuck.cancelled == 1
+    assert stuck.cancel_count == 1
     answers = [item.text for item in driver.transcript if isinstance(item, ToolResultItem)]
     assert len(answers) == 2
     assert all(text.startswith("Interrupted") for text in answers)
-    assert violations(driver.transcript) == []
+    assert find_violations(driver.transcript) == []
     driver.submit("Go on")
     assert isinstance(await driver.next(), Finished)
 
@@ -318,7 +318,7 @@ async def test_cancelling_the_task_is_heard_too_and_not_swallowed():
 
 
 async def test_an_interruption_works_during_a_retry_wait():
-    clock = ManualClock(held=True)
+    clock = ManualClock(blocked=True)
     driver = Agent(Scripted([Overloaded("busy")]), clock=clock).start(input="go")
     step = asyncio.create_task(driver.next())
     await clock.sleeping.wait()
@@ -334,7 +334,7 @@ async def test_an_interruption_works_during_a_retry_wait():
 async def test_a_snapshot_is_read_only_and_stays_as_it_was():
     driver = Agent(Scripted(["one", "two"])).start(input="go")
     before = driver.snapshot()
-    assert before.pending_input == (user("go"),)
+    assert before.pending_input == (to_user_item("go"),)
     await driver.next()
     assert len(before.transcript) == 0
     assert len(driver.snapshot().transcript) == 2
@@ -399,11 +399,11 @@ class Rewrites:
         self.points = frozenset({point})
         self.name = "rewrites"
         self._change = change
-        self.scenes: list[Scene] = []
+        self.scenes: list[MutationContext] = []
 
-    async def mutate(self, scene: Scene) -> Transcript | None:
-        self.scenes.append(scene)
-        return self._change(scene.transcript)
+    async def mutate(self, context: MutationContext) -> Transcript | None:
+        self.scenes.append(context)
+        return self._change(context.transcript)
 
 
 def summed_up(transcript: Transcript) -> Transcript | None:
@@ -413,19 +413,22 @@ def summed_up(transcript: Transcript) -> Transcript | None:
 
 
 async def test_a_mutator_rewrites_the_view_and_the_log_keeps_everything():
-    witness, store, model = Witness(), MemoryStore(), summing()
+    witness, store, model = RecordingObserver(), MemoryStore(), summing()
     agent = Agent(model, [add], mutators=[Rewrites("after_tool_result", summed_up)])
     await agent.replace(observers=[witness]).run("go", store=store)
     assert [type(item) for item in model.requests[1].transcript] == [SummaryItem]
-    assert len([entry for entry in store.durable if isinstance(entry, Rewritten)]) == 1
-    assert [event.dirty for event in witness.of(MutationFinished)] == [True]
+    assert len([entry for entry in store.durable if isinstance(entry, ViewRewritten)]) == 1
+    assert [event.changed for event in witness.events_of(MutationFinished)] == [True]
     assert [type(item) for _, item in witness.items] == [
         UserItem,
         AssistantItem,
         ToolResultItem,
         AssistantItem,
     ]
-    assert [type(item) for item in fold(store.durable).transcript] == [SummaryItem, AssistantItem]
+    assert [type(item) for item in fold_entries(store.durable).transcript] == [
+        SummaryItem,
+        AssistantItem,
+    ]
 
 
 async def test_a_mutator_that_breaks_a_law_is_a_hard_error_naming_the_law():
@@ -436,7 +439,7 @@ async def test_a_mutator_that_breaks_a_law_is_a_hard_error_naming_the_law():
     driver = agent.start(input="go")
     with pytest.raises(LawBroken, match="answers_belong"):
         await driver.next()
-    assert violations(driver.transcript) == []
+    assert find_violations(driver.transcript) == []
     assert len(driver.transcript) == 3
 
 
@@ -456,7 +459,7 @@ async def test_a_mutator_cannot_change_the_calls_that_wait_to_be_run():
 
     act = RecordingTool("act", effect="irreversible")
     call = ToolCall("c", "act", '{"path": "x"}')
-    history: list[Item] = [user("go"), AssistantItem((call,), "tool_use")]
+    history: list[Item] = [to_user_item("go"), AssistantItem((call,), "tool_use")]
     driver = Agent(Scripted(["ok"]), [act], mutators=[Rewrites("on_request", cut)]).start(
         transcript=history
     )
@@ -493,21 +496,21 @@ async def test_a_context_that_is_too_long_is_compacted_once_and_tried_again():
 
 
 class Purse:
-    def __init__(self, answers: list[Pass | Stop]) -> None:
+    def __init__(self, answers: list[Admit | Stop]) -> None:
         self._answers = answers
-        self.seen: list[Account] = []
+        self.seen: list[RequestEstimate] = []
         self.settled: list[Usage] = []
 
-    def admit(self, account: Account) -> Pass | Stop:
-        self.seen.append(account)
+    def admit(self, estimate: RequestEstimate) -> Admit | Stop:
+        self.seen.append(estimate)
         return self._answers.pop(0)
 
-    def settle(self, account: Account, used: Usage) -> None:
+    def settle(self, estimate: RequestEstimate, used: Usage) -> None:
         self.settled.append(used)
 
 
 async def test_a_gate_stands_before_every_model_call_and_is_told_what_was_used():
-    purse = Purse([Pass(), Pass()])
+    purse = Purse([Admit(), Admit()])
     await Agent(summing(), [add], gates=[purse]).run("go")
     assert [account.rounds for account in purse.seen] == [0, 1]
     assert [used.requests for used in purse.settled] == [1, 1]
@@ -522,7 +525,7 @@ async def test_a_gate_may_stop_the_turn_with_a_typed_reason():
 
 
 async def test_a_gate_may_leave_room_for_one_closing_reply_without_tools():
-    purse = Purse([Pass(), Stop("budget_exceeded", "nearly spent", closing=500)])
+    purse = Purse([Admit(), Stop("budget_exceeded", "nearly spent", closing_tokens=500)])
     model = Scripted([Say(calls=[("add", {"a": 1, "b": 1})]), "Half of it is done."])
     result = await Agent(model, [add], gates=[purse]).run("go")
     assert (result.reason, result.text) == ("budget_exceeded", "Half of it is done.")
@@ -533,12 +536,12 @@ async def test_a_gate_may_leave_room_for_one_closing_reply_without_tools():
 
 async def test_a_gate_may_tell_the_model_what_is_left():
     model = Scripted(["ok"])
-    result = await Agent(model, gates=[Purse([Pass("1 USD is left")])]).run("go")
+    result = await Agent(model, gates=[Purse([Admit("1 USD is left")])]).run("go")
     assert NoticeItem("1 USD is left", "budget") in list(result.transcript)
 
 
 async def test_a_failed_call_settles_with_nothing():
-    purse = Purse([Pass()])
+    purse = Purse([Admit()])
     with pytest.raises(AccessDenied):
         await Agent(Scripted([AccessDenied("no")]), gates=[purse]).run("go")
     assert purse.settled == [Usage()]
@@ -591,8 +594,8 @@ async def test_closing_twice_is_harmless():
     class Ends:
         points: frozenset[HookPoint] = frozenset({"session_end"})
 
-        async def ask(self, moment: Moment) -> None:
-            ended.append(moment.session_id)
+        async def run(self, hook_input: HookInput) -> None:
+            ended.append(hook_input.session_id)
 
     driver = Agent(Scripted(["x"]), hooks=[Ends()]).start(input="go")
     await driver.next()

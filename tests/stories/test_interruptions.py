@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from treadle import Agent, Transcript, tool
-from treadle.core.contracts.mutator import MutationPoint, Scene
-from treadle.core.contracts.policy import Ask, Proposal, Verdict
+from treadle.core.contracts.mutator import MutationPoint, MutationContext
+from treadle.core.contracts.policy import Ask, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ToolContext
 from treadle.core.errors import LawBroken, Overloaded
 from treadle.core.events import (
@@ -23,20 +23,20 @@ from treadle.core.events import (
     ToolProgress,
     ToolStarted,
     TurnFinished,
-    Warning,
+    WarningRaised,
 )
 from treadle.core.loop import containing
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.equipment import AllowAll
 from treadle.core.loop.steps import AfterToolResult, AwaitingInput, Finished
 from treadle.core.transcript import Item, ToolResultItem
-from treadle.core.transcript.entries import fold
-from treadle.core.transcript.integrity import violations
+from treadle.core.transcript.entries import fold_entries
+from treadle.core.transcript.integrity import find_violations
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
-from treadle.testing.observers import Witness
+from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
-from treadle.testing.tools import RecordingTool, ShiftingSource
+from treadle.testing.tools import RecordingTool, ChangingSource
 
 
 def ended(step: object) -> str:
@@ -73,7 +73,7 @@ class Waits:
         self.reached = asyncio.Event()
         self.go = asyncio.Event()
 
-    async def mutate(self, scene: Scene) -> Transcript | None:
+    async def mutate(self, context: MutationContext) -> Transcript | None:
         self.reached.set()
         await self.go.wait()
         return None
@@ -94,22 +94,22 @@ async def test_a_tool_may_stop_the_run_that_runs_it(calls: int):
     step = await driver.next()
     assert ended(step) == "aborted"
     assert len(model.requests) == 1
-    assert violations(driver.transcript) == []
+    assert find_violations(driver.transcript) == []
 
 
 async def test_a_tool_that_is_stopped_from_inside_its_own_task_is_cancelled_where_it_waits():
-    stuck = RecordingTool(gate=asyncio.Event(), effect="irreversible")
+    stuck = RecordingTool(release=asyncio.Event(), effect="irreversible")
     driver = Agent(Scripted([Say(calls=[("record", {})])]), [stuck]).start(input="go")
     driver.watch(Finger(driver, ToolStarted))
     assert ended(await driver.next()) == "aborted"
-    assert stuck.cancelled == 1
+    assert stuck.cancel_count == 1
     current = asyncio.current_task()
     assert current is not None
     assert current.cancelling() == 0
 
 
 async def test_an_observer_may_stop_a_retry_wait():
-    clock = ManualClock(held=True)
+    clock = ManualClock(blocked=True)
     driver = Agent(Scripted([Overloaded("busy"), "never"]), clock=clock).start(input="go")
     driver.watch(Finger(driver, RetryScheduled))
     assert ended(await driver.next()) == "aborted"
@@ -151,7 +151,7 @@ class Deaf:
             while not self.go.is_set():
                 with contextlib.suppress(asyncio.CancelledError):
                     await self.go.wait()
-                    context.progress("still here")
+                    context.report_progress("still here")
             self.gone.set()
             return "late"
 
@@ -170,7 +170,11 @@ async def test_a_call_that_does_not_stop_is_left_to_itself_and_its_late_answer_i
     calls: int, detachable: bool
 ):
     options = {"detachable": True, "detach_after": 60.0} if detachable else {}
-    deaf, witness, store = Deaf(effect="irreversible", **options), Witness(), MemoryStore()
+    deaf, witness, store = (
+        Deaf(effect="irreversible", **options),
+        RecordingObserver(),
+        MemoryStore(),
+    )
     model = Scripted([Say(calls=[("deaf", {})] * calls), "Back."])
     driver = Agent(model, [deaf.tool], observers=[witness]).start(input="go", store=store)
     step = asyncio.create_task(driver.next())
@@ -180,17 +184,19 @@ async def test_a_call_that_does_not_stop_is_left_to_itself_and_its_late_answer_i
     assert ended(await step) == "aborted"
     assert asyncio.get_running_loop().time() - began < 1.0  # 0.2 s, on a machine with nothing else
     assert "outcome unknown" in answers(driver)[0]
-    assert [event.text for event in witness.of(Warning)] == [
+    assert [event.text for event in witness.events_of(WarningRaised)] == [
         "deaf does not stop; it is left to itself"
     ]
 
-    before, told = list(driver.transcript), len(witness.of(ToolProgress))
+    before, told = list(driver.transcript), len(witness.events_of(ToolProgress))
     await deaf.let_go()
     assert list(driver.transcript) == before
-    assert violations(driver.transcript) == []
-    assert len(witness.of(ToolProgress)) == told
-    assert "too late for its answer to count: late" in witness.of(Notified)[-1].text
-    assert "outcome unknown" in fold(store.entries).transcript[2].text  # the log says the same
+    assert find_violations(driver.transcript) == []
+    assert len(witness.events_of(ToolProgress)) == told
+    assert "too late for its answer to count: late" in witness.events_of(Notified)[-1].text
+    assert (
+        "outcome unknown" in fold_entries(store.entries).transcript[2].text
+    )  # the log says the same
     driver.submit("and now?")
     assert ended(await driver.next()) == "end_turn"
     assert deaf.runs == 1
@@ -272,7 +278,7 @@ async def test_a_cancellation_that_a_tool_swallows_still_reaches_whoever_runs_th
 
 
 async def test_a_second_interruption_while_it_winds_down_is_still_a_finished_turn():
-    waits, pause, witness = Waits("after_turn_ended"), Pause(), Witness()
+    waits, pause, witness = Waits("after_turn_ended"), Pause(), RecordingObserver()
     agent = Agent(Scripted([["Half", pause]]), mutators=[waits], observers=[witness])
     driver = agent.start(input="go")
     step = asyncio.create_task(driver.next())
@@ -282,7 +288,7 @@ async def test_a_second_interruption_while_it_winds_down_is_still_a_finished_tur
     driver.interrupt()
     assert ended(await step) == "aborted"
     assert step.cancelling() == 0
-    assert len(witness.of(TurnFinished)) == 1
+    assert len(witness.events_of(TurnFinished)) == 1
 
 
 async def test_a_cancellation_while_an_interruption_winds_down_goes_on_its_way():
@@ -311,24 +317,24 @@ async def test_a_compaction_by_hand_can_be_interrupted():
 
 
 async def test_stopping_while_the_tools_are_opened_is_told_and_the_message_is_kept():
-    class Slow(ShiftingSource):
+    class Slow(ChangingSource):
         reached = asyncio.Event()
 
         async def open(self) -> None:
             await super().open()
-            if self.opened == 1:
+            if self.open_count == 1:
                 self.reached.set()
                 await asyncio.Event().wait()
 
-    source, witness = Slow([RecordingTool()]), Witness()
+    source, witness = Slow([RecordingTool()]), RecordingObserver()
     driver = Agent(Scripted(["Hello!"]), [source], observers=[witness]).start(input="go")
     step = asyncio.create_task(driver.next())
     await source.reached.wait()
     driver.interrupt()
     assert ended(await step) == "aborted"
-    assert len(witness.of(TurnFinished)) == 1
+    assert len(witness.events_of(TurnFinished)) == 1
     assert ended(await driver.next()) == "end_turn"  # and the tools are opened this time
-    assert source.opened == 2
+    assert source.open_count == 2
 
 
 # --- the stream --------------------------------------------------------------------------
@@ -338,7 +344,7 @@ async def test_a_stream_that_is_left_at_once_does_not_run_on():
     model = Scripted([Say(calls=[("record", {})]), "never"])
 
     class Asks(AllowAll):
-        async def decide(self, proposal: Proposal) -> Verdict:
+        async def decide(self, request: PermissionRequest) -> Verdict:
             return Ask("sure?")
 
     async with Agent(model, [RecordingTool()], policy=Asks()).stream("go") as events:
@@ -357,22 +363,22 @@ async def test_a_stream_that_is_interrupted_at_once_ends_aborted():
 
 async def test_the_terminal_event_is_the_last_even_if_a_background_task_ends_behind_it():
     gate = asyncio.Event()
-    build = RecordingTool("build", gate=gate, detach_after=0, effect="irreversible")
+    build = RecordingTool("build", release=gate, detach_after=0, effect="irreversible")
     model = Scripted([Say(calls=[("build", {})]), "Building."])
-    witness = Witness()
+    witness = RecordingObserver()
     async with Agent(model, [build], observers=[witness]).stream("go") as events:
         await events.wait()
         gate.set()
         await events.driver.tasks.wait()
         seen = [event async for event in events]
     assert isinstance(seen[-1], TurnFinished)
-    assert len(witness.of(TaskFinished)) == 1
+    assert len(witness.events_of(TaskFinished)) == 1
 
 
 async def test_a_stream_ends_with_a_terminal_event_when_the_loop_itself_fails():
     class Breaks(Waits):
-        async def mutate(self, scene: Scene) -> Transcript:
-            return Transcript([*scene.transcript[:1], *scene.transcript[2:]])
+        async def mutate(self, context: MutationContext) -> Transcript:
+            return Transcript([*context.transcript[:1], *context.transcript[2:]])
 
     agent = Agent(
         Scripted([Say(calls=[("record", {})])]),

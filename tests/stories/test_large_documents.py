@@ -12,9 +12,9 @@ from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ContextTooLong
 from treadle.core.transcript import Document, Image, Text, UserItem
-from treadle.core.transcript.weighing import pdf_pages
+from treadle.core.transcript.weighing import count_pdf_pages
 from treadle.models import Say, Scripted
-from treadle.policy.budgets import Money, Purse
+from treadle.policy.budgets import CostBudget, SharedBudget
 
 CARD = ModelCard("m", window=200_000, max_output=8_000, input_price=3.0, output_price=15.0)
 A_PAGE = 2_300  # what a provider makes of a page of a paper
@@ -39,7 +39,7 @@ class Reader(Scripted):
         for item in request.transcript:
             for part in getattr(item, "content", ()):
                 if isinstance(part, Document):
-                    pages += pdf_pages(part.data)
+                    pages += count_pdf_pages(part.data)
                 elif isinstance(part, Image):
                     tokens += A_PICTURE
                 elif isinstance(part, Text):
@@ -98,9 +98,9 @@ async def test_many_screenshots_are_let_go_before_they_fill_the_window():
 
 async def test_the_budget_sees_what_a_document_costs_before_it_is_sent():
     said = UserItem((Text("Sum up."), paper(40)))  # 92,000 tokens: 0.28 USD
-    purse, model = Purse(0.28), Reader()
-    result = await Agent(model, gates=[Money(purse)]).run(said)
+    purse, model = SharedBudget(0.28), Reader()
+    result = await Agent(model, gates=[CostBudget(purse)]).run(said)
     assert (result.reason, model.requests) == ("budget_exceeded", [])
-    purse, model = Purse(2.0), Reader()
-    await Agent(model, gates=[Money(purse)]).run(said)
+    purse, model = SharedBudget(2.0), Reader()
+    await Agent(model, gates=[CostBudget(purse)]).run(said)
     assert purse.spent == pytest.approx(0.276, abs=0.001)

@@ -12,34 +12,34 @@ from typing import Any
 import pytest
 
 from treadle import Agent
-from treadle.apps.wiring.past import back_tested
-from treadle.core.contracts.hook import Block, Change, HookPoint, Moment, Permit
+from treadle.apps.wiring.past import backtest_rules
+from treadle.core.contracts.hook import Block, Change, HookPoint, HookInput, Permit
 from treadle.core.loop.steps import AfterToolResult, ApprovalRequest, Finished
 from treadle.core.transcript import ToolResultItem
 from treadle.models import Say, Scripted
 from treadle.policy.hooks import hook
-from treadle.policy.modes import Mode
-from treadle.policy.rulepolicy import RulePolicy, situation_of
+from treadle.policy.modes import PermissionMode
+from treadle.policy.rulepolicy import RulePolicy, build_policy_context
 from treadle.policy.rules import RuleSet, parse_rule
 from treadle.sessions import Library
-from treadle.testing.tools import RecordingTool, ShiftingSource
-from treadle.tools.steady import Steady
+from treadle.testing.tools import RecordingTool, ChangingSource
+from treadle.tools.steady import StableToolList
 
 GIVEN = {"path": "notes"}
 
 
-def policy(*allow: str, mode: Mode = "ask", **more: Any) -> RulePolicy:
+def policy(*allow: str, mode: PermissionMode = "ask", **more: Any) -> RulePolicy:
     root = str(Path.cwd())
     rules = RuleSet(allow=tuple(parse_rule(text, root, root) for text in allow))
-    return RulePolicy(situation_of(root, rules), mode=mode, **more)
+    return RulePolicy(build_policy_context(root, rules), mode=mode, **more)
 
 
 def calling(tool: RecordingTool, *given: dict[str, Any], **settings: Any) -> Agent:
     """An agent that calls a tool with these arguments, which was not there at first."""
-    source = ShiftingSource([RecordingTool("first")])
-    steady = Steady(source)
+    source = ChangingSource([RecordingTool("first")])
+    steady = StableToolList(source)
     steady.tools()
-    source.change([RecordingTool("first"), tool])
+    source.set_tools([RecordingTool("first"), tool])
     calls = [("use_tool", {"name": tool.spec.name, "arguments": one}) for one in given or (GIVEN,)]
     model = Scripted([*(Say(calls=[call]) for call in calls), "done"])
     return Agent(model, [steady], mutators=[steady], **settings)
@@ -93,12 +93,12 @@ async def test_the_person_is_asked_about_it_and_always_means_it():
     assert kept == [("mcp__files__put",)]
 
 
-def heard(*points: HookPoint, matcher: str, answer: Any = None) -> tuple[Any, list[Moment]]:
+def heard(*points: HookPoint, matcher: str, answer: Any = None) -> tuple[Any, list[HookInput]]:
     """A hook, and the moments at which it was asked."""
-    moments: list[Moment] = []
+    moments: list[HookInput] = []
 
     @hook(*points, matcher=matcher)
-    def hears(moment: Moment) -> Any:
+    def hears(moment: HookInput) -> Any:
         moments.append(moment)
         return answer
 
@@ -138,5 +138,5 @@ async def test_a_rule_is_tested_against_what_was_asked_about_it():
     )
     await agent.run("go", store=Library().create(Path.cwd()))
     for rule, covered in (("mcp__files__put", 2), ("mcp__files__get", 0), ("use_tool", 0)):
-        tested = back_tested([rule], Path.cwd(), everywhere=False).result
+        tested = backtest_rules([rule], Path.cwd(), all_folders=False).result
         assert (tested.questions, tested.covered) == (2, covered)

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle import Agent
-from treadle.core.contracts.policy import Allow, Ask, Deny, Proposal, Verdict
+from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ToolContext
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.steps import ApprovalRequest, AwaitingInput, Finished, PendingApproval
-from treadle.core.transcript import AssistantItem, Item, ToolCall, Transcript, user
-from treadle.core.transcript.entries import ItemAdded, fold
-from treadle.core.transcript.integrity import violations
+from treadle.core.transcript import AssistantItem, Item, ToolCall, Transcript, to_user_item
+from treadle.core.transcript.entries import ItemAdded, fold_entries
+from treadle.core.transcript.integrity import find_violations
 from treadle.models import Say, Scripted
 from treadle.testing.stores import MemoryStore
 from treadle.tools.function import tool
@@ -50,15 +50,15 @@ def plans(calls: list[st.SearchStrategy[Call]]) -> st.SearchStrategy[Plan]:
 
 
 class Rules:
-    async def decide(self, proposal: Proposal) -> Verdict:
-        match proposal.tool.name:
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        match request.tool.name:
             case "ask":
                 return Ask("it asks")
             case "forbidden":
                 return Deny("never")
         return Allow()
 
-    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         return None
 
 
@@ -105,7 +105,7 @@ class Reachable(Agent):
 
     def start(self, **options: Any) -> Driver:
         driver = super().start(**options)
-        self.equipment.services["driver"] = driver
+        self.config.services["driver"] = driver
         return driver
 
 
@@ -156,7 +156,7 @@ async def by_stream(plan: Plan) -> list[Item]:
 
 
 async def by_chat(plan: Plan) -> list[Item]:
-    history: list[Item] = [user("go")]
+    history: list[Item] = [to_user_item("go")]
     await agent(plan).chat(history)
     return history
 
@@ -171,7 +171,7 @@ async def drive(driver: Driver) -> None:
     """To the end of the turn; every law holds after every step."""
     while True:
         step = await driver.next()
-        assert violations(driver.transcript) == []
+        assert find_violations(driver.transcript) == []
         if isinstance(step, ApprovalRequest):
             for approval in step.pending:
                 if approves(approval):
@@ -186,7 +186,7 @@ async def drive(driver: Driver) -> None:
 @given(plans([*SAFE_CALLS, STOP]))
 async def test_all_doors_give_the_same_lawful_transcript(plan: Plan):
     stepped = await by_step(plan)
-    assert violations(stepped) == []
+    assert find_violations(stepped) == []
     assert await by_run(plan) == stepped
     assert await by_stream(plan) == stepped
     assert await by_chat(plan) == stepped
@@ -200,7 +200,7 @@ async def test_stopping_after_every_item_and_going_on_gives_the_same_end(plan: P
     for cut, entry in enumerate(store.entries):
         if not isinstance(entry, ItemAdded):
             continue
-        view = fold(store.entries[: cut + 1])
+        view = fold_entries(store.entries[: cut + 1])
         replies = sum(isinstance(item, AssistantItem) for item in view.transcript)
         driver = agent(plan, said=replies).start(view=view)
         await drive(driver)
@@ -227,9 +227,9 @@ async def test_an_interruption_at_any_point_leaves_a_session_that_goes_on(plan: 
 
     driver.watch(Finger())
     await drive(driver)
-    assert violations(driver.transcript) == []
+    assert find_violations(driver.transcript) == []
     before = Transcript(driver.transcript)
     driver.submit("And now?")
     await drive(driver)
     assert list(driver.transcript)[: len(before)] == list(before)
-    assert violations(driver.transcript) == []
+    assert find_violations(driver.transcript) == []

@@ -11,9 +11,17 @@ import msgspec
 import pytest
 
 from treadle import Agent, Resources, ToolContext, ToolError, tool
-from treadle.core.contracts.hook import Add, Answer, Block, Change, HookPoint, Moment, Permit
-from treadle.core.contracts.policy import Allow, Ask, Deny, Proposal, Verdict
-from treadle.core.contracts.tool import Probe, ToolOutput
+from treadle.core.contracts.hook import (
+    AddContext,
+    HookAnswer,
+    Block,
+    Change,
+    HookPoint,
+    HookInput,
+    Permit,
+)
+from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
+from treadle.core.contracts.tool import ProbeResult, ToolOutput
 from treadle.core.errors import ApprovalPending, AuthRequired, ConfigError, StreamBroken
 from treadle.core.events import (
     ApprovalRequired,
@@ -33,16 +41,16 @@ from treadle.core.transcript import (
     ToolResultItem,
     Transcript,
     UserItem,
-    user,
+    to_user_item,
 )
-from treadle.core.transcript.entries import Entry, Intent, ItemAdded, fold
-from treadle.core.transcript.integrity import violations
+from treadle.core.transcript.entries import Entry, Intent, ItemAdded, fold_entries
+from treadle.core.transcript.integrity import find_violations
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
-from treadle.testing.observers import Witness
+from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
-from treadle.testing.tools import RecordingTool, ShiftingSource
-from treadle.tools.federation import Federation, Registry
+from treadle.testing.tools import RecordingTool, ChangingSource
+from treadle.tools.federation import Federation, StaticSource
 
 
 def answers(transcript: Transcript) -> list[str]:
@@ -113,17 +121,17 @@ async def test_fault_46_another_case_of_a_known_name_is_unknown_with_a_hint():
 
 
 async def test_a_failed_check_skips_the_execution_and_goes_on_with_the_next_call():
-    careful = RecordingTool(problem=lambda given: "prohibited command" if given else None)
+    careful = RecordingTool(check=lambda given: "prohibited command" if given else None)
     result = await Agent(calling(("record", {"rm": 1}), ("record", {})), [careful]).run("x")
     assert answers(result.transcript) == ["error: prohibited command", "ok"]
     assert careful.calls == [{}]
 
 
 async def test_a_tool_that_never_returns_times_out():
-    stuck = RecordingTool(gate=asyncio.Event(), timeout=0.01)
+    stuck = RecordingTool(release=asyncio.Event(), timeout=0.01)
     result = await Agent(calling(("record", {})), [stuck]).run("x")
     assert answers(result.transcript) == ["error: timed out after 0.01 s"]
-    assert stuck.cancelled == 1
+    assert stuck.cancel_count == 1
 
 
 @tool(effect="pure")
@@ -155,7 +163,7 @@ class Oddity:
         return {}
 
     async def probe(self, arguments, evidence, context):
-        return Probe("unknown", "")
+        return ProbeResult("unknown", "")
 
 
 async def test_a_tool_that_returns_no_string_still_answers():
@@ -190,9 +198,9 @@ async def test_what_was_cut_off_is_kept_where_the_model_can_read_on():
 
 def test_default_limits_are_the_documented_ones():
     agent = Agent(Scripted([]))
-    assert agent.equipment.max_result_chars == 100_000
-    assert agent.equipment.gates[0].most == 50  # type: ignore[attr-defined]
-    assert agent.equipment.max_continuations == 3
+    assert agent.config.max_result_chars == 100_000
+    assert agent.config.gates[0].most == 50  # type: ignore[attr-defined]
+    assert agent.config.max_continuations == 3
 
 
 async def test_without_tools_the_model_is_offered_none():
@@ -206,13 +214,13 @@ async def test_without_tools_the_model_is_offered_none():
 
 async def test_results_stand_right_behind_the_reply_in_the_models_order():
     first, second = asyncio.Event(), asyncio.Event()
-    slow = RecordingTool("slow", "slow", gate=first)
+    slow = RecordingTool("slow", "slow", release=first)
 
     def be_quick(given):
         first.set()
         return "quick"
 
-    quick = RecordingTool("quick", be_quick, gate=second)
+    quick = RecordingTool("quick", be_quick, release=second)
     second.set()
     result = await Agent(calling(("slow", {}), ("quick", {})), [slow, quick]).run("x")
     assert answers(result.transcript) == ["slow", "quick"]
@@ -228,14 +236,14 @@ async def test_safe_calls_run_beside_each_other_under_a_bound():
     model = calling(*[("record", {"n": n}) for n in range(100)])
     result = await Agent(model, [record], max_parallel=8).run("x")
     assert len(answers(result.transcript)) == 100
-    assert 1 < record.most_running <= 8
+    assert 1 < record.max_running <= 8
 
 
 async def test_undeclared_calls_run_one_after_the_other_in_order():
     record = RecordingTool(effect="irreversible")
     model = calling(*[("record", {"n": n}) for n in range(5)])
     await Agent(model, [record]).run("x")
-    assert record.most_running == 1
+    assert record.max_running == 1
     assert [given["n"] for given in record.calls] == list(range(5))
 
 
@@ -246,7 +254,7 @@ async def test_calls_on_one_resource_wait_for_each_other_and_others_do_not():
     record = RecordingTool(effect="irreversible", concurrent=True, resources=touches)
     paths = ["a", "b", "a", "c"]
     await Agent(calling(*[("record", {"path": path}) for path in paths]), [record]).run("x")
-    assert record.most_running == 3
+    assert record.max_running == 3
 
 
 async def test_a_safe_call_starts_while_the_stream_still_runs():
@@ -254,7 +262,7 @@ async def test_a_safe_call_starts_while_the_stream_still_runs():
     model = Scripted([[Say(calls=[("look", {})]), pause, "and more"], "done"])
     driver = Agent(model, [look]).start(input="x")
     step = asyncio.create_task(driver.next())
-    await look.entered.wait()
+    await look.started.wait()
     assert not step.done()
     pause.release()
     assert isinstance(await step, AfterToolResult)
@@ -267,7 +275,7 @@ async def test_an_eager_result_is_reused_when_the_stream_is_tried_again():
     called = Say(calls=[ToolCall("c", "look", "{}")])
 
     async def first(request):
-        return [called, Pause(look.entered), StreamBroken("cut")]
+        return [called, Pause(look.started), StreamBroken("cut")]
 
     result = await Agent(Scripted([first, called, "done"]), [look], clock=ManualClock()).run("x")
     assert result.text == "done"
@@ -291,29 +299,34 @@ async def test_nothing_starts_early_behind_a_call_that_acts():
 
 
 async def test_tools_are_looked_at_again_before_each_model_call():
-    source, witness = ShiftingSource([RecordingTool("one")]), Witness()
+    source, witness = ChangingSource([RecordingTool("one")]), RecordingObserver()
 
     def grow(given):
-        source.change([RecordingTool("one"), RecordingTool("two")])
+        source.set_tools([RecordingTool("one"), RecordingTool("two")])
         return "grown"
 
-    source.change([RecordingTool("one", grow)])
+    source.set_tools([RecordingTool("one", grow)])
     model = calling(("one", {}))
     await Agent(model, [source], observers=[witness]).run("x")
     assert [spec.name for spec in model.requests[0].tools] == ["one"]
     assert [spec.name for spec in model.requests[1].tools] == ["one", "two"]
-    assert [(event.added, event.removed) for event in witness.of(ToolsChanged)] == [(("two",), ())]
-    assert source.opened == 1
+    assert [(event.added, event.removed) for event in witness.events_of(ToolsChanged)] == [
+        (("two",), ())
+    ]
+    assert source.open_count == 1
 
 
 def test_sources_federate_in_order_and_the_first_wins():
     first, second = RecordingTool("same"), RecordingTool("same")
-    union = Federation([Registry([first], "one"), Registry([second], "two")])
+    union = Federation([StaticSource([first], "one"), StaticSource([second], "two")])
     assert list(union.tools()) == [first]
 
 
 def test_a_collision_can_be_an_error_or_get_a_prefix():
-    sources = [Registry([RecordingTool("same")], "one"), Registry([RecordingTool("same")], "two")]
+    sources = [
+        StaticSource([RecordingTool("same")], "one"),
+        StaticSource([RecordingTool("same")], "two"),
+    ]
     with pytest.raises(ConfigError, match="'same' is offered by 'one' and by 'two'"):
         Federation(sources, "error")
     names = [tool.spec.name for tool in Federation(sources, "prefix").tools()]
@@ -330,15 +343,15 @@ class Asking:
         self.verdict = verdict or Ask("because", ("Record(*)",))
         self.remembered: list[tuple[str, ...]] = []
 
-    async def decide(self, proposal: Proposal) -> Verdict:
+    async def decide(self, request: PermissionRequest) -> Verdict:
         return self.verdict
 
-    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         self.remembered.append(rules)
 
 
 async def test_an_approval_blocks_until_every_call_is_resolved():
-    record, witness = RecordingTool(effect="irreversible"), Witness()
+    record, witness = RecordingTool(effect="irreversible"), RecordingObserver()
     model = calling(("record", {"n": 1}), ("record", {"n": 2}))
     driver = Agent(model, [record], policy=Asking(), observers=[witness]).start(input="x")
     request = await driver.next()
@@ -353,7 +366,7 @@ async def test_an_approval_blocks_until_every_call_is_resolved():
     assert isinstance(await driver.next(), AfterToolResult)
     assert record.calls == [{"n": 1}]
     assert answers(driver.transcript) == ["ok", "denied: not that one"]
-    assert len(witness.of(ApprovalRequired)) == len(witness.of(ApprovalResolved)) == 2
+    assert len(witness.events_of(ApprovalRequired)) == len(witness.events_of(ApprovalResolved)) == 2
 
 
 async def test_an_approval_may_edit_the_arguments():
@@ -386,7 +399,7 @@ async def test_without_anybody_to_ask_a_call_is_denied_and_the_model_reads_why()
 
 async def test_a_policy_that_fails_denies():
     class Broken(Asking):
-        async def decide(self, proposal: Proposal) -> Verdict:
+        async def decide(self, request: PermissionRequest) -> Verdict:
             raise RuntimeError("no rules")
 
     record = RecordingTool()
@@ -402,7 +415,9 @@ async def test_a_ruling_survives_a_restart_and_is_not_asked_again():
     request = await driver.next()
     assert isinstance(request, ApprovalRequest)
     request.approve_all()
-    again = Agent(Scripted(["done"]), [record], policy=Asking()).start(view=fold(store.entries))
+    again = Agent(Scripted(["done"]), [record], policy=Asking()).start(
+        view=fold_entries(store.entries)
+    )
     assert isinstance(await again.next(), AfterToolResult)
     assert len(record.calls) == 1
 
@@ -418,7 +433,7 @@ async def test_fault_88_an_answer_after_the_interruption_is_ignored():
     assert step.result.reason == "aborted"
     assert request.approve(request.calls[0].id) is False
     assert record.calls == []
-    assert violations(driver.transcript) == []
+    assert find_violations(driver.transcript) == []
 
 
 # --- hooks -------------------------------------------------------------------------------
@@ -427,13 +442,13 @@ async def test_fault_88_an_answer_after_the_interruption_is_ignored():
 class At:
     """A hook that answers the same at one point."""
 
-    def __init__(self, point: HookPoint, answer: Answer | Exception | None) -> None:
+    def __init__(self, point: HookPoint, answer: HookAnswer | Exception | None) -> None:
         self.points = frozenset({point})
         self._answer = answer
-        self.moments: list[Moment] = []
+        self.moments: list[HookInput] = []
 
-    async def ask(self, moment: Moment) -> Answer | None:
-        self.moments.append(moment)
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+        self.moments.append(hook_input)
         if isinstance(self._answer, Exception):
             raise self._answer
         if len(self.moments) > 1 and isinstance(self._answer, Block):
@@ -443,10 +458,10 @@ class At:
 
 async def test_a_hook_before_a_tool_may_deny_change_or_add():
     record = RecordingTool()
-    cases: list[tuple[Answer | Exception, str]] = [
+    cases: list[tuple[HookAnswer | Exception, str]] = [
         (Block("not on Sundays"), "denied: not on Sundays"),
         (Change(arguments={"n": 2}), "ok"),
-        (Add("mind the gap"), "ok"),
+        (AddContext("mind the gap"), "ok"),
         (RuntimeError("broken"), "denied: hook At failed"),
     ]
     for answer, seen in cases:
@@ -459,8 +474,8 @@ async def test_a_hook_before_a_tool_may_deny_change_or_add():
 
 async def test_a_hook_cannot_change_a_call_into_one_that_is_not_allowed():
     class Small(Asking):
-        async def decide(self, proposal: Proposal) -> Verdict:
-            return Allow() if proposal.arguments["n"] < 5 else Deny("too large")
+        async def decide(self, request: PermissionRequest) -> Verdict:
+            return Allow() if request.arguments["n"] < 5 else Deny("too large")
 
     record, hook = RecordingTool(), At("pre_tool_use", Change(arguments={"n": 9}))
     agent = Agent(calling(("record", {"n": 1})), [record], hooks=[hook], policy=Small())
@@ -490,7 +505,7 @@ async def test_a_stop_hook_sends_the_model_back_to_work():
 
 
 async def test_a_prompt_hook_may_refuse_a_message_or_add_to_it():
-    hooked = Agent(Scripted(["ok"]), hooks=[At("user_prompt_submit", Add("It is Sunday."))])
+    hooked = Agent(Scripted(["ok"]), hooks=[At("user_prompt_submit", AddContext("It is Sunday."))])
     assert [type(item) for item in (await hooked.run("x")).transcript][:2] == [UserItem, NoticeItem]
     blocked = Agent(Scripted([]), hooks=[At("user_prompt_submit", Block("no secrets"))])
     driver = blocked.start(input="my password is …")
@@ -499,7 +514,7 @@ async def test_a_prompt_hook_may_refuse_a_message_or_add_to_it():
 
 
 async def test_an_answer_that_its_point_does_not_allow_is_ignored_with_a_warning():
-    witness = Witness()
+    witness = RecordingObserver()
     hook = At("stop", Permit())
     await Agent(Scripted(["ok"]), hooks=[hook], observers=[witness]).run("x")
     assert any("may not answer Permit at stop" in repr(event) for event in witness.events)
@@ -509,8 +524,8 @@ async def test_an_answer_that_its_point_does_not_allow_is_ignored_with_a_warning
 
 
 async def test_a_background_call_is_answered_at_once_and_its_result_comes_as_a_notice():
-    gate, witness = asyncio.Event(), Witness()
-    build = RecordingTool("build", "built", gate=gate, detach_after=0, effect="irreversible")
+    gate, witness = asyncio.Event(), RecordingObserver()
+    build = RecordingTool("build", "built", release=gate, detach_after=0, effect="irreversible")
     model = Scripted([Say(calls=[("build", {})]), "Building.", "It is built."])
     driver = Agent(model, [build], observers=[witness]).start(input="Build it")
     await driver.next()
@@ -523,7 +538,7 @@ async def test_a_background_call_is_answered_at_once_and_its_result_comes_as_a_n
     await driver.next()
     notices = [item for item in driver.transcript if isinstance(item, NoticeItem)]
     assert notices[0].text == "Background task t1 [build] is done.\nbuilt"
-    assert len(witness.of(ToolDetached)) == len(witness.of(TaskFinished)) == 1
+    assert len(witness.events_of(ToolDetached)) == len(witness.events_of(TaskFinished)) == 1
     await driver.aclose()
 
 
@@ -532,10 +547,10 @@ async def test_a_call_detaches_only_if_it_takes_too_long():
     assert answers((await Agent(calling(("quick", {})), [quick]).run("x")).transcript) == [
         "at once"
     ]
-    slow = RecordingTool("slow", gate=asyncio.Event(), detach_after=0.01)
+    slow = RecordingTool("slow", release=asyncio.Event(), detach_after=0.01)
     result = await Agent(calling(("slow", {})), [slow]).run("x")
     assert answers(result.transcript)[0].startswith("Running as task t1.")
-    assert slow.cancelled == 1  # the run is over, and leaves nothing behind
+    assert slow.cancel_count == 1  # the run is over, and leaves nothing behind
 
 
 async def test_a_task_can_be_read_and_cancelled():
@@ -543,7 +558,7 @@ async def test_a_task_can_be_read_and_cancelled():
 
     @tool(detach_after=0)
     async def watch(context: ToolContext) -> str:
-        context.progress("line 1\n")
+        context.report_progress("line 1\n")
         await gate.wait()
         return "never"
 
@@ -584,8 +599,8 @@ def crashed_during(effect: str, store: MemoryStore) -> list[Entry]:
 async def test_a_verifiable_call_in_doubt_is_probed(outcome, executions: int, words: str):
     store = MemoryStore()
     await Agent(calling(("record", {})), [RecordingTool(effect="verifiable")]).run("x", store=store)
-    view = fold(crashed_during("verifiable", store))
-    record = RecordingTool(effect="verifiable", probe=Probe(outcome, "the hash says so"))
+    view = fold_entries(crashed_during("verifiable", store))
+    record = RecordingTool(effect="verifiable", probe=ProbeResult(outcome, "the hash says so"))
     driver = Agent(Scripted(["done"]), [record]).start(view=view)
     await driver.next()
     assert len(record.calls) == executions
@@ -597,7 +612,7 @@ async def test_an_irreversible_call_in_doubt_is_never_run_again():
     await Agent(calling(("record", {})), [RecordingTool(effect="irreversible")]).run(
         "x", store=store
     )
-    view = fold(crashed_during("irreversible", store))
+    view = fold_entries(crashed_during("irreversible", store))
     record = RecordingTool(effect="irreversible")
     driver = Agent(Scripted(["done"]), [record]).start(view=view)
     await driver.next()
@@ -628,7 +643,7 @@ async def test_write_before_query_the_message_is_durable_before_the_model_hears_
         return "hi"
 
     await Agent(Scripted(answer)).run("Remember me", store=store)
-    assert ItemAdded(user("Remember me")) in durable
+    assert ItemAdded(to_user_item("Remember me")) in durable
 
 
 async def test_the_same_call_gets_the_same_key_after_a_crash():
@@ -640,9 +655,9 @@ async def test_the_same_call_gets_the_same_key_after_a_crash():
         for n, entry in enumerate(store.entries)
         if isinstance(entry, ItemAdded) and isinstance(entry.item, AssistantItem)
     )
-    view = fold(store.entries[: cut + 1])
+    view = fold_entries(store.entries[: cut + 1])
     await Agent(Scripted(["done"]), [second]).start(view=view, session_id="session").next()
-    assert first.keys == second.keys == ["session/turn-1/call_1"]
+    assert first.idempotency_keys == second.idempotency_keys == ["session/turn-1/call_1"]
 
 
 # --- functions as tools ------------------------------------------------------------------
@@ -722,17 +737,17 @@ def test_a_parameter_without_a_schema_is_refused_at_once():
 
 
 async def test_progress_and_summary_are_told_to_the_person():
-    witness = Witness()
+    witness = RecordingObserver()
 
     @tool
     async def bash(command: str, context: ToolContext) -> ToolOutput:
-        context.progress("total 0")
+        context.report_progress("total 0")
         return ToolOutput("for the model", display="for the person")
 
     await Agent(calling(("bash", {"command": "ls -la"})), [bash], observers=[witness]).run("x")
-    assert [event.summary for event in witness.of(ToolStarted)] == ["[bash: ls -la]"]
-    assert [event.text for event in witness.of(ToolProgress)] == ["total 0"]
-    assert [event.display for event in witness.of(ToolFinished)] == ["for the person"]
+    assert [event.summary for event in witness.events_of(ToolStarted)] == ["[bash: ls -la]"]
+    assert [event.text for event in witness.events_of(ToolProgress)] == ["total 0"]
+    assert [event.display for event in witness.events_of(ToolFinished)] == ["for the person"]
 
 
 def test_a_tool_is_still_the_function_it_was():
@@ -743,7 +758,7 @@ def test_a_tool_is_still_the_function_it_was():
     assert double(4) == 8
 
 
-class OpensSlowly(ShiftingSource):
+class OpensSlowly(ChangingSource):
     """Has its tools only when it is open, and fails to open when told to."""
 
     def __init__(self) -> None:
@@ -756,7 +771,7 @@ class OpensSlowly(ShiftingSource):
         await self.go.wait()
         if self.trouble is not None:
             raise self.trouble
-        self.change([RecordingTool("late")])
+        self.set_tools([RecordingTool("late")])
 
 
 async def test_two_sessions_that_begin_at_once_both_wait_until_the_tools_are_there():
@@ -767,12 +782,12 @@ async def test_two_sessions_that_begin_at_once_both_wait_until_the_tools_are_the
     await asyncio.sleep(0)
     source.go.set()
     await runs
-    assert source.opened == 1
+    assert source.open_count == 1
     assert [[spec.name for spec in request.tools] for request in model.requests] == [["late"]] * 2
 
 
 async def test_a_source_that_could_not_be_opened_is_opened_again_and_the_others_are_not():
-    broken, fine = OpensSlowly(), ShiftingSource([RecordingTool()])
+    broken, fine = OpensSlowly(), ChangingSource([RecordingTool()])
     broken.go.set()
     broken.trouble = ToolError("the server does not start")
     driver = Agent(Scripted(["hi"]), [broken, fine]).start(input="x")
@@ -780,18 +795,18 @@ async def test_a_source_that_could_not_be_opened_is_opened_again_and_the_others_
         await driver.next()
     broken.trouble = None
     assert isinstance(await driver.next(), Finished)
-    assert (broken.opened, fine.opened) == (2, 1)
+    assert (broken.open_count, fine.open_count) == (2, 1)
 
 
 async def test_a_source_that_cannot_be_closed_does_not_keep_the_others_open():
-    class Stuck(ShiftingSource):
+    class Stuck(ChangingSource):
         async def aclose(self) -> None:
             raise ToolError("it does not end")
 
-    fine = ShiftingSource()
+    fine = ChangingSource()
     with pytest.raises(ToolError):
         await Agent(Scripted([]), [fine, Stuck()]).aclose()
-    assert fine.closed == 1
+    assert fine.close_count == 1
 
 
 def test_the_schema_of_nested_pydantic_models_holds_together():

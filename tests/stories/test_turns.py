@@ -33,13 +33,13 @@ from treadle.core.transcript import (
     ToolCall,
     ToolResultItem,
     UserItem,
-    user,
+    to_user_item,
 )
-from treadle.core.transcript.entries import TurnEnded, fold
-from treadle.core.transcript.integrity import violations
+from treadle.core.transcript.entries import TurnEnded, fold_entries
+from treadle.core.transcript.integrity import find_violations
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
-from treadle.testing.observers import Witness
+from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool
 
@@ -127,9 +127,9 @@ async def test_a_turn_that_is_taken_up_after_a_crash_counts_what_it_has_done_alr
     whole = await agent.run("Go", store=store)
     end = next(n for n, entry in enumerate(store.entries) if isinstance(entry, TurnEnded))
     for cut in range(2, end):
-        view = fold(store.entries[:cut])
+        view = fold_entries(store.entries[:cut])
         answered = sum(isinstance(item, ToolResultItem) for item in view.transcript)
-        assert (view.so_far.rounds, view.so_far.calls) == (answered // 2, answered)
+        assert (view.turn_progress.rounds, view.turn_progress.calls) == (answered // 2, answered)
         driver = Agent(Scripted([twice] * 9), [RecordingTool()], max_turns=3).start(view=view)
         while not isinstance(step := await driver.next(), Finished):
             pass
@@ -148,7 +148,7 @@ async def test_a_turn_that_the_user_stopped_is_over_and_the_next_counts_from_not
     driver.interrupt()
     assert isinstance(await driver.next(), Finished)
     again = Agent(Scripted([call] * 9), [RecordingTool()], max_turns=2).start(
-        view=fold(store.entries), input="Go on"
+        view=fold_entries(store.entries), input="Go on"
     )
     while not isinstance(step := await again.next(), Finished):
         pass
@@ -164,9 +164,9 @@ async def test_max_turns_is_checked_before_the_provider_call():
 async def test_chat_preserves_history_and_the_caller_owns_it():
     model = Scripted(["Hello, Ada.", "You are Ada."])
     agent = Agent(model)
-    history: list[Item] = [user("I am Ada.")]
+    history: list[Item] = [to_user_item("I am Ada.")]
     await agent.chat(history)
-    history.append(user("Who am I?"))
+    history.append(to_user_item("Who am I?"))
     result = await agent.chat(history)
     assert result.text == "You are Ada."
     assert [item.text for item in history if isinstance(item, UserItem)] == [
@@ -191,10 +191,10 @@ async def test_provider_error_is_raised_by_run_and_typed():
 
 
 async def test_provider_error_leaves_the_history_that_was_there():
-    history: list[Item] = [user("Hi")]
+    history: list[Item] = [to_user_item("Hi")]
     with pytest.raises(BadRequest):
         await Agent(Scripted([BadRequest("odd")])).chat(history)
-    assert history == [user("Hi")]
+    assert history == [to_user_item("Hi")]
 
 
 def test_run_sync_is_run_for_a_program_without_a_loop():
@@ -226,13 +226,13 @@ async def test_nothing_preloaded_awaits_input():
 
 
 async def test_a_preloaded_transcript_is_passive_once_it_is_finished():
-    prior: list[Item] = [user("Hi"), AssistantItem((Text("Hello!"),))]
+    prior: list[Item] = [to_user_item("Hi"), AssistantItem((Text("Hello!"),))]
     driver = Agent(Scripted([])).start(transcript=prior)
     assert isinstance(await driver.next(), AwaitingInput)
 
 
 async def test_a_preloaded_transcript_with_an_opener_goes_on():
-    prior: list[Item] = [user("Hi"), AssistantItem((Text("Hello!"),))]
+    prior: list[Item] = [to_user_item("Hi"), AssistantItem((Text("Hello!"),))]
     model = Scripted(["Fine."])
     driver = Agent(model).start(transcript=prior, input="How are you?")
     assert isinstance(await driver.next(), Finished)
@@ -264,7 +264,7 @@ async def test_replace_makes_another_agent_that_differs():
     agent = Agent(Scripted(["one"]), instructions="Be brief.")
     other = agent.replace(model=Scripted(["two"]))
     assert (await other.run("x")).text == "two"
-    assert other.equipment.instructions == "Be brief."
+    assert other.config.instructions == "Be brief."
     with pytest.raises(TypeError, match="no setting 'modell'"):
         agent.replace(modell="x")
 
@@ -290,31 +290,33 @@ async def test_a_price_that_is_not_known_makes_the_cost_unknown_not_wrong():
 
 
 async def test_retry_with_backoff_happens_in_the_loop_and_is_announced():
-    clock, witness = ManualClock(chance=0.5), Witness()
+    clock, witness = ManualClock(random_value=0.5), RecordingObserver()
     model = Scripted([Overloaded("busy"), Overloaded("busy"), Overloaded("busy"), "Hello!"])
     result = await Agent(model, clock=clock, observers=[witness]).run("Hi")
     assert result.text == "Hello!"
-    assert clock.slept == [1.5, 2.5, 4.5]
-    assert [event.attempt for event in witness.of(RetryScheduled)] == [1, 2, 3]
+    assert clock.sleeps == [1.5, 2.5, 4.5]
+    assert [event.attempt for event in witness.events_of(RetryScheduled)] == [1, 2, 3]
     assert len(result.transcript) == 2
 
 
 async def test_a_half_streamed_reply_is_discarded_and_one_answer_is_kept():
-    witness = Witness()
+    witness = RecordingObserver()
     model = Scripted([["Hel", StreamBroken("cut")], "Hello!"])
     result = await Agent(model, clock=ManualClock(), observers=[witness]).run("Hi")
     assert result.text == "Hello!"
-    assert [event.chars for event in witness.of(ReplyDiscarded)] == [3]
+    assert [event.chars for event in witness.events_of(ReplyDiscarded)] == [3]
     assert sum(isinstance(item, AssistantItem) for item in result.transcript) == 1
 
 
 async def test_the_fallback_model_takes_over_and_stays():
-    witness = Witness()
+    witness = RecordingObserver()
     spare = Scripted([Say(calls=[("add", {"a": 1, "b": 1})]), "2"], name="spare")
     model = Scripted(lambda request: Overloaded("busy"), name="first", fallback=spare)
     result = await Agent(model, [add], clock=ManualClock(), observers=[witness]).run("Hi")
     assert result.text == "2"
-    assert [(event.old, event.new) for event in witness.of(ModelChanged)] == [("first", "spare")]
+    assert [(event.old, event.new) for event in witness.events_of(ModelChanged)] == [
+        ("first", "spare")
+    ]
     assert len(spare.requests) == 2
 
 
@@ -326,7 +328,7 @@ async def test_up_to_three_continuations_after_the_output_limit():
     assert result.turn.metadata == {"truncated": True}
     driver = Agent(Scripted([*parts[:2], "end"])).start(input="Tell")
     await driver.next()
-    assert "max_tokens_recovery" in [transition.why for transition in driver.trace]
+    assert "max_tokens_recovery" in [transition.reason for transition in driver.trace]
 
 
 async def test_an_empty_reply_is_nudged_once_and_then_a_typed_error():
@@ -367,7 +369,7 @@ async def test_repeated_and_empty_call_ids_are_made_unique_and_stay_paired():
     ]
     model = Scripted([Say(calls=twice), Say(calls=[ToolCall("", "add", '{"a": 3, "b": 3}')]), "ok"])
     result = await Agent(model, [add]).run("x")
-    assert violations(result.transcript) == []
+    assert find_violations(result.transcript) == []
     answers = [item for item in result.transcript if isinstance(item, ToolResultItem)]
     assert [answer.text for answer in answers] == ["2", "4", "6"]
     assert len({answer.call_id for answer in answers}) == 3
@@ -400,13 +402,13 @@ def test_every_error_of_ours_is_a_treadle_error():
 async def test_a_broken_history_is_made_lawful_before_it_is_used():
     orphan = AssistantItem((ToolCall("c1", "add", "{}"),), "tool_use")
     driver = Agent(Scripted(["ok"]), [add]).start(
-        transcript=Transcript([user("a"), orphan, user("b")])
+        transcript=Transcript([to_user_item("a"), orphan, to_user_item("b")])
     )
-    assert violations(driver.transcript) == []
+    assert find_violations(driver.transcript) == []
     await driver.next()
 
 
 async def test_text_arrives_in_pieces_and_adds_up():
-    async with Agent(Scripted([Say("abcdefgh", pieces=4)])).stream("x") as events:
+    async with Agent(Scripted([Say("abcdefgh", deltas=4)])).stream("x") as events:
         pieces = [event.text async for event in events if isinstance(event, TextDelta)]
     assert pieces == ["ab", "cd", "ef", "gh"]

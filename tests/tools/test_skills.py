@@ -11,13 +11,13 @@ from treadle.core.transcript import ToolResultItem
 from treadle.models import Say, Scripted
 from treadle.testing.conformance.source import check_source
 from treadle.tools.skills import (
-    SECTION_CHARS,
+    MAX_SECTION_CHARS,
     Skill,
     Skills,
     find_skills,
     read_skill,
-    skill_text,
-    skills_section,
+    load_skill_text,
+    format_skills_section,
 )
 
 GOOD = "---\nname: release\ndescription: Cut a release.\n---\n1. Run scripts/tag.sh\n"
@@ -122,20 +122,22 @@ def test_a_link_out_of_the_folder_is_not_followed(repo: Path, home: Path, own_pl
     assert [skill.folder for skill in skills] == [inside]
     assert all("leads out of" in note for note in notes)
     assert len(notes) == 2
-    text = skill_text(skills[0])
+    text = load_skill_text(skills[0])
     assert str(inside / "notes.md") in text
     assert "secret.txt" not in text
 
 
 def test_the_prompt_names_them_and_does_not_grow_without_end(repo: Path):
-    assert skills_section([]) == ""
+    assert format_skills_section([]) == ""
     one = Skill("release", "Cut a release.", repo, repo)
-    section = skills_section([one, Skill("hidden", "By hand only.", repo, repo, for_model=False)])
+    section = format_skills_section(
+        [one, Skill("hidden", "By hand only.", repo, repo, for_model=False)]
+    )
     assert "- release: Cut a release." in section
     assert "hidden" not in section
     many = [Skill(f"s{n}", "d" * 1000, repo, repo) for n in range(100)]
-    section = skills_section(many)
-    assert len(section) < SECTION_CHARS + 1000
+    section = format_skills_section(many)
+    assert len(section) < MAX_SECTION_CHARS + 1000
     assert section.endswith("s99")
 
 

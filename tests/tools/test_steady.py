@@ -7,11 +7,11 @@ from treadle.core.loop.driver import Driver
 from treadle.core.loop.steps import Finished
 from treadle.core.transcript import NoticeItem, Transcript
 from treadle.models import Scripted
-from treadle.testing.tools import RecordingTool, ShiftingSource
-from treadle.tools.steady import Steady
+from treadle.testing.tools import RecordingTool, ChangingSource
+from treadle.tools.steady import StableToolList
 
 
-class Talking(ShiftingSource):
+class Talking(ChangingSource):
     said = ""
 
     def instructions(self) -> str:
@@ -30,7 +30,7 @@ async def turn(driver: Driver) -> None:
 
 async def test_it_is_told_once_when_it_is_known_and_again_when_it_changed():
     source = Talking([RecordingTool("first")])
-    steady = Steady(source)
+    steady = StableToolList(source)
     model = Scripted(["a", "b", "c", "d"])
     driver = Agent(model, [steady], mutators=[steady], instructions="Be brief.").start()
     await turn(driver)
@@ -48,10 +48,10 @@ async def test_it_is_told_once_when_it_is_known_and_again_when_it_changed():
 async def test_a_session_that_goes_on_is_not_told_again():
     source = Talking([RecordingTool("first")])
     source.said = "Greet politely."
-    first = Steady(source)
+    first = StableToolList(source)
     before = Agent(Scripted(["a"]), [first], mutators=[first]).start()
     await turn(before)
-    anew = Steady(source)
+    anew = StableToolList(source)
     after = Agent(Scripted(["b"]), [anew], mutators=[anew]).start(transcript=before.transcript)
     await turn(after)
     assert notices(after.transcript) == ["Greet politely."]
@@ -59,9 +59,9 @@ async def test_a_session_that_goes_on_is_not_told_again():
 
 async def test_late_tools_and_what_is_said_of_them_are_one_notice():
     source = Talking([])
-    steady = Steady(source)
+    steady = StableToolList(source)
     steady.tools()
-    source.change([RecordingTool("late")])
+    source.set_tools([RecordingTool("late")])
     source.said = "Greet politely."
     driver = Agent(Scripted(["a"]), [steady], mutators=[steady]).start()
     await turn(driver)

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from treadle.workspace.local import LocalWorkspace, Options
+from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
 needs_bubblewrap = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bubblewrap is not installed"
@@ -33,7 +33,9 @@ _numbers = itertools.count(time.time_ns() % 10**9 + os.getpid() * 10**9)
 async def opened(
     root: Path, *, sandbox: bool = False, **options: object
 ) -> AsyncIterator[LocalWorkspace]:
-    chosen = msgspec.structs.replace(Options(sandbox="auto" if sandbox else "off"), **options)
+    chosen = msgspec.structs.replace(
+        WorkspaceOptions(sandbox="auto" if sandbox else "off"), **options
+    )
     workspace = await LocalWorkspace.open(root, chosen)
     try:
         if sandbox and not workspace.sandboxed:

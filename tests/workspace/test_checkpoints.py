@@ -16,8 +16,8 @@ from treadle.core.errors import WorkspaceError
 from treadle.core.transcript.entries import Checkpoint, Entry
 from treadle.models.scripted import Say, Scripted
 from treadle.testing.tools import RecordingTool
-from treadle.workspace.checkpoints import Checkpoints, Keeping
-from treadle.workspace.checkpoints.ignoring import Rules
+from treadle.workspace.checkpoints import Checkpoints, CheckpointRecorder
+from treadle.workspace.checkpoints.ignoring import IgnoreRules
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def kept(root: Path, tmp_path: Path) -> Checkpoints:
-    return Checkpoints(root, tmp_path / "store", most_file_bytes=1 << 20)
+    return Checkpoints(root, tmp_path / "store", max_file_bytes=1 << 20)
 
 
 def picture(root: Path) -> dict[str, object]:
@@ -167,12 +167,12 @@ async def test_an_unchanged_folder_is_not_read_again(root: Path, kept: Checkpoin
         path.write_text(str(number))
         os.utime(path, (1000, 1000))
     first = await kept.take()
-    assert (first.files, first.read) == (50, 50)
+    assert (first.file_count, first.read_count) == (50, 50)
     # The kernel's clock may stand still for some milliseconds: then everything is read again.
-    while (again := await kept.take()).read:
+    while (again := await kept.take()).read_count:
         assert again.tree == first.tree
     (root / "7.txt").write_text("seven")
-    assert (await kept.take()).read == 1
+    assert (await kept.take()).read_count == 1
 
 
 async def test_what_git_ignores_is_neither_kept_nor_removed(root: Path, kept: Checkpoints) -> None:
@@ -182,7 +182,7 @@ async def test_what_git_ignores_is_neither_kept_nor_removed(root: Path, kept: Ch
     (root / "a.log").write_text("old")
     (root / "src.py").write_text("one")
     before = await kept.take()
-    assert before.files == 2
+    assert before.file_count == 2
     (root / ".gitignore").unlink()
     (root / "a.log").write_text("new")
     (root / "src.py").write_text("two")
@@ -261,7 +261,7 @@ async def test_the_changes_of_a_turn_are_named(root: Path, kept: Checkpoints) ->
     (root / "b").unlink()
     (root / "c").write_text("1")
     new = (await kept.take()).tree
-    found = [(change.path, change.kind) for change in await kept.changes(old, new)]
+    found = [(change.path, change.kind) for change in await kept.diff(old, new)]
     assert found == [("a", "changed"), ("b", "removed"), ("c", "added")]
 
 
@@ -270,7 +270,7 @@ async def test_a_sweep_keeps_what_a_tree_needs(root: Path, kept: Checkpoints) ->
     first = (await kept.take()).tree
     (root / "a").write_text("two" * 100)
     second = (await kept.take()).tree
-    assert await kept.sweep([first]) > 0
+    assert await kept.prune([first]) > 0
     with pytest.raises(WorkspaceError, match="not there any more"):
         await kept.restore(second)
     await kept.restore(first)
@@ -278,7 +278,7 @@ async def test_a_sweep_keeps_what_a_tree_needs(root: Path, kept: Checkpoints) ->
 
 
 async def test_a_folder_of_too_many_files_says_so(root: Path, tmp_path: Path) -> None:
-    few = Checkpoints(root, tmp_path / "store", most_files=3)
+    few = Checkpoints(root, tmp_path / "store", max_files=3)
     for number in range(5):
         (root / str(number)).touch()
     with pytest.raises(WorkspaceError, match="more than 3 files"):
@@ -292,7 +292,7 @@ async def test_a_turn_is_kept_before_and_after_it(root: Path, kept: Checkpoints)
         (root / "made").write_text("by the turn")
         return "ok"
 
-    keeping = Keeping(kept, entries.append)
+    keeping = CheckpointRecorder(kept, entries.append)
     agent = Agent(
         Scripted([Say(calls=[("record", {})]), "done"]),
         [RecordingTool(answer=work)],
@@ -308,9 +308,9 @@ async def test_a_turn_is_kept_before_and_after_it(root: Path, kept: Checkpoints)
 
 @pytest.mark.parametrize("pattern", ["a*" * 60 + "b", "**/a/" * 30 + "b", "*a?" * 80 + "/b"])
 def test_a_pattern_of_many_stars_does_not_take_its_time(pattern: str) -> None:
-    rules = Rules().within("", pattern)
-    assert not rules.ignore("a" * 250, False)
-    assert not rules.ignore("a/" * 120 + "a", False)
+    rules = IgnoreRules().with_gitignore("", pattern)
+    assert not rules.is_ignored("a" * 250, False)
+    assert not rules.is_ignored("a/" * 120 + "a", False)
 
 
 @pytest.mark.parametrize(
@@ -336,4 +336,4 @@ def test_a_pattern_of_many_stars_does_not_take_its_time(pattern: str) -> None:
     ],
 )
 def test_patterns_mean_what_they_mean_to_git(pattern: str, path: str, ignored: bool) -> None:
-    assert Rules().within("", pattern).ignore(path, False) is ignored
+    assert IgnoreRules().with_gitignore("", pattern).is_ignored(path, False) is ignored

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from tests.apps.running import run
-from treadle.testing.provider import Call, ProviderServer, Reply
+from treadle.testing.provider import FakeCall, ProviderServer, FakeReply
 from treadle.workspace.checkpoints import Checkpoints
-from treadle.workspace.checkpoints.ground import Ground
-from treadle.workspace.checkpoints.scanning import MOST_LEVELS
+from treadle.workspace.checkpoints.ground import SafeTree
+from treadle.workspace.checkpoints.scanning import MAX_DEPTH
 
 SECRET = "nobody's business"
 
@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def kept(root: Path, store: Path) -> Checkpoints:
-    return Checkpoints(root, store, most_file_bytes=1 << 20)
+    return Checkpoints(root, store, max_file_bytes=1 << 20)
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ def fill(folder: Path, text: str) -> None:
 # ------------------------------------------------------------------ the whole story
 
 
-def bash(command: str) -> Reply:
-    return Reply(calls=(Call("bash", {"command": command}),))
+def bash(command: str) -> FakeReply:
+    return FakeReply(calls=(FakeCall("bash", {"command": command}),))
 
 
 async def test_undo_redo_and_rewind_of_a_turn_that_put_a_link_to_the_home_in_a_folders_place():
@@ -87,7 +87,7 @@ async def test_undo_redo_and_rewind_of_a_turn_that_put_a_link_to_the_home_in_a_f
     for name in ("d/authorized_keys", "d/deep/new"):
         Path(name).write_text("the repository's")
     freely = ("--permission-mode", "bypass", "--sandbox", "off", "--output-format", "json")
-    replies = [bash("rm -r d && ln -s ~/.ssh d && ls d/authorized_keys"), Reply("Done.")]
+    replies = [bash("rm -r d && ln -s ~/.ssh d && ls d/authorized_keys"), FakeReply("Done.")]
     async with ProviderServer(replies) as server:
         ran = await run(server, "-p", "go", *freely)
     before, session = look(private), ran.lines[0]["session_id"]
@@ -168,7 +168,7 @@ async def test_changes_of_a_folder_that_is_swapped_for_a_link_all_the_time_stay_
 ) -> None:
     """Without a look before each, so that most of them meet the link."""
     fill(root / "d", "one")
-    ground = Ground(root)
+    ground = SafeTree(root)
     refused = 0
     with swapped_all_the_time(root / "d", outside):
         for number in range(2000):
@@ -181,10 +181,10 @@ async def test_changes_of_a_folder_that_is_swapped_for_a_link_all_the_time_stay_
     assert refused > 0
 
 
-def changes_of(ground: Ground, number: int) -> list[Callable[[], object]]:
+def changes_of(ground: SafeTree, number: int) -> list[Callable[[], object]]:
     return [
         lambda: ground.write("d/keys", b"ours", 0o666),
-        lambda: ground.link("d/sub/link", b"/etc"),
+        lambda: ground.write_symlink("d/sub/link", b"/etc"),
         lambda: ground.make_folder(f"d/new{number}/deeper"),
         lambda: ground.remove("d/sub/keys"),
         lambda: ground.remove_folder("d/sub"),
@@ -212,7 +212,7 @@ async def test_a_file_that_becomes_something_else_before_it_is_opened_is_left_ou
 
     monkeypatch.setattr(os, "open", open_late)
     taken = await kept.take()
-    assert ([skipped.path for skipped in taken.skipped], taken.files) == (["a"], 1)
+    assert ([skipped.path for skipped in taken.skipped], taken.file_count) == (["a"], 1)
     assert b"b" in contents(store)
     assert all(SECRET.encode() not in data for data in contents(store))
 
@@ -278,20 +278,18 @@ async def test_rules_are_not_read_through_a_link_or_from_a_pipe(
     (tmp_path / "keys").write_text("a\n")
     put(root / ".gitignore", kind, tmp_path)
     (root / "a").write_text("kept")
-    assert (await kept.take()).files == (1 if kind == "pipe" else 2)
+    assert (await kept.take()).file_count == (1 if kind == "pipe" else 2)
 
 
 async def test_what_lies_too_deep_is_left_alone_with_a_word(
     root: Path, kept: Checkpoints, outside: Path
 ) -> None:
-    deep = root.joinpath(*"d" * (MOST_LEVELS + 1))
+    deep = root.joinpath(*"d" * (MAX_DEPTH + 1))
     deep.mkdir(parents=True)
     (deep / "file").write_text("deep")
     (root / "a").write_text("one")
     first = await kept.take()
-    assert [skipped.reason for skipped in first.skipped] == [
-        f"more than {MOST_LEVELS} folders deep"
-    ]
+    assert [skipped.reason for skipped in first.skipped] == [f"more than {MAX_DEPTH} folders deep"]
     (root / "a").write_text("two")
     await kept.restore(first.tree)
     assert (root / "a").read_text() == "one"
@@ -329,7 +327,7 @@ async def test_a_folder_that_could_not_be_looked_into_is_not_taken_for_an_empty_
 @pytest.mark.parametrize("path", ["../outside/keys", "d/../../outside/keys", "..", "/etc", "d//x"])
 def test_a_path_that_leads_upwards_is_refused(path: str, root: Path, outside: Path) -> None:
     fill(root / "d", "one")
-    ground = Ground(root)
+    ground = SafeTree(root)
     for change in (ground.remove, ground.remove_folder, ground.make_folder):
         with pytest.raises(ValueError, match="not a path below"):
             change(path)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.workspace.environment import for_command
+from treadle.workspace.environment import build_environment
 
 OURS = {
     "PATH": "/bin",
@@ -20,7 +20,7 @@ OURS = {
 
 
 def test_a_command_sees_what_it_needs_and_no_key() -> None:
-    seen = for_command(OURS, confined=True)
+    seen = build_environment(OURS, sandboxed=True)
     assert {"PATH", "HOME", "LC_ALL", "http_proxy"} <= seen.keys()
     unseen = {"ANTHROPIC_API_KEY", "GITHUB_TOKEN", "HTTPS_PROXY", "BASH_ENV", "LD_PRELOAD"}
     assert not seen.keys() & (unseen | {"MY_SETTING", "SSH_AUTH_SOCK"})
@@ -28,17 +28,17 @@ def test_a_command_sees_what_it_needs_and_no_key() -> None:
 
 
 def test_outside_a_sandbox_the_doors_to_the_users_programs_stay_open() -> None:
-    assert for_command(OURS, confined=False)["SSH_AUTH_SOCK"] == "/run/agent"
+    assert build_environment(OURS, sandboxed=False)["SSH_AUTH_SOCK"] == "/run/agent"
 
 
 def test_the_user_lets_a_setting_through_by_name_but_not_a_key() -> None:
-    seen = for_command(OURS, confined=True, passed=["MY_SETTING", "GITHUB_TOKEN"])
+    seen = build_environment(OURS, sandboxed=True, passthrough=["MY_SETTING", "GITHUB_TOKEN"])
     assert seen["MY_SETTING"] == "1"
     assert "GITHUB_TOKEN" not in seen
 
 
 def test_what_the_caller_gives_for_one_command_is_taken() -> None:
-    seen = for_command(OURS, confined=True, extra={"PATH": "/opt", "MY_TOKEN": "meant"})
+    seen = build_environment(OURS, sandboxed=True, extra={"PATH": "/opt", "MY_TOKEN": "meant"})
     assert seen["PATH"] == "/opt"
     assert seen["MY_TOKEN"] == "meant"
 
@@ -48,11 +48,11 @@ def test_of_locales_the_known_categories_pass_and_of_providers_nothing() -> None
         **dict.fromkeys(("LANG", "LC_ALL", "LC_TIME", "LC_PAPER"), "C.UTF-8"),
         **dict.fromkeys(("LC_MYKEY", "LC_ANYTHING", "AWS_PROFILE"), "something"),
     }
-    seen = for_command(ours, confined=False, passed=["AWS_PROFILE"])
+    seen = build_environment(ours, sandboxed=False, passthrough=["AWS_PROFILE"])
     assert seen.keys() & ours.keys() == {"LANG", "LC_ALL", "LC_TIME", "LC_PAPER"}
 
 
 @pytest.mark.parametrize("address", ["https://token@host/", "http://user:word@proxy:1"])
 def test_an_address_with_somebodys_word_in_it_is_not_passed_on(address: str) -> None:
-    assert "GOPROXY" not in for_command({"GOPROXY": address}, confined=False)
-    assert "GOPROXY" in for_command({"GOPROXY": "https://host/,direct"}, confined=False)
+    assert "GOPROXY" not in build_environment({"GOPROXY": address}, sandboxed=False)
+    assert "GOPROXY" in build_environment({"GOPROXY": "https://host/,direct"}, sandboxed=False)

@@ -175,7 +175,7 @@ async def test_fault_70_a_writer_killed_before_the_rename_leaves_nothing_behind(
 
 async def test_the_temporary_file_of_a_living_writer_is_left_alone(folder: Path) -> None:
     async with opened(folder) as first:
-        with first._temps.name(folder) as name:
+        with first._temp_files.reserve_name(folder) as name:
             (folder / name).write_bytes(b"")
             async with opened(folder):
                 assert (folder / name).exists()
@@ -259,7 +259,7 @@ def test_a_link_made_after_the_path_was_judged_is_no_way_out(
     secret.mkdir()
     (secret / "f").write_bytes(b"secret")
     (folder / "sub").mkdir()
-    root, rest = files.place([folder], folder, "sub/f")
+    root, rest = files.locate([folder], folder, "sub/f")
     (folder / "sub").rmdir()
     (folder / "sub").symlink_to(secret)
     with pytest.raises(WorkspaceError, match="out of the workspace"):
@@ -311,7 +311,7 @@ async def test_what_is_protected_is_not_changed_by_another_name(folder: Path) ->
             with pytest.raises(WorkspaceError, match="which is protected"):
                 await attempt
         with pytest.raises(WorkspaceError, match="which is protected"):
-            workspace.resolve("d/old", changing=True)
+            workspace.resolve("d/old", for_write=True)
         assert workspace.resolve("d/old") == folder / ".git/hooks/old"
         await workspace.write("CLAUDE.md", b"two")
         await workspace.write(".git/hooks/old", b"changed")  # under its own name, where allowed

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.workspace.helpers import BOTH, alive, marker, opened, seen
-from treadle.core.contracts.workspace import Running, Workspace
+from treadle.core.contracts.workspace import RunningCommand, Workspace
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.local import LocalWorkspace, Options
-from treadle.workspace.private import PrivateFolder
+from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.private import ScratchDir
 
 
 @pytest.mark.parametrize("sandbox", BOTH)
@@ -53,7 +53,7 @@ async def test_a_background_command_is_read_waited_for_and_killed(
 ) -> None:
     mark = marker()
     async with opened(folder, sandbox=sandbox) as workspace:
-        running: Running = await workspace.start(f"echo up; sleep {mark}")
+        running: RunningCommand = await workspace.start(f"echo up; sleep {mark}")
         await seen(mark)
         while running.output() != "up\n":
             await asyncio.sleep(0.005)
@@ -77,7 +77,7 @@ async def test_closing_ends_what_still_runs(folder: Path) -> None:
         await workspace.start(f"setsid sleep {mark}")
         while len(alive(mark)) < 2:
             await asyncio.sleep(0.005)
-        private = workspace.temp.parent
+        private = workspace.temp_dir.parent
     assert not alive(mark)
     assert not private.exists()
 
@@ -129,12 +129,12 @@ async def test_long_outputs_are_kept_where_the_host_wants_them(
 async def test_the_private_folder_of_a_killed_agent_is_removed_and_a_living_ones_is_not(
     folder: Path,
 ) -> None:
-    dead = PrivateFolder()
+    dead = ScratchDir()
     assert dead._lock is not None
     os.close(dead._lock)  # as the kernel does when the agent is killed
     async with opened(folder) as first, opened(folder):
         assert not dead.path.exists()
-        assert first.temp.is_dir()
+        assert first.temp_dir.is_dir()
 
 
 async def test_many_commands_at_once(folder: Path) -> None:
@@ -154,7 +154,7 @@ async def test_what_cannot_be_started_is_an_error_that_says_why(folder: Path) ->
             await workspace.execute(["nowhere"])
         assert (await workspace.run("nowhere")).exit_code == 127
     with pytest.raises(WorkspaceError, match="not a folder"):
-        await LocalWorkspace.open(folder / "none", Options(sandbox="off"))
+        await LocalWorkspace.open(folder / "none", WorkspaceOptions(sandbox="off"))
 
 
 async def test_no_key_of_ours_reaches_a_command(
@@ -180,13 +180,13 @@ async def test_files_and_searches_do_not_wait_for_the_walls(
         return "none today"
 
     monkeypatch.setattr("treadle.workspace.local.why_not", slow)
-    workspace = LocalWorkspace(folder, Options())
+    workspace = LocalWorkspace(folder, WorkspaceOptions())
     try:
         command = asyncio.ensure_future(workspace.run("echo ran"))
         await asked.wait()
         await workspace.write("a", b"1")
         assert (await workspace.read("a")).data == b"1"
-        assert (await workspace.execute(["ls"], confined=False)).stdout == b"a\n"
+        assert (await workspace.execute(["ls"], sandboxed=False)).stdout == b"a\n"
         assert not command.done()
         let.set()
         assert (await command).output == "ran\n"
@@ -206,7 +206,7 @@ async def test_a_workspace_can_be_closed_while_it_prepares(
         return ""
 
     monkeypatch.setattr("treadle.workspace.local.why_not", never)
-    workspace = LocalWorkspace(folder, Options())
+    workspace = LocalWorkspace(folder, WorkspaceOptions())
     command = asyncio.ensure_future(workspace.run("true"))
     await asked.wait()
     await workspace.aclose()
@@ -267,11 +267,11 @@ async def test_no_program_of_the_folder_is_run_in_the_place_of_the_systems(
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:.:{os.environ['PATH']}")
     async with opened(folder, sandbox=sandbox) as workspace:
-        listed = await workspace.execute(["ls", "-A", str(folder)], confined=False)
+        listed = await workspace.execute(["ls", "-A", str(folder)], sandboxed=False)
         assert listed.stdout == b".venv\n"
-        piped = await workspace.execute(["sh", "-c", "ls -A | head -1"], confined=False)
+        piped = await workspace.execute(["sh", "-c", "ls -A | head -1"], sandboxed=False)
         assert piped.stdout == b".venv\n"
         with pytest.raises(WorkspaceError, match="only-here is not installed"):
-            await workspace.execute(["only-here"], confined=False)
+            await workspace.execute(["only-here"], sandboxed=False)
         assert (await workspace.run("echo on")).output == "on\n"
     assert not list(folder.glob("planted-*"))  # noqa: ASYNC240 - it is all over

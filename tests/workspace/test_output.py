@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.workspace.output import harmless, joined
+from treadle.workspace.output import decode_output, join_head_tail
 
 
 @pytest.mark.parametrize(
@@ -27,12 +27,12 @@ from treadle.workspace.output import harmless, joined
     ],
 )
 def test_what_a_terminal_would_obey_is_shown_or_left_out(printed: bytes, shown: str) -> None:
-    assert harmless(printed) == shown
+    assert decode_output(printed) == shown
 
 
 @given(st.binary(max_size=300))
 def test_no_control_character_survives(printed: bytes) -> None:
-    text = harmless(printed)
+    text = decode_output(printed)
     assert not [c for c in text if (ord(c) < 32 and c not in "\t\n") or 0x7F <= ord(c) < 0xA0]
 
 
@@ -40,16 +40,18 @@ def test_a_gap_says_how_much_is_missing_and_never_cuts_a_character() -> None:
     letters = "äöü€😀" * 10
     data = letters.encode()
     for cut in range(1, 30):
-        text = joined(data[:cut], data[-cut:], len(data), "/side", len(data))
+        text = join_head_tail(data[:cut], data[-cut:], len(data), "/side", len(data))
         assert "\ufffd" not in text
         assert f"{len(data) - 2 * cut} of {len(data)} bytes left out" in text
         assert "the whole output is in /side" in text
 
 
 def test_a_side_file_that_reached_its_cap_is_not_called_whole() -> None:
-    assert "the first 50 bytes of the output are in /side" in joined(b"a", b"b", 100, "/side", 50)
+    assert "the first 50 bytes of the output are in /side" in join_head_tail(
+        b"a", b"b", 100, "/side", 50
+    )
 
 
 def test_without_a_gap_head_and_tail_are_one_text() -> None:
     data = "€uro".encode()
-    assert joined(data[:1], data[1:], len(data)) == "€uro"
+    assert join_head_tail(data[:1], data[1:], len(data)) == "€uro"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.workspace.helpers import needs_bubblewrap, opened
 from treadle.core.errors import WorkspaceError
-from treadle.tools.builtin.rg import USUAL, ripgrep
+from treadle.tools.builtin.rg import DEFAULT_OPTIONS, find_ripgrep
 from treadle.workspace.local import LocalWorkspace
 from treadle.workspace.sandbox import landlock, readers
 
@@ -21,9 +21,9 @@ FENCES = [
     pytest.param("sandbox", marks=needs_bubblewrap),
 ]
 READING = [
-    ([ripgrep(), *USUAL, "SECRET|nothing", "./"], "d", b"nothing"),
-    ([ripgrep(), *USUAL, "SECRET|nothing", "./"], ".", b"nothing"),
-    ([ripgrep(), *USUAL, "--files", "./"], ".", b"/file"),
+    ([find_ripgrep(), *DEFAULT_OPTIONS, "SECRET|nothing", "./"], "d", b"nothing"),
+    ([find_ripgrep(), *DEFAULT_OPTIONS, "SECRET|nothing", "./"], ".", b"nothing"),
+    ([find_ripgrep(), *DEFAULT_OPTIONS, "--files", "./"], ".", b"/file"),
     (["ls", "-A", "d/"], ".", b"file"),
     (["sh", "-c", "tail -n +1 d/file | head -n 9"], ".", b"nothing"),
 ]
@@ -67,7 +67,7 @@ async def test_a_folder_swapped_for_a_link_meanwhile_leads_nowhere_else(
             while times < (30 if fence == "landlock" else 8) or expected not in said:
                 times += 1
                 with contextlib.suppress(WorkspaceError):  # while it is a link, it is no folder
-                    said += (await workspace.execute(argv, cwd=cwd, reading=True)).stdout
+                    said += (await workspace.execute(argv, cwd=cwd, read_only=True)).stdout
             assert b"SECRET" not in said
             assert expected in said
 
@@ -82,7 +82,7 @@ async def test_a_program_that_only_reads_can_do_nothing_else(folder: Path) -> No
     (folder / "out").symlink_to(secret)
     script = f"cat file; cat out; cat {secret}; echo x > new; echo x >> file; ./run-me; rm file"
     async with opened(folder) as workspace:
-        done = await workspace.execute(["sh", "-c", script], reading=True)
+        done = await workspace.execute(["sh", "-c", script], read_only=True)
     assert done.stdout == b"text\n"
     assert done.stderr.count(b"ermission denied") == 6, done.stderr
     assert (folder / "file").read_text() == "text\n"
@@ -104,8 +104,8 @@ async def test_what_is_to_be_ignored_is_also_read_above_the_root_and_in_home(
     for name in ("a.py", "b.above", "c.mine", "d.local"):
         (inner / name).touch()
     async with opened(inner) as workspace:
-        argv = [ripgrep(), *USUAL, "--files", "./"]
-        done = await workspace.execute(argv, reading=True)
+        argv = [find_ripgrep(), *DEFAULT_OPTIONS, "--files", "./"]
+        done = await workspace.execute(argv, read_only=True)
     assert (done.stdout, done.stderr, done.exit_code) == (b"./a.py\n", b"", 0)
 
 
@@ -119,14 +119,14 @@ async def test_a_git_folder_elsewhere_that_may_not_be_read_is_no_error(folder: P
     (folder / ".git").write_text(f"gitdir: {elsewhere}/worktrees/ws\n")
     (folder / "a.py").touch()
     async with opened(folder) as workspace:
-        argv = [ripgrep(), *USUAL, "no such thing", "./"]
-        done = await workspace.execute(argv, reading=True)
+        argv = [find_ripgrep(), *DEFAULT_OPTIONS, "no such thing", "./"]
+        done = await workspace.execute(argv, read_only=True)
     assert (done.stdout, done.exit_code) == (b"", 1), done.stderr
 
 
 def test_a_folder_inside_of_another_is_not_allowed_by_its_own_name(folder: Path) -> None:
     """It may be one that commands write to: its name there could be made a link."""
-    allowed = readers._readable((folder, folder / "inner", folder.parent / "beside"), "/h")
+    allowed = readers._find_readable((folder, folder / "inner", folder.parent / "beside"), "/h")
     assert str(folder) in allowed
     assert str(folder.parent / "beside") in allowed
     assert str(folder / "inner") not in allowed

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.workspace.keeper.spool import REDACTED, Spool, Veil
-from treadle.workspace.local import LocalWorkspace, Options
-from treadle.workspace.processes import HEAD
+from treadle.workspace.keeper.spool import REDACTED, OutputBuffer, StreamRedactor
+from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.processes import HEAD_BYTES
 
 SECRET = "sk-ant-api03-our-own-key-0123456789abcdef"
 few = st.binary(min_size=1, max_size=5).map(lambda one: bytes(b"ab"[byte % 2] for byte in one))
@@ -25,30 +25,30 @@ def test_a_value_is_found_wherever_the_stream_was_cut(
     secrets: list[bytes], raw: list[bytes]
 ) -> None:
     pieces = [bytes(b"abc"[byte % 3] for byte in piece) for piece in raw]
-    veil = Veil(secrets)
-    told = b"".join(veil.over(piece) for piece in pieces) + veil.over(b"", last=True)
+    veil = StreamRedactor(secrets)
+    told = b"".join(veil.redact(piece) for piece in pieces) + veil.redact(b"", last=True)
     longest_first = b"|".join(map(re.escape, sorted(secrets, key=len, reverse=True)))
     assert told == re.sub(longest_first, REDACTED, b"".join(pieces))
 
 
 def test_what_is_no_beginning_of_a_value_is_told_at_once() -> None:
-    veil = Veil([b"secret-value"])
-    assert veil.over(b"listening on port 80") == b"listening on port 80"
-    assert veil.over(b" sec") == b" "
-    assert veil.over(b"onds\n") == b"seconds\n"
+    veil = StreamRedactor([b"secret-value"])
+    assert veil.redact(b"listening on port 80") == b"listening on port 80"
+    assert veil.redact(b" sec") == b" "
+    assert veil.redact(b"onds\n") == b"seconds\n"
 
 
 async def opened(place: Path) -> LocalWorkspace:
     (place / "ws").mkdir()
     (place / "ws" / "k").write_text(SECRET)
-    options = Options(sandbox="off", outputs=place / "out", secrets=(SECRET,))
+    options = WorkspaceOptions(sandbox="off", outputs_dir=place / "out", secrets=(SECRET,))
     return await LocalWorkspace.open(place / "ws", options)
 
 
 async def test_a_long_output_is_cut_and_kept_without_it(tmp_path: Path) -> None:
     workspace = await opened(tmp_path)
     zeros = "head -c %d /dev/zero | tr '\\0' x"
-    for before in (HEAD - 60, HEAD - 20, HEAD - 5, 300_000):
+    for before in (HEAD_BYTES - 60, HEAD_BYTES - 20, HEAD_BYTES - 5, 300_000):
         command = f"{zeros % before}; cat k; {zeros % 400_000}; cat k; echo end"
         done = await workspace.run(command)
         kept = Path(done.full_output).read_text()
@@ -82,17 +82,17 @@ async def test_the_file_of_a_command_in_the_background_never_holds_it(tmp_path: 
 def test_beyond_what_the_file_takes_only_the_end_is_looked_through(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     secret = SECRET.encode()
-    spool = Spool(reading, 100, 100, str(tmp_path / "side"), 1_000, False, [secret])
+    spool = OutputBuffer(reading, 100, 100, str(tmp_path / "side"), 1_000, False, [secret])
     printed = 0
     for padding in (900, 5_000, 241, 5_000, 260):
         data = b"x" * padding + secret + b"y" * 100 + secret[:30]
-        spool.keep(data)
-        spool.keep(secret[30:] + b"z" * 20)
+        spool.append(data)
+        spool.append(secret[30:] + b"z" * 20)
         printed += padding + 100 + 20
     told: Any = spool.report()
     assert b"our-own" not in (tmp_path / "side").read_bytes() + told["head"] + told["tail"]
     assert told["tail"].endswith(b"y" * 69 + b"[redacted]" + b"z" * 20)
     assert told["total"] == pytest.approx(printed, rel=0.1)
-    os.close(spool.side)
+    os.close(spool.file_fd)
     os.close(reading)
     os.close(writing)

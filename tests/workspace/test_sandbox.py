@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from tests.workspace.helpers import alive, marker, needs_bubblewrap, opened
-from treadle.core.contracts.workspace import Completed
+from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.local import LocalWorkspace, Options
+from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 from treadle.workspace.sandbox import landlock, limits, seccomp
-from treadle.workspace.sandbox.protection import Protection
+from treadle.workspace.sandbox.protection import ProtectedPaths
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def repository(folder: Path) -> Path:
     return folder
 
 
-async def inside(root: Path, command: str, **options: object) -> Completed:
+async def inside(root: Path, command: str, **options: object) -> CommandResult:
     async with opened(root, sandbox=True, **options) as workspace:
         return await workspace.run(command)
 
@@ -182,7 +182,7 @@ async def test_a_protected_path_that_is_a_link_refuses_the_sandbox(folder: Path)
 
 @needs_bubblewrap
 async def test_the_home_folder_itself_is_too_wide_for_a_sandbox(own_place: Path) -> None:
-    workspace = await LocalWorkspace.open(own_place / "home", Options(sandbox="auto"))
+    workspace = await LocalWorkspace.open(own_place / "home", WorkspaceOptions(sandbox="auto"))
     await workspace.aclose()
     assert not workspace.sandboxed
     assert "home folder" in workspace.sandbox_problem
@@ -197,15 +197,15 @@ async def test_a_link_made_inside_does_not_lead_a_write_out(folder: Path) -> Non
     assert not Path("/etc/p").exists()
 
 
-def released(protection: Protection) -> None:
-    for fd in protection.release():
+def released(protection: ProtectedPaths) -> None:
+    for fd in protection.remove_placeholders():
         os.close(fd)
 
 
 def test_a_placeholder_in_use_by_another_agent_stays(folder: Path) -> None:
-    first, second = Protection(folder, [".treadle"]), Protection(folder, [".treadle"])
-    first.mounts()
-    second.mounts()
+    first, second = ProtectedPaths(folder, [".treadle"]), ProtectedPaths(folder, [".treadle"])
+    first.mount_options()
+    second.mount_options()
     released(first)
     assert (folder / ".treadle").is_dir()
     released(second)
@@ -215,8 +215,8 @@ def test_a_placeholder_in_use_by_another_agent_stays(folder: Path) -> None:
 def test_the_placeholder_of_a_killed_agent_is_removed_with_ours(folder: Path) -> None:
     (folder / ".treadle").mkdir()
     (folder / ".treadle").chmod(0o555)
-    protection = Protection(folder, [".treadle"])
-    protection.mounts()
+    protection = ProtectedPaths(folder, [".treadle"])
+    protection.mount_options()
     released(protection)
     assert not (folder / ".treadle").exists()
 
@@ -391,17 +391,17 @@ async def test_fault_92_without_bubblewrap_auto_says_why_and_required_refuses(
         return None if name == "bwrap" else f"/bin/{name}"
 
     monkeypatch.setattr(shutil, "which", which)
-    workspace = await LocalWorkspace.open(folder, Options(sandbox="auto"))
+    workspace = await LocalWorkspace.open(folder, WorkspaceOptions(sandbox="auto"))
     try:
         assert not workspace.sandboxed
         assert "not installed" in workspace.sandbox_problem
         assert (await workspace.run("echo bare")).output == "bare\n"
         with pytest.raises(WorkspaceError, match="not installed"):
-            await workspace.run("true", confined=True)
+            await workspace.run("true", sandboxed=True)
     finally:
         await workspace.aclose()
     with pytest.raises(WorkspaceError, match=r"required .* not installed"):
-        await LocalWorkspace.open(folder, Options(sandbox="required"))
+        await LocalWorkspace.open(folder, WorkspaceOptions(sandbox="required"))
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,7 @@ async def test_fault_92_the_reason_is_told_in_a_sentence(
     fake.write_text(f'#!/bin/sh\necho "{said}" >&2\nexit 1\n')
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
-    workspace = await LocalWorkspace.open(folder, Options(sandbox="auto"))
+    workspace = await LocalWorkspace.open(folder, WorkspaceOptions(sandbox="auto"))
     await workspace.aclose()
     assert told in workspace.sandbox_problem
 
@@ -431,23 +431,23 @@ async def test_fault_92_the_reason_is_told_in_a_sentence(
 async def test_required_lets_nothing_out(folder: Path) -> None:
     async with opened(folder, sandbox=True):
         pass
-    workspace = await LocalWorkspace.open(folder, Options(sandbox="required"))
+    workspace = await LocalWorkspace.open(folder, WorkspaceOptions(sandbox="required"))
     try:
         with pytest.raises(WorkspaceError, match="nothing runs outside"):
-            await workspace.run("true", confined=False)
+            await workspace.run("true", sandboxed=False)
     finally:
         await workspace.aclose()
 
 
 def test_a_machine_without_a_table_of_calls_is_told() -> None:
     with pytest.raises(seccomp.UnknownMachine, match="vax"):
-        seccomp.refusals("vax")
-    assert seccomp.refusals("x86_64") != seccomp.refusals("aarch64")
+        seccomp.build_filter("vax")
+    assert seccomp.build_filter("x86_64") != seccomp.build_filter("aarch64")
 
 
 def test_the_limit_of_processes_needs_no_rights_it_does_not_have() -> None:
-    assert limits.processes_of_user(os.getuid()) >= 1
-    group = limits.pids_cgroup()
+    assert limits.count_user_threads(os.getuid()) >= 1
+    group = limits.find_pids_cgroup()
     assert not group or os.access(group, os.W_OK)
 
 

@@ -16,10 +16,10 @@ from typing import Any, cast
 
 import msgspec
 
-from treadle.agents.definitions import Definition
+from treadle.agents.definitions import AgentDefinition
 from treadle.agents.result import Result
 from treadle.agents.stream import Stream
-from treadle.agents.subagents import Nursery, OpenStore, TaskTool, child_settings
+from treadle.agents.subagents import SubagentRunner, OpenStore, TaskTool, make_child_settings
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
@@ -34,27 +34,27 @@ from treadle.core.errors import ConfigError, LoopError, OutputMismatch
 from treadle.core.events import TurnResult
 from treadle.core.loop.clock import Clock, RealClock
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.equipment import AllowAll, Equipment
+from treadle.core.loop.equipment import AllowAll, DriverConfig
 from treadle.core.loop.steps import (
     ApprovalRequest,
     AwaitingInput,
     Finished,
     PendingApproval,
-    Said,
+    UserInput,
 )
 from treadle.core.transcript.entries import View
 from treadle.core.transcript.integrity import repaired
 from treadle.core.transcript.items import Item
 from treadle.core.transcript.transcript import Transcript
-from treadle.policy.budgets import Rounds
-from treadle.tools.federation import Collision, Federation, Registry
+from treadle.policy.budgets import RoundLimit
+from treadle.tools.federation import CollisionPolicy, Federation, StaticSource
 from treadle.tools.function import FunctionTool
 
 ToolLike = Tool | ToolSource | Callable[..., Any]
 # True lets the call happen; False or a reason does not.
 Approver = Callable[[PendingApproval], bool | str | Awaitable[bool | str]]
 
-NOBODY = "this call needs somebody's approval, and nobody is there to give it"
+NO_APPROVER = "this call needs somebody's approval, and nobody is there to give it"
 
 
 class Agent:
@@ -81,14 +81,14 @@ class Agent:
         workspace: Workspace | None = None,
         options: ModelOptions | None = None,
         cache: CacheRequest | None = None,
-        collision: Collision = "first_wins",
+        collision: CollisionPolicy = "first_wins",
         services: dict[str, Any] | None = None,
         max_result_chars: int = 100_000,
         max_parallel: int = 16,
         tool_timeout: float | None = 600.0,
         keep_output: Callable[[str, str], str] | None = None,
         clock: Clock | None = None,
-        subagents: Sequence[Definition] | None = None,
+        subagents: Sequence[AgentDefinition] | None = None,
         open_store: OpenStore | None = None,
         depth: int = 0,
         role: str = "",
@@ -97,14 +97,14 @@ class Agent:
         if max_turns < 0:
             raise ConfigError(f"max_turns is {max_turns}; it must be 0 or more")
         self._approve = approve
-        self._made_model = isinstance(model, str)
-        self._own_tools = source = Federation(_sources(tools), collision)
+        self._owns_model = isinstance(model, str)
+        self._own_tools = source = Federation(_collect_sources(tools), collision)
         if subagents is not None:
-            nursery = Nursery(self._child, depth=depth, open_store=open_store)
-            task = Registry([TaskTool(nursery, subagents)], "subagents")
+            nursery = SubagentRunner(self._make_child, depth=depth, open_store=open_store)
+            task = StaticSource([TaskTool(nursery, subagents)], "subagents")
             source = Federation([self._own_tools, task], collision)
-        self.equipment = Equipment(
-            model=_model(model),
+        self.config = DriverConfig(
+            model=_resolve_model(model),
             source=source,
             instructions=instructions,
             options=options or ModelOptions(),
@@ -112,13 +112,13 @@ class Agent:
             policy=policy or AllowAll(),
             hooks=tuple(hooks),
             mutators=tuple(mutators),
-            gates=(Rounds(max_turns), *gates),
+            gates=(RoundLimit(max_turns), *gates),
             observers=tuple(observers),
             workspace=workspace,
-            role=role,
+            agent_type=role,
             clock=clock or RealClock(),
             services=services if services is not None else {},
-            keep_output=keep_output,
+            save_output=keep_output,
             max_result_chars=max_result_chars,
             max_parallel=max_parallel,
             tool_timeout=tool_timeout,
@@ -137,7 +137,7 @@ class Agent:
     def start(
         self,
         *,
-        input: Said | None = None,
+        input: UserInput | None = None,
         transcript: Transcript | Sequence[Item] | None = None,
         view: View | None = None,
         store: Store | None = None,
@@ -150,14 +150,14 @@ class Agent:
         """
         if transcript is not None:
             view = View(transcript=repaired(Transcript(transcript)))
-        driver = Driver(self.equipment, session_id=session_id, view=view, store=store)
+        driver = Driver(self.config, session_id=session_id, view=view, store=store)
         if input is not None:
             driver.submit(input)
         return driver
 
     async def run(
         self,
-        prompt: Said,
+        prompt: UserInput,
         *,
         output: object | None = None,
         output_retries: int = 2,
@@ -171,17 +171,17 @@ class Agent:
             return await self._run_structured(prompt, output, output_retries, store)
         driver = self.start(input=prompt, store=store)
         try:
-            return _result(driver, await self._drive(driver, self._ask_approver))
+            return _make_result(driver, await self._drive(driver, self._ask_approver))
         finally:
             await driver.aclose()
 
-    def run_sync(self, prompt: Said, **options: Any) -> Result:
+    def run_sync(self, prompt: UserInput, **options: Any) -> Result:
         """`run` for a program without an event loop."""
         return asyncio.run(self._run_and_close(prompt, options))
 
     def stream(
         self,
-        prompt: Said,
+        prompt: UserInput,
         *,
         transcript: Transcript | Sequence[Item] | None = None,
         store: Store | None = None,
@@ -204,28 +204,28 @@ class Agent:
         """Go on with a history that the caller owns; it grows by what happened."""
         driver = self.start(transcript=messages, store=store)
         try:
-            return _result(driver, await self._drive(driver, self._ask_approver))
+            return _make_result(driver, await self._drive(driver, self._ask_approver))
         finally:
             messages[:] = driver.transcript
             await driver.aclose()
 
     async def aclose(self) -> None:
         """Close the model's connections and the tools' servers."""
-        await self.equipment.source.aclose()
-        await self.equipment.model.aclose()
+        await self.config.source.aclose()
+        await self.config.model.aclose()
 
-    async def aclose_own(self) -> None:
+    async def aclose_owned_model(self) -> None:
         """What a child leaves behind: its model, if it is not its parent's. The tools are."""
-        if self._made_model:
-            await self.equipment.model.aclose()
+        if self._owns_model:
+            await self.config.model.aclose()
 
-    async def finish(self, driver: Driver) -> TurnResult:
+    async def finish_turn(self, driver: Driver) -> TurnResult:
         """Drive a turn to its end; approvals go to the approver."""
         return await self._drive(driver, self._ask_approver)
 
-    def _child(self, definition: Definition, depth: int) -> Agent:
-        settings = {**self._settings, "model": self.equipment.model}
-        settings = child_settings(settings, definition, self._own_tools, self.equipment.policy)
+    def _make_child(self, definition: AgentDefinition, depth: int) -> Agent:
+        settings = {**self._settings, "model": self.config.model}
+        settings = make_child_settings(settings, definition, self._own_tools, self.config.policy)
         return Agent(**{**settings, "depth": depth})
 
     # --- what they share -----------------------------------------------------------------
@@ -246,7 +246,7 @@ class Agent:
 
     async def _ask_approver(self, request: ApprovalRequest) -> None:
         for approval in request.pending:
-            answer: bool | str = NOBODY
+            answer: bool | str = NO_APPROVER
             if self._approve is not None:
                 given = self._approve(approval)
                 answer = await given if inspect.isawaitable(given) else given
@@ -256,31 +256,31 @@ class Agent:
                 request.deny(approval.call.id, answer or "The user said no.")
 
     async def _run_structured(
-        self, prompt: Said, kind: object, retries: int, store: Store | None
+        self, prompt: UserInput, output_type: object, retries: int, store: Store | None
     ) -> Result:
-        from treadle.agents.structured import NOT_GIVEN, FinalAnswer
-        from treadle.models.structured import parse, schema_of
+        from treadle.agents.structured import MISSING_ANSWER, FinalAnswerTool
+        from treadle.models.structured import parse_structured_output, build_schema
 
-        answer: FinalAnswer | None = None
-        if "schema" in self.equipment.model.card.abilities:
+        answer: FinalAnswerTool | None = None
+        if "schema" in self.config.model.card.abilities:
             options = msgspec.structs.replace(
-                self.equipment.options, output_schema=schema_of(kind, strict=True)
+                self.config.options, output_schema=build_schema(output_type, strict=True)
             )
             agent = self.replace(options=options)
         else:
-            answer = FinalAnswer(kind)
+            answer = FinalAnswerTool(output_type)
             agent = self.replace(
                 tools=[*self._settings["tools"], answer], gates=[*self._settings["gates"], answer]
             )
         driver = agent.start(input=prompt, store=store)
         try:
             for _ in range(retries + 1):
-                result = _result(driver, await agent._drive(driver, agent._ask_approver))
+                result = _make_result(driver, await agent._drive(driver, agent._ask_approver))
                 if result.reason != "end_turn":
                     return result
                 text = answer.text if answer is not None else result.text
                 try:
-                    value = parse(kind, text) if text is not None else None
+                    value = parse_structured_output(output_type, text) if text is not None else None
                 except ValueError as error:
                     driver.submit(f"The answer does not fit: {error}. Give it again, corrected.")
                 else:
@@ -288,28 +288,28 @@ class Agent:
                         return msgspec.structs.replace(
                             result, text=text, output=value, usage=driver.usage
                         )
-                    driver.submit(NOT_GIVEN)
+                    driver.submit(MISSING_ANSWER)
         finally:
             await driver.aclose()
         raise OutputMismatch(
-            f"{self.equipment.model.name} gave no answer that fits in {retries + 1} tries",
-            provider=self.equipment.model.name,
+            f"{self.config.model.name} gave no answer that fits in {retries + 1} tries",
+            provider=self.config.model.name,
         )
 
-    async def _run_and_close(self, prompt: Said, options: dict[str, Any]) -> Result:
+    async def _run_and_close(self, prompt: UserInput, options: dict[str, Any]) -> Result:
         try:
             return await self.run(prompt, **options)
         finally:
             await self.aclose()
 
 
-def _result(driver: Driver, turn: TurnResult) -> Result:
+def _make_result(driver: Driver, turn: TurnResult) -> Result:
     if turn.error is not None:
         raise turn.error
     return Result(turn.text, turn.reason, driver.transcript, turn.usage, turn, driver.session_id)
 
 
-def _model(model: str | Model) -> Model:
+def _resolve_model(model: str | Model) -> Model:
     if not isinstance(model, str):
         return model
     from treadle.models.names import model as named
@@ -317,14 +317,14 @@ def _model(model: str | Model) -> Model:
     return named(model)
 
 
-def _sources(tools: Sequence[ToolLike]) -> list[ToolSource]:
+def _collect_sources(tools: Sequence[ToolLike]) -> list[ToolSource]:
     """Tools and functions as registries, sources as they are, in the order given."""
     sources: list[ToolSource] = []
     loose: list[Tool] = []
 
     def close() -> None:
         if loose:
-            sources.append(Registry(tuple(loose)))
+            sources.append(StaticSource(tuple(loose)))
             loose.clear()
 
     for given in tools:

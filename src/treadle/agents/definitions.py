@@ -22,13 +22,13 @@ import msgspec
 
 from treadle.core.errors import ConfigError
 from treadle.core.textfile import read_text
-from treadle.tools.frontmatter import BrokenHead, split, words
+from treadle.tools.frontmatter import FrontmatterError, parse_frontmatter, parse_list
 
-FOLDERS = (".treadle/agents", ".claude/agents")
-MOST_BYTES = 256 * 1024
+AGENT_FOLDERS = (".treadle/agents", ".claude/agents")
+MAX_FILE_BYTES = 256 * 1024
 
 
-class Definition(msgspec.Struct, frozen=True):
+class AgentDefinition(msgspec.Struct, frozen=True):
     """One kind of child agent. `tools` None means all that the parent has."""
 
     name: str
@@ -41,7 +41,7 @@ class Definition(msgspec.Struct, frozen=True):
     origin: str = ""
 
 
-GENERAL = Definition(
+GENERAL_AGENT = AgentDefinition(
     "general",
     "Does a self-contained piece of work with all tools and reports back.",
     "You work on one task that another agent gave you. Do all of it, check it, and end with a "
@@ -50,21 +50,21 @@ GENERAL = Definition(
 )
 
 
-def read_definitions(
+def read_agent_files(
     folders: Iterable[Path], home: Path | None = None
-) -> tuple[list[Definition], list[str]]:
+) -> tuple[list[AgentDefinition], list[str]]:
     """The definitions below these folders, and a line for each file that is not one.
 
     The first of a name wins, so give the closest folder first. Links do not lead out of a folder,
     except at home, where they are the user's own.
     """
-    found: dict[str, Definition] = {}
+    found: dict[str, AgentDefinition] = {}
     problems: list[str] = []
     for folder in folders:
-        for place in FOLDERS:
+        for place in AGENT_FOLDERS:
             for file in sorted((folder / place).glob("*.md")):
                 try:
-                    definition = read_definition(file, None if folder == home else folder)
+                    definition = read_agent_file(file, None if folder == home else folder)
                 except ConfigError as error:
                     problems.append(str(error))
                 else:
@@ -72,11 +72,11 @@ def read_definitions(
     return list(found.values()), problems
 
 
-def read_definition(file: Path, within: Path | None = None) -> Definition:
+def read_agent_file(file: Path, within: Path | None = None) -> AgentDefinition:
     """One file. A ConfigError says what is wrong with it."""
     try:
-        head, body = split(read_text(file, MOST_BYTES, within=within))
-    except (FileNotFoundError, BrokenHead) as error:
+        head, body = parse_frontmatter(read_text(file, MAX_FILE_BYTES, within=within))
+    except (FileNotFoundError, FrontmatterError) as error:
         raise ConfigError(f"{file}: {error}") from error
     name = str(head.get("name") or file.stem)
     description = str(head.get("description") or "")
@@ -84,20 +84,20 @@ def read_definition(file: Path, within: Path | None = None) -> Definition:
         raise ConfigError(f"{file}: has no description, so a model cannot know when to use it")
     if not body.strip():
         raise ConfigError(f"{file}: has no text under its head; write what the agent should do")
-    tools = words(head.get("tools"))
-    return Definition(
+    tools = parse_list(head.get("tools"))
+    return AgentDefinition(
         name,
         description,
         body.strip(),
         tuple(tools) if tools is not None else None,
         str(head.get("model") or "").removeprefix("inherit"),
         str(head.get("mode") or head.get("permissionMode") or ""),
-        _number(file, head.get("max_turns")),
+        _parse_max_turns(file, head.get("max_turns")),
         str(file),
     )
 
 
-def _number(file: Path, value: object) -> int:
+def _parse_max_turns(file: Path, value: object) -> int:
     if value is None:
         return 50
     if isinstance(value, str) and value.isdigit():

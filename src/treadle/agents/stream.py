@@ -14,31 +14,31 @@ from types import TracebackType
 
 from treadle.core.events import ApprovalResolved, Event, RunFailed, TurnFinished, TurnResult
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.steps import ApprovalRequest, Said
-from treadle.core.loop.tasks import end_all
+from treadle.core.loop.steps import ApprovalRequest, UserInput
+from treadle.core.loop.tasks import cancel_all
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item
 
-Drive = Callable[[Driver, Callable[[ApprovalRequest], Awaitable[None]]], Awaitable[TurnResult]]
+DriveTurn = Callable[[Driver, Callable[[ApprovalRequest], Awaitable[None]]], Awaitable[TurnResult]]
 
 
 class Stream:
     """One run, seen from outside."""
 
-    def __init__(self, driver: Driver, drive: Drive) -> None:
+    def __init__(self, driver: Driver, drive: DriveTurn) -> None:
         self.driver = driver
         self._drive = drive
         self._events: deque[Event] = deque()
         self._reader: asyncio.Future[None] | None = None
-        self._decided = asyncio.Event()
-        self._work: asyncio.Task[TurnResult] | None = None
-        self._latest: Event | None = None
-        self._has_begun = False
-        self._is_over = False
+        self._approval_resolved = asyncio.Event()
+        self._run_task: asyncio.Task[TurnResult] | None = None
+        self._last_event: Event | None = None
+        self._has_started = False
+        self._is_finished = False
 
     async def __aenter__(self) -> Stream:
         self.driver.watch(self)
-        self._work = asyncio.create_task(self._run())
+        self._run_task = asyncio.create_task(self._run())
         return self
 
     async def __aexit__(
@@ -47,11 +47,11 @@ class Stream:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        work = self._work
+        work = self._run_task
         try:
             if work is not None and not work.done():
                 self.interrupt("stream_closed")
-                await _gone(work)
+                await _wait_ended(work)
         finally:
             await self.driver.aclose()
         failure = None if work is None or work.cancelled() else work.exception()
@@ -63,7 +63,7 @@ class Stream:
 
     async def __anext__(self) -> Event:
         while not self._events:
-            if self._is_over or self._work is None or self._work.done():
+            if self._is_finished or self._run_task is None or self._run_task.done():
                 raise StopAsyncIteration
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader
@@ -72,22 +72,22 @@ class Stream:
     @property
     def result(self) -> TurnResult:
         """How it ended; ask after the last event."""
-        if self._work is None or not self._work.done():
+        if self._run_task is None or not self._run_task.done():
             raise RuntimeError("the run is not over: read the events to their end first")
-        return self._work.result()
+        return self._run_task.result()
 
     async def wait(self) -> None:
         """Until the run is over, whether or not anybody reads its events."""
-        if self._work is not None:
-            await asyncio.wait([self._work])
+        if self._run_task is not None:
+            await asyncio.wait([self._run_task])
 
-    def steer(self, said: Said) -> None:
-        self.driver.steer(said)
+    def steer(self, user_input: UserInput) -> None:
+        self.driver.steer(user_input)
 
     def interrupt(self, reason: str = "user_cancelled") -> None:
         self.driver.interrupt(reason)
-        self._decided.set()
-        if not self._has_begun:  # its task has yet to take its first step
+        self._approval_resolved.set()
+        if not self._has_started:  # its task has yet to take its first step
             asyncio.get_running_loop().call_soon(self.driver.interrupt, reason)
 
     def approve(
@@ -101,15 +101,15 @@ class Stream:
     # --- as an observer ------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
-        if self._is_over:
+        if self._is_finished:
             return  # a background task that ends behind the terminal event
         self._events.append(event)
-        self._latest = event
+        self._last_event = event
         kind = type(event)
         if kind is ApprovalResolved:
-            self._decided.set()
+            self._approval_resolved.set()
         elif kind is TurnFinished or kind is RunFailed:
-            self._is_over = True
+            self._is_finished = True
         self._wake()
 
     def on_item(self, position: int, item: Item) -> None:
@@ -121,19 +121,19 @@ class Stream:
             reader.set_result(None)
 
     async def _run(self) -> TurnResult:
-        self._has_begun = True
+        self._has_started = True
         try:
             return await self._drive(self.driver, self._wait_for_decisions)
         except Exception as error:
-            self._end_with(error)
+            self._emit_failure(error)
             raise
         finally:
-            self._is_over = True
+            self._is_finished = True
             self._wake()
 
-    def _end_with(self, error: Exception) -> None:
+    def _emit_failure(self, error: Exception) -> None:
         """The loop itself failed, and told no end: whoever reads gets one all the same."""
-        last = self._latest
+        last = self._last_event
         turn_id, seq = (last.turn_id, last.seq) if last is not None else ("", 0)
         result = TurnResult(turn_id, "error", error=error)
         name = type(error).__name__
@@ -142,13 +142,13 @@ class Stream:
     async def _wait_for_decisions(self, request: ApprovalRequest) -> None:
         """Somebody who reads the events answers; see ApprovalRequired."""
         while request.unresolved and not self.driver.is_interrupted:
-            self._decided.clear()
-            await self._decided.wait()
+            self._approval_resolved.clear()
+            await self._approval_resolved.wait()
 
 
-async def _gone(work: asyncio.Task[TurnResult]) -> None:
+async def _wait_ended(task: asyncio.Task[TurnResult]) -> None:
     try:
-        await asyncio.wait([work])
+        await asyncio.wait([task])
     except asyncio.CancelledError:
-        await end_all([work])
+        await cancel_all([task])
         raise

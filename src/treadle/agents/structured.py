@@ -10,24 +10,26 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.contracts.gate import Account, Pass, Stop
-from treadle.core.contracts.tool import Probe, Resources, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.gate import RequestEstimate, Admit, Stop
+from treadle.core.contracts.tool import ProbeResult, Resources, ToolContext, ToolOutput, ToolSpec
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.usage import Usage
-from treadle.models.structured import parse, schema_of
+from treadle.models.structured import parse_structured_output, build_schema
 
-NAME = "final_answer"
+TOOL_NAME = "final_answer"
 DESCRIPTION = "Give the final answer. Call this once, when the work is done."
-NOT_GIVEN = f"Give your final answer by calling the tool `{NAME}`."
+MISSING_ANSWER = f"Give your final answer by calling the tool `{TOOL_NAME}`."
 
 
-class FinalAnswer:
+class FinalAnswerTool:
     """A tool whose call is the answer, and the gate that ends the turn behind it."""
 
-    def __init__(self, kind: object) -> None:
-        self._kind = kind
+    def __init__(self, output_type: object) -> None:
+        self._output_type = output_type
         # Not eager: a reply that breaks off has answered nothing.
-        self._spec = ToolSpec(NAME, DESCRIPTION, schema_of(kind), effect="pure", eager=False)
+        self._spec = ToolSpec(
+            TOOL_NAME, DESCRIPTION, build_schema(output_type), effect="pure", eager=False
+        )
         self._text: str | None = None
 
     @property
@@ -41,13 +43,13 @@ class FinalAnswer:
 
     def check(self, arguments: Arguments) -> str | None:
         try:
-            parse(self._kind, msgspec.json.encode(arguments).decode())
+            parse_structured_output(self._output_type, msgspec.json.encode(arguments).decode())
         except ValueError as error:
             return str(error)
         return None
 
     def summary(self, arguments: Arguments) -> str:
-        return f"[{NAME}]"
+        return f"[{TOOL_NAME}]"
 
     def resources(self, arguments: Arguments) -> Resources:
         return Resources()
@@ -61,11 +63,11 @@ class FinalAnswer:
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> Probe:
-        return Probe("not_done", "an answer has no effect")
+    ) -> ProbeResult:
+        return ProbeResult("not_done", "an answer has no effect")
 
-    def admit(self, account: Account) -> Pass | Stop:
-        return Pass() if self._text is None else Stop("end_turn", "the answer was given")
+    def admit(self, estimate: RequestEstimate) -> Admit | Stop:
+        return Admit() if self._text is None else Stop("end_turn", "the answer was given")
 
-    def settle(self, account: Account, used: Usage) -> None:
+    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
         return None

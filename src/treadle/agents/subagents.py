@@ -10,21 +10,28 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from treadle.agents.definitions import GENERAL, Definition
-from treadle.core.contracts.policy import Deny, Policy, Proposal, Verdict
+from treadle.agents.definitions import GENERAL_AGENT, AgentDefinition
+from treadle.core.contracts.policy import Deny, Policy, PermissionRequest, Verdict
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
-from treadle.core.contracts.tool import Probe, Resources, Tool, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.tool import (
+    ProbeResult,
+    Resources,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
 from treadle.core.errors import ToolError, TreadleError
 from treadle.core.events import Event, TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item
-from treadle.tools.function import summary_line
+from treadle.tools.function import summarize_call
 
-ANSWER_CHARS = 20_000
-MOST_DEPTH = 2
-MOST_CHILDREN = 8
+MAX_ANSWER_CHARS = 20_000
+MAX_DEPTH = 2
+MAX_CHILDREN = 8
 
 DESCRIPTION = """Give a self-contained piece of work to another agent and get its report.
 
@@ -37,21 +44,21 @@ Kinds of agents:
 {kinds}"""
 
 
-class ParentAgent(Protocol):
+class ChildAgent(Protocol):
     """What is needed of an agent to make its children."""
 
     def start(self, *, input: str, store: Store | None = None) -> Driver: ...
 
-    async def finish(self, driver: Driver) -> TurnResult: ...
+    async def finish_turn(self, driver: Driver) -> TurnResult: ...
 
-    async def aclose_own(self) -> None: ...
+    async def aclose_owned_model(self) -> None: ...
 
 
-MakeChild = Callable[[Definition, int], ParentAgent]
+MakeChild = Callable[[AgentDefinition, int], ChildAgent]
 OpenStore = Callable[[str, str], Awaitable[Store | None]]  # (parent session, call id)
 
 
-class Relay:
+class EventRelay:
     """Hands a child's events to the parent's observers."""
 
     def __init__(self, relay: Callable[[Event], None]) -> None:
@@ -64,49 +71,51 @@ class Relay:
         return None
 
 
-class Nursery:
+class SubagentRunner:
     """Starts children: how deep, how many at once, and where their sessions are kept."""
 
     def __init__(
         self,
-        make: MakeChild,
+        make_child: MakeChild,
         *,
         depth: int = 0,
-        most_depth: int = MOST_DEPTH,
-        most_children: int = MOST_CHILDREN,
+        max_depth: int = MAX_DEPTH,
+        max_children: int = MAX_CHILDREN,
         open_store: OpenStore | None = None,
     ) -> None:
-        self._make = make
+        self._make_child = make_child
         self.depth = depth
-        self._most_depth = most_depth
-        self._most_children = most_children
+        self._max_depth = max_depth
+        self._max_children = max_children
         self._open_store = open_store
-        self._running = 0
+        self._running_count = 0
 
-    async def __call__(self, definition: Definition, prompt: str, context: ToolContext) -> str:
+    async def __call__(self, definition: AgentDefinition, prompt: str, context: ToolContext) -> str:
         """Run a child to its end; its last words."""
-        if self.depth >= self._most_depth:
-            raise ToolError(f"agents may be nested {self._most_depth} deep; do this one yourself")
-        if self._running >= self._most_children:
-            raise ToolError(f"{self._running} agents are running already; wait for one to end")
-        self._running += 1
+        if self.depth >= self._max_depth:
+            raise ToolError(f"agents may be nested {self._max_depth} deep; do this one yourself")
+        if self._running_count >= self._max_children:
+            raise ToolError(
+                f"{self._running_count} agents are running already; wait for one to end"
+            )
+        self._running_count += 1
         try:
-            child = self._make(definition, self.depth + 1)
+            child = self._make_child(definition, self.depth + 1)
             try:
                 return await self._run(child, prompt, context)
             finally:
-                await child.aclose_own()
+                await child.aclose_owned_model()
         finally:
-            self._running -= 1
+            self._running_count -= 1
 
-    async def _run(self, child: ParentAgent, prompt: str, context: ToolContext) -> str:
+    async def _run(self, child: ChildAgent, prompt: str, context: ToolContext) -> str:
         store = None
         if self._open_store is not None:
             store = await self._open_store(context.session_id, context.call_id)
         driver = child.start(input=prompt, store=store)
-        driver.watch(Relay(context.relay))
+        driver.watch(EventRelay(context.relay_event))
         try:
-            turn = await child.finish(driver)
+            turn = await child.finish_turn(driver)
         except TreadleError as error:
             raise ToolError(f"the agent failed: {error}") from error
         finally:
@@ -117,17 +126,17 @@ class Nursery:
         if turn.reason != "end_turn":
             detail = turn.metadata.get("detail", "")
             text = f"[ended early: {turn.reason} {detail}]\n{text}"
-        if len(text) > ANSWER_CHARS:
-            text = text[:ANSWER_CHARS] + f"... [cut, {len(text)} chars; {driver.session_id}]"
+        if len(text) > MAX_ANSWER_CHARS:
+            text = text[:MAX_ANSWER_CHARS] + f"... [cut, {len(text)} chars; {driver.session_id}]"
         return text
 
 
 class TaskTool:
     """The tool with which a model starts children."""
 
-    def __init__(self, nursery: Nursery, definitions: Sequence[Definition] = ()) -> None:
-        self._nursery = nursery
-        self._definitions = {one.name: one for one in (*definitions, GENERAL)}
+    def __init__(self, runner: SubagentRunner, definitions: Sequence[AgentDefinition] = ()) -> None:
+        self._runner = runner
+        self._definitions = {one.name: one for one in (*definitions, GENERAL_AGENT)}
         kinds = "\n".join(f"- {one.name}: {one.description}" for one in self._definitions.values())
         self._spec = ToolSpec(
             "task",
@@ -156,14 +165,14 @@ class TaskTool:
     def check(self, arguments: Arguments) -> str | None:
         if not isinstance(arguments.get("prompt"), str) or not arguments["prompt"].strip():
             return "prompt must be a text that says the whole task"
-        kind = arguments.get("subagent_type", GENERAL.name)
+        kind = arguments.get("subagent_type", GENERAL_AGENT.name)
         if kind not in self._definitions:
             return f"there is no agent {kind!r}; there are {', '.join(self._definitions)}"
         return None
 
     def summary(self, arguments: Arguments) -> str:
-        kind = arguments.get("subagent_type", GENERAL.name)
-        return summary_line("task", {"command": f"{kind}: {arguments.get('description', '')}"})
+        kind = arguments.get("subagent_type", GENERAL_AGENT.name)
+        return summarize_call("task", {"command": f"{kind}: {arguments.get('description', '')}"})
 
     def resources(self, arguments: Arguments) -> Resources:
         return Resources()
@@ -171,26 +180,26 @@ class TaskTool:
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         if arguments.get("run_in_background"):
             context.detach()
-        definition = self._definitions[arguments.get("subagent_type", GENERAL.name)]
-        return ToolOutput(await self._nursery(definition, arguments["prompt"], context))
+        definition = self._definitions[arguments.get("subagent_type", GENERAL_AGENT.name)]
+        return ToolOutput(await self._runner(definition, arguments["prompt"], context))
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
         return {}
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> Probe:
-        return Probe("unknown", "the agent's own session tells how far it came")
+    ) -> ProbeResult:
+        return ProbeResult("unknown", "the agent's own session tells how far it came")
 
 
-class Chosen:
+class FilteredSource:
     """A source that offers only some tools of another."""
 
     def __init__(self, source: ToolSource, names: Sequence[str]) -> None:
         self._source = source
         self._names = {name.lower() for name in names}
-        self._seen: Sequence[Tool] | None = None
-        self._kept: tuple[Tool, ...] = ()
+        self._unfiltered: Sequence[Tool] | None = None
+        self._filtered: tuple[Tool, ...] = ()
 
     @property
     def name(self) -> str:
@@ -198,10 +207,12 @@ class Chosen:
 
     def tools(self) -> Sequence[Tool]:
         offered = self._source.tools()
-        if offered is not self._seen:
-            self._seen = offered
-            self._kept = tuple(tool for tool in offered if tool.spec.name.lower() in self._names)
-        return self._kept
+        if offered is not self._unfiltered:
+            self._unfiltered = offered
+            self._filtered = tuple(
+                tool for tool in offered if tool.spec.name.lower() in self._names
+            )
+        return self._filtered
 
     def instructions(self) -> str:
         return self._source.instructions()
@@ -213,32 +224,34 @@ class Chosen:
         return None  # the parent's to close
 
 
-class ReadOnly:
+class ReadOnlyPolicy:
     """The parent's policy, narrowed to what provably changes nothing: a child in plan mode."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
 
-    async def decide(self, proposal: Proposal) -> Verdict:
-        if proposal.tool.effect != "pure":
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        if request.tool.effect != "pure":
             return Deny("this agent may only look")
-        return await self._policy.decide(proposal)
+        return await self._policy.decide(request)
 
-    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         return None
 
 
-def child_settings(
-    settings: dict[str, Any], definition: Definition, source: ToolSource, policy: Policy
+def make_child_settings(
+    settings: dict[str, Any], definition: AgentDefinition, source: ToolSource, policy: Policy
 ) -> dict[str, Any]:
     """The settings of a child: its own words, at most its parent's tools and permissions."""
-    tools: list[object] = [source if definition.tools is None else Chosen(source, definition.tools)]
+    tools: list[object] = [
+        source if definition.tools is None else FilteredSource(source, definition.tools)
+    ]
     return {
         **settings,
         "tools": tools,
         "instructions": definition.prompt,
         "max_turns": min(definition.max_turns, settings["max_turns"]),
-        "policy": ReadOnly(policy) if definition.mode == "plan" else policy,
+        "policy": ReadOnlyPolicy(policy) if definition.mode == "plan" else policy,
         "observers": (),
         "role": definition.name,
         **({"model": definition.model} if definition.model else {}),

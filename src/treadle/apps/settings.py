@@ -20,19 +20,19 @@ import msgspec
 from treadle.core.errors import ConfigError
 from treadle.core.textfile import read_text
 
-Kind = Literal["text", "whole", "number", "seconds", "switch", "word", "texts", "table"]
+SettingKind = Literal["text", "whole", "number", "seconds", "switch", "word", "texts", "table"]
 # How a project may change a value: to a smaller one, to an earlier word, to `false`, or not at all.
-Narrowing = Literal["smaller", "earlier", "off", "never"]
+NarrowingRule = Literal["smaller", "earlier", "off", "never"]
 
 
 class Setting(msgspec.Struct, frozen=True):
     """One setting: `max_turns` in a file, TREADLE_MAX_TURNS, --max-turns."""
 
     name: str
-    kind: Kind
+    kind: SettingKind
     help: str
-    words: tuple[str, ...] = ()
-    narrows: Narrowing = "never"
+    choices: tuple[str, ...] = ()
+    narrowing: NarrowingRule = "never"
 
     @property
     def variable(self) -> str:
@@ -40,7 +40,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 # Words stand in the order from narrow to wide.
-TABLE: tuple[Setting, ...] = (
+SETTINGS: tuple[Setting, ...] = (
     Setting("model", "text", "the model, as in `treadle models`; several by commas stand in"),
     Setting("small_model", "text", "who writes summaries of long sessions (the model itself)"),
     Setting("thinking", "text", "how much the model reasons: low, medium, high, or tokens"),
@@ -64,9 +64,9 @@ TABLE: tuple[Setting, ...] = (
     Setting("theme", "word", "the colours of the screen", ("dark", "light", "none")),
     Setting("aliases", "table", "names of your own for models"),
 )
-BY_NAME = {setting.name: setting for setting in TABLE}
+SETTINGS_BY_NAME = {setting.name: setting for setting in SETTINGS}
 # Dangerous enough to be said anew each time.
-ONLY_BY_FLAG = {"permission_mode": ("bypass",)}
+FLAG_ONLY_VALUES = {"permission_mode": ("bypass",)}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,17 +95,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.origins.get(name, "default")
 
 
-def home() -> Path:
+def treadle_home() -> Path:
     """The user's own folder: settings, rules, trust."""
     return Path.home() / ".treadle"
 
 
-def load(
+def load_settings(
     folder: Path,
     flags: Mapping[str, object] | None = None,
     *,
     environ: Mapping[str, str] | None = None,
-    trusted: Callable[[], bool] | None = None,
+    is_trusted: Callable[[], bool] | None = None,
 ) -> Settings:
     """The settings in a folder. `flags` are values by name, read and checked like all others."""
     env = os.environ if environ is None else environ
@@ -117,30 +117,30 @@ def load(
         for name, (value, origin) in found.items():
             values[name], origins[name] = value, origin
 
-    take(_of_file(home() / "config.toml"))
-    _narrow(folder, values, origins, notes, trusted)
-    take(_of_environment(env, notes))
-    take(_of_flags(flags or {}))
+    take(_read_file(treadle_home() / "config.toml"))
+    _apply_project_file(folder, values, origins, notes, is_trusted)
+    take(_read_environment(env, notes))
+    take(_read_flags(flags or {}))
     return msgspec.convert({**values, "origins": origins, "notes": notes}, Settings, strict=False)
 
 
 # ------------------------------------------------------------------ files
 
 
-def project_file(folder: Path) -> Path:
+def project_config_file(folder: Path) -> Path:
     return folder / ".treadle" / "config.toml"
 
 
-def bounds(folder: Path) -> Path | None:
+def symlink_boundary(folder: Path) -> Path | None:
     """What the folder's own files may not lead out of by a link: the folder itself.
 
     None at home: there they are the user's own, and may be links as the user likes.
     """
-    is_home = os.path.realpath(folder / ".treadle") == os.path.realpath(home())
+    is_home = os.path.realpath(folder / ".treadle") == os.path.realpath(treadle_home())
     return None if is_home else folder
 
 
-def _of_file(file: Path, within: Path | None = None) -> dict[str, tuple[object, str]]:
+def _read_file(file: Path, within: Path | None = None) -> dict[str, tuple[object, str]]:
     """The values of a file with their lines; no file means none."""
     try:
         text = read_text(file, within=within)
@@ -151,46 +151,50 @@ def _of_file(file: Path, within: Path | None = None) -> dict[str, tuple[object, 
     try:
         parsed = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(_with_line(file, text, str(error))) from error
+        raise ConfigError(_format_toml_error(file, text, str(error))) from error
     found: dict[str, tuple[object, str]] = {}
     for name, value in parsed.items():
-        where = f"{file}:{_line_of(text, name)}"
-        setting = BY_NAME.get(name)
+        where = f"{file}:{_find_line(text, name)}"
+        setting = SETTINGS_BY_NAME.get(name)
         if setting is None:
-            raise ConfigError(f"{where}: no setting is called {name!r}{nearest(name, BY_NAME)}")
-        found[name] = (_checked(setting, value, where, by_flag=False), where)
+            raise ConfigError(
+                f"{where}: no setting is called {name!r}{suggest_name(name, SETTINGS_BY_NAME)}"
+            )
+        found[name] = (_validate(setting, value, where, by_flag=False), where)
     return found
 
 
-def _with_line(file: Path, text: str, problem: str) -> str:
+def _format_toml_error(file: Path, text: str, problem: str) -> str:
     at = re.search(r"\(at line (\d+), column (\d+)\)", problem)
     line = at.group(1) if at else str(text.count("\n") + 1)
     said = re.sub(r" \(at .*\)$", "", problem)
     return f"{file}:{line}: not TOML: {said}"
 
 
-def _line_of(text: str, name: str) -> int:
+def _find_line(text: str, name: str) -> int:
     spelled = re.escape(name)
     at = re.search(rf"^[ \t]*(\[+[ \t]*)?[\"']?{spelled}[\"']?[ \t]*[=.\]]", text, re.MULTILINE)
     return text.count("\n", 0, at.start()) + 1 if at else 1
 
 
-def _narrow(
+def _apply_project_file(
     folder: Path,
     values: dict[str, Any],
     origins: dict[str, str],
     notes: list[str],
-    trusted: Callable[[], bool] | None,
+    is_trusted: Callable[[], bool] | None,
 ) -> None:
     """Take from the project's file what makes the agent do less."""
-    file = project_file(folder)
-    if not file.exists() or os.path.realpath(file) == os.path.realpath(home() / "config.toml"):
+    file = project_config_file(folder)
+    if not file.exists() or os.path.realpath(file) == os.path.realpath(
+        treadle_home() / "config.toml"
+    ):
         return
-    if trusted is None or not trusted():
+    if is_trusted is None or not is_trusted():
         notes.append(f"{file} is not read: the folder is not trusted")
         return
-    for name, (value, where) in _of_file(file, bounds(folder)).items():
-        setting = BY_NAME[name]
+    for name, (value, where) in _read_file(file, symlink_boundary(folder)).items():
+        setting = SETTINGS_BY_NAME[name]
         if is_narrower(setting, value, values.get(name, getattr(Settings(), name))):
             values[name], origins[name] = value, where
         else:
@@ -198,11 +202,11 @@ def _narrow(
 
 
 def is_narrower(setting: Setting, new: Any, old: Any) -> bool:
-    match setting.narrows:
+    match setting.narrowing:
         case "smaller":
             return old is None or new <= old
         case "earlier":
-            return setting.words.index(new) <= setting.words.index(old)
+            return setting.choices.index(new) <= setting.choices.index(old)
         case "off":
             return not new
         case _:
@@ -212,57 +216,57 @@ def is_narrower(setting: Setting, new: Any, old: Any) -> bool:
 # ------------------------------------------------------------------ environment and flags
 
 
-def _of_environment(env: Mapping[str, str], notes: list[str]) -> dict[str, tuple[object, str]]:
-    known = {setting.variable: setting for setting in TABLE if setting.kind != "table"}
+def _read_environment(env: Mapping[str, str], notes: list[str]) -> dict[str, tuple[object, str]]:
+    known = {setting.variable: setting for setting in SETTINGS if setting.kind != "table"}
     found: dict[str, tuple[object, str]] = {}
     for variable in sorted(name for name in env if name.startswith("TREADLE_")):
         setting = known.get(variable)
         if setting is not None:
             if env[variable].strip():
-                value = _checked(setting, env[variable].strip(), variable, by_flag=False)
+                value = _validate(setting, env[variable].strip(), variable, by_flag=False)
                 found[setting.name] = (value, variable)
         else:
-            notes.append(f"{variable} means nothing{nearest(variable, known)}")
+            notes.append(f"{variable} means nothing{suggest_name(variable, known)}")
     return found
 
 
-def _of_flags(flags: Mapping[str, object]) -> dict[str, tuple[object, str]]:
+def _read_flags(flags: Mapping[str, object]) -> dict[str, tuple[object, str]]:
     found: dict[str, tuple[object, str]] = {}
     for name, value in flags.items():
         flag = "--" + name.replace("_", "-")
-        found[name] = (_checked(BY_NAME[name], value, flag, by_flag=True), flag)
+        found[name] = (_validate(SETTINGS_BY_NAME[name], value, flag, by_flag=True), flag)
     return found
 
 
 # ------------------------------------------------------------------ values
 
 
-def _checked(setting: Setting, value: object, where: str, *, by_flag: bool) -> object:
+def _validate(setting: Setting, value: object, where: str, *, by_flag: bool) -> object:
     """The value in its kind, or a ConfigError that says what is wanted."""
-    given = _converted(setting, value)
+    given = _convert(setting, value)
     if given is None:
-        raise ConfigError(f"{where}: {setting.name} is {value!r}; {_wanted(setting)}")
-    if not by_flag and given in ONLY_BY_FLAG.get(setting.name, ()):
+        raise ConfigError(f"{where}: {setting.name} is {value!r}; {_describe_expected(setting)}")
+    if not by_flag and given in FLAG_ONLY_VALUES.get(setting.name, ()):
         flag = "--" + setting.name.replace("_", "-")
         raise ConfigError(f"{where}: {given} can be chosen only by the flag {flag} {given}")
     return given
 
 
-def _converted(setting: Setting, value: object) -> object | None:
+def _convert(setting: Setting, value: object) -> object | None:
     match setting.kind:
         case "text":
             return str(value) if isinstance(value, str | int) else None
         case "word":
-            return value if value in setting.words else None
+            return value if value in setting.choices else None
         case "switch":
-            return _switch(value)
+            return _parse_bool(value)
         case "whole":
-            number = _number(value)
+            number = _parse_number(value)
             return int(number) if number is not None and number == int(number) else None
         case "number":
-            return _number(value)
+            return _parse_number(value)
         case "seconds":
-            return _seconds(value)
+            return _parse_seconds(value)
         case "texts":
             if isinstance(value, str):
                 return [value]
@@ -272,7 +276,7 @@ def _converted(setting: Setting, value: object) -> object | None:
             return value if isinstance(value, dict) else None
 
 
-def _number(value: object) -> float | None:
+def _parse_number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -282,30 +286,30 @@ def _number(value: object) -> float | None:
     return number if 0 <= number < float("inf") else None
 
 
-_SWITCHES = {
+_BOOLEANS = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
 }
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SECONDS_PER_UNIT = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def _seconds(value: object) -> float | None:
+def _parse_seconds(value: object) -> float | None:
     text = str(value).strip() if not isinstance(value, bool) else ""
     unit = text[-1:] if text[-1:] in ("s", "m", "h") else ""
-    number = _number(text.removesuffix(unit))
-    return None if not number else number * _UNITS[unit]
+    number = _parse_number(text.removesuffix(unit))
+    return None if not number else number * _SECONDS_PER_UNIT[unit]
 
 
-def _switch(value: object) -> bool | None:
+def _parse_bool(value: object) -> bool | None:
     if isinstance(value, bool):
         return value
-    return _SWITCHES.get(str(value).lower())
+    return _BOOLEANS.get(str(value).lower())
 
 
-def _wanted(setting: Setting) -> str:
+def _describe_expected(setting: Setting) -> str:
     match setting.kind:
         case "word":
-            return "it has to be one of " + ", ".join(setting.words)
+            return "it has to be one of " + ", ".join(setting.choices)
         case "whole":
             return "it has to be a whole number, 0 or more"
         case "number":
@@ -322,7 +326,7 @@ def _wanted(setting: Setting) -> str:
             return "it has to be a text"
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value as a person reads it."""
     if value is None:
         return "no limit"
@@ -337,7 +341,7 @@ def shown(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def nearest(name: str, known: Mapping[str, object]) -> str:
+def suggest_name(name: str, known: Mapping[str, object]) -> str:
     """`; did you mean …?`, or nothing if nothing is near."""
     from difflib import get_close_matches
 

@@ -12,50 +12,52 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from treadle.core.contracts.model import (
-    Announced,
+    ModelNotified,
     Model,
     ModelEvent,
     ModelRequest,
     Reply,
 )
 from treadle.core.contracts.tool import ToolSpec
-from treadle.core.contracts.wrapping import WrappedModel, streaming
+from treadle.core.contracts.wrapping import WrappedModel, open_stream
 from treadle.core.transcript.transcript import Transcript
 
-MOST_SESSIONS = 256
+MAX_SESSIONS = 256
 
 
-class _Last(msgspec.Struct, frozen=True):
+class _LastRequest(msgspec.Struct, frozen=True):
     request: ModelRequest
-    cached: int  # tokens that the provider could have kept
+    cached_tokens: int  # tokens that the provider could have kept
 
 
-class CacheAccountant(WrappedModel):
+class CacheMonitor(WrappedModel):
     """A model that watches what it is asked. Everything else is the wrapped model's."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        self._last: dict[str, _Last] = {}
+        self._last: dict[str, _LastRequest] = {}
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         last = self._last.get(request.session_id)
         if last is not None:
-            change = first_change(last.request, request)
-            if change and last.cached:
-                yield Announced(f"the prompt cache broke: {change}{self._loss(last.cached)}")
-        async with streaming(self._model, request) as events:
+            change = describe_first_change(last.request, request)
+            if change and last.cached_tokens:
+                yield ModelNotified(
+                    f"the prompt cache broke: {change}{self._format_loss(last.cached_tokens)}"
+                )
+        async with open_stream(self._model, request) as events:
             async for event in events:
                 if isinstance(event, Reply):
-                    self._remember(request, event.item.usage.total_input)
+                    self._save_last(request, event.item.usage.total_input)
                 yield event
 
-    def _remember(self, request: ModelRequest, cached: int) -> None:
+    def _save_last(self, request: ModelRequest, cached: int) -> None:
         self._last.pop(request.session_id, None)
-        self._last[request.session_id] = _Last(request, cached)
-        while len(self._last) > MOST_SESSIONS:
+        self._last[request.session_id] = _LastRequest(request, cached)
+        while len(self._last) > MAX_SESSIONS:
             self._last.pop(next(iter(self._last)))
 
-    def _loss(self, tokens: int) -> str:
+    def _format_loss(self, tokens: int) -> str:
         card = self.card
         said = f"; about {tokens:,} tokens are read anew"
         if card.input_price is None or card.cache_read_price is None:
@@ -65,16 +67,16 @@ class CacheAccountant(WrappedModel):
         return f"{said}, {lost:.4f} USD more" if lost > 0 else said
 
 
-def first_change(old: ModelRequest, new: ModelRequest) -> str:
+def describe_first_change(old: ModelRequest, new: ModelRequest) -> str:
     """What of the old request's beginning is not in the new one; empty if all of it is."""
     return (
-        _changed_tools(old.tools, new.tools)
-        or _changed_system(old.system, new.system)
-        or _changed_items(old.transcript, new.transcript)
+        _describe_tools_change(old.tools, new.tools)
+        or _describe_system_change(old.system, new.system)
+        or _describe_items_change(old.transcript, new.transcript)
     )
 
 
-def _changed_tools(old: tuple[ToolSpec, ...], new: tuple[ToolSpec, ...]) -> str:
+def _describe_tools_change(old: tuple[ToolSpec, ...], new: tuple[ToolSpec, ...]) -> str:
     if old is new or old == new:
         return ""
     for position, (one, two) in enumerate(zip(old, new, strict=False)):
@@ -87,7 +89,7 @@ def _changed_tools(old: tuple[ToolSpec, ...], new: tuple[ToolSpec, ...]) -> str:
     return f"the tool {old[len(new)].name} was removed"
 
 
-def _changed_system(old: str, new: str) -> str:
+def _describe_system_change(old: str, new: str) -> str:
     if old == new:
         return ""
     lines = zip(old.splitlines(), new.splitlines(), strict=False)
@@ -97,8 +99,8 @@ def _changed_system(old: str, new: str) -> str:
     return "the instructions became longer or shorter"
 
 
-def _changed_items(old: Transcript, new: Transcript) -> str:
-    if old.scratch is new.scratch and len(new) >= len(old):
+def _describe_items_change(old: Transcript, new: Transcript) -> str:
+    if old.cache is new.cache and len(new) >= len(old):
         return ""  # the same list, only longer
     for position, (one, two) in enumerate(zip(old, new, strict=False)):
         if one is not two and one != two:

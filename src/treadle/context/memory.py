@@ -19,13 +19,13 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import ConfigError
-from treadle.core.textfile import open_file, read_beginning, read_text
+from treadle.core.textfile import open_file, read_prefix, read_text
 
-NAMES = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")
-MOST_CHARS = 40_000  # of one file
-MOST_IN_ALL = 120_000
-MOST_DEPTH = 5
-MOST_BYTES = MOST_CHARS * 4 + 1  # what is beyond is neither read nor watched
+FILE_NAMES = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")
+MAX_FILE_CHARS = 40_000  # of one file
+MAX_TOTAL_CHARS = 120_000
+MAX_IMPORT_DEPTH = 5
+MAX_FILE_BYTES = MAX_FILE_CHARS * 4 + 1  # what is beyond is neither read nor watched
 
 _IMPORT = re.compile(r"^@(?P<path>[^\s`@]+)\s*$", re.MULTILINE)
 
@@ -57,29 +57,29 @@ class Memory(msgspec.Struct, frozen=True):
 
 def read_memory(root: Path, folder: Path | None = None, home: Path | None = None) -> Memory:
     """All memory files that hold for work in `folder` (by default the root) of a repository."""
-    reader = _Reader(root)
-    for file, within in _places(root, folder or root, home):
+    reader = _MemoryReader(root)
+    for file, within in _find_memory_files(root, folder or root, home):
         reader.read(file, within)
     return Memory(tuple(reader.files), tuple(reader.problems))
 
 
-def memory_between(root: Path, folder: Path, known: Iterable[Path]) -> Memory:
+def read_nested_memory(root: Path, folder: Path, known_paths: Iterable[Path]) -> Memory:
     """The files that hold below the root for this folder and are not known yet."""
-    seen = {os.path.realpath(path) for path in known}
-    reader = _Reader(root)
-    for file, within in _places(root, folder, None):
+    seen = {os.path.realpath(path) for path in known_paths}
+    reader = _MemoryReader(root)
+    for file, within in _find_memory_files(root, folder, None):
         if os.path.realpath(file) not in seen:
             reader.read(file, within)
     return Memory(tuple(reader.files), tuple(reader.problems))
 
 
-def changed(memory: Memory) -> Memory:
+def reread_changed(memory: Memory) -> Memory:
     """The files whose text is another one now: for a notice."""
-    now = ((file, _now(file)) for file in memory.files)
+    now = ((file, _reread(file)) for file in memory.files)
     return Memory(tuple(new for file, new in now if new.digest != file.digest))
 
 
-def remember(file: Path, line: str) -> None:
+def append_memory(file: Path, line: str) -> None:
     """Append one thing to a memory file of its folder, making it if need be."""
     folder = file.parent
     folder.mkdir(parents=True, exist_ok=True)
@@ -93,28 +93,30 @@ def remember(file: Path, line: str) -> None:
         out.write(f"{gap}- {' '.join(line.split())}\n")
 
 
-def _now(file: MemoryFile) -> MemoryFile:
+def _reread(file: MemoryFile) -> MemoryFile:
     """The file as it is, read as carefully as the first time: a command may have changed it."""
     try:
-        data = read_beginning(file.path, MOST_BYTES, within=file.within)
+        data = read_prefix(file.path, MAX_FILE_BYTES, within=file.within)
     except FileNotFoundError:
-        return _without(file, "the file is gone")
+        return _mark_unavailable(file, "the file is gone")
     except ConfigError as error:
-        return _without(file, f"the file does not count any more. {error}")
+        return _mark_unavailable(file, f"the file does not count any more. {error}")
     digest = _digest(data)
     if digest == file.digest:
         return file
     if b"\0" in data:
-        return _without(file, "the file does not count any more: it is binary")
-    text = data.decode("utf-8", errors="replace")[:MOST_CHARS].strip()
+        return _mark_unavailable(file, "the file does not count any more: it is binary")
+    text = data.decode("utf-8", errors="replace")[:MAX_FILE_CHARS].strip()
     return MemoryFile(file.path, text, digest, file.within)
 
 
-def _without(file: MemoryFile, reason: str) -> MemoryFile:
+def _mark_unavailable(file: MemoryFile, reason: str) -> MemoryFile:
     return MemoryFile(file.path, f"({reason})", "", file.within)
 
 
-def _places(root: Path, folder: Path, home: Path | None) -> list[tuple[Path, Path | None]]:
+def _find_memory_files(
+    root: Path, folder: Path, home: Path | None
+) -> list[tuple[Path, Path | None]]:
     """The files that are there, each with the folder that it may not lead out of."""
     places: list[tuple[Path, Path | None]] = []
     if home is not None:
@@ -125,7 +127,7 @@ def _places(root: Path, folder: Path, home: Path | None) -> list[tuple[Path, Pat
         down = folder.relative_to(root).parts
         folders += [root.joinpath(*down[: n + 1]) for n in range(len(down))]
     for place in folders:
-        places += [(place / name, root) for name in NAMES]
+        places += [(place / name, root) for name in FILE_NAMES]
     return [(file, within) for file, within in places if file.exists()]
 
 
@@ -133,12 +135,12 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-class _Reader:
+class _MemoryReader:
     """Reads files with their imports, within bounds."""
 
     def __init__(self, root: Path) -> None:
         self._root = Path(os.path.realpath(root))
-        self._left = MOST_IN_ALL
+        self._remaining_chars = MAX_TOTAL_CHARS
         self._seen: set[Path] = set()
         self.files: list[MemoryFile] = []
         self.problems: list[str] = []
@@ -149,48 +151,48 @@ class _Reader:
             return  # CLAUDE.md is often a link to AGENTS.md
         self._seen.add(real)
         try:
-            data = read_beginning(file, MOST_BYTES, within=within)
+            data = read_prefix(file, MAX_FILE_BYTES, within=within)
         except FileNotFoundError:
             return  # it went in this moment
         except ConfigError as error:
             self.problems.append(str(error))
             return
-        text = self._text(file, data, ())
+        text = self._expand(file, data, ())
         if text:
             self.files.append(MemoryFile(file, text, _digest(data), within))
 
-    def _text(self, file: Path, data: bytes, above: Sequence[Path]) -> str:
+    def _expand(self, file: Path, data: bytes, above: Sequence[Path]) -> str:
         if b"\0" in data:
             self.problems.append(f"{file}: is binary; it is not read")
             return ""
-        text = self._cut(file, data.decode("utf-8", errors="replace").strip())
+        text = self._truncate(file, data.decode("utf-8", errors="replace").strip())
         if not file.is_relative_to(self._root):
             return text  # the user's own file imports nothing of the workspace
         chain = (*above, Path(os.path.realpath(file)))
-        return _IMPORT.sub(lambda found: self._imported(file, found["path"], chain), text)
+        return _IMPORT.sub(lambda found: self._read_import(file, found["path"], chain), text)
 
-    def _cut(self, file: Path, text: str) -> str:
-        limit = min(MOST_CHARS, self._left)
+    def _truncate(self, file: Path, text: str) -> str:
+        limit = min(MAX_FILE_CHARS, self._remaining_chars)
         if len(text) > limit:
             self.problems.append(
                 f"{file}: has {len(text):,} characters; only the first {limit:,} are read"
             )
             text = text[:limit]
-        self._left -= len(text)
+        self._remaining_chars -= len(text)
         return text
 
-    def _imported(self, file: Path, path: str, above: Sequence[Path]) -> str:
+    def _read_import(self, file: Path, path: str, above: Sequence[Path]) -> str:
         target = Path(os.path.realpath(file.parent / path))
         problem, data = "", b""
         if target in above:
             problem = "imports itself"
-        elif len(above) > MOST_DEPTH:
-            problem = f"imports go deeper than {MOST_DEPTH}"
+        elif len(above) > MAX_IMPORT_DEPTH:
+            problem = f"imports go deeper than {MAX_IMPORT_DEPTH}"
         elif not target.is_relative_to(self._root):
             problem = f"@{path} is outside the workspace"
         else:
             try:
-                data = read_beginning(target, MOST_BYTES, within=self._root)
+                data = read_prefix(target, MAX_FILE_BYTES, within=self._root)
             except FileNotFoundError:
                 problem = f"@{path} is not there"
             except ConfigError as error:
@@ -199,4 +201,4 @@ class _Reader:
             self.problems.append(f"{file}: {problem}; it is left out")
             return f"(@{path} was left out)"
         self._seen.add(target)
-        return self._text(target, data, above)
+        return self._expand(target, data, above)

@@ -168,11 +168,11 @@ class SessionBusy(StoreError):
     """Another process has the session open."""
 
 
-class SessionUnknown(StoreError):
+class SessionNotFound(StoreError):
     """There is no session of that name."""
 
 
-class SessionElsewhere(StoreError):
+class SessionInOtherFolder(StoreError):
     """The session belongs to another folder."""
 
     def __init__(self, session_id: str, folder: str) -> None:

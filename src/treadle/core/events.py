@@ -211,7 +211,7 @@ class MutationStarted(Event, frozen=True, tag="mutation_started", gc=False):
 class MutationFinished(Event, frozen=True, tag="mutation_finished", gc=False):
     mutator: str
     point: str
-    dirty: bool
+    changed: bool
 
 
 class LoopContinued(Event, frozen=True, tag="loop_continued", gc=False):
@@ -226,7 +226,7 @@ class Notified(Event, frozen=True, tag="notified", gc=False):
     text: str
 
 
-class Warning(Event, frozen=True, tag="warning", gc=False):
+class WarningRaised(Event, frozen=True, tag="warning", gc=False):
     """One line for the person; something is wrong but the work goes on."""
 
     text: str

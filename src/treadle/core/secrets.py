@@ -15,51 +15,51 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 REDACTED = "[redacted]"
-SHORTEST = 8  # a shorter value would also be found where it is none
+MIN_SECRET_CHARS = 8  # a shorter value would also be found where it is none
 
 # Long words may end another one (PGPASSWORD), short ones stand for themselves (not MONKEY).
-_NAME = re.compile(
+_SECRET_NAME = re.compile(
     r"((API|ACCESS|SECRET|PRIVATE)_?KEY|TOKEN|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?=\d|_|$)"
     r"|(^|_)(KEY|PASS|PAT|AUTH|COOKIE)(?=\d|_|$)"
     r"|_PWD(?=\d|_|$)",
     re.IGNORECASE,
 )
 # Such a name speaks about a secret: where it is, who has it, how it is used.
-_ABOUT = re.compile(
+_METADATA_SUFFIX = re.compile(
     r"_(FILE|PATH|DIR|FOLDER|URL|URI|ENDPOINT|HOST|PORT|SOCK|NAME|USER|USERNAME|TYPE|KIND|METHOD"
     r"|MODE|SCHEME|PROVIDER|DOMAIN|REALM|SCOPES?|REGION|ALG|ALGORITHM|HEADER|PREFIX|LENGTH|SIZE"
     r"|COUNT|LIMIT|TTL|EXPIRY|EXPIRES|TIMEOUT|VERSION|STORE|BACKEND|HELPER|ENABLED|DISABLED)$",
     re.IGNORECASE,
 )
-_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://([^/\s]+)@([^/\s?#,;@]+)", re.IGNORECASE)
-_TOKEN = 12  # so many characters before the @ of a web address are no person's name
+_URL_WITH_USERINFO = re.compile(r"([a-z][a-z0-9+.-]*)://([^/\s]+)@([^/\s?#,;@]+)", re.IGNORECASE)
+_MIN_URL_TOKEN_CHARS = 12  # so many characters before the @ of a web address are no person's name
 
 # Values that everybody uses where no secret is needed: to hide them would only garble texts.
-_PLAIN_WORDS = """
+_COMMON_VALUE_WORDS = """
 password passw0rd postgres postgresql changeme changeit username disabled required optional
 undefined localhost development production kubernetes
 """
-_PLAIN = frozenset(_PLAIN_WORDS.split())
+_COMMON_VALUES = frozenset(_COMMON_VALUE_WORDS.split())
 
 
 def is_secret(name: str, value: str = "") -> bool:
     """Whether a variable is a key by its name, or has a password or a token in an address."""
-    if _is_named(name):
+    if _has_secret_name(name):
         return True
     return any(
         ":" in who or scheme.lower() in ("http", "https")
-        for scheme, who, _ in _ADDRESS.findall(value)
+        for scheme, who, _ in _URL_WITH_USERINFO.findall(value)
     )
 
 
-def secrets_of(environ: Mapping[str, str]) -> tuple[str, ...]:
+def find_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The secret values, longest first, also as they stand in JSON."""
-    found = {one for name, value in environ.items() for one in _values(name, value.strip())}
-    found |= {_in_json(one) for one in found}
+    found = {one for name, value in environ.items() for one in _secret_values(name, value.strip())}
+    found |= {_escape_for_json(one) for one in found}
     return tuple(sorted(found, key=lambda one: (-len(one), one)))
 
 
-def without(secrets: Sequence[str], text: str) -> str:
+def redact(secrets: Sequence[str], text: str) -> str:
     """The text without these values."""
     for secret in secrets:
         if secret in text:
@@ -67,28 +67,30 @@ def without(secrets: Sequence[str], text: str) -> str:
     return text
 
 
-def _values(name: str, value: str) -> Iterator[str]:
+def _secret_values(name: str, value: str) -> Iterator[str]:
     # The place of a secret is none.
-    if _is_named(name) and _is_kept_secret(value) and not value.startswith("/"):
+    if _has_secret_name(name) and _is_redactable(value) and not value.startswith("/"):
         yield value
-    for scheme, who, host in _ADDRESS.findall(value):
+    for scheme, who, host in _URL_WITH_USERINFO.findall(value):
         user, colon, password = who.partition(":")
-        if colon and password != user and password.lower() not in _PLAIN:
+        if colon and password != user and password.lower() not in _COMMON_VALUES:
             yield f"{who}@{host}"
-            yield from filter(_is_kept_secret, _spellings(password))
-        elif not colon and scheme.lower() in ("http", "https") and len(user) >= _TOKEN:
+            yield from filter(_is_redactable, _password_spellings(password))
+        elif (
+            not colon and scheme.lower() in ("http", "https") and len(user) >= _MIN_URL_TOKEN_CHARS
+        ):
             yield user
 
 
-def _is_named(name: str) -> bool:
-    return _NAME.search(name) is not None and _ABOUT.search(name) is None
+def _has_secret_name(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None and _METADATA_SUFFIX.search(name) is None
 
 
-def _is_kept_secret(value: str) -> bool:
-    return len(value) >= SHORTEST and value.lower() not in _PLAIN
+def _is_redactable(value: str) -> bool:
+    return len(value) >= MIN_SECRET_CHARS and value.lower() not in _COMMON_VALUES
 
 
-def _spellings(password: str) -> tuple[str, ...]:
+def _password_spellings(password: str) -> tuple[str, ...]:
     if "%" not in password:
         return (password,)
     from urllib.parse import unquote
@@ -96,7 +98,7 @@ def _spellings(password: str) -> tuple[str, ...]:
     return password, unquote(password)
 
 
-def _in_json(value: str) -> str:
+def _escape_for_json(value: str) -> str:
     if value.isascii() and value.isprintable() and '"' not in value and "\\" not in value:
         return value
     from json import dumps

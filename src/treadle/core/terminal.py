@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 
 # Escape sequences: a terminal obeys them, and the rest of the text can do without.
-ESCAPE = re.compile(
+ESCAPE_SEQUENCE = re.compile(
     r"\x1b\][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC: titles, links, the clipboard (52)
     r"|\x1b[PX^_][^\x1b\x9c]*(?:\x1b\\|\x9c)?"  # DCS, SOS, PM, APC
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor, modes
@@ -23,45 +23,47 @@ ESCAPE = re.compile(
 
 # Controls of the second kind, marks that turn the reading direction, and signs without a width.
 # Not the two joiners and the selectors of variants: scripts and emoji are written with them.
-_TURNING = r"\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-_HIDDEN = (
+_BIDI_CONTROLS = r"\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+_INVISIBLE_RANGES = (
     r"\x7f-\x9f\xad\u180e\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb"
-    r"\ud800-\udfff\U000e0000-\U000e007f" + _TURNING
+    r"\ud800-\udfff\U000e0000-\U000e007f" + _BIDI_CONTROLS
 )
-UNSEEN = re.compile(rf"[\x00-\x08\x0b-\x1f{_HIDDEN}]")
-_IN_JSON = re.compile(rf"[\x7f-\x9f\ud800-\udfff{_TURNING}]")
+INVISIBLE = re.compile(rf"[\x00-\x08\x0b-\x1f{_INVISIBLE_RANGES}]")
+_JSON_UNSAFE = re.compile(rf"[\x7f-\x9f\ud800-\udfff{_BIDI_CONTROLS}]")
 # Printable by name only: they take no room, or look like a blank.
-_BLANK = re.compile(
+_BLANK_LOOKING = re.compile(
     r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     r"\U000e0100-\U000e01ef]"
 )
 
 
-def harmless(text: str) -> str:
+def strip_escapes(text: str) -> str:
     """Text of many lines that no terminal takes for a command; newlines and tabs stay."""
-    if UNSEEN.search(text) is None:
+    if INVISIBLE.search(text) is None:
         return text
-    return UNSEEN.sub(_sign, ESCAPE.sub("", text.replace("\r\n", "\n")))
+    return INVISIBLE.sub(_escape_match, ESCAPE_SEQUENCE.sub("", text.replace("\r\n", "\n")))
 
 
-def visible(text: str, keep: str = "") -> str:
+def escape_invisible(text: str, keep: str = "") -> str:
     """A name, a command, a rule: a person decides by it, so nothing of it is hidden.
 
     `keep` are characters that stay as they are, such as newlines in a text of many.
     """
-    if text.isprintable() and _BLANK.search(text) is None:
+    if text.isprintable() and _BLANK_LOOKING.search(text) is None:
         return text
-    return "".join(char if _is_seen(char) or char in keep else sign(char) for char in text)
+    return "".join(
+        char if _is_visible(char) or char in keep else escape_char(char) for char in text
+    )
 
 
-def escaped_json(text: str) -> str:
+def escape_json(text: str) -> str:
     """Encoded JSON, where these characters can only stand inside of strings."""
     if text.isascii() and "\x7f" not in text:
         return text
-    return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _JSON_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def sign(char: str) -> str:
+def escape_char(char: str) -> str:
     """What is shown in the place of a character that is not seen: ␛, or \\u202e."""
     code = ord(char)
     if code < 0x20:
@@ -71,9 +73,9 @@ def sign(char: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _is_seen(char: str) -> bool:
-    return char.isprintable() and _BLANK.match(char) is None
+def _is_visible(char: str) -> bool:
+    return char.isprintable() and _BLANK_LOOKING.match(char) is None
 
 
-def _sign(found: re.Match[str]) -> str:
-    return sign(found[0])
+def _escape_match(match: re.Match[str]) -> str:
+    return escape_char(match[0])

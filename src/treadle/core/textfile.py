@@ -20,10 +20,10 @@ from pathlib import Path
 
 from treadle.core.errors import ConfigError
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 
 # What may stand where a file is expected.
-KINDS = {
+FILE_TYPE_NAMES = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -31,20 +31,20 @@ KINDS = {
     stat.S_IFBLK: "a device",
 }
 _ADVICE = "it is not read: put a text file in its place, or remove it"
-_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # as Path.exists() sees it
-_STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-_LAST = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a pipe without a writer must not hold us
+_NOT_FOUND_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # as Path.exists() sees it
+_DIRECTORY_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE_FLAGS = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a pipe without a writer must not hold us
 
 
-def read_text(file: Path, most: int = MOST_BYTES, *, within: Path | None) -> str:
+def read_text(file: Path, max_bytes: int = MAX_BYTES, *, within: Path | None) -> str:
     """The text of a file of at most so many bytes, without the mark that some editors leave.
 
     `within` is the folder that no link may lead out of; None where the user's own hand put the
     file, as at home, where links to elsewhere are usual.
     """
-    data = read_beginning(file, most + 1, within=within)
-    if len(data) > most:
-        raise ConfigError(f"{file}: larger than {most >> 10:,} KiB; it is not read")
+    data = read_prefix(file, max_bytes + 1, within=within)
+    if len(data) > max_bytes:
+        raise ConfigError(f"{file}: larger than {max_bytes >> 10:,} KiB; it is not read")
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -65,12 +65,12 @@ def read_json(file: Path, *, within: Path | None) -> tuple[object, str]:
         raise ConfigError(f"{file}:1: not JSON: nested too deep") from error
 
 
-def read_beginning(file: Path, most: int, *, within: Path | None) -> bytes:
+def read_prefix(file: Path, max_bytes: int, *, within: Path | None) -> bytes:
     """The first `most` bytes of a file, whatever they are."""
     fd = open_file(file, os.O_RDONLY, within=within)
     try:
         data = bytearray()
-        while len(data) < most and (piece := os.read(fd, most - len(data))):
+        while len(data) < max_bytes and (piece := os.read(fd, max_bytes - len(data))):
             data += piece
         return bytes(data)
     except OSError as error:
@@ -83,17 +83,17 @@ def open_file(file: Path, flags: int, *, within: Path | None) -> int:
     """A descriptor of a regular file, opened so that nothing else is ever waited for."""
     try:
         if within is None:
-            return _checked_open(file, str(file), flags, None, alone=False)
-        return _opened_beneath(file, flags, within)
+            return _open_regular_file(file, str(file), flags, None, single_link=False)
+        return _open_beneath(file, flags, within)
     except OSError as error:
-        if error.errno in _NOT_THERE:
+        if error.errno in _NOT_FOUND_ERRNOS:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file)) from error
         raise ConfigError(f"{file}: cannot be opened ({error.strerror})") from error
     except ValueError as error:  # a name that no file can have
         raise ConfigError(f"{file!s:.200}: cannot be opened ({error})") from error
 
 
-def _opened_beneath(file: Path, flags: int, within: Path) -> int:
+def _open_beneath(file: Path, flags: int, within: Path) -> int:
     """Links are followed here, by name; the way that is left has none, and is opened as such.
 
     So a link that appears in between is refused by the kernel, and not followed.
@@ -104,37 +104,41 @@ def _opened_beneath(file: Path, flags: int, within: Path) -> int:
     if real == root or not Path(real).is_relative_to(root):
         raise ConfigError(f"{file}: leads out of {within} by a link; {_ADVICE}")
     *folders, name = Path(real).relative_to(root).parts
-    folder = os.open(root, _STEP)
+    folder = os.open(root, _DIRECTORY_FLAGS)
     try:
         for part in folders:
-            inner = os.open(part, _STEP | os.O_NOFOLLOW, dir_fd=folder)
+            inner = os.open(part, _DIRECTORY_FLAGS | os.O_NOFOLLOW, dir_fd=folder)
             os.close(folder)
             folder = inner
-        return _checked_open(file, name, flags | os.O_NOFOLLOW, folder, alone=True)
+        return _open_regular_file(file, name, flags | os.O_NOFOLLOW, folder, single_link=True)
     finally:
         os.close(folder)
 
 
-def _checked_open(file: Path, name: str, flags: int, folder: int | None, *, alone: bool) -> int:
+def _open_regular_file(
+    file: Path, name: str, flags: int, folder: int | None, *, single_link: bool
+) -> int:
     # Looked at before, since to open a device may already do something; and after, since it counts.
     try:
         follow = not flags & os.O_NOFOLLOW
-        _check(file, os.stat(name, dir_fd=folder, follow_symlinks=follow), alone=alone)
+        _check_regular_file(
+            file, os.stat(name, dir_fd=folder, follow_symlinks=follow), single_link=single_link
+        )
     except FileNotFoundError:
         if not flags & os.O_CREAT:
             raise
-    fd = os.open(name, flags | _LAST, 0o666, dir_fd=folder)
+    fd = os.open(name, flags | _FILE_FLAGS, 0o666, dir_fd=folder)
     try:
-        _check(file, os.fstat(fd), alone=alone)
+        _check_regular_file(file, os.fstat(fd), single_link=single_link)
     except BaseException:
         os.close(fd)
         raise
     return fd
 
 
-def _check(file: Path, found: os.stat_result, *, alone: bool) -> None:
-    kind = stat.S_IFMT(found.st_mode)
+def _check_regular_file(file: Path, status: os.stat_result, *, single_link: bool) -> None:
+    kind = stat.S_IFMT(status.st_mode)
     if kind != stat.S_IFREG:
-        raise ConfigError(f"{file}: is {KINDS.get(kind, 'no file')}; {_ADVICE}")
-    if alone and found.st_nlink > 1:  # the other name could be that of a file elsewhere
+        raise ConfigError(f"{file}: is {FILE_TYPE_NAMES.get(kind, 'no file')}; {_ADVICE}")
+    if single_link and status.st_nlink > 1:  # the other name could be that of a file elsewhere
         raise ConfigError(f"{file}: has a second name by a hard link; {_ADVICE}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from treadle.models.recorded import Recorded
     from treadle.models.scripted import Pause, Say, Scripted
 
-_HOMES = {
+_EXPORTS = {
     "Anthropic": "anthropic",
     "Embedded": "embedded",
     "Fallback": "fallback",
@@ -50,7 +50,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
+    home = _EXPORTS.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
@@ -61,4 +61,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_EXPORTS})

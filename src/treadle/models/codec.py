@@ -20,10 +20,10 @@ from treadle.core.errors import ModelError
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
-from treadle.models.catalog import cost
+from treadle.models.catalog import compute_cost
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class EncodedRequest(msgspec.Struct, frozen=True):
     """One request, ready to be sent. `path` begins with a slash and may carry a query."""
 
     path: str
@@ -31,7 +31,7 @@ class Prepared(msgspec.Struct, frozen=True):
     body: Sequence[bytes]
 
 
-class Failed(Exception):
+class DecodeFailed(Exception):
     """A batch that ends with an error: what came before it in the same batch is still told.
 
     Without this, what is told would depend on how the bytes were cut.
@@ -74,35 +74,35 @@ class Codec(Protocol):
     def endpoint(self) -> str:
         """The base URL, without a slash at its end."""
 
-    def authorization(self) -> dict[str, str]:
+    def auth_headers(self) -> dict[str, str]:
         """The headers that hold the key; raises AccessDenied, naming the variable, without one."""
 
-    def prepare(self, request: ModelRequest) -> Prepared:
+    def encode_request(self, request: ModelRequest) -> EncodedRequest:
         """Everything but endpoint and authorization. Raises ContextTooLong if it cannot fit."""
 
-    def decoder(self, request: ModelRequest) -> Decoder: ...
+    def create_decoder(self, request: ModelRequest) -> Decoder: ...
 
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+    def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         """What this answer means."""
 
-    def locate(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
+    def locate_part(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
         """The item and part that the error complains about, if it says so."""
 
 
-def fresh_call_id(given: str, own: set[str], transcript: Transcript) -> str:
+def make_unique_call_id(call_id: str, used_ids: set[str], transcript: Transcript) -> str:
     """An id that no other call has, the given one if it can be; it is added to `own`.
 
     Some servers leave ids out, or begin to count anew in every reply.
     """
-    fresh, number = given, 0
-    while not fresh or fresh in own or transcript.knows_call(fresh):
+    fresh, number = call_id, 0
+    while not fresh or fresh in used_ids or transcript.has_call_id(fresh):
         number += 1
-        fresh = f"{given or 'call'}_{number}"
-    own.add(fresh)
+        fresh = f"{call_id or 'call'}_{number}"
+    used_ids.add(fresh)
     return fresh
 
 
-def priced(
+def build_usage(
     card: ModelCard,
     *,
     input: int | None,
@@ -110,7 +110,7 @@ def priced(
     cache_read: int | None = 0,
     cache_write: int | None = 0,
     reasoning: int | None = 0,
-    hour_writes: int = 0,
+    cache_write_1h: int = 0,
 ) -> Usage:
     """Usage of one request, with its cost; `input` leaves out what the cache read or wrote.
 
@@ -127,4 +127,6 @@ def priced(
     usage = Usage(tokens[0], tokens[1], tokens[2], tokens[3], max(0, reasoning or 0), 1, None)
     if not is_known:
         return usage
-    return msgspec.structs.replace(usage, cost=cost(card, usage, hour_writes=hour_writes))
+    return msgspec.structs.replace(
+        usage, cost=compute_cost(card, usage, cache_write_1h=cache_write_1h)
+    )

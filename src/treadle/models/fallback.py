@@ -17,7 +17,7 @@ class Fallback(WrappedModel):
     """
 
     def __init__(self, first: Model | str, *others: Model | str) -> None:
-        line = [model for given in (first, *others) for model in _models(given)]
+        line = [model for given in (first, *others) for model in _resolve_models(given)]
         super().__init__(line[0])
         self._others = tuple(line[1:])
 
@@ -34,9 +34,9 @@ class Fallback(WrappedModel):
             await model.aclose()
 
 
-def _models(given: Model | str) -> list[Model]:
-    if not isinstance(given, str):
-        return [given]
-    from treadle.models.making import each
+def _resolve_models(model: Model | str) -> list[Model]:
+    if not isinstance(model, str):
+        return [model]
+    from treadle.models.making import create_models
 
-    return each(given)
+    return create_models(model)

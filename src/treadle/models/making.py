@@ -15,12 +15,20 @@ import msgspec
 from treadle.core.contracts.model import Model, ModelCard
 from treadle.core.errors import AccessDenied, ConfigError, UnknownModel
 from treadle.models.catalog import card_for
-from treadle.models.places import BEARER, Alias, Aliases, Place, key_of, resolve, url_of
+from treadle.models.places import (
+    AUTH_TOKEN_VARIABLE,
+    Alias,
+    Aliases,
+    ProviderEntry,
+    find_key,
+    resolve_model,
+    find_base_url,
+)
 
-_KEY_MAY_GO_TO = ("api.anthropic.com", "localhost", "127.0.0.1", "::1")
+_TRUSTED_KEY_HOSTS = ("api.anthropic.com", "localhost", "127.0.0.1", "::1")
 
 
-def each(
+def create_models(
     name: str,
     aliases: Aliases | None = None,
     environ: Mapping[str, str] | None = None,
@@ -30,18 +38,18 @@ def each(
     names = [part.strip() for part in name.split(",") if part.strip()]
     if not names:
         raise UnknownModel("no model is named: write PROVIDER/MODEL, such as anthropic/sonnet")
-    return [_one(part, aliases or {}, environ, client) for part in names]
+    return [_create_model(part, aliases or {}, environ, client) for part in names]
 
 
-def _one(
+def _create_model(
     name: str, aliases: Aliases, environ: Mapping[str, str] | None, client: object | None
 ) -> Model:
-    place, model_name, alias = resolve(name, aliases)
-    if place.wire == "recorded":
+    place, model_name, alias = resolve_model(name, aliases)
+    if place.kind == "recorded":
         from treadle.models.recorded import Recorded
 
         return Recorded(None, model_name, mode="replay")
-    if place.wire == "embedded":
+    if place.kind == "embedded":
         from treadle.models.embedded import Embedded
 
         return Embedded(model_name or None)
@@ -51,43 +59,43 @@ def _one(
             "`treadle models` lists those that a local server has",
             provider=place.name,
         )
-    return _healed(_behind_http(place, model_name, alias, environ, client))
+    return _with_quarantine(_create_http_model(place, model_name, alias, environ, client))
 
 
-def _behind_http(
-    place: Place,
+def _create_http_model(
+    provider: ProviderEntry,
     model_name: str,
     alias: Alias | None,
     environ: Mapping[str, str] | None,
     client: object | None,
 ) -> Model:
     env = os.environ if environ is None else environ
-    key, url = _access(place, alias, environ)
-    card = _card(place, model_name, alias, env)
-    if place.wire == "anthropic":
+    key, url = _find_key_and_url(provider, alias, environ)
+    card = _build_card(provider, model_name, alias, env)
+    if provider.kind == "anthropic":
         from treadle.models.anthropic import Anthropic
 
         headers = None
-        if key and key == env.get(BEARER, "").strip():
+        if key and key == env.get(AUTH_TOKEN_VARIABLE, "").strip():
             key, headers = None, {"authorization": f"Bearer {key}"}
         return Anthropic(
             model_name, api_key=key, base_url=url, client=client, card=card, headers=headers
         )
-    if place.wire == "responses":
+    if provider.kind == "responses":
         from treadle.models.openai_responses import OpenAIResponses
 
         return OpenAIResponses(model_name, api_key=key, base_url=url, client=client, card=card)
     from treadle.models.openai_chat import OpenAIChat
 
     # The address tells what kind of server it is, where the name does not.
-    server = None if place.name == "openai-chat" else place.name
+    server = None if provider.name == "openai-chat" else provider.name
     return OpenAIChat(
         model_name, api_key=key, base_url=url, client=client, quirks=server, card=card
     )
 
 
-def _access(
-    place: Place, alias: Alias | None, environ: Mapping[str, str] | None
+def _find_key_and_url(
+    provider: ProviderEntry, alias: Alias | None, environ: Mapping[str, str] | None
 ) -> tuple[str | None, str | None]:
     """Key and address, where the wire should not read them from the environment by itself."""
     env = os.environ if environ is None else environ
@@ -100,23 +108,27 @@ def _access(
     # A key goes to an address out of a settings file only if the file says which key. The OpenAI
     # wires see to this themselves.
     if url is not None:
-        if place.wire == "anthropic" and urlsplit(url).hostname not in _KEY_MAY_GO_TO:
+        if provider.kind == "anthropic" and urlsplit(url).hostname not in _TRUSTED_KEY_HOSTS:
             raise ConfigError(
-                f"an alias asks {place.name} models at {url} but names no key: "
+                f"an alias asks {provider.name} models at {url} but names no key: "
                 "set its key_variable to the variable that holds the key for that address"
             )
         return None, url
     if environ is None:
         return None, None
-    return key_of(place, env), url_of(place, env)
+    return find_key(provider, env), find_base_url(provider, env)
 
 
-def _card(place: Place, model_name: str, alias: Alias | None, env: Mapping[str, str]) -> ModelCard:
+def _build_card(
+    provider: ProviderEntry, model_name: str, alias: Alias | None, environ: Mapping[str, str]
+) -> ModelCard:
     # At an address of the user's own, nobody knows the price; else it must be known beforehand,
     # because budgets reserve before they spend.
-    own_address = url_of(place, env) or (alias.base_url if alias is not None else None)
-    prices = place.key_needed and own_address is None
-    card = card_for(f"{place.name}/{model_name}", prices=prices)
+    own_address = find_base_url(provider, environ) or (
+        alias.base_url if alias is not None else None
+    )
+    prices = provider.needs_key and own_address is None
+    card = card_for(f"{provider.name}/{model_name}", prices=prices)
     if alias is None:
         return card
     return msgspec.structs.replace(
@@ -126,7 +138,7 @@ def _card(place: Place, model_name: str, alias: Alias | None, env: Mapping[str, 
     )
 
 
-def _healed(one: Model) -> Model:
-    from treadle.models.healing import Healing
+def _with_quarantine(model: Model) -> Model:
+    from treadle.models.healing import QuarantiningModel
 
-    return Healing(one)
+    return QuarantiningModel(model)

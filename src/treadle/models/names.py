@@ -18,10 +18,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from treadle.core.contracts.model import Model
-from treadle.models.making import each
-from treadle.models.places import PLACES, Alias, Aliases, Place, full_name, key_of
+from treadle.models.making import create_models
+from treadle.models.places import (
+    KNOWN_PROVIDERS,
+    Alias,
+    Aliases,
+    ProviderEntry,
+    resolve_full_name,
+    find_key,
+)
 
-__all__ = ["PLACES", "Alias", "Aliases", "Place", "full_name", "key_of", "model"]
+__all__ = [
+    "KNOWN_PROVIDERS",
+    "Alias",
+    "Aliases",
+    "ProviderEntry",
+    "resolve_full_name",
+    "find_key",
+    "model",
+]
 
 
 def model(
@@ -32,7 +47,7 @@ def model(
     client: object | None = None,
 ) -> Model:
     """The model of that name, ready to be asked. Raises UnknownModel with the nearest known one."""
-    models = each(name, aliases, environ, client)
+    models = create_models(name, aliases, environ, client)
     if len(models) == 1:
         return models[0]
     from treadle.models.fallback import Fallback

@@ -21,14 +21,14 @@ from treadle.core.errors import AccessDenied, ModelError
 from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import Item, ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
-from treadle.models.codec import Prepared, priced
-from treadle.models.encoding import json_text
-from treadle.models.failures import Provider, checked_key, from_status
-from treadle.models.quirks import COMPATIBLE, Quirks, chosen, key_from
-from treadle.models.wire.limits import Limits
+from treadle.models.codec import EncodedRequest, build_usage
+from treadle.models.encoding import encode_json_string
+from treadle.models.failures import ProviderInfo, validate_key, map_response_error
+from treadle.models.quirks import COMPATIBLE, Quirks, resolve_server, find_server_key
+from treadle.models.wire.limits import Timeouts
 
 
-class Account:
+class OpenAIAccount:
     """Where requests go, and what proves that they may.
 
     The key is read at every call: one that was set or changed meanwhile counts at once.
@@ -42,31 +42,35 @@ class Account:
         *,
         model: str = "",
         environ: Mapping[str, str] | None = None,
-        unknown: Quirks = COMPATIBLE,
+        default_quirks: Quirks = COMPATIBLE,
     ) -> None:
         self._environ = os.environ if environ is None else environ
         self._base_url = base_url
-        self._given = api_key
-        self.quirks, self.url = chosen(quirks, base_url, self._environ, unknown)
-        self.who = Provider(self.quirks.name, model, next(iter(self.quirks.keys), ""))
+        self._api_key = api_key
+        self.quirks, self.url = resolve_server(quirks, base_url, self._environ, default_quirks)
+        self.provider = ProviderInfo(
+            self.quirks.name, model, next(iter(self.quirks.key_variables), "")
+        )
 
-    def key(self) -> str:
-        if self._given is not None:
-            return checked_key(self.who, self._given)
-        return checked_key(self.who, key_from(self.quirks, self._base_url, self._environ))
+    def read_key(self) -> str:
+        if self._api_key is not None:
+            return validate_key(self.provider, self._api_key)
+        return validate_key(
+            self.provider, find_server_key(self.quirks, self._base_url, self._environ)
+        )
 
-    def authorization(self) -> dict[str, str]:
-        row, key = self.quirks, self.key()
-        if self.who.secret != key:
-            self.who = msgspec.structs.replace(self.who, secret=key)
+    def auth_headers(self) -> dict[str, str]:
+        row, key = self.quirks, self.read_key()
+        if self.provider.secret != key:
+            self.provider = msgspec.structs.replace(self.provider, secret=key)
         if not self.url:
             raise AccessDenied(
-                f"no address is known for {row.name}: set {row.urls[0]}, or give base_url.",
+                f"no address is known for {row.name}: set {row.url_variables[0]}, or give base_url.",
                 provider=row.name,
             )
-        if not key and row.key_needed:
+        if not key and row.needs_key:
             raise AccessDenied(
-                f"{row.name} needs a key: set {row.keys[0]}, or choose another model; "
+                f"{row.name} needs a key: set {row.key_variables[0]}, or choose another model; "
                 "`treadle models` lists what can be used here.",
                 provider=row.name,
             )
@@ -75,51 +79,54 @@ class Account:
             bearer = row.key_header == "authorization"
             headers[row.key_header] = f"Bearer {key}" if bearer else key
         if row.name == "openai":
-            for variable, header in _MEMBERSHIP:
+            for variable, header in _ORGANIZATION_HEADERS:
                 if self._environ.get(variable):
                     headers[header] = self._environ[variable].strip()
         return headers
 
 
-_MEMBERSHIP = (("OPENAI_ORG_ID", "openai-organization"), ("OPENAI_PROJECT_ID", "openai-project"))
+_ORGANIZATION_HEADERS = (
+    ("OPENAI_ORG_ID", "openai-organization"),
+    ("OPENAI_PROJECT_ID", "openai-project"),
+)
 
 
-class AccountCodec:
+class OpenAICodec:
     """The half of a codec that the account decides: who is asked, where, and with which key."""
 
     resource: str
 
-    def __init__(self, model: str, card: ModelCard, held: Account) -> None:
+    def __init__(self, model: str, card: ModelCard, account: OpenAIAccount) -> None:
         self._model = model
         self._card = card
-        self._held = held
+        self._account = account
 
     @property
-    def who(self) -> Provider:
-        return self._held.who
+    def provider(self) -> ProviderInfo:
+        return self._account.provider
 
     @property
     def origin(self) -> str:
-        return self._held.quirks.name
+        return self._account.quirks.name
 
     def endpoint(self) -> str:
-        return self._held.url
+        return self._account.url
 
-    def authorization(self) -> dict[str, str]:
-        return self._held.authorization()
+    def auth_headers(self) -> dict[str, str]:
+        return self._account.auth_headers()
 
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-        return from_status(self.who, status, headers, body)
+    def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+        return map_response_error(self.provider, status, headers, body)
 
-    def _prepared(self, body: Sequence[bytes]) -> Prepared:
-        return Prepared(self._path, {"content-type": "application/json"}, body)
+    def _build_request(self, body: Sequence[bytes]) -> EncodedRequest:
+        return EncodedRequest(self._path, {"content-type": "application/json"}, body)
 
     @cached_property
     def _path(self) -> str:
-        return path_for(self._held.url, self.resource)
+        return build_path(self._account.url, self.resource)
 
 
-def path_for(url: str, resource: str, environ: Mapping[str, str] | None = None) -> str:
+def build_path(url: str, resource: str, environ: Mapping[str, str] | None = None) -> str:
     """The path behind an address. Azure's addresses of single deployments want a version."""
     env = os.environ if environ is None else environ
     if "/openai/deployments/" in url:
@@ -127,46 +134,48 @@ def path_for(url: str, resource: str, environ: Mapping[str, str] | None = None) 
     return resource
 
 
-def patience(quirks: Quirks) -> Limits:
+def default_timeouts(quirks: Quirks) -> Timeouts:
     """Reasoning models are silent for minutes, and a small machine reads a long prompt slowly."""
-    if quirks.key_needed:
-        return Limits(idle=600.0)
-    return Limits(first_byte=1800.0, first_content=1800.0, idle=600.0)
+    if quirks.needs_key:
+        return Timeouts(idle=600.0)
+    return Timeouts(first_byte=1800.0, first_content=1800.0, idle=600.0)
 
 
 # ------------------------------------------------------------------ bytes
 
 
-def data_url(part: Image | Document) -> bytes:
+def encode_data_url(part: Image | Document) -> bytes:
     """The JSON string of a data URL, or of the part's own address."""
     if not part.data:
-        return json_text(part.url)
+        return encode_json_string(part.url)
     kind = part.media_type.encode("ascii", "replace").replace(b'"', b"")
     return b'"data:' + kind + b";base64," + base64.b64encode(part.data) + b'"'
 
 
-def document_text(part: Document) -> str:
+def format_document(part: Document) -> str:
     """A plain text file, as the text that it is."""
     title = f' title="{part.title}"' if part.title else ""
     return f"<document{title}>\n{part.data.decode('utf-8', 'replace')}\n</document>"
 
 
-def file_name(part: Document) -> bytes:
-    return json_text(part.title or ("document.pdf" if "pdf" in part.media_type else "document"))
+def encode_file_name(part: Document) -> bytes:
+    return encode_json_string(
+        part.title or ("document.pdf" if "pdf" in part.media_type else "document")
+    )
 
 
-def arguments_text(call: ToolCall) -> bytes:
+def encode_arguments(call: ToolCall) -> bytes:
     """A call's arguments as a JSON string. Servers parse it: what is not JSON is wrapped."""
     if not call.raw.strip():
         return b'"{}"'
     if call.problem is None:
-        return json_text(call.raw)
-    return json_text((b'{"unreadable":' + json_text(call.raw) + b"}").decode())
+        return encode_json_string(call.raw)
+    return encode_json_string((b'{"unreadable":' + encode_json_string(call.raw) + b"}").decode())
 
 
-def tool_bytes(spec: ToolSpec, wrapped: bool, with_strict: bool) -> bytes:
+def encode_tool(spec: ToolSpec, nested: bool, with_strict: bool) -> bytes:
     """A tool's declaration, made once and kept with it."""
-    key = f"openai tool {wrapped} {with_strict}"
+    key = f"openai tool {nested} {with_strict}"
     kept: bytes | None = spec.__dict__.get(key)
     if kept is None:
         body: dict[str, Any] = {
@@ -175,16 +184,16 @@ def tool_bytes(spec: ToolSpec, wrapped: bool, with_strict: bool) -> bytes:
             "parameters": spec.schema,
         }
         if with_strict:
-            body["strict"] = spec.strict and is_strict(spec.schema)
-        shape = {"type": "function", "function": body} if wrapped else {"type": "function", **body}
+            body["strict"] = spec.strict and is_strict_schema(spec.schema)
+        shape = {"type": "function", "function": body} if nested else {"type": "function", **body}
         kept = spec.__dict__[key] = msgspec.json.encode(shape)
     return kept
 
 
-def is_strict(schema: object) -> bool:
+def is_strict_schema(schema: object) -> bool:
     """Whether a schema keeps to what strict mode demands: closed objects, nothing optional."""
     if isinstance(schema, list):
-        return all(is_strict(part) for part in schema)
+        return all(is_strict_schema(part) for part in schema)
     if not isinstance(schema, dict):
         return True
     if schema.get("type") == "object" or "properties" in schema:
@@ -193,10 +202,10 @@ def is_strict(schema: object) -> bool:
             return False
         if set(schema.get("required", ())) != set(properties):
             return False
-    return all(is_strict(part) for part in schema.values())
+    return all(is_strict_schema(part) for part in schema.values())
 
 
-def effort(options: ModelOptions) -> str | None:
+def resolve_effort(options: ModelOptions) -> str | None:
     """How hard to think, as one word; a budget in tokens becomes the nearest one."""
     thinking = options.thinking
     if thinking is None or isinstance(thinking, str):
@@ -209,15 +218,15 @@ def effort(options: ModelOptions) -> str | None:
 TOOL_CHOICES = {"none": "none", "any": "required"}  # any other word is a tool's name
 
 
-def cache_field(quirks: Quirks, request: ModelRequest) -> dict[str, object]:
+def build_cache_fields(quirks: Quirks, request: ModelRequest) -> dict[str, object]:
     """What keeps the requests of one session at the same cache."""
     key = request.cache.key or request.session_id
-    if not key or not quirks.cache_key or not request.cache.enabled:
+    if not key or not quirks.supports_cache_key or not request.cache.enabled:
         return {}
     return {"prompt_cache_key": key[:64]}
 
 
-def fields(values: Mapping[str, object]) -> bytes:
+def encode_fields(values: Mapping[str, object]) -> bytes:
     """`,"name":value` for each one: what is put between the fixed parts of a body."""
     if not values:
         return b""
@@ -227,50 +236,52 @@ def fields(values: Mapping[str, object]) -> bytes:
 # ------------------------------------------------------------------ counting
 
 
-class InputDetails(msgspec.Struct):
+class InputTokenDetails(msgspec.Struct):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
 
 
-class OutputDetails(msgspec.Struct):
+class OutputTokenDetails(msgspec.Struct):
     reasoning_tokens: int | None = None
 
 
-def counted(
+def convert_usage(
     card: ModelCard,
     *,
-    prompt: int | None,
-    output: int | None,
-    of_prompt: InputDetails | None,
-    of_output: OutputDetails | None,
-    cache_hit: int | None = None,
+    prompt_tokens: int | None,
+    output_tokens: int | None,
+    prompt_details: InputTokenDetails | None,
+    output_details: OutputTokenDetails | None,
+    cache_hit_tokens: int | None = None,
 ) -> Usage:
     """Usage of one request. Their prompt includes what the cache read and wrote; ours does not."""
-    details = of_prompt or InputDetails()
-    read = details.cached_tokens or cache_hit or 0
+    details = prompt_details or InputTokenDetails()
+    read = details.cached_tokens or cache_hit_tokens or 0
     write = details.cache_write_tokens or 0
-    return priced(
+    return build_usage(
         card,
-        input=None if prompt is None else prompt - read - write,
-        output=output,
+        input=None if prompt_tokens is None else prompt_tokens - read - write,
+        output=output_tokens,
         cache_read=read,
         cache_write=write,
-        reasoning=(of_output or OutputDetails()).reasoning_tokens,
+        reasoning=(output_details or OutputTokenDetails()).reasoning_tokens,
     )
 
 
 # ------------------------------------------------------------------ places
 
-_PLACE = re.compile(r"(?:messages|input)\.?\[?(\d+)\]?(?:\.(?:content|output)\.?\[?(\d+)\]?)?")
+_PART_REFERENCE = re.compile(
+    r"(?:messages|input)\.?\[?(\d+)\]?(?:\.(?:content|output)\.?\[?(\d+)\]?)?"
+)
 
 
-def place_in(message: str) -> tuple[int, int] | None:
+def find_part_reference(message: str) -> tuple[int, int] | None:
     """The message and the part in it that a complaint names."""
-    found = _PLACE.search(message)
+    found = _PART_REFERENCE.search(message)
     return (int(found[1]), int(found[2] or 0)) if found else None
 
 
-def part_number(item: Item, block: int) -> int:
+def find_part_number(item: Item, block: int) -> int:
     """Which part became the block of this number: blank texts are not sent."""
     if not isinstance(item, (UserItem, ToolResultItem)):
         return block

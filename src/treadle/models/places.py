@@ -13,21 +13,21 @@ from typing import Literal
 import msgspec
 
 from treadle.core.errors import ConfigError, UnknownModel
-from treadle.models.catalog import known
+from treadle.models.catalog import list_models
 from treadle.models.quirks import SERVERS, Quirks
 
-Wire = Literal["anthropic", "responses", "chat", "embedded", "recorded"]
+ProviderKind = Literal["anthropic", "responses", "chat", "embedded", "recorded"]
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Where models of one provider are asked. `default` is taken when only it is named."""
 
     name: str
-    wire: Wire
-    keys: tuple[str, ...] = ()  # variables; the first one that is set wins
-    urls: tuple[str, ...] = ()
-    key_needed: bool = True
-    default: str = ""
+    kind: ProviderKind
+    key_variables: tuple[str, ...] = ()  # variables; the first one that is set wins
+    url_variables: tuple[str, ...] = ()
+    needs_key: bool = True
+    default_model: str = ""
 
 
 class Alias(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,59 +43,59 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 Aliases = Mapping[str, "str | Alias | Mapping[str, object]"]
 
 
-def _chat(row: Quirks, default: str = "") -> Place:
-    return Place(
-        name=row.name,
-        wire="chat",
-        keys=row.keys,
-        urls=row.urls,
-        key_needed=row.key_needed,
-        default=default,
+def _chat_provider(quirks: Quirks, default: str = "") -> ProviderEntry:
+    return ProviderEntry(
+        name=quirks.name,
+        kind="chat",
+        key_variables=quirks.key_variables,
+        url_variables=quirks.url_variables,
+        needs_key=quirks.needs_key,
+        default_model=default,
     )
 
 
-BEARER = "ANTHROPIC_AUTH_TOKEN"  # a key that goes into another header
-_OPENAI = SERVERS["openai"]
-PLACES: dict[str, Place] = {
+AUTH_TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"  # a key that goes into another header
+_OPENAI_QUIRKS = SERVERS["openai"]
+KNOWN_PROVIDERS: dict[str, ProviderEntry] = {
     place.name: place
     for place in (
-        Place(
+        ProviderEntry(
             name="anthropic",
-            wire="anthropic",
-            keys=("ANTHROPIC_API_KEY", BEARER),
-            urls=("ANTHROPIC_BASE_URL",),
-            default="claude-sonnet-5-5",
+            kind="anthropic",
+            key_variables=("ANTHROPIC_API_KEY", AUTH_TOKEN_VARIABLE),
+            url_variables=("ANTHROPIC_BASE_URL",),
+            default_model="claude-sonnet-5-5",
         ),
-        Place(
+        ProviderEntry(
             name="openai",
-            wire="responses",
-            keys=_OPENAI.keys,
-            urls=_OPENAI.urls,
-            default="gpt-6.1-sol",
+            kind="responses",
+            key_variables=_OPENAI_QUIRKS.key_variables,
+            url_variables=_OPENAI_QUIRKS.url_variables,
+            default_model="gpt-6.1-sol",
         ),
-        Place(
+        ProviderEntry(
             name="openai-chat",
-            wire="chat",
-            keys=_OPENAI.keys,
-            urls=_OPENAI.urls,
-            default="gpt-6.1-sol",
+            kind="chat",
+            key_variables=_OPENAI_QUIRKS.key_variables,
+            url_variables=_OPENAI_QUIRKS.url_variables,
+            default_model="gpt-6.1-sol",
         ),
-        _chat(SERVERS["openrouter"], "anthropic/claude-sonnet-5.5"),
-        _chat(SERVERS["gemini"], "gemini-3.8-flash"),
-        _chat(SERVERS["deepseek"], "deepseek-v4-pro"),
-        _chat(SERVERS["groq"], "openai/gpt-oss-120b"),
-        _chat(SERVERS["mistral"], "mistral-medium-latest"),
-        _chat(SERVERS["azure"]),
-        _chat(SERVERS["ollama"]),
-        _chat(SERVERS["lmstudio"]),
-        _chat(SERVERS["llamacpp"]),
-        _chat(SERVERS["vllm"]),
-        Place(name="embedded", wire="embedded", key_needed=False),
-        Place(name="recorded", wire="recorded", key_needed=False),
+        _chat_provider(SERVERS["openrouter"], "anthropic/claude-sonnet-5.5"),
+        _chat_provider(SERVERS["gemini"], "gemini-3.8-flash"),
+        _chat_provider(SERVERS["deepseek"], "deepseek-v4-pro"),
+        _chat_provider(SERVERS["groq"], "openai/gpt-oss-120b"),
+        _chat_provider(SERVERS["mistral"], "mistral-medium-latest"),
+        _chat_provider(SERVERS["azure"]),
+        _chat_provider(SERVERS["ollama"]),
+        _chat_provider(SERVERS["lmstudio"]),
+        _chat_provider(SERVERS["llamacpp"]),
+        _chat_provider(SERVERS["vllm"]),
+        ProviderEntry(name="embedded", kind="embedded", needs_key=False),
+        ProviderEntry(name="recorded", kind="recorded", needs_key=False),
     )
 }
 
-_OTHER_SPELLINGS = {
+_PROVIDER_ALIASES = {
     "google": "gemini",
     "openai-responses": "openai",
     "llama.cpp": "llamacpp",
@@ -103,7 +103,7 @@ _OTHER_SPELLINGS = {
     "mistralai": "mistral",
 }
 
-_MAKERS = (
+_VENDOR_PATTERNS = (
     (re.compile(r"claude-"), "anthropic"),
     (re.compile(r"(gpt-(?!oss)|chatgpt-|codex-|o[1-9]\b)"), "openai"),
     (re.compile(r"gemini-"), "gemini"),
@@ -114,23 +114,23 @@ _MAKERS = (
 _FAMILIES = ("opus", "sonnet", "haiku")
 
 
-def full_name(name: str, aliases: Aliases | None = None) -> str:
+def resolve_full_name(name: str, aliases: Aliases | None = None) -> str:
     """`provider/model` for any way of naming it; aliases are followed."""
-    place, model_name, _ = resolve(name, aliases or {})
+    place, model_name, _ = resolve_model(name, aliases or {})
     return f"{place.name}/{model_name}" if model_name else place.name
 
 
-def key_of(place: Place, environ: Mapping[str, str]) -> str:
+def find_key(provider: ProviderEntry, environ: Mapping[str, str]) -> str:
     """The provider's key in this environment, or nothing."""
-    return _first(place.keys, environ) or ""
+    return _first_set_variable(provider.key_variables, environ) or ""
 
 
-def url_of(place: Place, environ: Mapping[str, str]) -> str | None:
+def find_base_url(provider: ProviderEntry, environ: Mapping[str, str]) -> str | None:
     """The address of the user's own that this environment sets for the provider."""
-    return _first(place.urls, environ)
+    return _first_set_variable(provider.url_variables, environ)
 
 
-def resolve(name: str, aliases: Aliases) -> tuple[Place, str, Alias | None]:
+def resolve_model(name: str, aliases: Aliases) -> tuple[ProviderEntry, str, Alias | None]:
     """Where a model is asked, what it is called there, and the alias that led to it."""
     followed: list[str] = []
     alias: Alias | None = None
@@ -140,58 +140,60 @@ def resolve(name: str, aliases: Aliases) -> tuple[Place, str, Alias | None]:
         followed.append(name)
         meant = aliases[name]
         if not isinstance(meant, str):
-            alias = _alias(name, meant)
+            alias = _parse_alias(name, meant)
             meant = alias.model
         name = meant
-    place, model_name = _parse(name, aliases)
+    place, model_name = _parse_name(name, aliases)
     return place, model_name, alias
 
 
-def _alias(name: str, given: Alias | Mapping[str, object]) -> Alias:
-    if isinstance(given, Alias):
-        return given
+def _parse_alias(name: str, value: Alias | Mapping[str, object]) -> Alias:
+    if isinstance(value, Alias):
+        return value
     try:
-        return msgspec.convert(given, Alias)
+        return msgspec.convert(value, Alias)
     except msgspec.ValidationError as error:
         raise ConfigError(f"the model alias {name!r} is wrong: {error}") from error
 
 
-def _parse(name: str, aliases: Aliases) -> tuple[Place, str]:
+def _parse_name(name: str, aliases: Aliases) -> tuple[ProviderEntry, str]:
     provider, slash, rest = name.partition("/")
-    place = PLACES.get(_OTHER_SPELLINGS.get(provider, provider))
+    place = KNOWN_PROVIDERS.get(_PROVIDER_ALIASES.get(provider, provider))
     if place is not None:
-        return place, _family(rest, place) or place.default
+        return place, _expand_family(rest, place) or place.default_model
     if not slash:
         if provider in _FAMILIES:
-            return PLACES["anthropic"], _family(provider, PLACES["anthropic"])
-        for pattern, maker in _MAKERS:
+            return KNOWN_PROVIDERS["anthropic"], _expand_family(
+                provider, KNOWN_PROVIDERS["anthropic"]
+            )
+        for pattern, maker in _VENDOR_PATTERNS:
             if pattern.match(provider):
-                return PLACES[maker], provider
-    raise _unknown(name, aliases)
+                return KNOWN_PROVIDERS[maker], provider
+    raise _unknown_model_error(name, aliases)
 
 
-def _family(word: str, place: Place) -> str:
+def _expand_family(name: str, provider: ProviderEntry) -> str:
     """`anthropic/sonnet` means the current Sonnet; any other word means itself."""
-    if place.name == "anthropic" and word in _FAMILIES:
-        start = f"anthropic/claude-{word}-"
-        return next(full for full in known() if full.startswith(start)).partition("/")[2]
-    return word
+    if provider.name == "anthropic" and name in _FAMILIES:
+        start = f"anthropic/claude-{name}-"
+        return next(full for full in list_models() if full.startswith(start)).partition("/")[2]
+    return name
 
 
-def _unknown(name: str, aliases: Aliases) -> UnknownModel:
+def _unknown_model_error(name: str, aliases: Aliases) -> UnknownModel:
     from difflib import get_close_matches
 
-    candidates = [*aliases, *PLACES, *_FAMILIES, *known()]
-    candidates += [full.partition("/")[2] for full in known()]
+    candidates = [*aliases, *KNOWN_PROVIDERS, *_FAMILIES, *list_models()]
+    candidates += [full.partition("/")[2] for full in list_models()]
     near = get_close_matches(name, candidates, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return UnknownModel(
         f"no model or provider is called {name!r}.{hint} Write PROVIDER/MODEL; "
-        f"providers are {', '.join(PLACES)}."
+        f"providers are {', '.join(KNOWN_PROVIDERS)}."
     )
 
 
-def _first(variables: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
+def _first_set_variable(variables: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
     return next(
         (environ[name].strip() for name in variables if environ.get(name, "").strip()), None
     )

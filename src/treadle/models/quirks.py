@@ -25,22 +25,22 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str = "compatible"
     base_url: str = ""
-    hosts: tuple[str, ...] = ()  # how its host names end
-    keys: tuple[str, ...] = ()  # environment variables, the first one set wins
-    urls: tuple[str, ...] = ()  # the same for its address
-    key_needed: bool = True
+    host_suffixes: tuple[str, ...] = ()  # how its host names end
+    key_variables: tuple[str, ...] = ()  # environment variables, the first one set wins
+    url_variables: tuple[str, ...] = ()  # the same for its address
+    needs_key: bool = True
     key_header: str = "authorization"
     system_role: Literal["system", "developer"] = "system"
-    limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    stream_usage: bool = True  # takes stream_options.include_usage
-    cache_key: bool = False  # takes prompt_cache_key
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    supports_stream_usage: bool = True  # takes stream_options.include_usage
+    supports_cache_key: bool = False  # takes prompt_cache_key
     effort_field: EffortField = ""
-    reasoning_back: ReasoningField = ""
-    reasoning_always: bool = False  # ... on every reply, even if there was none
-    strict_schema: bool = False  # takes "strict" in tools and schemas
-    documents: bool = False  # takes file parts
-    short_ids: bool = False  # call ids of nine letters or digits
-    call_signatures: bool = False  # calls carry a signature that must come back
+    reasoning_input_field: ReasoningField = ""
+    requires_reasoning_field: bool = False  # ... on every reply, even if there was none
+    supports_strict: bool = False  # takes "strict" in tools and schemas
+    supports_documents: bool = False  # takes file parts
+    requires_short_ids: bool = False  # call ids of nine letters or digits
+    requires_call_signatures: bool = False  # calls carry a signature that must come back
     max_images: int | None = None
     max_body_bytes: int | None = None
 
@@ -48,15 +48,15 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 OPENAI = Quirks(
     name="openai",
     base_url="https://api.openai.com/v1",
-    hosts=("api.openai.com",),
-    keys=("OPENAI_API_KEY",),
-    urls=("OPENAI_BASE_URL",),
+    host_suffixes=("api.openai.com",),
+    key_variables=("OPENAI_API_KEY",),
+    url_variables=("OPENAI_BASE_URL",),
     system_role="developer",
-    limit_field="max_completion_tokens",
-    cache_key=True,
+    max_tokens_field="max_completion_tokens",
+    supports_cache_key=True,
     effort_field="reasoning_effort",
-    strict_schema=True,
-    documents=True,
+    supports_strict=True,
+    supports_documents=True,
     max_images=500,
     max_body_bytes=50 << 20,
 )
@@ -64,100 +64,100 @@ AZURE = msgspec.structs.replace(
     OPENAI,
     name="azure",
     base_url="",
-    hosts=(".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"),
-    keys=("AZURE_OPENAI_API_KEY",),
-    urls=("AZURE_OPENAI_ENDPOINT",),
+    host_suffixes=(".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"),
+    key_variables=("AZURE_OPENAI_API_KEY",),
+    url_variables=("AZURE_OPENAI_ENDPOINT",),
     key_header="api-key",
 )
 OPENROUTER = Quirks(
     name="openrouter",
     base_url="https://openrouter.ai/api/v1",
-    hosts=("openrouter.ai",),
-    keys=("OPENROUTER_API_KEY",),
-    urls=("OPENROUTER_BASE_URL",),
+    host_suffixes=("openrouter.ai",),
+    key_variables=("OPENROUTER_API_KEY",),
+    url_variables=("OPENROUTER_BASE_URL",),
     effort_field="reasoning",
-    reasoning_back="reasoning_details",
-    strict_schema=True,
-    documents=True,
+    reasoning_input_field="reasoning_details",
+    supports_strict=True,
+    supports_documents=True,
 )
 OLLAMA = Quirks(
     name="ollama",
     base_url="http://127.0.0.1:11434/v1",
-    keys=("OLLAMA_API_KEY",),
-    urls=("OLLAMA_HOST",),
-    key_needed=False,
+    key_variables=("OLLAMA_API_KEY",),
+    url_variables=("OLLAMA_HOST",),
+    needs_key=False,
     effort_field="reasoning_effort",
-    reasoning_back="reasoning",
+    reasoning_input_field="reasoning",
 )
 LMSTUDIO = Quirks(
     name="lmstudio",
     base_url="http://127.0.0.1:1234/v1",
-    keys=("LMSTUDIO_API_KEY", "LM_API_TOKEN"),
-    urls=("LMSTUDIO_BASE_URL",),
-    key_needed=False,
+    key_variables=("LMSTUDIO_API_KEY", "LM_API_TOKEN"),
+    url_variables=("LMSTUDIO_BASE_URL",),
+    needs_key=False,
     effort_field="reasoning_effort",
 )
 LLAMACPP = Quirks(
     name="llamacpp",
     base_url="http://127.0.0.1:8080/v1",
-    keys=("LLAMA_API_KEY",),
-    urls=("LLAMACPP_BASE_URL",),
-    key_needed=False,
-    reasoning_back="reasoning_content",
+    key_variables=("LLAMA_API_KEY",),
+    url_variables=("LLAMACPP_BASE_URL",),
+    needs_key=False,
+    reasoning_input_field="reasoning_content",
 )
 VLLM = Quirks(
     name="vllm",
     base_url="http://127.0.0.1:8000/v1",
-    keys=("VLLM_API_KEY",),
-    urls=("VLLM_BASE_URL",),
-    key_needed=False,
+    key_variables=("VLLM_API_KEY",),
+    url_variables=("VLLM_BASE_URL",),
+    needs_key=False,
     effort_field="reasoning_effort",
-    reasoning_back="reasoning",
+    reasoning_input_field="reasoning",
 )
 DEEPSEEK = Quirks(
     name="deepseek",
     base_url="https://api.deepseek.com/v1",
-    hosts=("api.deepseek.com",),
-    keys=("DEEPSEEK_API_KEY",),
-    urls=("DEEPSEEK_BASE_URL",),
+    host_suffixes=("api.deepseek.com",),
+    key_variables=("DEEPSEEK_API_KEY",),
+    url_variables=("DEEPSEEK_BASE_URL",),
     effort_field="reasoning_effort",
-    reasoning_back="reasoning_content",
-    reasoning_always=True,
+    reasoning_input_field="reasoning_content",
+    requires_reasoning_field=True,
 )
 GROQ = Quirks(
     name="groq",
     base_url="https://api.groq.com/openai/v1",
-    hosts=("api.groq.com",),
-    keys=("GROQ_API_KEY",),
-    urls=("GROQ_BASE_URL",),
-    limit_field="max_completion_tokens",
+    host_suffixes=("api.groq.com",),
+    key_variables=("GROQ_API_KEY",),
+    url_variables=("GROQ_BASE_URL",),
+    max_tokens_field="max_completion_tokens",
     effort_field="reasoning_effort",
     max_images=5,
 )
 MISTRAL = Quirks(
     name="mistral",
     base_url="https://api.mistral.ai/v1",
-    hosts=("api.mistral.ai", "codestral.mistral.ai"),
-    keys=("MISTRAL_API_KEY",),
-    urls=("MISTRAL_BASE_URL",),
-    stream_usage=False,  # refuses unknown fields, and sends usage anyway
-    strict_schema=True,
-    short_ids=True,
+    host_suffixes=("api.mistral.ai", "codestral.mistral.ai"),
+    key_variables=("MISTRAL_API_KEY",),
+    url_variables=("MISTRAL_BASE_URL",),
+    supports_stream_usage=False,  # refuses unknown fields, and sends usage anyway
+    supports_strict=True,
+    requires_short_ids=True,
     max_images=8,
 )
 GEMINI = Quirks(
     name="gemini",
     base_url="https://generativelanguage.googleapis.com/v1beta/openai",
-    hosts=("generativelanguage.googleapis.com",),
-    keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    urls=("GEMINI_BASE_URL",),
+    host_suffixes=("generativelanguage.googleapis.com",),
+    key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    url_variables=("GEMINI_BASE_URL",),
     effort_field="reasoning_effort",
-    call_signatures=True,
+    requires_call_signatures=True,
 )
 COMPATIBLE = Quirks(
-    keys=("OPENAI_API_KEY",),
-    urls=("OPENAI_BASE_URL",),
-    key_needed=False,
+    key_variables=("OPENAI_API_KEY",),
+    url_variables=("OPENAI_BASE_URL",),
+    needs_key=False,
 )
 
 SERVERS: dict[str, Quirks] = {
@@ -179,29 +179,31 @@ SERVERS: dict[str, Quirks] = {
 }
 
 # A server of one's own is known by its usual port only.
-_PORTS = {11434: OLLAMA, 1234: LMSTUDIO}
-_LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "host.docker.internal")
+_SERVER_PORTS = {11434: OLLAMA, 1234: LMSTUDIO}
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "host.docker.internal")
 
 
-def server_at(base_url: str) -> Quirks:
+def find_server(base_url: str) -> Quirks:
     """The row for an address. Nobody's address gets the cautious row."""
     parts = urlsplit(base_url)
     host = (parts.hostname or "").lower()
     for row in SERVERS.values():
-        if any(host == end or (end.startswith(".") and host.endswith(end)) for end in row.hosts):
+        if any(
+            host == end or (end.startswith(".") and host.endswith(end)) for end in row.host_suffixes
+        ):
             return row
     try:
         port = parts.port
     except ValueError:
         port = None
-    return _PORTS.get(port or 0, COMPATIBLE) if host in _LOCAL else COMPATIBLE
+    return _SERVER_PORTS.get(port or 0, COMPATIBLE) if host in _LOCAL_HOSTS else COMPATIBLE
 
 
-def chosen(
+def resolve_server(
     quirks: Quirks | str | None,
     base_url: str | None,
     environ: Mapping[str, str] | None = None,
-    unknown: Quirks = COMPATIBLE,
+    default_quirks: Quirks = COMPATIBLE,
 ) -> tuple[Quirks, str]:
     """The row and the address, from whatever the caller and the environment say of them.
 
@@ -216,17 +218,17 @@ def chosen(
             )
         quirks = SERVERS[quirks]
     if base_url is None:
-        variables = (quirks or OPENAI).urls
+        variables = (quirks or OPENAI).url_variables
         base_url = next((env[name] for name in variables if env.get(name)), None)
     if base_url is None:
         row = quirks or OPENAI
-        return row, address(row.base_url, row)
-    row = quirks or server_at(base_url)
-    row = unknown if row is COMPATIBLE else row
-    return row, address(base_url, row)
+        return row, normalize_base_url(row.base_url, row)
+    row = quirks or find_server(base_url)
+    row = default_quirks if row is COMPATIBLE else row
+    return row, normalize_base_url(base_url, row)
 
 
-def address(base_url: str, row: Quirks) -> str:
+def normalize_base_url(base_url: str, quirks: Quirks) -> str:
     """An address as people write it, in the form that paths are appended to."""
     url = base_url.strip().rstrip("/")
     if not url:
@@ -234,7 +236,7 @@ def address(base_url: str, row: Quirks) -> str:
     if "://" not in url:
         url = f"http://{url}"
     parts = urlsplit(url)
-    if row.name == "ollama" and parts.hostname:
+    if quirks.name == "ollama" and parts.hostname:
         # OLLAMA_HOST is also what its server listens on.
         host = "127.0.0.1" if parts.hostname == "0.0.0.0" else parts.hostname
         host = f"[{host}]" if ":" in host else host
@@ -242,14 +244,16 @@ def address(base_url: str, row: Quirks) -> str:
         url = f"{parts.scheme}://{host}:{port}{parts.path}"
         parts = urlsplit(url)
     if not parts.path:
-        if row.name == "azure":
+        if quirks.name == "azure":
             return f"{url}/openai/v1"
-        if not row.key_needed:
+        if not quirks.needs_key:
             return f"{url}/v1"
     return url
 
 
-def key_from(row: Quirks, base_url: str | None, environ: Mapping[str, str] | None = None) -> str:
+def find_server_key(
+    quirks: Quirks, base_url: str | None, environ: Mapping[str, str] | None = None
+) -> str:
     """The key in the environment, or nothing.
 
     An address that was given in code or settings gets the key only if it is the server's own or
@@ -257,11 +261,13 @@ def key_from(row: Quirks, base_url: str | None, environ: Mapping[str, str] | Non
     """
     env = os.environ if environ is None else environ
     if base_url is not None and not _is_local(base_url):
-        home = server_at(base_url)
-        if home.name != row.name or not home.hosts:
+        home = find_server(base_url)
+        if home.name != quirks.name or not home.host_suffixes:
             return ""
-    return next((env[name].strip() for name in row.keys if env.get(name, "").strip()), "")
+    return next(
+        (env[name].strip() for name in quirks.key_variables if env.get(name, "").strip()), ""
+    )
 
 
 def _is_local(base_url: str) -> bool:
-    return (urlsplit(base_url).hostname or "").lower() in _LOCAL
+    return (urlsplit(base_url).hostname or "").lower() in _LOCAL_HOSTS

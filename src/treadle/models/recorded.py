@@ -16,46 +16,48 @@ from pathlib import Path
 from typing import Literal
 
 from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
-from treadle.core.contracts.wrapping import streaming
+from treadle.core.contracts.wrapping import open_stream
 from treadle.core.errors import ModelError
-from treadle.models.tape import Exchange, Tape, Voice
+from treadle.models.tape import RecordedExchange, Cassette, CassetteModel
 
-Mode = Literal["record", "replay"]
+RecordingMode = Literal["record", "replay"]
 
 
 class Recorded:
     """A model on tape. In replay the model may be None: the file knows its name and card."""
 
-    def __init__(self, model: Model | None, path: str | Path, mode: Mode = "record") -> None:
+    def __init__(
+        self, model: Model | None, path: str | Path, mode: RecordingMode = "record"
+    ) -> None:
         if mode == "replay":
-            self._tape = Tape.read(Path(path))
-            voices = self._tape.voices if model is None else _voices(model)
+            self._cassette = Cassette.load(Path(path))
+            voices = self._cassette.models if model is None else _list_models(model)
         elif mode == "record":
             if model is None:
                 raise ValueError("to record, a model is needed: Recorded(model, path)")
-            voices = _voices(model)
-            self._tape = Tape.write(Path(path), voices)
+            voices = _list_models(model)
+            self._cassette = Cassette.create(Path(path), voices)
         else:
             raise ValueError(f"mode is 'record' or 'replay', not {mode!r}")
         self._model = model if mode == "record" else None
-        self._voices = voices
+        self._models = voices
 
     @property
     def name(self) -> str:
-        return self._voices[0].name
+        return self._models[0].name
 
     @property
     def card(self) -> ModelCard:
-        return self._voices[0].card
+        return self._models[0].card
 
     @property
     def fallback(self) -> Model | None:
         """The next voice, on the same tape."""
-        if len(self._voices) < 2:
+        if len(self._models) < 2:
             return None
         other = Recorded.__new__(Recorded)
-        other._tape = self._tape
-        other._voices = self._voices[1:]
+        other._cassette = self._cassette
+        other._models = self._models[1:]
         other._model = self._model.fallback if self._model is not None else None
         return other
 
@@ -70,7 +72,7 @@ class Recorded:
         events: list[ModelEvent] = []
         reply: Reply | None = None
         try:
-            async with streaming(model, request) as stream:
+            async with open_stream(model, request) as stream:
                 async for event in stream:
                     events.append(event)
                     if isinstance(event, Reply):
@@ -78,25 +80,25 @@ class Recorded:
                         break
                     yield event
         except ModelError as error:
-            self._tape.append(self.name, request, Exchange(events, error))
+            self._cassette.append(self.name, request, RecordedExchange(events, error))
             raise
         # Written before the reply is told: who has heard it need not come back.
-        self._tape.append(self.name, request, Exchange(events))
+        self._cassette.append(self.name, request, RecordedExchange(events))
         if reply is not None:
             yield reply
 
     async def _replay(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        exchange = self._tape.find(self.name, request)
+        exchange = self._cassette.take_exchange(self.name, request)
         for event in exchange.events:
             yield event
         if exchange.error is not None:
             raise exchange.error
 
 
-def _voices(model: Model) -> tuple[Voice, ...]:
-    voices: list[Voice] = []
+def _list_models(model: Model) -> tuple[CassetteModel, ...]:
+    voices: list[CassetteModel] = []
     one: Model | None = model
     while one is not None:
-        voices.append(Voice(one.name, one.card))
+        voices.append(CassetteModel(one.name, one.card))
         one = one.fallback
     return tuple(voices)

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from treadle.core.secrets import REDACTED, secrets_of, without
+from treadle.core.secrets import REDACTED, find_secrets, redact
 
-_SHAPES = re.compile(
+_TOKEN_PATTERNS = re.compile(
     r"""
       -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----
           (?:(?!-----END)[^"])*(?:-----END\ [A-Z ]*PRIVATE\ KEY-----)?
@@ -35,31 +35,31 @@ _SHAPES = re.compile(
 )
 
 # No token of these shapes is without one of these: most texts need no closer look.
-_MARKS = (
+_TOKEN_MARKERS = (
     *("-----BEGIN", "sk-", "pk-", "rk-", "sk_", "rk_", "gsk_", "xai-", "hf_", "AIza", "ghp_"),
     *("gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AKIA", "ASIA", "eyJ"),
     *("earer ", "://"),
 )
 
 
-class Redaction:
+class SecretRedactor:
     """What is secret in this process, as found once; `text` and `value` take it out."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
-        self._secrets = secrets_of(os.environ if environ is None else environ)
+        self._secrets = find_secrets(os.environ if environ is None else environ)
 
-    def text(self, text: str) -> str:
-        text = without(self._secrets, text)
-        if any(mark in text for mark in _MARKS):
-            text = _SHAPES.sub(REDACTED, text)
+    def redact_text(self, text: str) -> str:
+        text = redact(self._secrets, text)
+        if any(mark in text for mark in _TOKEN_MARKERS):
+            text = _TOKEN_PATTERNS.sub(REDACTED, text)
         return text
 
-    def value(self, value: Any) -> Any:
+    def redact_value(self, value: Any) -> Any:
         """A JSON value with every string in it redacted; keys stay as they are."""
         if isinstance(value, str):
-            return self.text(value)
+            return self.redact_text(value)
         if isinstance(value, dict):
-            return {key: self.value(inner) for key, inner in value.items()}
+            return {key: self.redact_value(inner) for key, inner in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self.value(inner) for inner in value]
+            return [self.redact_value(inner) for inner in value]
         return value

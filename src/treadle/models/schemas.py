@@ -8,49 +8,49 @@ from __future__ import annotations
 
 from typing import Any
 
-Schema = dict[str, Any]
+JSONSchema = dict[str, Any]
 
 # What strict modes do not take, and what changes nothing about which values are right.
-_DROPPED = ("default", "title", "examples", "$schema", "$id")
+_DROPPED_KEYWORDS = ("default", "title", "examples", "$schema", "$id")
 
 
-def strict_schema(schema: Schema) -> Schema | None:
+def make_strict(schema: JSONSchema) -> JSONSchema | None:
     """The form that strict modes want: every object closed, every property required.
 
     A property that may be absent may be null instead; `without_absent` takes it out again.
     None if there is no such form, because some object has names that nobody can list.
     """
     try:
-        strict: Schema = _strict(schema)
-    except _NoStrictForm:
+        strict: JSONSchema = _to_strict(schema)
+    except _NoStrictFormError:
         return None
     return strict
 
 
-class _NoStrictForm(Exception):
+class _NoStrictFormError(Exception):
     pass
 
 
-def _strict(schema: Any) -> Any:
+def _to_strict(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
-    strict = {key: value for key, value in schema.items() if key not in _DROPPED}
+    strict = {key: value for key, value in schema.items() if key not in _DROPPED_KEYWORDS}
     for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
         if key in strict:
-            strict[key] = [_strict(one) for one in strict[key]]
+            strict[key] = [_to_strict(one) for one in strict[key]]
     if "oneOf" in strict:
         strict["anyOf"] = strict.pop("oneOf")
         strict.pop("discriminator", None)
     if "items" in strict:
-        strict["items"] = _strict(strict["items"])
+        strict["items"] = _to_strict(strict["items"])
     if "$defs" in strict:
-        strict["$defs"] = {name: _strict(one) for name, one in strict["$defs"].items()}
+        strict["$defs"] = {name: _to_strict(one) for name, one in strict["$defs"].items()}
     if strict.get("type") == "object" or "properties" in strict:
         if strict.get("additionalProperties") not in (None, False) or "properties" not in strict:
-            raise _NoStrictForm
+            raise _NoStrictFormError
         needed = schema.get("required", [])
         strict["properties"] = {
-            name: _strict(one) if name in needed else _or_null(_strict(one))
+            name: _to_strict(one) if name in needed else _allow_null(_to_strict(one))
             for name, one in strict["properties"].items()
         }
         strict["required"] = list(strict["properties"])
@@ -58,15 +58,15 @@ def _strict(schema: Any) -> Any:
     return strict
 
 
-def _or_null(schema: Any) -> Any:
-    if _allows_null(schema):
+def _allow_null(schema: Any) -> Any:
+    if _is_nullable(schema):
         return schema
     if isinstance(schema.get("type"), str) and "enum" not in schema:
         return {**schema, "type": [schema["type"], "null"]}
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def _allows_null(schema: Any) -> bool:
+def _is_nullable(schema: Any) -> bool:
     if not isinstance(schema, dict) or not schema:
         return True
     kinds = schema.get("type")
@@ -74,18 +74,18 @@ def _allows_null(schema: Any) -> bool:
         return True
     if None in schema.get("enum", ()):
         return True
-    return any(_allows_null(one) for key in ("anyOf", "oneOf") for one in schema.get(key, ()))
+    return any(_is_nullable(one) for key in ("anyOf", "oneOf") for one in schema.get(key, ()))
 
 
-def without_absent(value: Any, schema: Schema) -> Any:
+def drop_absent(value: Any, schema: JSONSchema) -> Any:
     """The value without nulls that only say "absent": what a strict mode had to write."""
-    return _pruned(value, schema, schema)
+    return _prune(value, schema, schema)
 
 
-def _pruned(value: Any, schema: Any, root: Schema) -> Any:
-    schema = _followed(schema, root)
+def _prune(value: Any, schema: Any, root: JSONSchema) -> Any:
+    schema = _resolve_ref(schema, root)
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
-        return [_pruned(one, schema["items"], root) for one in value]
+        return [_prune(one, schema["items"], root) for one in value]
     if not isinstance(value, dict):
         return value
     properties = schema.get("properties")
@@ -95,19 +95,19 @@ def _pruned(value: Any, schema: Any, root: Schema) -> Any:
     kept = {}
     for name, inner in value.items():
         of = properties.get(name, {})
-        absent = inner is None and name not in needed and not _allows_null(_followed(of, root))
+        absent = inner is None and name not in needed and not _is_nullable(_resolve_ref(of, root))
         if not absent:
-            kept[name] = _pruned(inner, of, root)
+            kept[name] = _prune(inner, of, root)
     return kept
 
 
-def _followed(schema: Any, root: Schema) -> Schema:
+def _resolve_ref(schema: Any, root: JSONSchema) -> JSONSchema:
     while isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
         schema = root.get("$defs", {}).get(schema["$ref"].rpartition("/")[2], {})
     return schema if isinstance(schema, dict) else {}
 
 
-_KINDS: dict[str, tuple[type, ...]] = {
+_JSON_TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
     "string": (str,),
@@ -118,57 +118,63 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def mismatch(value: Any, schema: Schema) -> str:
+def find_mismatch(value: Any, schema: JSONSchema) -> str:
     """What is wrong with a value, and where; empty if it fits."""
-    return _mismatch(value, schema, schema, "$")
+    return _find_mismatch_at(value, schema, schema, "$")
 
 
-def _mismatch(value: Any, schema: Any, root: Schema, where: str) -> str:
-    schema = _followed(schema, root)
+def _find_mismatch_at(value: Any, schema: Any, root: JSONSchema, path: str) -> str:
+    schema = _resolve_ref(schema, root)
     if "const" in schema and value != schema["const"]:
-        return f"{where} must be {schema['const']!r}"
+        return f"{path} must be {schema['const']!r}"
     if "enum" in schema and value not in schema["enum"]:
-        return f"{where} must be one of {', '.join(map(repr, schema['enum']))}, not {value!r}"
+        return f"{path} must be one of {', '.join(map(repr, schema['enum']))}, not {value!r}"
     for key in ("anyOf", "oneOf"):
-        problems = [_mismatch(value, one, root, where) for one in schema.get(key, ())]
+        problems = [_find_mismatch_at(value, one, root, path) for one in schema.get(key, ())]
         if problems and all(problems):
             return problems[0]
     for one in schema.get("allOf", ()):
-        if problem := _mismatch(value, one, root, where):
+        if problem := _find_mismatch_at(value, one, root, path):
             return problem
     kinds = schema.get("type")
     if kinds is not None:
         allowed = kinds if isinstance(kinds, list) else [kinds]
-        if not any(_is_kind(value, kind) for kind in allowed):
-            return f"{where} must be {' or '.join(allowed)}, not {_kind_of(value)}"
+        if not any(_is_json_type(value, kind) for kind in allowed):
+            return f"{path} must be {' or '.join(allowed)}, not {_json_type_name(value)}"
     if isinstance(value, dict):
-        return _object_mismatch(value, schema, root, where)
+        return _find_object_mismatch(value, schema, root, path)
     if isinstance(value, list) and "items" in schema:
         for number, one in enumerate(value):
-            if problem := _mismatch(one, schema["items"], root, f"{where}[{number}]"):
+            if problem := _find_mismatch_at(one, schema["items"], root, f"{path}[{number}]"):
                 return problem
     return ""
 
 
-def _object_mismatch(value: dict[str, Any], schema: Schema, root: Schema, where: str) -> str:
+def _find_object_mismatch(
+    value: dict[str, Any], schema: JSONSchema, root: JSONSchema, path: str
+) -> str:
     for name in schema.get("required", ()):
         if name not in value:
-            return f"{where} lacks the property {name!r}"
+            return f"{path} lacks the property {name!r}"
     properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
     for name, inner in value.items():
         if name not in properties and others is False:
-            return f"{where} has a property {name!r} that the schema does not know"
+            return f"{path} has a property {name!r} that the schema does not know"
         of = properties.get(name, others)
-        if isinstance(of, dict) and (problem := _mismatch(inner, of, root, f"{where}.{name}")):
+        if isinstance(of, dict) and (
+            problem := _find_mismatch_at(inner, of, root, f"{path}.{name}")
+        ):
             return problem
     return ""
 
 
-def _is_kind(value: Any, kind: str) -> bool:
-    if isinstance(value, bool) and kind != "boolean":
+def _is_json_type(value: Any, name: str) -> bool:
+    if isinstance(value, bool) and name != "boolean":
         return False
-    return isinstance(value, _KINDS.get(kind, (object,)))
+    return isinstance(value, _JSON_TYPES.get(name, (object,)))
 
 
-def _kind_of(value: Any) -> str:
-    return next(kind for kind in (*_KINDS, "other") if kind == "other" or _is_kind(value, kind))
+def _json_type_name(value: Any) -> str:
+    return next(
+        kind for kind in (*_JSON_TYPES, "other") if kind == "other" or _is_json_type(value, kind)
+    )

@@ -16,30 +16,30 @@ from typing import Any
 import msgspec
 
 from treadle.core.contracts.model import (
-    Announced,
-    CallBegun,
-    CallPiece,
-    CallReady,
+    ModelNotified,
+    ModelToolCallBegan,
+    ModelToolCallDelta,
+    ModelToolCallRequested,
     Model,
     ModelCard,
     ModelEvent,
     ModelRequest,
     PartQuarantined,
     Reply,
-    TextPiece,
-    ThinkingPiece,
-    UsageSeen,
+    ModelTextDelta,
+    ModelThinkingDelta,
+    ModelUsageUpdated,
 )
 from treadle.core.errors import ModelError
 from treadle.core.transcript.content import AssistantContent, Text, Thinking, ToolCall
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
 
-PIECE_CHARS = 16
+DELTA_CHARS = 16
 
 # A tool's name and its arguments; a string stands for the arguments as the model wrote them,
 # which need not be valid JSON.
-CallScript = ToolCall | tuple[str, dict[str, Any] | str]
+ScriptedCall = ToolCall | tuple[str, dict[str, Any] | str]
 
 
 class Say(msgspec.Struct, frozen=True):
@@ -47,10 +47,10 @@ class Say(msgspec.Struct, frozen=True):
 
     text: str = ""
     thinking: str = ""
-    calls: Sequence[CallScript] = ()
+    calls: Sequence[ScriptedCall] = ()
     stop: StopReason | None = None  # None: "tool_use" if there are calls, else "end_turn"
     usage: Usage | None = None
-    pieces: int | None = None
+    deltas: int | None = None
 
 
 class Pause:
@@ -71,11 +71,13 @@ class Pause:
         await self.until.wait()
 
 
-Side = Announced | PartQuarantined | UsageSeen  # events that are not part of what is said
-Part = str | Say | AssistantItem | Pause | Side | BaseException
-Dynamic = Callable[[ModelRequest], "Element | Awaitable[Element]"]
-Element = Part | Sequence[Part] | type[BaseException] | Dynamic
-Script = Element | Iterable[Element]
+SideEvent = (
+    ModelNotified | PartQuarantined | ModelUsageUpdated
+)  # events that are not part of what is said
+ScriptPart = str | Say | AssistantItem | Pause | SideEvent | BaseException
+ReplyFunction = Callable[[ModelRequest], "ScriptElement | Awaitable[ScriptElement]"]
+ScriptElement = ScriptPart | Sequence[ScriptPart] | type[BaseException] | ReplyFunction
+ModelScript = ScriptElement | Iterable[ScriptElement]
 
 
 class Scripted:
@@ -89,19 +91,19 @@ class Scripted:
 
     def __init__(
         self,
-        replies: Script,
+        replies: ModelScript,
         *,
         name: str = "scripted",
         card: ModelCard | None = None,
         fallback: Model | None = None,
     ) -> None:
-        self._script = _follow(replies)
+        self._script = _iterate_script(replies)
         self._name = name
         self._card = card if card is not None else ModelCard(name)
         self._fallback = fallback
-        self._calls = 0
+        self._call_count = 0
         self.requests: list[ModelRequest] = []
-        self.running = 0  # streams that are open now
+        self.open_streams = 0  # streams that are open now
         self.closed = False
 
     @property
@@ -121,42 +123,42 @@ class Scripted:
         content: list[AssistantContent] = []
         stop: StopReason | None = None
         usage: Usage | None = None
-        self.running += 1
+        self.open_streams += 1
         try:
-            for part in await self._next(request):
+            for part in await self._next_parts(request):
                 if isinstance(part, BaseException):
                     raise part
                 if isinstance(part, Pause):
                     await part.wait()
                     continue
-                if isinstance(part, Side):
+                if isinstance(part, SideEvent):
                     yield part
                     continue
-                said, stop, usage, pieces = self._said(part, request, stop, usage)
+                said, stop, usage, pieces = self._to_content(part, request, stop, usage)
                 for block in said:
-                    for event in _spoken(block, pieces):
+                    for event in _stream_block(block, pieces):
                         yield event
                 content += said
             if usage is not None:
-                yield UsageSeen(usage)
-            whole = _joined(content)
+                yield ModelUsageUpdated(usage)
+            whole = _merge_texts(content)
             if stop is None:
                 stop = "tool_use" if any(type(b) is ToolCall for b in whole) else "end_turn"
             yield Reply(AssistantItem(whole, stop, self._name, usage or Usage(requests=1)))
         finally:
-            self.running -= 1
+            self.open_streams -= 1
 
     async def aclose(self) -> None:
         self.closed = True
 
-    async def _next(self, request: ModelRequest) -> Sequence[Part]:
+    async def _next_parts(self, request: ModelRequest) -> Sequence[ScriptPart]:
         try:
             element = next(self._script)
         except StopIteration:
             asked = len(self.requests)
             raise ModelError(
                 f"the script of {self._name} has {asked - 1} replies and was asked for one more; "
-                f"the last item it was shown: {_last_words(request)}",
+                f"the last item it was shown: {_describe_last_item(request)}",
                 provider=self._name,
             ) from None
         while callable(element) and not isinstance(element, type):
@@ -166,9 +168,9 @@ class Scripted:
             return (element(f"scripted: {element.__name__}"),)
         return element if isinstance(element, (list, tuple)) else (element,)
 
-    def _said(
+    def _to_content(
         self,
-        part: Part,
+        part: ScriptPart,
         request: ModelRequest,
         stop: StopReason | None,
         usage: Usage | None,
@@ -185,64 +187,64 @@ class Scripted:
             content.append(Thinking(part.thinking, origin=self._name))
         if part.text:
             content.append(Text(part.text))
-        content += [self._call(call, request) for call in part.calls]
-        return content, part.stop or stop, part.usage or usage, part.pieces
+        content += [self._build_call(call, request) for call in part.calls]
+        return content, part.stop or stop, part.usage or usage, part.deltas
 
-    def _call(self, call: CallScript, request: ModelRequest) -> ToolCall:
+    def _build_call(self, call: ScriptedCall, request: ModelRequest) -> ToolCall:
         if isinstance(call, ToolCall):
             return call
         name, arguments = call
         raw = arguments if isinstance(arguments, str) else _encode(arguments).decode()
         while True:
-            self._calls += 1
-            call_id = f"call_{self._calls}"
-            if not request.transcript.knows_call(call_id):
+            self._call_count += 1
+            call_id = f"call_{self._call_count}"
+            if not request.transcript.has_call_id(call_id):
                 return ToolCall(call_id, name, raw)
 
 
 _encode = msgspec.json.Encoder().encode
 
 
-def _follow(script: Script) -> Iterator[Element]:
+def _iterate_script(script: ModelScript) -> Iterator[ScriptElement]:
     if isinstance(script, (str, Say, AssistantItem, BaseException, Pause)):
         return iter((script,))
     if isinstance(script, Iterable):
         return iter(script)
     if callable(script):
-        return _again(script)
+        return _repeat_forever(script)
     raise TypeError(f"a script is a list, a generator or a function, not {script!r}")
 
 
-def _again(element: Element) -> Iterator[Element]:
+def _repeat_forever(element: ScriptElement) -> Iterator[ScriptElement]:
     while True:
         yield element
 
 
-def _spoken(block: AssistantContent, pieces: int | None) -> Iterator[ModelEvent]:
+def _stream_block(block: AssistantContent, deltas: int | None) -> Iterator[ModelEvent]:
     """The events in which a provider would send this block."""
     if type(block) is Text:
-        for piece in _cut(block.text, pieces):
-            yield TextPiece(piece)
+        for piece in _split_text(block.text, deltas):
+            yield ModelTextDelta(piece)
     elif type(block) is ToolCall:
-        yield CallBegun(block.id, block.name)
-        for piece in _cut(block.raw, 2):
-            yield CallPiece(block.id, piece)
-        yield CallReady(block)
+        yield ModelToolCallBegan(block.id, block.name)
+        for piece in _split_text(block.raw, 2):
+            yield ModelToolCallDelta(block.id, piece)
+        yield ModelToolCallRequested(block)
     elif type(block) is Thinking:
-        for piece in _cut(block.text, pieces):
-            yield ThinkingPiece(piece)
+        for piece in _split_text(block.text, deltas):
+            yield ModelThinkingDelta(piece)
 
 
-def _cut(text: str, pieces: int | None) -> list[str]:
+def _split_text(text: str, deltas: int | None) -> list[str]:
     if not text:
         return []
-    size = PIECE_CHARS if pieces is None else max(1, -(-len(text) // pieces))
+    size = DELTA_CHARS if deltas is None else max(1, -(-len(text) // deltas))
     if len(text) <= size:
         return [text]
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
-def _joined(content: list[AssistantContent]) -> tuple[AssistantContent, ...]:
+def _merge_texts(content: list[AssistantContent]) -> tuple[AssistantContent, ...]:
     """Text that was scripted in parts is one block, as it would be from a provider."""
     whole: list[AssistantContent] = []
     for block in content:
@@ -254,7 +256,7 @@ def _joined(content: list[AssistantContent]) -> tuple[AssistantContent, ...]:
     return tuple(whole)
 
 
-def _last_words(request: ModelRequest) -> str:
+def _describe_last_item(request: ModelRequest) -> str:
     if not len(request.transcript):
         return "none"
     shown = repr(request.transcript[-1])

@@ -15,66 +15,68 @@ from typing import Any, TypeVar, cast, overload
 
 import msgspec
 
-from treadle.models.schemas import Schema, mismatch, strict_schema, without_absent
+from treadle.models.schemas import JSONSchema, find_mismatch, make_strict, drop_absent
 
-__all__ = ["Schema", "parse", "schema_of", "strict_schema"]
+__all__ = ["JSONSchema", "parse_structured_output", "build_schema", "make_strict"]
 
 T = TypeVar("T")
 
-WRAPPED = "value"
+VALUE_FIELD = "value"
 
 _FENCE = re.compile(r"```(?:json|JSON)?[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 
 
-def schema_of(kind: object, *, strict: bool = False) -> Schema:
+def build_schema(output_type: object, *, strict: bool = False) -> JSONSchema:
     """The JSON schema of a type; its root is always an object.
 
     With `strict`, in the closed form that strict modes want, if it has one.
     """
-    schema = _rooted(kind)
-    return (strict_schema(schema) or schema) if strict else schema
+    schema = _build_object_schema(output_type)
+    return (make_strict(schema) or schema) if strict else schema
 
 
-def _rooted(kind: object) -> Schema:
-    schema = _plain_schema(kind)
+def _build_object_schema(output_type: object) -> JSONSchema:
+    schema = _schema_of_type(output_type)
     if _is_object(schema):
         return schema
     definitions = schema.pop("$defs", None)
-    wrapped: Schema = {
+    wrapped: JSONSchema = {
         "type": "object",
-        "properties": {WRAPPED: schema},
-        "required": [WRAPPED],
+        "properties": {VALUE_FIELD: schema},
+        "required": [VALUE_FIELD],
     }
     return {**wrapped, "$defs": definitions} if definitions else wrapped
 
 
 @overload
-def parse(kind: type[T], text: str) -> T: ...
+def parse_structured_output(output_type: type[T], text: str) -> T: ...
 @overload
-def parse(kind: object, text: str) -> Any: ...
-def parse(kind: object, text: str) -> Any:
+def parse_structured_output(output_type: object, text: str) -> Any: ...
+def parse_structured_output(output_type: object, text: str) -> Any:
     """The value that a model's text holds. Raises ValueError, in words for the model."""
-    value = _json_in(text)
-    plain = _plain_schema(kind)
+    value = _extract_json(text)
+    plain = _schema_of_type(output_type)
     if not _is_object(plain):
-        value = value[WRAPPED] if isinstance(value, dict) and set(value) == {WRAPPED} else value
-    value = without_absent(value, plain)
-    if isinstance(kind, dict):
-        problem = mismatch(value, plain)
+        value = (
+            value[VALUE_FIELD] if isinstance(value, dict) and set(value) == {VALUE_FIELD} else value
+        )
+    value = drop_absent(value, plain)
+    if isinstance(output_type, dict):
+        problem = find_mismatch(value, plain)
         if problem:
-            raise _does_not_fit(problem)
+            raise _mismatch_error(problem)
         return value
-    validate = getattr(kind, "model_validate", None)
+    validate = getattr(output_type, "model_validate", None)
     if validate is not None:
         try:
             return validate(value)
         except ValueError as error:  # pydantic's own is one
-            raise _does_not_fit(_first_lines(str(error))) from error
-    return _converted(value, kind)
+            raise _mismatch_error(_join_lines(str(error))) from error
+    return _convert(value, output_type)
 
 
-def _converted(value: object, kind: object) -> object:
-    readable = cast(Any, kind)
+def _convert(value: object, output_type: object) -> object:
+    readable = cast(Any, output_type)
     try:
         return msgspec.convert(value, readable)
     except msgspec.ValidationError as error:
@@ -82,19 +84,21 @@ def _converted(value: object, kind: object) -> object:
             # "5" for 5 is forgiven, where nothing else fits.
             return msgspec.convert(value, readable, strict=False)
         except msgspec.ValidationError:
-            raise _does_not_fit(str(error)) from error
+            raise _mismatch_error(str(error)) from error
 
 
-def _plain_schema(kind: object) -> Schema:
-    if isinstance(kind, dict):
-        return dict(kind)
-    of_pydantic = getattr(kind, "model_json_schema", None)
-    schema: Schema = of_pydantic() if of_pydantic is not None else msgspec.json.schema(kind)
+def _schema_of_type(output_type: object) -> JSONSchema:
+    if isinstance(output_type, dict):
+        return dict(output_type)
+    of_pydantic = getattr(output_type, "model_json_schema", None)
+    schema: JSONSchema = (
+        of_pydantic() if of_pydantic is not None else msgspec.json.schema(output_type)
+    )
     reference = schema.get("$ref")
     if not isinstance(reference, str):
         return schema
     # A root that only points at a definition: some providers want to see the object itself.
-    definitions: dict[str, Schema] = schema["$defs"]
+    definitions: dict[str, JSONSchema] = schema["$defs"]
     name = reference.rpartition("/")[2]
     root = dict(definitions[name])
     others = {key: value for key, value in definitions.items() if key != name}
@@ -103,11 +107,11 @@ def _plain_schema(kind: object) -> Schema:
     return {**root, "$defs": others} if others else root
 
 
-def _is_object(schema: Schema) -> bool:
+def _is_object(schema: JSONSchema) -> bool:
     return schema.get("type") == "object"
 
 
-def _json_in(text: str) -> Any:
+def _extract_json(text: str) -> Any:
     """The JSON value in a reply: alone, in a fence, or after a few words."""
     stripped = text.strip()
     candidates = [stripped, *_FENCE.findall(stripped)]
@@ -126,12 +130,12 @@ def _json_in(text: str) -> Any:
     )
 
 
-def _does_not_fit(problem: str) -> ValueError:
+def _mismatch_error(problem: str) -> ValueError:
     return ValueError(
         f"The answer does not fit the schema: {problem}. "
         "Answer again with one JSON value of the schema and nothing else."
     )
 
 
-def _first_lines(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())[:500].rstrip(".")

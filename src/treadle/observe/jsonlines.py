@@ -14,12 +14,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from treadle.core import events as told
+from treadle.core import events
 from treadle.core.events import Event
 from treadle.core.transcript.items import Item
 
-VERSION = 1
-DELTAS = (told.TextDelta, told.ThinkingDelta, told.ToolCallDelta, told.ToolProgress)
+FORMAT_VERSION = 1
+DELTA_EVENTS = (events.TextDelta, events.ThinkingDelta, events.ToolCallDelta, events.ToolProgress)
 
 
 class ItemLine(msgspec.Struct, frozen=True, tag="item"):
@@ -30,7 +30,7 @@ class ItemLine(msgspec.Struct, frozen=True, tag="item"):
     item: Item
 
 
-def line_of(value: msgspec.Struct) -> bytes:
+def encode_line(value: msgspec.Struct) -> bytes:
     """A value as one line."""
     return _encoder.encode(value) + b"\n"
 
@@ -48,36 +48,36 @@ class JsonLines:
         write: Callable[[bytes], object],
         *,
         session_id: str = "",
-        lags: Callable[[], bool] = lambda: False,
+        is_lagging: Callable[[], bool] = lambda: False,
     ) -> None:
         self._write = write
-        self._lags = lags
+        self._is_lagging = is_lagging
         self.session_id = session_id
-        self._speaker = session_id
+        self._last_session_id = session_id
 
     def on_event(self, event: Event) -> None:
-        self._speaker = event.session_id
-        if isinstance(event, DELTAS) and self._lags():
+        self._last_session_id = event.session_id
+        if isinstance(event, DELTA_EVENTS) and self._is_lagging():
             return
-        self._write(line_of(without_items(event)))
+        self._write(encode_line(without_items(event)))
 
     def on_item(self, position: int, item: Item) -> None:
-        self._write(line_of(ItemLine(self.session_id or self._speaker, position, item)))
+        self._write(encode_line(ItemLine(self.session_id or self._last_session_id, position, item)))
 
 
 def without_items(event: Event) -> Event:
     """The items of a turn were told one by one; its end need not repeat them. (Those of a child
     are told only there, and stay.)"""
-    if isinstance(event, told.TurnFinished | told.RunFailed) and event.result.items:
+    if isinstance(event, events.TurnFinished | events.RunFailed) and event.result.items:
         short = msgspec.structs.replace(event.result, items=())
         return msgspec.structs.replace(event, result=short)
     return event
 
 
-def _plain(value: object) -> object:
+def _encode_error(value: object) -> object:
     if isinstance(value, BaseException):
         return str(value)
     raise NotImplementedError(f"a line cannot hold a {type(value).__name__}")
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_plain)
+_encoder = msgspec.json.Encoder(enc_hook=_encode_error)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.core import events as told
+from treadle.core import events
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, TurnResult
 from treadle.core.transcript.items import Item
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
 # Where the conventions have another word for a provider than we.
-PROVIDERS = {
+PROVIDER_NAMES = {
     "openai-chat": "openai",
     "gemini": "gcp.gemini",
     "azure": "azure.ai.openai",
@@ -33,7 +33,7 @@ PROVIDERS = {
 ABORTED = "aborted"
 
 
-class _Session:
+class _SessionSpans:
     """The open spans of one session."""
 
     def __init__(self, parent: Span | None) -> None:
@@ -58,89 +58,89 @@ class Telemetry:
         self._trace = trace
         self._tracer: Tracer = trace.get_tracer("treadle", tracer_provider=provider)
         self._agent = agent
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, _SessionSpans] = {}
 
     def on_event(self, event: Event) -> None:
         parent = None
-        while isinstance(event, told.ChildEvent):
+        while isinstance(event, events.ChildEvent):
             above = self._sessions.get(event.session_id)
             parent = above.tools.get(event.call_id) if above is not None else None
             event = event.child
         session = self._sessions.get(event.session_id)
         if session is None:
-            session = self._sessions[event.session_id] = _Session(parent)
-        self._take(session, event)
+            session = self._sessions[event.session_id] = _SessionSpans(parent)
+        self._handle_event(session, event)
 
     def on_item(self, position: int, item: Item) -> None:
         return None
 
-    def _take(self, session: _Session, event: Event) -> None:
+    def _handle_event(self, session: _SessionSpans, event: Event) -> None:
         match event:
-            case told.TurnStarted():
+            case events.TurnStarted():
                 self._begin_turn(session, event)
-            case told.RequestStarted(model=model, attempt=attempt):
+            case events.RequestStarted(model=model, attempt=attempt):
                 self._begin_request(session, model, attempt)
-            case told.RetryScheduled(reason=reason) | told.ModelChanged(reason=reason):
+            case events.RetryScheduled(reason=reason) | events.ModelChanged(reason=reason):
                 self._end_request(session, reason)
-            case told.UsageUpdated(model=model, last=last) if session.request is not None:
-                session.request.set_attribute("gen_ai.response.model", _parts(model)[1])
-                session.request.set_attributes(counts(last))
+            case events.UsageUpdated(model=model, last=last) if session.request is not None:
+                session.request.set_attribute("gen_ai.response.model", _split_model_name(model)[1])
+                session.request.set_attributes(usage_attributes(last))
                 self._end_request(session)
-            case told.ToolStarted(call_id=call_id, name=name):
+            case events.ToolStarted(call_id=call_id, name=name):
                 self._begin_tool(session, call_id, name)
-            case told.ToolFinished(call_id=call_id, name=name, is_error=failed, result=result):
+            case events.ToolFinished(call_id=call_id, name=name, is_error=failed, result=result):
                 if call_id not in session.tools:  # refused before it began
                     self._begin_tool(session, call_id, name)
                 self._end(session.tools.pop(call_id), result if failed else "", "tool_error")
-            case told.ToolDetached(call_id=call_id, task_id=task_id):
+            case events.ToolDetached(call_id=call_id, task_id=task_id):
                 session.tasks[task_id] = call_id
-            case told.TaskFinished(task_id=task_id, result=result):
+            case events.TaskFinished(task_id=task_id, result=result):
                 span = session.tools.pop(session.tasks.pop(task_id, ""), None)
                 if span is not None:  # it was cancelled: else the call has ended by itself
                     self._end(span, result, ABORTED)
-            case told.ApprovalResolved(call_id=call_id, decision=decision) if session.turn:
+            case events.ApprovalResolved(call_id=call_id, decision=decision) if session.turn:
                 given = {"gen_ai.tool.call.id": call_id, "treadle.decision": decision}
                 session.turn.add_event("treadle.approval", given)
-            case told.Warning(text=text) if session.turn is not None:
+            case events.WarningRaised(text=text) if session.turn is not None:
                 session.turn.add_event("treadle.warning", {"message": text})
-            case told.RunFailed(result=result, error=error, kind=kind):
+            case events.RunFailed(result=result, error=error, kind=kind):
                 self._end_turn(session, event.session_id, result, error, kind)
-            case told.TurnFinished(result=result):
+            case events.TurnFinished(result=result):
                 self._end_turn(session, event.session_id, result)
             case _:
                 pass
 
     # --- beginnings ------------------------------------------------------------------------
 
-    def _begin_turn(self, session: _Session, event: Event) -> None:
+    def _begin_turn(self, session: _SessionSpans, event: Event) -> None:
         given = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": self._agent,
             "gen_ai.conversation.id": event.session_id,
             "treadle.turn": event.turn_id,
         }
-        context = self._below(session.parent)
+        context = self._child_context(session.parent)
         session.turn = self._tracer.start_span(
             f"invoke_agent {self._agent}", context, attributes=given
         )
 
-    def _begin_request(self, session: _Session, model: str, attempt: int) -> None:
+    def _begin_request(self, session: _SessionSpans, model: str, attempt: int) -> None:
         self._end_request(session, "it gave way to another attempt")
-        provider, name = _parts(model)
+        provider, name = _split_model_name(model)
         given: dict[str, str | int] = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": PROVIDERS.get(provider, provider),
+            "gen_ai.provider.name": PROVIDER_NAMES.get(provider, provider),
             "gen_ai.request.model": name,
             "treadle.attempt": attempt,
         }
         session.request = self._tracer.start_span(
             f"chat {name}",
-            self._below(session.turn),
+            self._child_context(session.turn),
             kind=self._trace.SpanKind.CLIENT,
             attributes=given,
         )
 
-    def _begin_tool(self, session: _Session, call_id: str, name: str) -> None:
+    def _begin_tool(self, session: _SessionSpans, call_id: str, name: str) -> None:
         given = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
@@ -148,23 +148,23 @@ class Telemetry:
             "gen_ai.tool.type": "function",
         }
         session.tools[call_id] = self._tracer.start_span(
-            f"execute_tool {name}", self._below(session.turn), attributes=given
+            f"execute_tool {name}", self._child_context(session.turn), attributes=given
         )
 
-    def _below(self, span: Span | None) -> Context | None:
+    def _child_context(self, span: Span | None) -> Context | None:
         """The context of a span; without one, whatever is current in the program."""
         return self._trace.set_span_in_context(span) if span is not None else None
 
     # --- ends ------------------------------------------------------------------------------
 
-    def _end_request(self, session: _Session, problem: str = "") -> None:
+    def _end_request(self, session: _SessionSpans, problem: str = "") -> None:
         span, session.request = session.request, None
         if span is not None:
             self._end(span, problem, "model_error")
 
     def _end_turn(
         self,
-        session: _Session,
+        session: _SessionSpans,
         session_id: str,
         result: TurnResult,
         error: str = "",
@@ -177,7 +177,7 @@ class Telemetry:
         span, session.turn = session.turn, None
         if span is not None:
             span.set_attributes({"treadle.reason": result.reason, "treadle.rounds": result.rounds})
-            span.set_attributes(counts(result.usage))
+            span.set_attributes(usage_attributes(result.usage))
             self._end(span, error, kind)
         if not session.tools:
             del self._sessions[session_id]
@@ -189,18 +189,18 @@ class Telemetry:
         span.end()
 
 
-def counts(used: Usage) -> dict[str, int | float]:
+def usage_attributes(usage: Usage) -> dict[str, int | float]:
     """Usage as attributes. A price that is not known is left out."""
     given: dict[str, int | float] = {
-        "gen_ai.usage.input_tokens": used.total_input,
-        "gen_ai.usage.output_tokens": used.output,
-        "gen_ai.usage.cache_read.input_tokens": used.cache_read,
-        "gen_ai.usage.cache_creation.input_tokens": used.cache_write,
-        "gen_ai.usage.reasoning.output_tokens": used.reasoning,
+        "gen_ai.usage.input_tokens": usage.total_input,
+        "gen_ai.usage.output_tokens": usage.output,
+        "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
     }
-    return given if used.cost is None else {**given, "treadle.cost_usd": used.cost}
+    return given if usage.cost is None else {**given, "treadle.cost_usd": usage.cost}
 
 
-def _parts(model: str) -> tuple[str, str]:
+def _split_model_name(model: str) -> tuple[str, str]:
     provider, slash, name = model.partition("/")
     return (provider, name) if slash else ("treadle", model)

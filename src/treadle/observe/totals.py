@@ -6,7 +6,7 @@ sessions of the past spent is read from their journals by treadle.sessions.spend
 
 from __future__ import annotations
 
-from treadle.core import events as told
+from treadle.core import events
 from treadle.core.events import Event
 from treadle.core.transcript.items import Item
 from treadle.core.transcript.usage import Usage
@@ -25,28 +25,30 @@ class Totals:
         self.by_model: dict[str, Usage] = {}
         self.known_cost = 0.0
         self.requests = 0
-        self.failures = 0
+        self.failed_requests = 0
         self.turns = 0
-        self.tools: dict[str, int] = {}
-        self.errors = 0
-        self.denied = 0
+        self.calls_by_tool: dict[str, int] = {}
+        self.tool_errors = 0
+        self.denied_calls = 0
         self.compactions = 0
-        self.children: set[str] = set()
-        self.reasons: dict[str, int] = {}  # how turns ended; children's are not counted
+        self.child_sessions: set[str] = set()
+        self.turn_reasons: dict[str, int] = {}  # how turns ended; children's are not counted
 
     @property
     def tool_calls(self) -> int:
-        return sum(self.tools.values())
+        return sum(self.calls_by_tool.values())
 
     def on_event(self, event: Event) -> None:
-        is_child = isinstance(event, told.ChildEvent)
-        while isinstance(event, told.ChildEvent):
+        is_child = isinstance(event, events.ChildEvent)
+        while isinstance(event, events.ChildEvent):
             event = event.child
         if is_child:
-            self.children.add(event.session_id)
-        elif isinstance(event, told.TurnFinished | told.RunFailed):
+            self.child_sessions.add(event.session_id)
+        elif isinstance(event, events.TurnFinished | events.RunFailed):
             self.turns += 1
-            self.reasons[event.result.reason] = self.reasons.get(event.result.reason, 0) + 1
+            self.turn_reasons[event.result.reason] = (
+                self.turn_reasons.get(event.result.reason, 0) + 1
+            )
         self._count(event)
 
     def on_item(self, position: int, item: Item) -> None:
@@ -54,20 +56,20 @@ class Totals:
 
     def _count(self, event: Event) -> None:
         match event:
-            case told.UsageUpdated(model=model, last=last):
+            case events.UsageUpdated(model=model, last=last):
                 self.usage = self.usage + last
                 self.by_model[model] = self.by_model.get(model, Usage()) + last
                 self.known_cost += last.cost or 0.0
-            case told.RequestStarted():
+            case events.RequestStarted():
                 self.requests += 1
-            case told.RetryScheduled() | told.ModelChanged():
-                self.failures += 1
-            case told.ToolFinished(name=name, is_error=is_error):
-                self.tools[name] = self.tools.get(name, 0) + 1
-                self.errors += is_error
-            case told.ApprovalResolved(decision="deny"):
-                self.denied += 1
-            case told.MutationFinished(mutator="compaction", dirty=True):
+            case events.RetryScheduled() | events.ModelChanged():
+                self.failed_requests += 1
+            case events.ToolFinished(name=name, is_error=is_error):
+                self.calls_by_tool[name] = self.calls_by_tool.get(name, 0) + 1
+                self.tool_errors += is_error
+            case events.ApprovalResolved(decision="deny"):
+                self.denied_calls += 1
+            case events.MutationFinished(mutator="compaction", changed=True):
                 self.compactions += 1
             case _:
                 pass
@@ -81,5 +83,5 @@ class Totals:
             money = f"{known}unknown"
         return (
             f"{used.total_input:,} tokens in, {used.output:,} out, {money}; "
-            f"{self.requests} model calls, {self.tool_calls} tool calls, {self.errors} errors"
+            f"{self.requests} model calls, {self.tool_calls} tool calls, {self.tool_errors} errors"
         )

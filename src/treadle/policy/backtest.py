@@ -8,16 +8,16 @@ from typing import Literal
 
 import msgspec
 
-from treadle.policy.files import Situation
-from treadle.policy.judge import Judge
+from treadle.policy.files import PolicyContext
+from treadle.policy.judge import PermissionEvaluator
 from treadle.policy.rules import Rule, RuleSet
-from treadle.policy.verdict import Call
+from treadle.policy.verdict import PolicyCall
 
-PastRuling = Literal["allowed", "approved", "denied"]  # by a rule, by the person, by either
-_SHOWN = 5
+PastDecision = Literal["allowed", "approved", "denied"]  # by a rule, by the person, by either
+_MAX_EXAMPLES = 5
 
 
-class BackTest(msgspec.Struct, frozen=True):
+class BacktestResult(msgspec.Struct, frozen=True):
     """The count, and examples to look at."""
 
     questions: int = 0  # times that the person was asked, whatever they said
@@ -34,13 +34,13 @@ class BackTest(msgspec.Struct, frozen=True):
         return f"would have covered {self.covered} of {self.questions} questions and {let_through}"
 
 
-def back_test(
-    rules: Iterable[Rule], past: Iterable[tuple[Call, PastRuling]], situation: Situation
-) -> BackTest:
+def run_backtest(
+    rules: Iterable[Rule], past: Iterable[tuple[PolicyCall, PastDecision]], context: PolicyContext
+) -> BacktestResult:
     """Judge past questions again with these allow rules added to those in force."""
-    before = Judge(situation)
-    wider = situation.rules + RuleSet(allow=tuple(rules))
-    after = Judge(msgspec.structs.replace(situation, rules=wider))
+    before = PermissionEvaluator(context)
+    wider = context.rules + RuleSet(allow=tuple(rules))
+    after = PermissionEvaluator(msgspec.structs.replace(context, rules=wider))
     counts = {"questions": 0, "covered": 0, "denied": 0, "denied_covered": 0}
     examples: list[str] = []
     warnings: list[str] = []
@@ -49,21 +49,21 @@ def back_test(
             continue
         counts["questions"] += 1
         counts["denied"] += ruling == "denied"
-        if before.judge(call).outcome == "allow" or after.judge(call).outcome != "allow":
+        if before.evaluate(call).outcome == "allow" or after.evaluate(call).outcome != "allow":
             continue
         if ruling == "denied":
             counts["denied_covered"] += 1
-            warnings.append(_line(call))
+            warnings.append(_format_call(call))
         else:
             counts["covered"] += 1
-            examples.append(_line(call))
-    return BackTest(
+            examples.append(_format_call(call))
+    return BacktestResult(
         **counts,
-        examples=tuple(dict.fromkeys(examples))[:_SHOWN],
-        warnings=tuple(dict.fromkeys(warnings))[:_SHOWN],
+        examples=tuple(dict.fromkeys(examples))[:_MAX_EXAMPLES],
+        warnings=tuple(dict.fromkeys(warnings))[:_MAX_EXAMPLES],
     )
 
 
-def _line(call: Call) -> str:
+def _format_call(call: PolicyCall) -> str:
     value = next((v for v in call.input.values() if isinstance(v, str)), "")
     return f"{call.tool}: {value}"[:100]

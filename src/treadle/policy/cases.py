@@ -19,24 +19,24 @@ import msgspec
 
 from treadle.core.errors import ConfigError
 from treadle.core.textfile import read_text
-from treadle.policy.files import Situation
-from treadle.policy.judge import Judge
-from treadle.policy.paths import View
-from treadle.policy.remember import propose_rules
+from treadle.policy.files import PolicyContext
+from treadle.policy.judge import PermissionEvaluator
+from treadle.policy.paths import FileSystemView
+from treadle.policy.remember import suggest_rules
 from treadle.policy.rules import InvalidRule
-from treadle.policy.rulesfile import given_rules
+from treadle.policy.rulesfile import parse_rules
 from treadle.policy.trust import (
     TrustStore,
-    front_matter_of_folder,
-    settings_of_folder,
+    filter_project_front_matter,
+    filter_project_settings,
 )
-from treadle.policy.verdict import Call
+from treadle.policy.verdict import PolicyCall
 
 ROOT, HOME = "/ws", "/home/u"
-NOT_JUDGED = "not judged"
+NOT_EVALUATED = "not judged"
 
 
-class Case(msgspec.Struct, frozen=True):
+class RuleCase(msgspec.Struct, frozen=True):
     """One line of a file of cases."""
 
     id: str
@@ -48,7 +48,7 @@ class Case(msgspec.Struct, frozen=True):
     setup: dict[str, dict[str, str]] = {}
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class CaseResult(msgspec.Struct, frozen=True):
     """What came of a case."""
 
     id: str
@@ -57,70 +57,70 @@ class Outcome(msgspec.Struct, frozen=True):
     expect: str = ""
 
     @property
-    def differs(self) -> bool:
-        return bool(self.expect) and self.verdict not in (self.expect, NOT_JUDGED)
+    def is_unexpected(self) -> bool:
+        return bool(self.expect) and self.verdict not in (self.expect, NOT_EVALUATED)
 
 
-def read_cases(file: Path) -> list[Case]:
+def read_cases(file: Path) -> list[RuleCase]:
     """The cases of a file; a line that is not one is a ConfigError with its number."""
-    cases: list[Case] = []
+    cases: list[RuleCase] = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         if line.strip():
             try:
                 # The plain parser: cases hold escapes that a strict one refuses.
-                cases.append(msgspec.convert(json.loads(line), Case))
+                cases.append(msgspec.convert(json.loads(line), RuleCase))
             except ValueError as error:
                 raise ConfigError(f"{file}:{number}: not a case: {error}") from error
     return cases
 
 
-def run_cases(cases: list[Case]) -> Iterator[Outcome]:
+def run_cases(cases: list[RuleCase]) -> Iterator[CaseResult]:
     """Judge each case in a workspace of its own; those that need none share an empty one."""
     with TemporaryDirectory(prefix="treadle-case-") as top:
         for number, case in enumerate(cases):
             bare = not case.setup and case.tool not in ("startup", "sandbox")
             folder = Path(top) / ("empty" if bare else str(number))
             try:
-                verdict, reason = _judge(case, folder)
+                verdict, reason = _evaluate_case(case, folder)
             except InvalidRule as error:
                 verdict, reason = "error", str(error)
-            yield Outcome(case.id, verdict, reason, case.expect)
+            yield CaseResult(case.id, verdict, reason, case.expect)
 
 
-def _judge(case: Case, folder: Path) -> tuple[str, str]:
+def _evaluate_case(case: RuleCase, folder: Path) -> tuple[str, str]:
     workspace, home = folder / "ws", folder / "home"
     for place in (workspace, home):
         place.mkdir(parents=True, exist_ok=True)
-    _build(workspace, case.setup)
+    _build_workspace(workspace, case.setup)
     if case.tool == "sandbox":
-        return NOT_JUDGED, "judged by the kernel: the sandbox's own tests run it"
+        return NOT_EVALUATED, "judged by the kernel: the sandbox's own tests run it"
     if case.tool == "startup":
-        return _startup(case.input, workspace, home)
-    rules = given_rules(case.rules, root=ROOT, home=HOME)
-    view = View(((ROOT, str(workspace)), (HOME, str(home))))
-    situation = Situation(ROOT, HOME, rules, view=view)
+        return _run_startup_case(case.input, workspace, home)
+    rules = parse_rules(case.rules, root=ROOT, home=HOME)
+    view = FileSystemView(((ROOT, str(workspace)), (HOME, str(home))))
+    situation = PolicyContext(ROOT, HOME, rules, file_system=view)
     if case.tool == "remember":
-        return _remember(case, situation)
-    ruling = Judge(situation).judge(_call(case))
+        return _run_remember_case(case, situation)
+    ruling = PermissionEvaluator(situation).evaluate(_make_call(case))
     return ruling.outcome, ruling.reason
 
 
-def _build(workspace: Path, setup: Mapping[str, Mapping[str, str]]) -> None:
+def _build_workspace(workspace: Path, setup: Mapping[str, Mapping[str, str]]) -> None:
     for name, content in setup.get("files", {}).items():
-        _parent(workspace, name).write_text(content)
+        _make_parent(workspace, name).write_text(content)
     for name, target in setup.get("links", {}).items():
-        _parent(workspace, name).symlink_to(target)
+        _make_parent(workspace, name).symlink_to(target)
     for name, target in setup.get("hardlinks", {}).items():
-        _parent(workspace, name).hardlink_to(workspace / target)
+        _make_parent(workspace, name).hardlink_to(workspace / target)
 
 
-def _parent(workspace: Path, name: str) -> Path:
+def _make_parent(workspace: Path, name: str) -> Path:
     path = workspace / name
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 
-def _call(case: Case) -> Call:
+def _make_call(case: RuleCase) -> PolicyCall:
     tool = case.tool
     if tool == "mcp":
         # A server's tool is always known by its server's name, whatever it calls itself.
@@ -128,44 +128,50 @@ def _call(case: Case) -> Call:
         server = re.sub("_+", "_", str(case.input.get("server", "")))
         own = name.startswith(f"mcp__{server}__" if server else "mcp__")
         tool = name if own else f"mcp__{server}__{name}"
-    return Call(tool, case.input, case.cwd, changed=bool(case.input.get("schema_changed")))
+    return PolicyCall(
+        tool, case.input, case.cwd, is_definition_changed=bool(case.input.get("schema_changed"))
+    )
 
 
-def _remember(case: Case, situation: Situation) -> tuple[str, str]:
-    approved = Call("bash", {"command": case.input["approved"]}, case.cwd)
-    saved = propose_rules(approved, situation)
-    rules = given_rules({"allow": list(saved)}, root=ROOT, home=HOME)
-    wider = msgspec.structs.replace(situation, rules=situation.rules + rules)
-    ruling = Judge(wider).judge(Call("bash", {"command": case.input["then"]}, case.cwd))
+def _run_remember_case(case: RuleCase, context: PolicyContext) -> tuple[str, str]:
+    approved = PolicyCall("bash", {"command": case.input["approved"]}, case.cwd)
+    saved = suggest_rules(approved, context)
+    rules = parse_rules({"allow": list(saved)}, root=ROOT, home=HOME)
+    wider = msgspec.structs.replace(context, rules=context.rules + rules)
+    ruling = PermissionEvaluator(wider).evaluate(
+        PolicyCall("bash", {"command": case.input["then"]}, case.cwd)
+    )
     return ruling.outcome, f"saved {', '.join(saved) or 'nothing'}; {ruling.reason}"
 
 
-def _startup(given: Mapping[str, Any], workspace: Path, home: Path) -> tuple[str, str]:
+def _run_startup_case(
+    case_input: Mapping[str, Any], workspace: Path, home: Path
+) -> tuple[str, str]:
     """What a folder may do when a session starts in it: `deny` means that it may not."""
     trust = TrustStore(home / "trust.json")
-    if "argv" in given:
-        flags = [a for a in given["argv"] if str(a).startswith("--settings")]
+    if "argv" in case_input:
+        flags = [a for a in case_input["argv"] if str(a).startswith("--settings")]
         if flags:
             return "allow", "a flag of its own"
         return "deny", "flags are whole arguments; text inside a value is text"
-    for name, content in given.get("files", {}).items():
+    for name, content in case_input.get("files", {}).items():
         if content.startswith("symlink -> "):
-            _parent(workspace, name).symlink_to(content.removeprefix("symlink -> "))
+            _make_parent(workspace, name).symlink_to(content.removeprefix("symlink -> "))
             try:
                 read_text(workspace / name, within=workspace)
             except (ConfigError, FileNotFoundError):
                 return "deny", f"{name} leads out of the workspace and is not read"
         else:
-            _parent(workspace, name).write_text(content)
-    if given.get("trusted"):
+            _make_parent(workspace, name).write_text(content)
+    if case_input.get("trusted"):
         trust.trust(workspace)
-    trusted = trust.trusts(workspace)
-    for name, content in given.get("files", {}).items():
+    trusted = trust.is_trusted(workspace)
+    for name, content in case_input.get("files", {}).items():
         if "approved earlier" in content:
             trust.approve(workspace, "server", name, {"command": "as approved"})
-            state = trust.approval(workspace, "server", name, {"command": content})
+            state = trust.get_approval_state(workspace, "server", name, {"command": content})
             return ("allow" if state == "approved" else "ask"), f"its definition is {state}"
-        effect = _takes_effect(name, content, trusted=trusted)
+        effect = _describe_effect(name, content, trusted=trusted)
         if effect:
             return "allow", f"{name} takes effect: {effect}"
     if trusted:
@@ -173,18 +179,18 @@ def _startup(given: Mapping[str, Any], workspace: Path, home: Path) -> tuple[str
     return "deny", "nothing of a folder runs or widens anything until it is trusted"
 
 
-def _takes_effect(name: str, content: str, *, trusted: bool) -> str:
+def _describe_effect(name: str, content: str, *, trusted: bool) -> str:
     """What of a file would widen or run something, as the trust filters leave it."""
     if name.endswith("settings.json"):
         try:
             settings = json.loads(content)
         except ValueError:
             return ""  # refused with file and line before anything starts
-        left = settings_of_folder(settings, trusted=trusted)
+        left = filter_project_settings(settings, is_trusted=trusted)
         narrowing = left.pop("permissions", {})
         return ", ".join([*left, *(k for k in narrowing if k not in ("ask", "deny"))])
     if name.endswith(".md") and content.startswith("---"):
         keys = {line.partition(":")[0].strip(): "" for line in content.splitlines() if ":" in line}
-        left = front_matter_of_folder(keys, trusted=trusted)
+        left = filter_project_front_matter(keys, is_trusted=trusted)
         return ", ".join(k for k in left if k not in ("name", "description"))
     return ""

@@ -12,43 +12,47 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 # Translated (NAT64), and the old compatible form: the last 32 bits are an address of their own.
-_EMBEDDING = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96"))
-_PRIVATE_NAMES = (".localhost", ".local", ".internal", ".home.arpa", ".lan", ".intranet")
+_IPV4_EMBEDDING_NETWORKS = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96"))
+_PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".home.arpa", ".lan", ".intranet")
 
 
-class Address(msgspec.Struct, frozen=True):
+class UrlTarget(msgspec.Struct, frozen=True):
     """What matters of a URL: its host in ASCII, and what is suspicious about it."""
 
     host: str
-    private: bool = False
-    leads_to: tuple[str, ...] = ()  # hosts named inside the path or query: it may redirect there
-    refused: str = ""  # why it can never be fetched
-    unclear: str = ""  # why it cannot be judged
+    is_private: bool = False
+    embedded_hosts: tuple[
+        str, ...
+    ] = ()  # hosts named inside the path or query: it may redirect there
+    refusal: str = ""  # why it can never be fetched
+    ambiguity: str = ""  # why it cannot be judged
 
 
-def read_address(url: str) -> Address:
+def parse_url_target(url: str) -> UrlTarget:
     """Read a URL the strict way; whatever programs disagree about is unclear."""
     if any(ord(c) < 0x20 or ord(c) == 0x7F for c in url):
-        return Address("", refused="control characters in the address")
+        return UrlTarget("", refusal="control characters in the address")
     scheme = url.partition(":")[0].lower()
     if scheme not in ("http", "https"):
-        return Address("", refused=f"only http and https can be fetched, not {scheme!r}")
+        return UrlTarget("", refusal=f"only http and https can be fetched, not {scheme!r}")
     if "\\" in url or " " in url.strip():
-        return Address("", unclear="programs read this address in different ways")
+        return UrlTarget("", ambiguity="programs read this address in different ways")
     try:
         parts = urlsplit(url.strip())
-        host = normal_host(parts.hostname or "")
+        host = normalize_host(parts.hostname or "")
     except ValueError as error:
-        return Address("", unclear=f"not an address: {error}")
+        return UrlTarget("", ambiguity=f"not an address: {error}")
     if not host:
-        return Address("", unclear="an address without a host")
+        return UrlTarget("", ambiguity="an address without a host")
     if "@" in parts.netloc:
-        return Address(host, unclear="a user name in the address hides its host")
-    inner = tuple(h for h in _inner_hosts(unquote(unquote(url[len(parts.scheme) + 3 :]))) if h)
-    return Address(host, is_private(host), tuple(h for h in inner if h != host))
+        return UrlTarget(host, ambiguity="a user name in the address hides its host")
+    inner = tuple(
+        h for h in _find_embedded_hosts(unquote(unquote(url[len(parts.scheme) + 3 :]))) if h
+    )
+    return UrlTarget(host, is_private_host(host), tuple(h for h in inner if h != host))
 
 
-def normal_host(host: str) -> str:
+def normalize_host(host: str) -> str:
     """Lower case, no final dot, letters of other scripts as punycode; ValueError if impossible."""
     host = host.rstrip(".").lower()
     if not host.isascii():
@@ -60,28 +64,28 @@ def normal_host(host: str) -> str:
     return host
 
 
-def is_private(host: str) -> bool:
+def is_private_host(host: str) -> bool:
     """Whether a host is this machine or a private network, as far as its text says."""
-    if host.endswith(_PRIVATE_NAMES) or ("." not in host and ":" not in host):
+    if host.endswith(_PRIVATE_SUFFIXES) or ("." not in host and ":" not in host):
         return True  # a single label is a neighbour, or a number in disguise
-    address = _ip(host)
+    address = _parse_ip(host)
     if address is None:
         return False
     if isinstance(address, ipaddress.IPv6Address):
-        inner = any(not one.is_global for one in _inside(address))
+        inner = any(not one.is_global for one in _list_embedded_ipv4(address))
         return inner or address.is_site_local or not address.is_global
     return not address.is_global
 
 
-def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         pass
     pieces = host.split(".")
-    if len(pieces) > 4 or not all(_number(p) for p in pieces):
+    if len(pieces) > 4 or not all(_is_number(p) for p in pieces):
         return None
-    numbers = [_value(p) for p in pieces]
+    numbers = [_parse_number(p) for p in pieces]
     total = numbers[-1]
     for at, number in enumerate(numbers[:-1]):
         total += number << (24 - 8 * at)
@@ -91,19 +95,19 @@ def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.IPv4Address(0)
 
 
-def _inside(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
+def _list_embedded_ipv4(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
     """The addresses of the older kind that one of the newer kind may lead to."""
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if any(address in network for network in _EMBEDDING):
+    if any(address in network for network in _IPV4_EMBEDDING_NETWORKS):
         found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     return [one for one in found if one is not None]
 
 
-def _number(piece: str) -> bool:
+def _is_number(piece: str) -> bool:
     return bool(re.fullmatch(r"0x[0-9a-f]*|[0-9]+", piece))
 
 
-def _value(piece: str) -> int:
+def _parse_number(piece: str) -> int:
     if piece.startswith("0x"):
         return int(piece[2:] or "0", 16)
     if piece.startswith("0") and piece.isdigit() and all(c in "01234567" for c in piece):
@@ -111,7 +115,7 @@ def _value(piece: str) -> int:
     return int(piece)
 
 
-def _inner_hosts(text: str) -> list[str]:
+def _find_embedded_hosts(text: str) -> list[str]:
     """Hosts of addresses that stand inside an address."""
     hosts: list[str] = []
     text = text.replace("\\", "/")  # as browsers take it
@@ -119,7 +123,7 @@ def _inner_hosts(text: str) -> list[str]:
         if match.start() == 0:
             continue
         try:
-            host = normal_host((urlsplit("//" + match.group(1)).hostname) or "")
+            host = normalize_host((urlsplit("//" + match.group(1)).hostname) or "")
         except ValueError:
             host = "?"
         if "." in host or host in ("localhost", "?") or ":" in match.group(0)[:-2]:

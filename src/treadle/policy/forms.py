@@ -9,60 +9,60 @@ from functools import lru_cache
 
 import msgspec
 
-from treadle.policy.listed import listed
+from treadle.policy.listed import word_set
 from treadle.policy.shell.facts import Word
-from treadle.policy.shell.git import git_line
-from treadle.policy.shell.wrappers import program_name
+from treadle.policy.shell.git import parse_git_command
+from treadle.policy.shell.wrappers import get_program_name
 
-Texts = tuple[str | None, ...]
+WordTexts = tuple[str | None, ...]
 
 
-class Forms(msgspec.Struct, frozen=True):
+class Spellings(msgspec.Struct, frozen=True):
     """The ways in which a command may be written and still be the same.
 
     `strict` are the ways that an allow rule may be meant for; `wide` those that a deny rule is, by
     any path to the program.
     """
 
-    strict: tuple[Texts, ...]
-    wide: tuple[Texts, ...]
+    strict: tuple[WordTexts, ...]
+    loose: tuple[WordTexts, ...]
 
 
-_NO_FORMS = Forms((), ())
+_NO_SPELLINGS = Spellings((), ())
 
 
-def forms_of(argv: Sequence[Word]) -> Forms:
+def list_spellings(argv: Sequence[Word]) -> Spellings:
     """All forms of a command."""
     if not argv:
-        return _NO_FORMS
+        return _NO_SPELLINGS
     texts = tuple(w.text for w in argv)
     strict = [texts]
-    name = program_name(argv[0])
+    name = get_program_name(argv[0])
     if name is not None and name != texts[0]:
         strict.append((name, *texts[1:]))
     wide = list(strict)
     base = (texts[0] or "").rstrip("/").rpartition("/")[2]
     if base == "git" and len(texts) > 1 and (texts[1] or "").startswith("-"):
-        line = git_line(argv[1:])
+        line = parse_git_command(argv[1:])
         if line.subcommand is not None:
-            plain = ("git", line.subcommand.text, *(w.text for w in line.rest))
+            plain = ("git", line.subcommand.text, *(w.text for w in line.arguments))
             wide.append(plain)
             if not line.doubts and name == "git":
                 strict.append(plain)
     if base:
         for spelled in {base, base.lower()} - {form[0] for form in wide}:
             wide += [(spelled, *form[1:]) for form in tuple(wide)]
-    return Forms(tuple(strict), tuple(wide))
+    return Spellings(tuple(strict), tuple(wide))
 
 
-def means(texts: Texts, wanted: Texts, *, prefix: bool) -> bool:
+def matches_loosely(texts: WordTexts, wanted: WordTexts, *, prefix: bool) -> bool:
     """Whether a deny or ask rule for `wanted` means this command.
 
     Options count wherever they stand and however they are spelled; a word behind an option may be
     its value, and does not hide the words that follow.
     """
-    words, flags = _taken_apart(wanted)
-    theirs, at = _taken_apart(texts)[1], 0
+    words, flags = _split_options(wanted)
+    theirs, at = _split_options(texts)[1], 0
     behind_option = False
     for text in texts:
         is_option = _is_option(text) and at > 0
@@ -76,7 +76,7 @@ def means(texts: Texts, wanted: Texts, *, prefix: bool) -> bool:
     if at < len(words):
         return False
     name = f"{words[0]} {words[1]}" if words[0] == "git" and len(words) > 1 else words[0] or ""
-    return all(any(_same(flag, other, name) for other in theirs) for flag in flags)
+    return all(any(_is_same_option(flag, other, name) for other in theirs) for flag in flags)
 
 
 def _is_option(text: str | None) -> bool:
@@ -84,7 +84,7 @@ def _is_option(text: str | None) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _taken_apart(texts: Texts) -> tuple[Texts, frozenset[str]]:
+def _split_options(texts: WordTexts) -> tuple[WordTexts, frozenset[str]]:
     """Plain words in order, and options as a set (`-rf` is -r and -f)."""
     words: list[str | None] = []
     flags: set[str] = set()
@@ -101,30 +101,30 @@ def _taken_apart(texts: Texts) -> tuple[Texts, frozenset[str]]:
 
 
 # Options that are another name of each other, by program.
-_NAMES: dict[str, tuple[frozenset[str], ...]] = {
-    "rm": (listed("-r -R --recursive"), listed("-f --force"), listed("-d --dir")),
-    "cp": (listed("-r -R --recursive"), listed("-f --force"), listed("-a --archive")),
-    "chmod": (listed("-R --recursive"),),
-    "chown": (listed("-R --recursive"),),
-    "git push": (listed("-f --force"), listed("-d --delete"), listed("-u --set-upstream")),
-    "git commit": (listed("-a --all"), listed("-n --no-verify")),
-    "git add": (listed("-A --all"), listed("-f --force"), listed("-u --update")),
-    "git clean": (listed("-f --force"),),
-    "git checkout": (listed("-f --force"),),
-    "git switch": (listed("-f --force --discard-changes"),),
-    "git branch": (listed("-d --delete -D"), listed("-f --force -D"), listed("-m --move -M")),
-    "git tag": (listed("-d --delete"), listed("-f --force")),
-    "git rebase": (listed("-i --interactive"), listed("-f --force-rebase")),
-    "git fetch": (listed("-f --force"), listed("-p --prune")),
-    "npm": (listed("-g --global"), listed("-f --force")),
-    "docker": (listed("-f --force"), listed("-v --volume"), listed("-a --all")),
-    "kubectl": (listed("-f --filename"), listed("-A --all-namespaces")),
-    "curl": (listed("-X --request"), listed("-o --output"), listed("-d --data")),
-    "pip": (listed("-U --upgrade"), listed("-r --requirement")),
+_OPTION_SYNONYMS: dict[str, tuple[frozenset[str], ...]] = {
+    "rm": (word_set("-r -R --recursive"), word_set("-f --force"), word_set("-d --dir")),
+    "cp": (word_set("-r -R --recursive"), word_set("-f --force"), word_set("-a --archive")),
+    "chmod": (word_set("-R --recursive"),),
+    "chown": (word_set("-R --recursive"),),
+    "git push": (word_set("-f --force"), word_set("-d --delete"), word_set("-u --set-upstream")),
+    "git commit": (word_set("-a --all"), word_set("-n --no-verify")),
+    "git add": (word_set("-A --all"), word_set("-f --force"), word_set("-u --update")),
+    "git clean": (word_set("-f --force"),),
+    "git checkout": (word_set("-f --force"),),
+    "git switch": (word_set("-f --force --discard-changes"),),
+    "git branch": (word_set("-d --delete -D"), word_set("-f --force -D"), word_set("-m --move -M")),
+    "git tag": (word_set("-d --delete"), word_set("-f --force")),
+    "git rebase": (word_set("-i --interactive"), word_set("-f --force-rebase")),
+    "git fetch": (word_set("-f --force"), word_set("-p --prune")),
+    "npm": (word_set("-g --global"), word_set("-f --force")),
+    "docker": (word_set("-f --force"), word_set("-v --volume"), word_set("-a --all")),
+    "kubectl": (word_set("-f --filename"), word_set("-A --all-namespaces")),
+    "curl": (word_set("-X --request"), word_set("-o --output"), word_set("-d --data")),
+    "pip": (word_set("-U --upgrade"), word_set("-r --requirement")),
 }
 
 
-def _same(wanted: str, given: str, name: str) -> bool:
+def _is_same_option(wanted: str, given: str, name: str) -> bool:
     """Whether an option is the one that a rule names: itself, shortened, or its other name."""
     if wanted == given:
         return True
@@ -135,5 +135,5 @@ def _same(wanted: str, given: str, name: str) -> bool:
         wanted in names
         and any(n == given or (given[:2] == "--" and len(given) > 3 and n.startswith(given))
                 for n in names)
-        for names in _NAMES.get(name, ())
+        for names in _OPTION_SYNONYMS.get(name, ())
     )  # fmt: skip

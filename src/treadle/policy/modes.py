@@ -13,36 +13,40 @@ from typing import Literal, get_args
 
 import msgspec
 
-from treadle.policy.rules import tool_key
-from treadle.policy.verdict import Call, Ruling
+from treadle.policy.rules import normalize_tool_name
+from treadle.policy.verdict import PolicyCall, PolicyRuling
 
-Mode = Literal["plan", "ask", "accept-edits", "auto", "bypass"]
-MODES: tuple[str, ...] = get_args(Mode)
-GRANTS_EDITS: frozenset[str] = frozenset({"accept-edits", "auto"})
+PermissionMode = Literal["plan", "ask", "accept-edits", "auto", "bypass"]
+PERMISSION_MODES: tuple[str, ...] = get_args(PermissionMode)
+EDIT_MODES: frozenset[str] = frozenset({"accept-edits", "auto"})
 
 
-def apply_mode(ruling: Ruling, call: Call, mode: Mode, *, careful: bool = False) -> Ruling:
+def apply_mode(
+    ruling: PolicyRuling, call: PolicyCall, mode: PermissionMode, *, has_command_rules: bool = False
+) -> PolicyRuling:
     """The ruling in a mode. `careful`: there are deny or ask rules about commands."""
     if ruling.outcome == "deny":
         return ruling
     if mode == "plan":
-        if ruling.reads_only and ruling.outcome == "allow":
+        if ruling.is_read_only and ruling.outcome == "allow":
             return ruling
-        if ruling.reads_only or (ruling.outcome == "ask" and _fetches(call)):
+        if ruling.is_read_only or (ruling.outcome == "ask" and _is_fetch(call)):
             return ruling
-        return _with(ruling, "deny", "plan mode: nothing may change until the plan is accepted")
+        return _replace_outcome(
+            ruling, "deny", "plan mode: nothing may change until the plan is accepted"
+        )
     if ruling.outcome == "allow":
         return ruling
     if mode == "bypass":
-        return _with(ruling, "allow", "permissions are bypassed")
-    walled = call.sandboxed and tool_key(call.tool) == "bash" and not ruling.asked
+        return _replace_outcome(ruling, "allow", "permissions are bypassed")
+    walled = call.is_sandboxed and normalize_tool_name(call.tool) == "bash" and not ruling.must_ask
     # A name that only the shell knows could be one that a rule denies.
-    if mode == "auto" and walled and (ruling.static or not careful):
-        return _with(ruling, "allow", "runs inside the sandbox")
+    if mode == "auto" and walled and (ruling.is_static or not has_command_rules):
+        return _replace_outcome(ruling, "allow", "runs inside the sandbox")
     return ruling
 
 
-def headless(ruling: Ruling) -> Ruling:
+def apply_headless(ruling: PolicyRuling) -> PolicyRuling:
     """Without a person to ask, ask is deny, in words that the model can act on."""
     if ruling.outcome != "ask":
         return ruling
@@ -50,12 +54,14 @@ def headless(ruling: Ruling) -> Ruling:
         f"This needs a person's approval, and nobody can be asked in this run ({ruling.reason}). "
         "Do it in another way, or say in your answer what was left undone."
     )
-    return _with(ruling, "deny", reason)
+    return _replace_outcome(ruling, "deny", reason)
 
 
-def _fetches(call: Call) -> bool:
-    return tool_key(call.tool) in ("webfetch", "websearch")
+def _is_fetch(call: PolicyCall) -> bool:
+    return normalize_tool_name(call.tool) in ("webfetch", "websearch")
 
 
-def _with(ruling: Ruling, outcome: Literal["allow", "deny"], reason: str) -> Ruling:
+def _replace_outcome(
+    ruling: PolicyRuling, outcome: Literal["allow", "deny"], reason: str
+) -> PolicyRuling:
     return msgspec.structs.replace(ruling, outcome=outcome, reason=reason)

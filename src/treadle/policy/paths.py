@@ -12,21 +12,21 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from treadle.policy.listed import listed
+from treadle.policy.listed import word_set
 
-NAMES_LIMIT = 4000
-_LINK_LIMIT = 40
-_PATH_LIMIT = 4096
+MAX_DIR_ENTRIES = 4000
+_MAX_SYMLINKS = 40
+_MAX_PATH_CHARS = 4096
 _NULL_DEVICES = frozenset({"/dev/null"})
 _STREAMS = frozenset({"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 
 
-class View(msgspec.Struct, frozen=True):
+class FileSystemView(msgspec.Struct, frozen=True):
     """The file system; `mounts` shows folders at other places than they are (for cases)."""
 
     mounts: tuple[tuple[str, str], ...] = ()
 
-    def real(self, path: str) -> str:
+    def map_path(self, path: str) -> str:
         for shown, actual in self.mounts:
             if path == shown or path.startswith(shown + "/"):
                 return actual + path[len(shown) :]
@@ -34,21 +34,21 @@ class View(msgspec.Struct, frozen=True):
 
     def lstat(self, path: str) -> os.stat_result | None:
         try:
-            return os.lstat(self.real(path))
+            return os.lstat(self.map_path(path))
         except (OSError, ValueError):
             return None
 
     def readlink(self, path: str) -> str | None:
         try:
-            return os.readlink(self.real(path))  # noqa: PTH115 (as written, not as a Path)
+            return os.readlink(self.map_path(path))  # noqa: PTH115 (as written, not as a Path)
         except (OSError, ValueError):
             return None
 
-    def names(self, path: str, limit: int = NAMES_LIMIT) -> list[str] | None:
+    def list_names(self, path: str, limit: int = MAX_DIR_ENTRIES) -> list[str] | None:
         """The names in a folder; None when there are too many to look at."""
         found: list[str] = []
         try:
-            with os.scandir(self.real(path)) as entries:
+            with os.scandir(self.map_path(path)) as entries:
                 for entry in entries:
                     found.append(entry.name)
                     if len(found) > limit:
@@ -58,27 +58,31 @@ class View(msgspec.Struct, frozen=True):
         return found
 
 
-class Place(msgspec.Struct, frozen=True):
+class ResolvedPath(msgspec.Struct, frozen=True):
     """Where a path leads. `others` are the names passed on the way; each may be denied."""
 
     path: str
-    others: tuple[str, ...] = ()
-    special: str = ""  # a device, another process, …: not a file to be read or written by a rule
+    other_paths: tuple[str, ...] = ()
+    special_kind: str = (
+        ""  # a device, another process, …: not a file to be read or written by a rule
+    )
     inode: tuple[int, int] | None = None  # set when the file has other names (hard links)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return (self.path, *self.others)
+    def all_paths(self) -> tuple[str, ...]:
+        return (self.path, *self.other_paths)
 
 
-def resolve(view: View, path: str, cwd: str, home: str) -> Place:
+def resolve_path(file_system: FileSystemView, path: str, cwd: str, home: str) -> ResolvedPath:
     """Where `path` leads from `cwd`; parts that do not exist are taken as written."""
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
     elif path.startswith("~"):
-        return Place(path, special="a path in the home of another user")
-    if len(path) > _PATH_LIMIT:
-        return Place(path[:_PATH_LIMIT], special="a path that is longer than any can be")
+        return ResolvedPath(path, special_kind="a path in the home of another user")
+    if len(path) > _MAX_PATH_CHARS:
+        return ResolvedPath(
+            path[:_MAX_PATH_CHARS], special_kind="a path that is longer than any can be"
+        )
     full = path if path.startswith("/") else f"{cwd}/{path}"
     lexical = os.path.normpath(full).replace("//", "/")
     passed, special, found, links = [lexical], "", "", 0
@@ -90,47 +94,47 @@ def resolve(view: View, path: str, cwd: str, home: str) -> Place:
         if segment == "..":
             found = found.rpartition("/")[0]
             continue
-        target, special = _magic(found, segment, cwd)
+        target, special = _resolve_magic_link(found, segment, cwd)
         if special:
             rest = "/".join([found, segment, *reversed(todo)])
-            return Place(rest or "/", tuple(passed), special)
+            return ResolvedPath(rest or "/", tuple(passed), special)
         here = f"{found}/{segment}"
         if here in ("/proc/self", "/proc/thread-self"):
             found = here  # a link to whoever looks: not to be followed by us
             continue
         if target is None:
-            status = view.lstat(here)
+            status = file_system.lstat(here)
             if status is None or not stat.S_ISLNK(status.st_mode):
                 found = here
                 continue
-            target = view.readlink(here)
+            target = file_system.readlink(here)
         links += 1
-        if target is None or links > _LINK_LIMIT:
-            return Place(here, tuple(passed), "a link that leads nowhere")
+        if target is None or links > _MAX_SYMLINKS:
+            return ResolvedPath(here, tuple(passed), "a link that leads nowhere")
         passed.append(here if not todo else "/".join([here, *reversed(todo)]))
         todo.extend(s for s in reversed(target.split("/")) if s)
         if target.startswith("/"):
             found = ""
     found = found or "/"
-    status = view.lstat(found)
+    status = file_system.lstat(found)
     inode = None
     if status is not None:
-        special = _kind(found, status.st_mode)
+        special = _find_special_kind(found, status.st_mode)
         if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
             inode = (status.st_dev, status.st_ino)
     elif found.startswith("/dev/"):
         special = "a device"
     others = tuple(p for p in dict.fromkeys(passed) if p != found)
-    return Place(found, others, special, inode)
+    return ResolvedPath(found, others, special, inode)
 
 
-def _magic(found: str, segment: str, cwd: str) -> tuple[str | None, str]:
+def _resolve_magic_link(parent: str, segment: str, cwd: str) -> tuple[str | None, str]:
     """Links that mean something else to another process than to this one."""
-    if found == "/dev" and segment in ("fd", "stdin", "stdout", "stderr"):
+    if parent == "/dev" and segment in ("fd", "stdin", "stdout", "stderr"):
         return None, "a stream of the process, not a file"
-    if found == "/dev" and segment in ("tcp", "udp"):
+    if parent == "/dev" and segment in ("tcp", "udp"):
         return None, "a network connection"
-    parts = found.split("/")
+    parts = parent.split("/")
     if len(parts) == 3 and parts[1] == "proc" and (parts[2].isdigit() or "self" in parts[2]):
         own = "self" in parts[2]
         if segment == "cwd" and own:
@@ -141,18 +145,18 @@ def _magic(found: str, segment: str, cwd: str) -> tuple[str | None, str]:
     return None, ""
 
 
-def _kind(path: str, mode: int) -> str:
+def _find_special_kind(path: str, mode: int) -> str:
     if path in _NULL_DEVICES or stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         return ""
     return "not a regular file"
 
 
-def inside(path: str, roots: tuple[str, ...]) -> bool:
+def is_inside(path: str, roots: tuple[str, ...]) -> bool:
     """Whether a resolved path is one of the roots or beneath one."""
     return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
-def fold(text: str) -> str:
+def fold_case(text: str) -> str:
     """As a file system that ignores case and forms would compare it."""
     if text.isascii():
         return text.lower()
@@ -163,12 +167,12 @@ def fold(text: str) -> str:
 # ---------------------------------------------------------------- protected and secret
 
 # Writing to these makes something run later: git, editors, shells, package managers, agents.
-_PROTECTED_FOLDERS = listed(
+_PROTECTED_FOLDERS = word_set(
     ".git .treadle .claude .codex .cursor .gemini .opencode .vscode .idea .zed .fleet .husky "
     ".githooks .git-hooks .devcontainer .ssh .gnupg .aws .kube .docker .direnv .lefthook "
     ".agents .continue .windsurf .kiro .amazonq .hg .jj .mise .mvn .vim .nvim .emacs.d"
 )
-_PROTECTED_FILES = listed(
+_PROTECTED_FILES = word_set(
     ".mcp.json .envrc .gitconfig .gitmodules .bashrc .bash_profile .bash_login .bash_logout "
     ".bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc .tcshrc "
     ".login .inputrc .netrc .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pypirc .condarc .vimrc "
@@ -188,20 +192,20 @@ _PROTECTED_PAIRS = frozenset(
     }
 )  # fmt: skip
 _PROTECTED_SUFFIXES = (".code-workspace",)
-_OWN = ".treadle"
+_CONFIG_FOLDER = ".treadle"
 
-_SECRET_FOLDERS = listed(".ssh .gnupg .aws .kube .docker .password-store")
-_SECRET_FILES = listed(
+_SECRET_FOLDERS = word_set(".ssh .gnupg .aws .kube .docker .password-store")
+_SECRET_FILES = word_set(
     ".env .envrc .netrc .pgpass .npmrc .pypirc .git-credentials .htpasswd id_rsa id_dsa "
     "id_ecdsa id_ed25519 credentials.json secrets.json secrets.yaml secrets.yml .boto .s3cfg"
 )
 _SECRET_SUFFIXES = (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks")
-_ENV_EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults", ".schema")
+_ENV_EXAMPLE_SUFFIXES = (".example", ".sample", ".template", ".dist", ".defaults", ".schema")
 
 
-def protected(path: str) -> tuple[str, ...]:
+def find_protected_part(path: str) -> tuple[str, ...]:
     """The part of a path that makes it protected from writing, or ()."""
-    segments = [fold(s) for s in PurePosixPath(path).parts if s != "/"]
+    segments = [fold_case(s) for s in PurePosixPath(path).parts if s != "/"]
     for at, segment in enumerate(segments):
         if segment == ".git":
             return tuple(segments[at : at + 2])
@@ -214,14 +218,14 @@ def protected(path: str) -> tuple[str, ...]:
     return (last,) if by_name or _is_env(last) else ()
 
 
-def own_config(path: str) -> bool:
+def is_own_config(path: str) -> bool:
     """Whether the path is the agent's own configuration."""
-    return _OWN in (fold(s) for s in path.split("/"))
+    return _CONFIG_FOLDER in (fold_case(s) for s in path.split("/"))
 
 
-def secret(path: str) -> tuple[str, ...]:
+def find_secret_part(path: str) -> tuple[str, ...]:
     """The part of a path that says it holds secrets, or ()."""
-    segments = [fold(s) for s in PurePosixPath(path).parts if s != "/"]
+    segments = [fold_case(s) for s in PurePosixPath(path).parts if s != "/"]
     for segment in segments[:-1]:
         if segment in _SECRET_FOLDERS:
             return (segment,)
@@ -232,4 +236,4 @@ def secret(path: str) -> tuple[str, ...]:
 
 
 def _is_env(name: str) -> bool:
-    return name == ".env" or (name.startswith(".env.") and not name.endswith(_ENV_EXAMPLES))
+    return name == ".env" or (name.startswith(".env.") and not name.endswith(_ENV_EXAMPLE_SUFFIXES))

@@ -16,45 +16,50 @@ from functools import lru_cache
 
 import msgspec
 
-from treadle.policy.paths import fold
-from treadle.policy.shell.braces import UnclearBraces, expand_braces
+from treadle.policy.paths import fold_case
+from treadle.policy.shell.braces import UnsupportedBraces, expand_braces
 
-_EVERYTHING = re.compile(".*", re.DOTALL)
+_MATCH_ALL = re.compile(".*", re.DOTALL)
 
 
 class PathPattern(msgspec.Struct, frozen=True):
     """A compiled pattern. Allow rules match by `strict`, deny and ask rules by `wide`."""
 
     text: str
-    strict: tuple[str, ...]  # absolute glob patterns
-    wide: tuple[str, ...]
-    literals: tuple[str, ...]  # its segments without wildcards, folded
+    strict_globs: tuple[str, ...]  # absolute glob patterns
+    loose_globs: tuple[str, ...]
+    segments: tuple[str, ...]  # its segments without wildcards, folded
 
     def allows(self, path: str) -> bool:
-        return any(_regex(glob, _names_folder(glob)).fullmatch(path) for glob in self.strict)
+        return any(
+            _compile_glob(glob, _is_literal_name(glob)).fullmatch(path)
+            for glob in self.strict_globs
+        )
 
     def forbids(self, path: str) -> bool:
         """As wide as the words can be read: another case, and `/x` from either root."""
-        folded = fold(path)
-        return any(_regex(fold(glob), wide=True).fullmatch(folded) for glob in self.wide)
-
-    def fixed(self) -> tuple[str, ...]:
-        """The folders or files under which alone it can match, for `wide`."""
-        return tuple(_fixed(glob) for glob in self.wide)
-
-    def names(self, unit: tuple[str, ...]) -> bool:
-        """Whether the pattern spells out these segments, one after the other."""
-        span = len(unit)
+        folded = fold_case(path)
         return any(
-            self.literals[at : at + span] == unit for at in range(len(self.literals) - span + 1)
+            _compile_glob(fold_case(glob), wide=True).fullmatch(folded) for glob in self.loose_globs
+        )
+
+    def list_fixed_prefixes(self) -> tuple[str, ...]:
+        """The folders or files under which alone it can match, for `wide`."""
+        return tuple(_find_fixed_prefix(glob) for glob in self.loose_globs)
+
+    def has_segments(self, segments: tuple[str, ...]) -> bool:
+        """Whether the pattern spells out these segments, one after the other."""
+        span = len(segments)
+        return any(
+            self.segments[at : at + span] == segments for at in range(len(self.segments) - span + 1)
         )
 
     @property
-    def literal(self) -> bool:
+    def is_literal(self) -> bool:
         return not any(c in self.text for c in "*?[")
 
 
-def compile_pattern(text: str, root: str, home: str) -> PathPattern:
+def compile_path_pattern(text: str, root: str, home: str) -> PathPattern:
     """Compile a pattern from settings whose root is `root`; ValueError says what is wrong."""
     if not text or "\0" in text:
         raise ValueError("an empty path pattern")
@@ -62,31 +67,33 @@ def compile_pattern(text: str, root: str, home: str) -> PathPattern:
         raise ValueError("a pattern cannot be negated; use the deny list")
     if text.startswith("~") and not (text == "~" or text.startswith("~/")):
         raise ValueError("only ~/ can be written, not another user's home")
-    if _unclosed(text):
+    if _has_unclosed_bracket(text):
         raise ValueError("an open [ in a path pattern")
     try:
         texts = expand_braces(text)
-    except UnclearBraces as unclear:
+    except UnsupportedBraces as unclear:
         raise ValueError(str(unclear)) from unclear
-    anchored = [_anchored(one, root.rstrip("/"), home.rstrip("/")) for one in texts]
+    anchored = [_anchor(one, root.rstrip("/"), home.rstrip("/")) for one in texts]
     strict = tuple(glob for globs, _ in anchored for glob in globs)
     wide = tuple(glob for _, globs in anchored for glob in globs)
     segments = tuple(
-        "*" if any(c in s for c in "*?[") else fold(s) for s in text.split("/") if s and s != "."
+        "*" if any(c in s for c in "*?[") else fold_case(s)
+        for s in text.split("/")
+        if s and s != "."
     )
     return PathPattern(text, strict, wide, segments)
 
 
-def _anchored(text: str, root: str, home: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _anchor(text: str, root: str, home: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     body = text.rstrip("/") or "/"
     if body.startswith("//") or text.startswith("//"):
-        globs = (_tidy(body[1:] or "/"),)
+        globs = (_normalize(body[1:] or "/"),)
         return globs, globs
     if body.startswith("~"):
         globs = (home + body[1:],)
         return globs, globs
     if body.startswith("/"):
-        absolute, relative = _tidy(body), _tidy(root + body)
+        absolute, relative = _normalize(body), _normalize(root + body)
         # Nobody who writes the root's own path means that path beneath the root.
         own = root and (absolute == root or absolute.startswith(root + "/"))
         return ((absolute,) if own else (relative,)), (absolute, relative)
@@ -94,24 +101,26 @@ def _anchored(text: str, root: str, home: str) -> tuple[tuple[str, ...], tuple[s
     if body == ".":
         globs = (root or "/",)
     elif "/" in body:
-        globs = (_tidy(f"{root}/{body}"),)
+        globs = (_normalize(f"{root}/{body}"),)
     else:
         globs = (f"{root}/**/{body}",) if body != "**" else (f"{root}/**",)
     return globs, globs
 
 
-def _tidy(path: str) -> str:
+def _normalize(path: str) -> str:
     return os.path.normpath(path).replace("//", "/")
 
 
-def _unclosed(text: str) -> bool:
+def _has_unclosed_bracket(text: str) -> bool:
     return "[" in text and "]" not in text[text.index("[") :]
 
 
 @lru_cache(maxsize=2048)
-def _regex(glob: str, beneath: bool = True, wide: bool = False) -> re.Pattern[str]:
+def _compile_glob(
+    glob: str, match_children: bool = True, is_loose: bool = False
+) -> re.Pattern[str]:
     if glob == "/":
-        return _EVERYTHING
+        return _MATCH_ALL
     out, at = "", 0
     while at < len(glob):
         c = glob[at]
@@ -125,7 +134,7 @@ def _regex(glob: str, beneath: bool = True, wide: bool = False) -> re.Pattern[st
             begin = at
             while glob.startswith("*", at):
                 at += 1
-            out += ".*" if wide and at > begin + 1 else "[^/]*"
+            out += ".*" if is_loose and at > begin + 1 else "[^/]*"
         elif c == "\\" and at + 1 < len(glob):
             out += re.escape(glob[at + 1])
             at += 2
@@ -140,15 +149,15 @@ def _regex(glob: str, beneath: bool = True, wide: bool = False) -> re.Pattern[st
         else:
             out += re.escape(c)
             at += 1
-    return re.compile(out + ("(?:/.*)?" if beneath else ""), re.DOTALL)
+    return re.compile(out + ("(?:/.*)?" if match_children else ""), re.DOTALL)
 
 
-def _names_folder(glob: str) -> bool:
+def _is_literal_name(glob: str) -> bool:
     """`src` allows all of src; `src/*` allows what is in it, and no deeper."""
     return not any(c in glob.rpartition("/")[2] for c in "*?[")
 
 
-def _fixed(glob: str) -> str:
+def _find_fixed_prefix(glob: str) -> str:
     fixed: list[str] = []
     for segment in glob.split("/"):
         if any(c in segment for c in "*?["):

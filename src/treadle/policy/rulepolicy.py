@@ -10,18 +10,18 @@ from typing import Protocol
 
 import msgspec
 
-from treadle.core.contracts.policy import Allow, Ask, Deny, Proposal, Verdict
-from treadle.policy.files import Situation
-from treadle.policy.judge import Judge
-from treadle.policy.modes import GRANTS_EDITS, Mode, apply_mode, headless
-from treadle.policy.remember import propose_rules
-from treadle.policy.rules import Origin, RuleSet, parse_rule, tool_key
-from treadle.policy.verdict import Call, Ruling
+from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
+from treadle.policy.files import PolicyContext
+from treadle.policy.judge import PermissionEvaluator
+from treadle.policy.modes import EDIT_MODES, PermissionMode, apply_mode, apply_headless
+from treadle.policy.remember import suggest_rules
+from treadle.policy.rules import RuleOrigin, RuleSet, parse_rule, normalize_tool_name
+from treadle.policy.verdict import PolicyCall, PolicyRuling
 
 NO_RULES = RuleSet()
 
 
-class KeepRules(Protocol):
+class SaveRules(Protocol):
     """Who saves what the person always allows (a settings file, usually)."""
 
     def __call__(self, rules: tuple[str, ...]) -> Awaitable[None]: ...
@@ -36,41 +36,41 @@ class RulePolicy:
 
     def __init__(
         self,
-        situation: Situation,
+        context: PolicyContext,
         *,
-        mode: Mode = "ask",
+        mode: PermissionMode = "ask",
         interactive: bool = True,
         sandboxed: bool = False,
-        cwd: Callable[[], str] | None = None,
-        changed: Callable[[str], bool] | None = None,
-        keep: KeepRules | None = None,
+        get_cwd: Callable[[], str] | None = None,
+        is_tool_changed: Callable[[str], bool] | None = None,
+        save_rules: SaveRules | None = None,
     ) -> None:
-        self._situation = situation
+        self._context = context
         self._interactive = interactive
         self._sandboxed = sandboxed
-        self._cwd = cwd
-        self._changed = changed
-        self._keep = keep
-        self._mode: Mode = mode
-        self._judge = self._make_judge()
+        self._get_cwd = get_cwd
+        self._is_tool_changed = is_tool_changed
+        self._save_rules = save_rules
+        self._mode: PermissionMode = mode
+        self._evaluator = self._make_evaluator()
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> PermissionMode:
         return self._mode
 
-    def change_mode(self, mode: Mode) -> None:
+    def change_mode(self, mode: PermissionMode) -> None:
         """The person chose another mode."""
         self._mode = mode
-        self._judge = self._make_judge()
+        self._evaluator = self._make_evaluator()
 
     @property
     def rules(self) -> RuleSet:
-        return self._situation.rules
+        return self._context.rules
 
-    async def decide(self, proposal: Proposal) -> Verdict:
+    async def decide(self, request: PermissionRequest) -> Verdict:
         try:
-            call = self._call(proposal)
-            ruling = self.rule(call)
+            call = self._make_call(request)
+            ruling = self.evaluate(call)
         except Exception as error:  # noqa: BLE001 (an error inside is never an Allow)
             return Deny(f"The call could not be judged: {error!r}")
         match ruling.outcome:
@@ -78,49 +78,53 @@ class RulePolicy:
                 return Allow(ruling.reason)
             case "deny":
                 return Deny(ruling.reason)
-        return Ask(ruling.reason, propose_rules(call, self._situation))
+        return Ask(ruling.reason, suggest_rules(call, self._context))
 
-    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         """Keep rules that the person was shown and accepted."""
-        situation = self._situation
+        situation = self._context
         added = tuple(
-            parse_rule(r, situation.root, situation.home, Origin("always allow")) for r in rules
+            parse_rule(r, situation.root, situation.home, RuleOrigin("always allow")) for r in rules
         )
-        if self._keep is not None:
-            await self._keep(rules)
+        if self._save_rules is not None:
+            await self._save_rules(rules)
         wider = situation.rules + RuleSet(allow=added)
-        self._situation = msgspec.structs.replace(situation, rules=wider)
-        self._judge = self._make_judge()
+        self._context = msgspec.structs.replace(situation, rules=wider)
+        self._evaluator = self._make_evaluator()
 
-    def rule(self, call: Call) -> Ruling:
+    def evaluate(self, call: PolicyCall) -> PolicyRuling:
         """The ruling on a call in the present mode, for showing as well as for deciding."""
-        rules = self._situation.rules
+        rules = self._context.rules
         careful = any(r.tool == "bash" for r in (*rules.deny, *rules.ask))
-        ruling = apply_mode(self._judge.judge(call), call, self._mode, careful=careful)
-        return ruling if self._interactive else headless(ruling)
+        ruling = apply_mode(
+            self._evaluator.evaluate(call), call, self._mode, has_command_rules=careful
+        )
+        return ruling if self._interactive else apply_headless(ruling)
 
-    def _call(self, proposal: Proposal) -> Call:
-        tool = proposal.tool
-        return Call(
+    def _make_call(self, request: PermissionRequest) -> PolicyCall:
+        tool = request.tool
+        return PolicyCall(
             tool.name,
-            proposal.arguments,
-            self._cwd() if self._cwd is not None else self._situation.root,
-            pure=tool.effect == "pure" and not tool_key(tool.name).startswith("mcp__"),
-            changed=self._changed is not None and self._changed(tool.name),
-            sandboxed=self._sandboxed,
+            request.arguments,
+            self._get_cwd() if self._get_cwd is not None else self._context.root,
+            is_pure=tool.effect == "pure"
+            and not normalize_tool_name(tool.name).startswith("mcp__"),
+            is_definition_changed=self._is_tool_changed is not None
+            and self._is_tool_changed(tool.name),
+            is_sandboxed=self._sandboxed,
         )
 
-    def _make_judge(self) -> Judge:
-        granted = self._mode in GRANTS_EDITS
-        return Judge(msgspec.structs.replace(self._situation, edits_granted=granted))
+    def _make_evaluator(self) -> PermissionEvaluator:
+        granted = self._mode in EDIT_MODES
+        return PermissionEvaluator(msgspec.structs.replace(self._context, accept_edits=granted))
 
 
-def situation_of(
+def build_policy_context(
     root: str | os.PathLike[str],
     rules: RuleSet = NO_RULES,
     extra_roots: tuple[str, ...] = (),
-) -> Situation:
+) -> PolicyContext:
     """The situation in a folder of this machine, by its real path."""
     real = os.path.realpath(root)
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 (kept as text)
-    return Situation(real, home, rules, tuple(os.path.realpath(r) for r in extra_roots))
+    return PolicyContext(real, home, rules, tuple(os.path.realpath(r) for r in extra_roots))

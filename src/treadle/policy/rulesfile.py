@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import ConfigError
-from treadle.policy.rules import InvalidRule, ListName, Origin, Rule, RuleSet, parse_rule
-from treadle.policy.settingsfile import line_of, read_settings
+from treadle.policy.rules import InvalidRule, RuleListName, RuleOrigin, Rule, RuleSet, parse_rule
+from treadle.policy.settingsfile import find_line, read_settings_file
 
-LISTS: tuple[ListName, ...] = ("allow", "ask", "deny")
+RULE_LISTS: tuple[RuleListName, ...] = ("allow", "ask", "deny")
 
 
 def read_rules(
@@ -26,43 +26,45 @@ def read_rules(
 
     A file of the folder `within` is not read where a link leads out of it.
     """
-    settings, text = read_settings(file, within)
+    settings, text = read_settings_file(file, within)
     permissions = settings.get("permissions", {})
     if not isinstance(permissions, dict):
-        raise ConfigError(f"{file}:{line_of(text, 'permissions')}: permissions has to be an object")
+        raise ConfigError(
+            f"{file}:{find_line(text, 'permissions')}: permissions has to be an object"
+        )
     lists: dict[str, tuple[Rule, ...]] = {}
-    for name in LISTS:
-        lists[name] = _list(file, text, permissions.get(name, []), name, scope, root, home)
-    unknown = set(permissions) - {*LISTS, "mode", "defaultMode", "additionalDirectories"}
+    for name in RULE_LISTS:
+        lists[name] = _parse_list(file, text, permissions.get(name, []), name, scope, root, home)
+    unknown = set(permissions) - {*RULE_LISTS, "mode", "defaultMode", "additionalDirectories"}
     for name in sorted(unknown):
         # A misspelt list would be a list of rules that nobody keeps.
-        raise ConfigError(f"{file}:{line_of(text, name)}: {name!r} is not a list of rules")
+        raise ConfigError(f"{file}:{find_line(text, name)}: {name!r} is not a list of rules")
     return RuleSet(**lists)
 
 
-def _list(
-    file: Path, text: str, given: object, name: str, scope: str, root: str, home: str
+def _parse_list(
+    file: Path, text: str, value: object, name: str, scope: str, root: str, home: str
 ) -> tuple[Rule, ...]:
-    if not isinstance(given, list) or not all(isinstance(r, str) for r in given):
-        line = line_of(text, name)
+    if not isinstance(value, list) or not all(isinstance(r, str) for r in value):
+        line = find_line(text, name)
         raise ConfigError(f"{file}:{line}: permissions.{name} has to be a list of rules")
     rules: list[Rule] = []
-    for rule in given:
-        line = line_of(text, rule)
+    for rule in value:
+        line = find_line(text, rule)
         try:
-            rules.append(parse_rule(rule, root, home, Origin(scope, str(file), line)))
+            rules.append(parse_rule(rule, root, home, RuleOrigin(scope, str(file), line)))
         except InvalidRule as error:
             raise ConfigError(f"{file}:{line}: {error}") from error
     return tuple(rules)
 
 
-def given_rules(
+def parse_rules(
     lists: dict[str, list[str]], *, root: str, home: str, scope: str = "given"
 ) -> RuleSet:
     """Rules from memory (a case, an argument); an InvalidRule says which is wrong."""
     parsed = {
-        name: tuple(parse_rule(r, root, home, Origin(scope)) for r in lists.get(name, []))
-        for name in LISTS
+        name: tuple(parse_rule(r, root, home, RuleOrigin(scope)) for r in lists.get(name, []))
+        for name in RULE_LISTS
     }
     return RuleSet(**parsed)
 
@@ -71,22 +73,24 @@ def save_rules(
     file: Path, rules: tuple[str, ...], *, root: str, home: str, within: Path | None = None
 ) -> None:
     """Add allow rules to a settings file, atomically, keeping all else in it."""
-    if within is not None and not _leads(file.parent).is_relative_to(_leads(within)):
+    if within is not None and not _resolve_symlinks(file.parent).is_relative_to(
+        _resolve_symlinks(within)
+    ):
         raise ConfigError(f"{file.parent}: leads out of {within} by a link; nothing is written")
     for rule in rules:
         parse_rule(rule, root, home)
-    settings, _ = read_settings(file, within)
+    settings, _ = read_settings_file(file, within)
     allow = settings.setdefault("permissions", {}).setdefault("allow", [])
     allow.extend(rule for rule in rules if rule not in allow)
     encoded = msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
-    write_private(file, encoded)
+    write_private_file(file, encoded)
 
 
-def _leads(path: Path) -> Path:
+def _resolve_symlinks(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def write_private(file: Path, content: bytes) -> None:
+def write_private_file(file: Path, content: bytes) -> None:
     """Replace a file at once, readable by its owner only."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")

@@ -12,7 +12,7 @@ from treadle.core.errors import ConfigError
 from treadle.core.textfile import read_json
 
 
-def read_settings(file: Path, within: Path | None = None) -> tuple[dict[str, Any], str]:
+def read_settings_file(file: Path, within: Path | None = None) -> tuple[dict[str, Any], str]:
     """What the file says, and its text. One of a folder may not lead out of it: `within`."""
     try:
         settings, text = read_json(file, within=within)
@@ -23,7 +23,7 @@ def read_settings(file: Path, within: Path | None = None) -> tuple[dict[str, Any
     return settings, text
 
 
-def line_of(text: str, value: str) -> int:
+def find_line(text: str, value: str) -> int:
     """The line on which a string of the file stands; the first, if it cannot be found."""
     for spelled in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
         at = text.find(spelled)

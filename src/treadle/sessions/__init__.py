@@ -18,14 +18,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from treadle.core.errors import SessionElsewhere
-    from treadle.sessions.journal import Journal, Resumed, resume
+    from treadle.core.errors import SessionInOtherFolder
+    from treadle.sessions.journal import Journal, ResumedSession, resume
     from treadle.sessions.library import Library
     from treadle.sessions.reading import Damage
 
-__all__ = ["Damage", "Journal", "Library", "Resumed", "SessionElsewhere", "resume"]
+__all__ = ["Damage", "Journal", "Library", "ResumedSession", "SessionInOtherFolder", "resume"]
 
-_HOMES = {
+_LAZY_MODULES = {
     "Damage": "reading",
     "Journal": "journal",
     "Library": "library",
@@ -36,8 +36,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _LAZY_MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_LAZY_MODULES[name]}"), name)

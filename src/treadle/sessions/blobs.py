@@ -17,21 +17,21 @@ from treadle.sessions.files import Files, write_all
 class Blobs:
     """The blobs of one session."""
 
-    def __init__(self, place: Path, files: Files) -> None:
-        self._place = place
+    def __init__(self, directory: Path, files: Files) -> None:
+        self._directory = directory
         self._files = files
 
     def path(self, name: str) -> Path:
-        return self._place / name[:2] / name
+        return self._directory / name[:2] / name
 
     def put(self, data: bytes) -> str:
         """Store it durably, all or nothing, and say its name."""
         name = hashlib.sha256(data).hexdigest()
         path = self.path(name)
-        if _size(path) == len(data):
+        if _file_size(path) == len(data):
             return name
         files = self._files
-        is_first = not self._place.is_dir()
+        is_first = not self._directory.is_dir()
         files.make_folder(path.parent)
         draft = path.with_name(f".{name}.{secrets.token_hex(4)}")
         try:
@@ -46,9 +46,9 @@ class Blobs:
             files.unlink(draft)
             raise
         files.sync_folder(path.parent)
-        files.sync_folder(self._place)
+        files.sync_folder(self._directory)
         if is_first:
-            files.sync_folder(self._place.parent)
+            files.sync_folder(self._directory.parent)
         return name
 
     def get(self, name: str) -> bytes | None:
@@ -60,7 +60,7 @@ class Blobs:
         return data if hashlib.sha256(data).hexdigest() == name else None
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:

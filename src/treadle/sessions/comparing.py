@@ -28,7 +28,7 @@ class Difference(msgspec.Struct, frozen=True):
     right: Item | None
 
 
-def first_difference(left: Sequence[Item], right: Sequence[Item]) -> Difference | None:
+def find_first_difference(left: Sequence[Item], right: Sequence[Item]) -> Difference | None:
     for position in range(max(len(left), len(right))):
         one = left[position] if position < len(left) else None
         two = right[position] if position < len(right) else None
@@ -38,10 +38,10 @@ def first_difference(left: Sequence[Item], right: Sequence[Item]) -> Difference 
 
 
 def is_same(one: Item, two: Item) -> bool:
-    return _essence(one) == _essence(two)
+    return _comparable_value(one) == _comparable_value(two)
 
 
-def _essence(item: Item) -> object:
+def _comparable_value(item: Item) -> object:
     if isinstance(item, AssistantItem):
         return msgspec.structs.replace(item, usage=Usage(), response_id="", model="")
     if isinstance(item, ToolResultItem):
@@ -49,7 +49,7 @@ def _essence(item: Item) -> object:
     return item
 
 
-def words(item: Item | None) -> str:
+def format_item(item: Item | None) -> str:
     """An item as text, for a person who compares."""
     if item is None:
         return "(nothing: the history ends here)"

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.transcript.content import Document, Image, Text, Thinking, ToolCall
-from treadle.core.transcript.entries import Entry, ItemAdded, Rewound, Rewritten, TurnEnded
+from treadle.core.transcript.entries import Entry, ItemAdded, Rewound, ViewRewritten, TurnEnded
 from treadle.core.transcript.items import (
     AssistantItem,
     Item,
@@ -22,101 +22,101 @@ from treadle.core.transcript.items import (
     SummaryItem,
     ToolResultItem,
 )
-from treadle.sessions.journal import read_numbered
+from treadle.sessions.journal import read_records
 from treadle.sessions.lines import to_json
-from treadle.sessions.summary import Summary
+from treadle.sessions.summary import SessionSummary
 
 
-class Block(msgspec.Struct, frozen=True):
+class ExportBlock(msgspec.Struct, frozen=True):
     """One piece of a page: who speaks, a heading, a text, and what kind of text that is."""
 
-    who: str
+    role: str
     title: str
     text: str
     kind: Literal["prose", "code", "diff", "error", "picture"] = "prose"
-    picture: Image | None = None
+    image: Image | None = None
 
 
-def blocks(place: Path) -> list[Block]:
+def read_blocks(session_dir: Path) -> list[ExportBlock]:
     """What happened, in order."""
-    found: list[Block] = []
-    for _, entry in read_numbered(place):
-        found += _blocks(entry)
+    found: list[ExportBlock] = []
+    for _, entry in read_records(session_dir):
+        found += _entry_blocks(entry)
     return found
 
 
-def _blocks(entry: Entry) -> list[Block]:
+def _entry_blocks(entry: Entry) -> list[ExportBlock]:
     match entry:
         case ItemAdded(item=item):
-            return _item(item)
-        case Rewritten(mutator=mutator, start=start, stop=stop):
-            return [Block("engine", "", f"{mutator}: items {start} to {stop} left the view")]
+            return _item_blocks(item)
+        case ViewRewritten(mutator=mutator, start=start, stop=stop):
+            return [ExportBlock("engine", "", f"{mutator}: items {start} to {stop} left the view")]
         case Rewound(turn_id=turn_id):
-            return [Block("engine", "", f"went back to before {turn_id}")]
+            return [ExportBlock("engine", "", f"went back to before {turn_id}")]
         case TurnEnded(reason=reason, detail=detail) if reason != "end_turn":
-            return [Block("engine", "", f"the turn ended: {reason} {detail}".strip())]
+            return [ExportBlock("engine", "", f"the turn ended: {reason} {detail}".strip())]
         case _:
             return []
 
 
-def _item(item: Item) -> list[Block]:
+def _item_blocks(item: Item) -> list[ExportBlock]:
     if isinstance(item, (NoticeItem, SummaryItem)):
-        return [Block("engine", "", item.text)]
+        return [ExportBlock("engine", "", item.text)]
     if isinstance(item, ToolResultItem):
-        return _result(item)
+        return _result_blocks(item)
     who = "assistant" if isinstance(item, AssistantItem) else "user"
-    found: list[Block] = []
+    found: list[ExportBlock] = []
     for part in item.content:
         match part:
             case Text(text=text) if text:
-                found.append(Block(who, "", text))
+                found.append(ExportBlock(who, "", text))
             case Thinking(text=text) if text:
-                found.append(Block(who, "thinking", text))
+                found.append(ExportBlock(who, "thinking", text))
             case ToolCall(name=name, raw=raw):
-                found.append(Block("call", name, raw, "code"))
+                found.append(ExportBlock("call", name, raw, "code"))
             case Image() as image:
-                found.append(_picture(who, image))
+                found.append(_image_block(who, image))
             case Document(media_type=kind, title=title):
-                found.append(Block(who, "", f"[{kind}] {title}".strip()))
+                found.append(ExportBlock(who, "", f"[{kind}] {title}".strip()))
             case _:
                 pass
     return found
 
 
-def _result(item: ToolResultItem) -> list[Block]:
+def _result_blocks(item: ToolResultItem) -> list[ExportBlock]:
     """What a tool gave; of a change to files the difference, which the model is not told."""
     if item.is_error:
-        return [Block("tool", f"{item.name}: error", item.text, "error")]
+        return [ExportBlock("tool", f"{item.name}: error", item.text, "error")]
     title = f"{item.name}: result"
     if item.display.startswith("--- ") and "\n+++ " in item.display:
-        return [Block("tool", title, item.display, "diff")]
-    pictures = [_picture("tool", part) for part in item.content if isinstance(part, Image)]
-    return [Block("tool", title, item.text, "code"), *pictures]
+        return [ExportBlock("tool", title, item.display, "diff")]
+    pictures = [_image_block("tool", part) for part in item.content if isinstance(part, Image)]
+    return [ExportBlock("tool", title, item.text, "code"), *pictures]
 
 
-def _picture(who: str, image: Image) -> Block:
-    return Block(who, "", f"[{image.media_type}] {image.url}".strip(), "picture", image)
+def _image_block(role: str, image: Image) -> ExportBlock:
+    return ExportBlock(role, "", f"[{image.media_type}] {image.url}".strip(), "picture", image)
 
 
-def markdown(summary: Summary, shown: Sequence[Block]) -> str:
-    parts = [f"# {summary.title or summary.id}", about(summary)]
+def render_markdown(summary: SessionSummary, blocks: Sequence[ExportBlock]) -> str:
+    parts = [f"# {summary.title or summary.id}", describe_session(summary)]
     names = {"user": "## You", "assistant": "## Agent", "engine": "", "call": "", "tool": ""}
     last = ""
-    for block in shown:
-        if names[block.who] and block.who != last:
-            parts.append(names[block.who])
-        last = block.who if names[block.who] else last
+    for block in blocks:
+        if names[block.role] and block.role != last:
+            parts.append(names[block.role])
+        last = block.role if names[block.role] else last
         if block.kind in ("code", "diff", "error"):
             language = "diff" if block.kind == "diff" else ""
-            parts.append(f"**{block.title}**\n\n{_fenced(block.text, language)}")
-        elif block.who == "engine":
+            parts.append(f"**{block.title}**\n\n{_fence_code(block.text, language)}")
+        elif block.role == "engine":
             parts.append(f"> {block.text}".replace("\n", "\n> "))
         else:
             parts.append(f"*{block.title}*\n\n{block.text}" if block.title else block.text)
     return "\n\n".join(parts) + "\n"
 
 
-def _fenced(text: str, language: str = "") -> str:
+def _fence_code(text: str, language: str = "") -> str:
     longest = run = 0
     for char in text:
         run = run + 1 if char == "`" else 0
@@ -125,18 +125,18 @@ def _fenced(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def about(summary: Summary) -> str:
+def describe_session(summary: SessionSummary) -> str:
     at = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.created))
     cost = "" if summary.usage.cost is None else f" · ${summary.usage.cost:.4f}"
     turns = f"{summary.turns} turn{'s' if summary.turns != 1 else ''}"
     return f"Session {summary.id} · {summary.folder} · {at} · {turns}{cost}"
 
 
-def as_json(summary: Summary, place: Path) -> bytes:
+def render_json(summary: SessionSummary, session_dir: Path) -> bytes:
     """The whole log as one JSON document: numbers, times, entries with their content."""
     entries = [
         b'{"n":%d,"t":%.3f,"entry":%b}' % (line.seq, line.time, to_json(entry))
-        for line, entry in read_numbered(place)
+        for line, entry in read_records(session_dir)
     ]
-    head = to_json(msgspec.structs.replace(summary, mark=type(summary.mark)()))
+    head = to_json(msgspec.structs.replace(summary, read_position=type(summary.read_position)()))
     return b'{"session":%b,"entries":[%b]}\n' % (head, b",\n".join(entries))

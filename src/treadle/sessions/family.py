@@ -14,74 +14,78 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.core.errors import SessionUnknown
-from treadle.sessions.reading import FIRST
-from treadle.sessions.summary import Index, Summary
+from treadle.core.errors import SessionNotFound
+from treadle.sessions.reading import FIRST_SEGMENT
+from treadle.sessions.summary import SessionIndex, SessionSummary
 
-CHILDREN = "children"
-INDEX = "children.jsonl"
+CHILDREN_DIR = "children"
+CHILDREN_INDEX = "children.jsonl"
 
 
-class Kin(msgspec.Struct, frozen=True):
+class ChildSession(msgspec.Struct, frozen=True):
     """A child agent's session; `depth` is 1 for those that the session itself started."""
 
     depth: int
     parent: str
-    summary: Summary
+    summary: SessionSummary
 
 
-class Kinship:
+class ChildSessions:
     """Reads many families. Their index is not that of the sessions which people look for first."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._index: Index | None = None
-        self._seen: list[Summary] = []
+        self._index: SessionIndex | None = None
+        self._summaries: list[SessionSummary] = []
 
-    def of(self, place: Path, depth: int = 1) -> Iterator[Kin]:
+    def walk(self, session_dir: Path, depth: int = 1) -> Iterator[ChildSession]:
         """The oldest first."""
-        found = [summary for child in children(place) if (summary := self._look(child))]
-        self._seen += found
+        found = [
+            summary for child in list_children(session_dir) if (summary := self._summarize(child))
+        ]
+        self._summaries += found
         for summary in sorted(found, key=lambda one: one.created):
-            yield Kin(depth, place.name, summary)
-            yield from self.of(self._root / summary.key, depth + 1)
+            yield ChildSession(depth, session_dir.name, summary)
+            yield from self.walk(self._root / summary.key, depth + 1)
 
-    def remember(self) -> None:
+    def save_index(self) -> None:
         if self._index is not None:
-            self._index.remember(self._seen)
+            self._index.save(self._summaries)
 
-    def _look(self, child: Path) -> Summary | None:
+    def _summarize(self, child: Path) -> SessionSummary | None:
         if self._index is None:
-            self._index = Index(self._root, INDEX)
+            self._index = SessionIndex(self._root, CHILDREN_INDEX)
         try:
-            return self._index.fresh(child, (child / FIRST).stat()) or self._index.look(child)
-        except (OSError, SessionUnknown):
+            return self._index.get_unchanged(
+                child, (child / FIRST_SEGMENT).stat()
+            ) or self._index.get(child)
+        except (OSError, SessionNotFound):
             return None  # it has written nothing yet
 
 
-def children(session: Path) -> list[Path]:
+def list_children(session_dir: Path) -> list[Path]:
     """The sessions of the agents that this one started."""
     try:
-        with os.scandir(f"{session}/{CHILDREN}") as entries:
+        with os.scandir(f"{session_dir}/{CHILDREN_DIR}") as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-    return [session / CHILDREN / name for name in sorted(names)]
+    return [session_dir / CHILDREN_DIR / name for name in sorted(names)]
 
 
-def descendants(session: Path) -> Iterator[Path]:
+def list_descendants(session_dir: Path) -> Iterator[Path]:
     """Those, and theirs; every one behind its parent."""
-    for child in children(session):
+    for child in list_children(session_dir):
         yield child
-        yield from descendants(child)
+        yield from list_descendants(child)
 
 
-def parent_of(session: Path) -> Path | None:
+def find_parent(session_dir: Path) -> Path | None:
     """The session that a child works for."""
-    return session.parent.parent if session.parent.name == CHILDREN else None
+    return session_dir.parent.parent if session_dir.parent.name == CHILDREN_DIR else None
 
 
-def root_of(session: Path) -> Path:
+def find_root(session_dir: Path) -> Path:
     """The session that a person began."""
-    parent = parent_of(session)
-    return session if parent is None else root_of(parent)
+    parent = find_parent(session_dir)
+    return session_dir if parent is None else find_root(parent)

@@ -17,216 +17,227 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.transcript.content import Text
-from treadle.core.transcript.entries import Entry, ItemAdded, Queued, View, fold
+from treadle.core.transcript.entries import Entry, ItemAdded, InputQueued, View, fold_entries
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.sessions.blobs import Blobs
 from treadle.sessions.files import LocalFiles
-from treadle.sessions.lines import Line, decode, decode_content, with_content
-from treadle.sessions.reading import Reading
+from treadle.sessions.lines import Record, decode_entry, decode_content, with_content
+from treadle.sessions.reading import JournalReader
 
-VIEW_BYTES = 96 << 20
-SHOWN_OF_OLD = 400  # characters
-_SMALL = 1024  # bytes of a line that is not worth a stand-in
+MAX_VIEW_BYTES = 96 << 20
+PREVIEW_CHARS = 400  # characters
+_MIN_DEFERRED_BYTES = 1024  # bytes of a line that is not worth a stand-in
 
-_RESULT = re.compile(
+_RESULT_PATTERN = re.compile(
     rb'\{[^{]*"kind":"item","item":\{"type":"tool_result",'
     rb'"call_id":"([^"\\]*)","name":"([^"\\]*)","content":'
 )
-_REPLY = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"assistant",')
-_MESSAGE = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"user",')
+_REPLY_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"assistant",')
+_MESSAGE_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"user",')
 
 
-class _Held:
+class _DeferredItem:
     """A long line whose item may be wanted: its bytes, or the number to find it again by."""
 
-    __slots__ = ("blob", "place", "raw", "seq", "short", "size")
+    __slots__ = ("blob", "session_dir", "raw", "seq", "preview", "size")
 
-    def __init__(self, line: Line, place: Path) -> None:
+    def __init__(self, line: Record, session_dir: Path) -> None:
         self.seq = line.seq
         self.size = len(line.raw) + line.blob_bytes
         self.raw: bytes | None = line.raw
-        self.short: Item | None = None
+        self.preview: Item | None = None
         self.blob = line.blob
-        self.place = place
+        self.session_dir = session_dir
 
 
-class Folding:
+class ViewLoader:
     """One fold over a session's lines."""
 
-    def __init__(self, reading: Reading, view_bytes: int = VIEW_BYTES) -> None:
-        self._reading = reading
-        self._limit = view_bytes
-        self._recent: deque[_Held] = deque()
+    def __init__(self, reader: JournalReader, max_bytes: int = MAX_VIEW_BYTES) -> None:
+        self._reader = reader
+        self._max_bytes = max_bytes
+        self._recent: deque[_DeferredItem] = deque()
         self._recent_bytes = 0
-        self._messages_wait = False
-        self._room = view_bytes
+        self._has_queued_messages = False
+        self._remaining_bytes = max_bytes
         self._items: dict[int, Item] = {}  # what stand-ins stand for, by number
-        self._again: set[int] = set()  # numbers of lines that are wanted whole after all
-        self.unknown: dict[str, int] = {}  # kinds of a newer version, and how many
+        self._reread_seqs: set[int] = set()  # numbers of lines that are wanted whole after all
+        self.unknown_kinds: dict[str, int] = {}  # kinds of a newer version, and how many
         self.lost_blobs: list[str] = []
-        self.shortened = 0
+        self.truncated_count = 0
 
-    def view(self) -> View:
+    def load(self) -> View:
         """What the lines amount to."""
         # A million values and no circles: looking for some would take a tenth of the time.
         was_on = gc.isenabled()
         gc.disable()
         try:
-            return self._view()
+            return self._load()
         finally:
             if was_on:
                 gc.enable()
 
-    def _view(self) -> View:
-        folded = fold(self._entries(self._reading.lines()))
+    def _load(self) -> View:
+        folded = fold_entries(self._read_entries(self._reader.records()))
         self._recent.clear()
-        self._choose(folded.transcript)
+        self._resolve_placeholders(folded.transcript)
         if folded.history is not None:
-            self._choose(folded.history)
-        if self._again:
-            self._read_again()
+            self._resolve_placeholders(folded.history)
+        if self._reread_seqs:
+            self._reread_items()
         return msgspec.structs.replace(
             folded,
-            transcript=self._real(folded.transcript),
-            history=None if folded.history is None else self._real(folded.history),
+            transcript=self._replace_placeholders(folded.transcript),
+            history=None if folded.history is None else self._replace_placeholders(folded.history),
         )
 
-    def _choose(self, transcript: Transcript) -> None:
+    def _resolve_placeholders(self, transcript: Transcript) -> None:
         """Settle what stands behind each stand-in, the newest first while there is room."""
         for position in range(len(transcript) - 1, -1, -1):
-            held = _held(transcript[position])
+            held = _deferred_item(transcript[position])
             if held is not None and held.seq not in self._items:
-                self._room -= held.size
-                self._items[held.seq] = self._settle(transcript[position], held, self._room >= 0)
+                self._remaining_bytes -= held.size
+                self._items[held.seq] = self._resolve_item(
+                    transcript[position], held, self._remaining_bytes >= 0
+                )
 
-    def _real(self, transcript: Transcript) -> Transcript:
+    def _replace_placeholders(self, transcript: Transcript) -> Transcript:
         """One item, one object: the view and its history have to agree on that."""
         return Transcript(
             [
-                item if (held := _held(item)) is None else self._items[held.seq]
+                item if (held := _deferred_item(item)) is None else self._items[held.seq]
                 for item in transcript
             ]
         )
 
     # --- while the log is read ---------------------------------------------------------------
 
-    def _entries(self, lines: Iterable[tuple[Line, Path]]) -> Iterator[Entry]:
+    def _read_entries(self, lines: Iterable[tuple[Record, Path]]) -> Iterator[Entry]:
         for line, place in lines:
-            if line.kind == "item" and (len(line.raw) > _SMALL or line.blob):
-                yield self._stand_in(line, place)
+            if line.kind == "item" and (len(line.raw) > _MIN_DEFERRED_BYTES or line.blob):
+                yield self._make_placeholder(line, place)
             else:
-                entry = self._decoded(line, place)
+                entry = self._decode_entry(line, place)
                 if entry is not None:
-                    self._messages_wait = self._messages_wait or type(entry) is Queued
+                    self._has_queued_messages = (
+                        self._has_queued_messages or type(entry) is InputQueued
+                    )
                     yield entry
 
-    def _stand_in(self, line: Line, place: Path) -> Entry:
+    def _make_placeholder(self, line: Record, session_dir: Path) -> Entry:
         """An entry that the fold treats as it would the real one."""
         item: Item
-        if (result := _RESULT.match(line.raw)) is not None:
+        if (result := _RESULT_PATTERN.match(line.raw)) is not None:
             item = ToolResultItem(result.group(1).decode(), result.group(2).decode(), ())
-        elif _REPLY.match(line.raw) is not None:
+        elif _REPLY_PATTERN.match(line.raw) is not None:
             item = AssistantItem(())
-        elif self._messages_wait or _MESSAGE.match(line.raw) is None:
+        elif self._has_queued_messages or _MESSAGE_PATTERN.match(line.raw) is None:
             # A message that was queued is known again by its value, and a result whose id is not
             # plain by what it says: no stand-in will do.
-            entry = self._decoded(line, place)
+            entry = self._decode_entry(line, session_dir)
             assert entry is not None, "the kind of this line is known"
             return entry
         else:
             item = UserItem(())
-        held = _Held(line, place)
+        held = _DeferredItem(line, session_dir)
         vars(item)["held"] = held
         self._recent.append(held)
         self._recent_bytes += len(line.raw)
-        while self._recent_bytes > self._limit:
-            self._let_go(self._recent.popleft())
+        while self._recent_bytes > self._max_bytes:
+            self._release_bytes(self._recent.popleft())
         return ItemAdded(item)
 
-    def _decoded(self, line: Line, place: Path) -> Entry | None:
+    def _decode_entry(self, line: Record, session_dir: Path) -> Entry | None:
         try:
-            return self._whole(decode(line.raw), line.blob, place)
+            return self._load_content(decode_entry(line.raw), line.blob, session_dir)
         except msgspec.DecodeError:
-            self.unknown[line.kind] = self.unknown.get(line.kind, 0) + 1
+            self.unknown_kinds[line.kind] = self.unknown_kinds.get(line.kind, 0) + 1
             return None
 
     # --- when it has been read ---------------------------------------------------------------
 
-    def _let_go(self, held: _Held) -> None:
+    def _release_bytes(self, deferred: _DeferredItem) -> None:
         """Keep no more of a line than will be shown of it if there is no room."""
-        raw, held.raw = held.raw, None
+        raw, deferred.raw = deferred.raw, None
         if raw is None:
             return
         self._recent_bytes -= len(raw)
-        if _RESULT.match(raw) is None:
-            held.short = self._short(self._item(raw, held, whole=False))
+        if _RESULT_PATTERN.match(raw) is None:
+            deferred.preview = self._truncate_item(self._decode_item(raw, deferred, whole=False))
 
-    def _settle(self, stand_in: Item, held: _Held, whole: bool) -> Item:
+    def _resolve_item(self, placeholder: Item, deferred: _DeferredItem, whole: bool) -> Item:
         if not whole:
-            self.shortened += 1
-            return self._shortened(stand_in, held)
-        if held.raw is None:
-            self._again.add(held.seq)
-            return stand_in
-        return self._item(held.raw, held, whole=True)
+            self.truncated_count += 1
+            return self._make_preview(placeholder, deferred)
+        if deferred.raw is None:
+            self._reread_seqs.add(deferred.seq)
+            return placeholder
+        return self._decode_item(deferred.raw, deferred, whole=True)
 
-    def _shortened(self, stand_in: Item, held: _Held) -> Item:
-        if held.short is not None:
-            return held.short
-        if held.raw is not None and not isinstance(stand_in, ToolResultItem):
-            return self._short(self._item(held.raw, held, whole=False))
-        assert isinstance(stand_in, ToolResultItem), "all else was shortened when it was let go"
-        text = f"[{held.size} bytes of an old result are left out; they are in the journal.]"
-        return ToolResultItem(stand_in.call_id, stand_in.name, (Text(text),), is_truncated=True)
+    def _make_preview(self, placeholder: Item, deferred: _DeferredItem) -> Item:
+        if deferred.preview is not None:
+            return deferred.preview
+        if deferred.raw is not None and not isinstance(placeholder, ToolResultItem):
+            return self._truncate_item(self._decode_item(deferred.raw, deferred, whole=False))
+        assert isinstance(placeholder, ToolResultItem), "all else was shortened when it was let go"
+        text = f"[{deferred.size} bytes of an old result are left out; they are in the journal.]"
+        return ToolResultItem(
+            placeholder.call_id, placeholder.name, (Text(text),), is_truncated=True
+        )
 
-    def _read_again(self) -> None:
-        for line, place in Reading(self._reading.place).lines():
-            if line.seq in self._again:
-                held = _Held(line, place)
-                self._items[line.seq] = self._item(line.raw, held, whole=True)
+    def _reread_items(self) -> None:
+        for line, place in JournalReader(self._reader.session_dir).records():
+            if line.seq in self._reread_seqs:
+                held = _DeferredItem(line, place)
+                self._items[line.seq] = self._decode_item(line.raw, held, whole=True)
 
-    def _item(self, raw: bytes, held: _Held, *, whole: bool) -> Item:
-        entry = decode(raw)
-        if whole or _REPLY.match(raw) is not None:  # its calls are needed even of an old one
-            entry = self._whole(entry, held.blob, held.place)
+    def _decode_item(self, raw: bytes, deferred: _DeferredItem, *, whole: bool) -> Item:
+        entry = decode_entry(raw)
+        if (
+            whole or _REPLY_PATTERN.match(raw) is not None
+        ):  # its calls are needed even of an old one
+            entry = self._load_content(entry, deferred.blob, deferred.session_dir)
         assert isinstance(entry, ItemAdded), "only items have stand-ins"
         return entry.item
 
-    def _whole(self, entry: Entry, blob: str, place: Path) -> Entry:
-        whole = with_blob(entry, blob, place)
+    def _load_content(self, entry: Entry, blob: str, session_dir: Path) -> Entry:
+        whole = load_content(entry, blob, session_dir)
         if whole is None:
             self.lost_blobs.append(blob)
             return with_content(entry, (Text(f"[This content is lost: blob {blob}.]"),))
         return whole
 
     @staticmethod
-    def _short(item: Item) -> Item:
+    def _truncate_item(item: Item) -> Item:
         if not isinstance(item, (UserItem, AssistantItem, ToolResultItem)):
             return item
         content = tuple(
-            [Text(_beginning(part.text)) if type(part) is Text else part for part in item.content]
+            [
+                Text(_truncate_text(part.text)) if type(part) is Text else part
+                for part in item.content
+            ]
         )
         if not content:  # it is a blob
             content = (Text("[Left out; it is in the journal.]"),)
         return msgspec.structs.replace(item, content=content)
 
 
-def with_blob(entry: Entry, blob: str, place: Path) -> Entry | None:
+def load_content(entry: Entry, blob: str, session_dir: Path) -> Entry | None:
     """The entry with the content that stands beside the journal; None if that is lost."""
     if not blob:
         return entry
-    data = Blobs(place / "blobs", LocalFiles()).get(blob)
+    data = Blobs(session_dir / "blobs", LocalFiles()).get(blob)
     return None if data is None else with_content(entry, decode_content(entry, data))
 
 
-def _held(item: Item) -> _Held | None:
+def _deferred_item(item: Item) -> _DeferredItem | None:
     found = vars(item).get("held")
-    return found if isinstance(found, _Held) else None
+    return found if isinstance(found, _DeferredItem) else None
 
 
-def _beginning(text: str) -> str:
-    if len(text) <= _SMALL:
+def _truncate_text(text: str) -> str:
+    if len(text) <= _MIN_DEFERRED_BYTES:
         return text
-    left = len(text) - SHOWN_OF_OLD
-    return f"{text[:SHOWN_OF_OLD]}… [{left} more characters are in the journal]"
+    left = len(text) - PREVIEW_CHARS
+    return f"{text[:PREVIEW_CHARS]}… [{left} more characters are in the journal]"

@@ -17,10 +17,10 @@ import msgspec
 from treadle.core.errors import SessionBusy
 from treadle.sessions.files import Files
 
-LOCK = "lock"
+LOCK_NAME = "lock"
 
 
-class Holder(msgspec.Struct, frozen=True):
+class LockHolder(msgspec.Struct, frozen=True):
     """Who has a session open."""
 
     pid: int
@@ -33,9 +33,9 @@ class Holder(msgspec.Struct, frozen=True):
         return f"pid {self.pid}{where} since {at}"
 
 
-def hold(place: Path, files: Files, *, take_over: bool = False) -> int:
+def acquire_lock(session_dir: Path, files: Files, *, take_over: bool = False) -> int:
     """The lock of a session, as a descriptor to close. SessionBusy says who has it."""
-    path = place / LOCK
+    path = session_dir / LOCK_NAME
     if take_over:
         # The old holder keeps its lock on a file that has no name any more; the epoch in the
         # journal tells it that it was replaced.
@@ -46,39 +46,39 @@ def hold(place: Path, files: Files, *, take_over: bool = False) -> int:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             files.close(fd)
-            who = holder(place)
+            who = read_lock_holder(session_dir)
             raise SessionBusy(
-                f"session {place.name} is open in {who or 'another process'}. "
+                f"session {session_dir.name} is open in {who or 'another process'}. "
                 "End that process, or read the session with `treadle sessions show`."
             ) from None
-        if _is_named(fd, path):
+        if _is_same_file(fd, path):
             break
         files.close(fd)  # somebody took over between the two calls: look again
-    me = Holder(os.getpid(), socket.gethostname(), time.time())
+    me = LockHolder(os.getpid(), socket.gethostname(), time.time())
     os.ftruncate(fd, 0)
     os.pwrite(fd, msgspec.json.encode(me), 0)
     return fd
 
 
-def _is_named(fd: int, path: Path) -> bool:
+def _is_same_file(fd: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(fd), path.stat())
     except FileNotFoundError:
         return False
 
 
-def holder(place: Path) -> Holder | None:
+def read_lock_holder(session_dir: Path) -> LockHolder | None:
     """Who says to have the session open; a guess, unless is_held."""
     try:
-        return msgspec.json.decode((place / LOCK).read_bytes(), type=Holder)
+        return msgspec.json.decode((session_dir / LOCK_NAME).read_bytes(), type=LockHolder)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def is_held(place: Path) -> bool:
+def is_locked(session_dir: Path) -> bool:
     """Whether some process has the session open at this moment."""
     try:
-        fd = os.open(place / LOCK, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(session_dir / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return False
     try:

@@ -23,28 +23,28 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.core.errors import SessionElsewhere, SessionUnknown, StoreError
+from treadle.core.errors import SessionInOtherFolder, SessionNotFound, StoreError
 from treadle.sessions.files import LocalFiles
-from treadle.sessions.holding import hold, is_held
-from treadle.sessions.lines import Parent
-from treadle.sessions.reading import FIRST
-from treadle.sessions.summary import Index, Summary
+from treadle.sessions.holding import acquire_lock, is_locked
+from treadle.sessions.lines import ForkPoint
+from treadle.sessions.reading import FIRST_SEGMENT
+from treadle.sessions.summary import SessionIndex, SessionSummary
 
 if TYPE_CHECKING:
-    from treadle.sessions.family import Kin
-    from treadle.sessions.journal import Journal, Resumed
+    from treadle.sessions.family import ChildSession
+    from treadle.sessions.journal import Journal, ResumedSession
 
-PRUNE_DAYS = 90
-PRUNE_BYTES = 10 << 30
-_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,80}")
+DEFAULT_PRUNE_DAYS = 90
+DEFAULT_PRUNE_BYTES = 10 << 30
+_ID_PATTERN = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,80}")
 
 
-class Pruned(msgspec.Struct, frozen=True):
+class PruneResult(msgspec.Struct, frozen=True):
     """What was removed to make room, and what it freed."""
 
-    removed: tuple[Summary, ...]
-    freed: int
-    kept: int
+    removed: tuple[SessionSummary, ...]
+    freed_bytes: int
+    kept_bytes: int
 
 
 class Library:
@@ -55,7 +55,7 @@ class Library:
 
     # --- one session -----------------------------------------------------------------------
 
-    def create(self, folder: Path, *, parent: Parent | None = None) -> Journal:
+    def create(self, folder: Path, *, parent: ForkPoint | None = None) -> Journal:
         """A new session of this project."""
         from treadle.sessions.journal import Journal
 
@@ -73,109 +73,117 @@ class Library:
         With a folder the session has to be that folder's: SessionElsewhere says whose it is.
         Sessions of child agents are looked for if no other has this name.
         """
-        if _ID.fullmatch(name) is None:
-            raise SessionUnknown(f"{name!r} is not the id of a session; `treadle sessions` lists")
-        found = _named(name, self.places()) or _named(name, self._children())
+        if _ID_PATTERN.fullmatch(name) is None:
+            raise SessionNotFound(f"{name!r} is not the id of a session; `treadle sessions` lists")
+        found = _match_name(name, self.list_session_dirs()) or _match_name(
+            name, self._list_child_dirs()
+        )
         if not found:
-            raise SessionUnknown(
+            raise SessionNotFound(
                 f"there is no session {name!r} under {self.root}; `treadle sessions` lists them"
             )
         if len(found) > 1:
             some = ", ".join(sorted(place.name for place in found)[:5])
-            raise SessionUnknown(f"{name!r} is the beginning of {len(found)} sessions: {some}")
+            raise SessionNotFound(f"{name!r} is the beginning of {len(found)} sessions: {some}")
         if folder is not None and found[0].relative_to(self.root).parts[0] != project_name(folder):
-            raise SessionElsewhere(found[0].name, self.summary(found[0]).folder)
+            raise SessionInOtherFolder(found[0].name, self.get_summary(found[0]).folder)
         return found[0]
 
-    def latest(self, folder: Path) -> Path | None:
+    def find_latest(self, folder: Path) -> Path | None:
         """The session of this folder that was written to last."""
         project = self.root / project_name(folder)
-        found = [(status.st_mtime_ns, place) for place, status in _journals(str(project))]
+        found = [(status.st_mtime_ns, place) for place, status in _list_journals(str(project))]
         return Path(max(found)[1]) if found else None
 
-    def resume(self, name: str, *, folder: Path | None = None, take_over: bool = False) -> Resumed:
+    def resume(
+        self, name: str, *, folder: Path | None = None, take_over: bool = False
+    ) -> ResumedSession:
         """Open a session by its id, where it stopped."""
         from treadle.sessions.journal import resume
 
         return resume(self.find(name, folder=folder), take_over=take_over)
 
-    def summary(self, place: Path) -> Summary:
-        return Index(self.root).look(place)
+    def get_summary(self, session_dir: Path) -> SessionSummary:
+        return SessionIndex(self.root).get(session_dir)
 
-    def checkpoints(self, folder: Path) -> Path:
+    def checkpoint_dir(self, folder: Path) -> Path:
         """Where the files of this project are kept; all of its sessions share what is the same."""
         return self.root.parent / "checkpoints" / project_name(folder)
 
     # --- all of them -----------------------------------------------------------------------
 
-    def places(self) -> Iterator[Path]:
-        for project in _folders(str(self.root)):
-            for place, _ in _journals(project):
+    def list_session_dirs(self) -> Iterator[Path]:
+        for project in _list_folders(str(self.root)):
+            for place, _ in _list_journals(project):
                 yield Path(place)
 
-    def summaries(self, *, folder: Path | None = None, limit: int | None = None) -> list[Summary]:
+    def list_summaries(
+        self, *, folder: Path | None = None, limit: int | None = None
+    ) -> list[SessionSummary]:
         """The sessions written to last come first."""
         root = str(self.root)
-        projects = [f"{root}/{project_name(folder)}"] if folder is not None else _folders(root)
-        found = [pair for project in projects for pair in _journals(project)]
+        projects = [f"{root}/{project_name(folder)}"] if folder is not None else _list_folders(root)
+        found = [pair for project in projects for pair in _list_journals(project)]
         found.sort(key=lambda pair: pair[1].st_mtime_ns, reverse=True)
-        index = Index(self.root)
+        index = SessionIndex(self.root)
         shown = [
-            index.fresh(Path(place), status) or index.look(Path(place))
+            index.get_unchanged(Path(place), status) or index.get(Path(place))
             for place, status in found[:limit]
         ]
-        index.remember(shown)
+        index.save(shown)
         return shown
 
-    def families(self, places: Iterable[Path]) -> list[list[Kin]]:
+    def list_child_sessions(self, session_dirs: Iterable[Path]) -> list[list[ChildSession]]:
         """For each session its child agents and theirs, every one behind its parent."""
-        from treadle.sessions.family import Kinship
+        from treadle.sessions.family import ChildSessions
 
-        kinship = Kinship(self.root)
-        found = [list(kinship.of(place)) for place in places]
-        kinship.remember()
+        kinship = ChildSessions(self.root)
+        found = [list(kinship.walk(place)) for place in session_dirs]
+        kinship.save_index()
         return found
 
-    def _children(self) -> Iterator[Path]:
-        from treadle.sessions.family import descendants
+    def _list_child_dirs(self) -> Iterator[Path]:
+        from treadle.sessions.family import list_descendants
 
-        for place in self.places():
-            yield from descendants(place)
+        for place in self.list_session_dirs():
+            yield from list_descendants(place)
 
-    def state(self, summary: Summary) -> str:
+    def describe_state(self, summary: SessionSummary) -> str:
         """What a person wants to know: running, parked, interrupted, done, or how it ended."""
-        if is_held(self.root / summary.key):
+        if is_locked(self.root / summary.key):
             return "running"
-        if summary.parked is not None:
-            return f"parked ({summary.parked.reason})"
+        if summary.suspended is not None:
+            return f"parked ({summary.suspended.reason})"
         return "interrupted" if summary.state == "open" else summary.state
 
-    def forks(self, session_id: str) -> list[Summary]:
+    def list_forks(self, session_id: str) -> list[SessionSummary]:
         """The sessions that read this one's entries."""
         return [
             summary
-            for summary in self.summaries()
+            for summary in self.list_summaries()
             if summary.parent is not None and summary.parent.session == session_id
         ]
 
     # --- making room -----------------------------------------------------------------------
 
-    def remove(self, place: Path, *, with_forks: bool = False) -> int:
+    def remove(self, session_dir: Path, *, with_forks: bool = False) -> int:
         """Delete a session; how many bytes that frees. One that others read from is kept."""
-        forks = self.forks(place.name)
+        forks = self.list_forks(session_dir.name)
         if forks and not with_forks:
             names = ", ".join(fork.id for fork in forks[:5])
             raise StoreError(
-                f"session {place.name} is the beginning of {len(forks)} fork(s): {names}. "
+                f"session {session_dir.name} is the beginning of {len(forks)} fork(s): {names}. "
                 "Remove them too (--forks), or keep it."
             )
         freed = 0
         for fork in forks:
             freed += self.remove(self.root / fork.key, with_forks=True)
-        lock = hold(place, LocalFiles())  # nobody has it open, and nobody opens it now
+        lock = acquire_lock(
+            session_dir, LocalFiles()
+        )  # nobody has it open, and nobody opens it now
         try:
-            freed += folder_bytes(place)
-            shutil.rmtree(place)
+            freed += folder_size(session_dir)
+            shutil.rmtree(session_dir)
         finally:
             os.close(lock)
         return freed
@@ -183,31 +191,31 @@ class Library:
     def prune(
         self,
         *,
-        days: float = PRUNE_DAYS,
-        most_bytes: int = PRUNE_BYTES,
-        dry: bool = False,
+        days: float = DEFAULT_PRUNE_DAYS,
+        max_bytes: int = DEFAULT_PRUNE_BYTES,
+        dry_run: bool = False,
         now: float | None = None,
-    ) -> Pruned:
+    ) -> PruneResult:
         """Remove what is older than `days`, then the oldest until all fit into `most_bytes`.
 
         A session that is open, parked, or the beginning of one that stays, stays too.
         """
         oldest_kept = (time.time() if now is None else now) - days * 86_400
-        summaries = self.summaries()
-        sizes = {summary.key: folder_bytes(self.root / summary.key) for summary in summaries}
+        summaries = self.list_summaries()
+        sizes = {summary.key: folder_size(self.root / summary.key) for summary in summaries}
         total, freed, removed = sum(sizes.values()), 0, []
         needed = {summary.parent.session for summary in summaries if summary.parent is not None}
         for summary in reversed(summaries):
-            if summary.updated >= oldest_kept and total - freed <= most_bytes:
+            if summary.updated >= oldest_kept and total - freed <= max_bytes:
                 continue
             place = self.root / summary.key
-            if summary.parked is not None or summary.id in needed or is_held(place):
+            if summary.suspended is not None or summary.id in needed or is_locked(place):
                 continue
-            if not dry:
+            if not dry_run:
                 self.remove(place)
             freed += sizes[summary.key]
             removed.append(summary)
-        return Pruned(tuple(removed), freed, total - freed)
+        return PruneResult(tuple(removed), freed, total - freed)
 
 
 def default_root() -> Path:
@@ -223,7 +231,7 @@ def project_name(folder: Path) -> str:
     return f"{readable or 'root'}-{digest}"
 
 
-def folder_bytes(folder: Path) -> int:
+def folder_size(folder: Path) -> int:
     """What a folder takes on the disk."""
     total = 0
     for base, _, names in os.walk(folder):
@@ -235,13 +243,13 @@ def folder_bytes(folder: Path) -> int:
     return total
 
 
-def _named(name: str, places: Iterable[Path]) -> list[Path]:
+def _match_name(name: str, session_dirs: Iterable[Path]) -> list[Path]:
     """Those of this name, or else those whose name begins like it."""
-    alike = [place for place in places if place.name.startswith(name)]
+    alike = [place for place in session_dirs if place.name.startswith(name)]
     return [place for place in alike if place.name == name] or alike
 
 
-def _folders(root: str) -> list[str]:
+def _list_folders(root: str) -> list[str]:
     """The paths of the folders in one; strings, because there may be thousands."""
     try:
         with os.scandir(root) as entries:
@@ -250,9 +258,9 @@ def _folders(root: str) -> list[str]:
         return []
 
 
-def _journals(project: str) -> Iterator[tuple[str, os.stat_result]]:
-    for place in _folders(project):
+def _list_journals(project: str) -> Iterator[tuple[str, os.stat_result]]:
+    for place in _list_folders(project):
         try:
-            yield place, os.stat(f"{place}/{FIRST}")  # noqa: PTH116 - hot
+            yield place, os.stat(f"{place}/{FIRST_SEGMENT}")  # noqa: PTH116 - hot
         except OSError:
             continue

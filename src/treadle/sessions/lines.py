@@ -19,42 +19,42 @@ from typing import Any
 import msgspec
 
 from treadle.core.transcript.content import Text
-from treadle.core.transcript.entries import Entry, ItemAdded, Settled
+from treadle.core.transcript.entries import Entry, ItemAdded, EarlyResult
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 
-FORMAT = 1
-BLOB_BYTES = 64 * 1024
-MOST_BYTES_A_CHAR = 6  # a control character, as an escape
+FORMAT_VERSION = 1
+BLOB_THRESHOLD_BYTES = 64 * 1024
+MAX_BYTES_PER_CHAR = 6  # a control character, as an escape
 
-_CHECKED_FROM = 15  # behind {"c":"5d41402a"
+_CHECKSUMMED_FROM = 15  # behind {"c":"5d41402a"
 _NEWLINE = 10
 _KINDS = {b"item": "item", b"turn": "turn", b"end": "end", b"usage": "usage"}
-_HEAD = re.compile(
+_RECORD_PREFIX = re.compile(
     rb'\{"c":"([0-9a-f]{8})","n":(\d+),"e":(\d+),"t":(-?\d+\.\d+),'
     rb'(?:"blob":"([0-9a-f]{64})","bytes":(\d+),)?"kind":"(\w+)"'
 )
 
 
-class Parent(msgspec.Struct, frozen=True):
+class ForkPoint(msgspec.Struct, frozen=True):
     """Where a fork left: the history up to and with this entry is the other session's."""
 
     session: str
     seq: int
 
 
-class Header(msgspec.Struct, frozen=True, omit_defaults=True):
+class JournalHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first line of every file of a journal."""
 
     format: int
     session: str
     created: float
     folder: str = ""
-    parent: Parent | None = None
+    parent: ForkPoint | None = None
     segment: int = 1
     writer: str = ""
 
 
-class Opened(msgspec.Struct, frozen=True, tag="opened", tag_field="kind"):
+class WriterOpened(msgspec.Struct, frozen=True, tag="opened", tag_field="kind"):
     """A writer took the session over. Not an entry: it has the number of the last one."""
 
     pid: int
@@ -62,7 +62,7 @@ class Opened(msgspec.Struct, frozen=True, tag="opened", tag_field="kind"):
     version: str = ""
 
 
-class Line(msgspec.Struct, frozen=True, gc=False):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """What a line says of itself. `raw` holds all of it."""
 
     seq: int
@@ -75,41 +75,45 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
-_header_decoder = msgspec.json.Decoder(Header)
-_opened_decoder = msgspec.json.Decoder(Opened)
-Content = AssistantItem | UserItem | ToolResultItem  # the items whose content may be a blob
+_entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
+_header_decoder = msgspec.json.Decoder(JournalHeader)
+_writer_decoder = msgspec.json.Decoder(WriterOpened)
+ContentItem = AssistantItem | UserItem | ToolResultItem  # the items whose content may be a blob
 
 
-def sealed(inside: bytes) -> bytes:
+def add_checksum(body: bytes) -> bytes:
     """A whole line: the checksum, what it vouches for, the end."""
-    rest = b"," + inside
+    rest = b"," + body
     return b'{"c":"%08x"%b\n' % (zlib.crc32(rest), rest)
 
 
-def is_whole(raw: bytes) -> bool:
+def has_valid_checksum(raw: bytes) -> bool:
     """Whether a line, with or without its end, is what was written."""
     if raw[:6] != b'{"c":"' or raw[14:16] != b'",':
         return False
     end = -1 if raw[-1:] == b"\n" else None
     try:
-        return int(raw[6:14], 16) == zlib.crc32(memoryview(raw)[_CHECKED_FROM:end])
+        return int(raw[6:14], 16) == zlib.crc32(memoryview(raw)[_CHECKSUMMED_FROM:end])
     except ValueError:
         return False
 
 
-def encode(entry: Entry | Opened, seq: int, epoch: int, time: float, blob: str = "") -> bytes:
+def encode_record(
+    entry: Entry | WriterOpened, seq: int, epoch: int, time: float, blob_reference: str = ""
+) -> bytes:
     """The line of an entry. `blob` is what the line says of content that stands beside it."""
     body = to_json(entry)
-    return sealed(b'"n":%d,"e":%d,"t":%.3f,%b%b' % (seq, epoch, time, blob.encode(), body[1:]))
+    return add_checksum(
+        b'"n":%d,"e":%d,"t":%.3f,%b%b' % (seq, epoch, time, blob_reference.encode(), body[1:])
+    )
 
 
-def encode_header(header: Header) -> bytes:
-    return sealed(b'"treadle":"session",' + to_json(header)[1:])
+def encode_header(header: JournalHeader) -> bytes:
+    return add_checksum(b'"treadle":"session",' + to_json(header)[1:])
 
 
-def decode_header(raw: bytes) -> Header | None:
-    if b'"treadle":"session"' not in raw[:60] or not is_whole(raw):
+def decode_header(raw: bytes) -> JournalHeader | None:
+    if b'"treadle":"session"' not in raw[:60] or not has_valid_checksum(raw):
         return None
     try:
         return _header_decoder.decode(raw)
@@ -117,24 +121,24 @@ def decode_header(raw: bytes) -> Header | None:
         return None
 
 
-def parse(raw: bytes) -> Line | None:
+def parse_record(raw: bytes) -> Record | None:
     """A line that was written by a journal; None if it is anything else."""
-    head = _HEAD.match(raw)
+    head = _RECORD_PREFIX.match(raw)
     if head is None:
         return None
     crc, seq, epoch, time, blob, size, kind = head.groups()
     end = -1 if raw[-1] == _NEWLINE else None
-    if int(crc, 16) != zlib.crc32(memoryview(raw)[_CHECKED_FROM:end]):
+    if int(crc, 16) != zlib.crc32(memoryview(raw)[_CHECKSUMMED_FROM:end]):
         return None
     if blob is None:
-        return Line(int(seq), int(epoch), float(time), _KINDS.get(kind) or kind.decode(), raw)
-    return Line(int(seq), int(epoch), float(time), kind.decode(), raw, blob.decode(), int(size))
+        return Record(int(seq), int(epoch), float(time), _KINDS.get(kind) or kind.decode(), raw)
+    return Record(int(seq), int(epoch), float(time), kind.decode(), raw, blob.decode(), int(size))
 
 
-def decode(raw: bytes) -> Entry:
+def decode_entry(raw: bytes) -> Entry:
     """The entry of a line; a msgspec.DecodeError if this version does not know its kind."""
     try:
-        return _decoder.decode(raw)
+        return _entry_decoder.decode(raw)
     except msgspec.DecodeError:
         if b"\\ud" not in raw:
             raise
@@ -142,8 +146,8 @@ def decode(raw: bytes) -> Entry:
         return msgspec.convert(json.loads(raw), Entry)  # type: ignore[no-any-return]
 
 
-def decode_opened(raw: bytes) -> Opened:
-    return _opened_decoder.decode(raw)
+def decode_writer_opened(raw: bytes) -> WriterOpened:
+    return _writer_decoder.decode(raw)
 
 
 def to_json(value: Any) -> bytes:
@@ -156,32 +160,32 @@ def to_json(value: Any) -> bytes:
 # --- content that stands beside the journal ------------------------------------------------
 
 
-def heavy_content(entry: Entry | Opened) -> bytes | None:
+def encode_large_content(entry: Entry | WriterOpened) -> bytes | None:
     """The content of this entry's item as JSON, if it is too long for a line."""
-    item = _item_of(entry)
-    if item is None or _weight(item) * MOST_BYTES_A_CHAR < BLOB_BYTES:
+    item = _content_item(entry)
+    if item is None or _content_size(item) * MAX_BYTES_PER_CHAR < BLOB_THRESHOLD_BYTES:
         return None
     content = to_json(item.content)
-    return content if len(content) > BLOB_BYTES else None
+    return content if len(content) > BLOB_THRESHOLD_BYTES else None
 
 
-def without_content(entry: Entry | Opened) -> Entry:
+def without_content(entry: Entry | WriterOpened) -> Entry:
     """The entry as it stands in the line when its content is a blob."""
     return with_content(entry, ())
 
 
-def with_content(entry: Entry | Opened, content: tuple[Any, ...]) -> Entry:
-    item = _item_of(entry)
+def with_content(entry: Entry | WriterOpened, content: tuple[Any, ...]) -> Entry:
+    item = _content_item(entry)
     assert item is not None, "only an item has content"
     changed = msgspec.structs.replace(item, content=content)
-    if isinstance(entry, Settled):
+    if isinstance(entry, EarlyResult):
         assert isinstance(changed, ToolResultItem)
-        return Settled(changed)
+        return EarlyResult(changed)
     return ItemAdded(changed)
 
 
 def decode_content(entry: Entry, data: bytes) -> tuple[Any, ...]:
-    item = _item_of(entry)
+    item = _content_item(entry)
     assert item is not None, "only an item has content"
     field = next(f for f in msgspec.structs.fields(item) if f.name == "content")
     try:
@@ -191,20 +195,20 @@ def decode_content(entry: Entry, data: bytes) -> tuple[Any, ...]:
     return tuple(content)
 
 
-def blob_mark(name: str, size: int) -> str:
+def format_blob_reference(name: str, size: int) -> str:
     return f'"blob":"{name}","bytes":{size},'
 
 
-def _item_of(entry: Entry | Opened) -> Content | None:
+def _content_item(entry: Entry | WriterOpened) -> ContentItem | None:
     item: Item | None = None
     if type(entry) is ItemAdded:
         item = entry.item
-    elif type(entry) is Settled:
+    elif type(entry) is EarlyResult:
         item = entry.result
     return item if isinstance(item, (AssistantItem, UserItem, ToolResultItem)) else None
 
 
-def _weight(item: Content) -> int:
+def _content_size(item: ContentItem) -> int:
     """Characters and bytes in an item: cheaper than to encode it in order to find out."""
     total = 0
     for part in item.content:

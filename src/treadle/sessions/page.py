@@ -12,16 +12,16 @@ import json
 import re
 from collections.abc import Sequence
 
-from treadle.core.terminal import harmless
+from treadle.core.terminal import strip_escapes
 from treadle.core.transcript.content import Image, parse_arguments
-from treadle.sessions.export import Block, about
-from treadle.sessions.summary import Summary
+from treadle.sessions.export import ExportBlock, describe_session
+from treadle.sessions.summary import SessionSummary
 
-PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-BRIEF_CHARS = 100
-LONG_LINES = 40  # of a difference; longer ones are closed at first
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+SUMMARY_CHARS = 100
+MAX_OPEN_DIFF_LINES = 40  # of a difference; longer ones are closed at first
 
-_PAGE = """<!doctype html>
+_TEMPLATE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
@@ -64,84 +64,92 @@ img {{ max-width: 100%; height: auto; border: 1px solid var(--line); border-radi
 """
 
 
-def page(summary: Summary, shown: Sequence[Block]) -> str:
+def render_html(summary: SessionSummary, blocks: Sequence[ExportBlock]) -> str:
     """The whole of it."""
     names = {"user": "You", "assistant": "Agent", "call": "Agent", "tool": "Agent"}
     body, last = [], ""
-    for block in shown:
-        name = names.get(block.who, last)
+    for block in blocks:
+        name = names.get(block.role, last)
         if name != last:
             body.append(f"<h2>{name}</h2>")
         last = name
-        body.append(_drawn(block))
-    return _PAGE.format(
-        title=safe(summary.title or summary.id),
-        about=safe(about(summary)),
+        body.append(_render_block(block))
+    return _TEMPLATE.format(
+        title=escape_html(summary.title or summary.id),
+        about=escape_html(describe_session(summary)),
         body="\n".join(body),
     )
 
 
-def _drawn(block: Block) -> str:
+def _render_block(block: ExportBlock) -> str:
     match block.kind:
-        case "picture" if block.picture is not None and block.picture.data:
-            return f'<div class="{block.who}">{_picture(block.picture)}</div>'
-        case "code" if block.who == "call":
-            return _folded("call", block.title, *_call(block.text))
+        case "picture" if block.image is not None and block.image.data:
+            return f'<div class="{block.role}">{_render_image(block.image)}</div>'
+        case "code" if block.role == "call":
+            return _render_details("call", block.title, *_render_call(block.text))
         case "code":
-            return _folded("tool", block.title, _first_line(block.text), safe(block.text))
+            return _render_details(
+                "tool", block.title, _first_line(block.text), escape_html(block.text)
+            )
         case "error":
-            text = safe(block.text)
-            return _folded("tool error", block.title, _first_line(block.text), text, is_open=True)
+            text = escape_html(block.text)
+            return _render_details(
+                "tool error", block.title, _first_line(block.text), text, is_open=True
+            )
         case "diff":
             lines = block.text.splitlines()
-            drawn = "\n".join(map(_diff_line, lines))
-            is_short = len(lines) <= LONG_LINES
-            return _folded("tool", block.title, f"{len(lines)} lines", drawn, is_open=is_short)
-    if block.who == "engine":
-        return f'<div class="engine">{safe(block.text)}</div>'
+            drawn = "\n".join(map(_render_diff_line, lines))
+            is_short = len(lines) <= MAX_OPEN_DIFF_LINES
+            return _render_details(
+                "tool", block.title, f"{len(lines)} lines", drawn, is_open=is_short
+            )
+    if block.role == "engine":
+        return f'<div class="engine">{escape_html(block.text)}</div>'
     if block.title:
         return (
-            f'<details class="thinking"><summary>{safe(block.title)}</summary>'
-            f"<div>{prose(block.text)}</div></details>"
+            f'<details class="thinking"><summary>{escape_html(block.title)}</summary>'
+            f"<div>{markdown_to_html(block.text)}</div></details>"
         )
-    return f'<div class="{block.who}">{prose(block.text)}</div>'
+    return f'<div class="{block.role}">{markdown_to_html(block.text)}</div>'
 
 
-def _folded(kind: str, title: str, brief: str, drawn: str, *, is_open: bool = False) -> str:
+def _render_details(
+    kind: str, title: str, summary: str, body: str, *, is_open: bool = False
+) -> str:
     opened = " open" if is_open else ""
-    head = f"<summary><b>{safe(title)}</b> {safe(brief)}</summary>"
-    return f'<details class="{kind}"{opened}>{head}<pre>{drawn}</pre></details>'
+    head = f"<summary><b>{escape_html(title)}</b> {escape_html(summary)}</summary>"
+    return f'<details class="{kind}"{opened}>{head}<pre>{body}</pre></details>'
 
 
-def _call(raw: str) -> tuple[str, str]:
+def _render_call(raw: str) -> tuple[str, str]:
     """What is called for in a few words, and all of it with its lines as lines."""
     given = parse_arguments(raw)
     if isinstance(given, str):
-        return "", safe(raw)
+        return "", escape_html(raw)
     texts = {
         key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for key, value in given.items()
     }
-    shown = [f"<i>{safe(key)}:</i> {safe(text)}" for key, text in texts.items()]
+    shown = [f"<i>{escape_html(key)}:</i> {escape_html(text)}" for key, text in texts.items()]
     return _first_line(next(iter(texts.values()), "")), "\n".join(shown)
 
 
 def _first_line(text: str) -> str:
     line = text.strip().partition("\n")[0]
-    return line if len(line) <= BRIEF_CHARS else line[:BRIEF_CHARS] + "…"
+    return line if len(line) <= SUMMARY_CHARS else line[:SUMMARY_CHARS] + "…"
 
 
-def _diff_line(line: str) -> str:
-    text = safe(line)
+def _render_diff_line(line: str) -> str:
+    text = escape_html(line)
     if line.startswith(("--- ", "+++ ", "@@")):
         return f"<i>{text}</i>"
     tag = {"+": "ins", "-": "del"}.get(line[:1])
     return f"<{tag}>{text}</{tag}>" if tag else text
 
 
-def _picture(image: Image) -> str:
-    if image.media_type not in PICTURES:
-        return f"<p>[{safe(image.media_type)}]</p>"
+def _render_image(image: Image) -> str:
+    if image.media_type not in IMAGE_TYPES:
+        return f"<p>[{escape_html(image.media_type)}]</p>"
     data = base64.b64encode(image.data).decode()
     return f'<p><img alt="a picture" src="data:{image.media_type};base64,{data}"></p>'
 
@@ -159,50 +167,53 @@ _BOLD = re.compile(r"\*\*(?=\S)([^*\n]+?)(?<=\S)\*\*")
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\((https?://[^\s()<>]+)\)")
 
 
-def prose(text: str) -> str:
+def markdown_to_html(text: str) -> str:
     """Markdown, as far as it is plain to see; whatever else there is stays as it was written."""
     drawn, place = [], 0
     for fence in _FENCE.finditer(text):
-        drawn += _paragraphs(text[place : fence.start()])
-        drawn.append(f"<pre>{safe(fence[2].removesuffix(chr(10)))}</pre>")
+        drawn += _render_paragraphs(text[place : fence.start()])
+        drawn.append(f"<pre>{escape_html(fence[2].removesuffix(chr(10)))}</pre>")
         place = fence.end()
-    return "".join([*drawn, *_paragraphs(text[place:])])
+    return "".join([*drawn, *_render_paragraphs(text[place:])])
 
 
-def _paragraphs(text: str) -> list[str]:
+def _render_paragraphs(text: str) -> list[str]:
     drawn = []
     for part in re.split(r"\n{2,}|\n(?=#{1,6} )", text.strip("\n")):
         first, _, rest = part.partition("\n")
         heading = _HEADING.fullmatch(first)
         if heading is not None:
-            drawn.append(f"<h3>{_inline(heading[1])}</h3>")
+            drawn.append(f"<h3>{_render_inline(heading[1])}</h3>")
             part = rest
         if _TABLE.fullmatch(part.strip()):
-            drawn.append(_table(part.strip().splitlines()))
+            drawn.append(_render_table(part.strip().splitlines()))
         elif part.strip():
-            drawn.append(f"<p>{_inline(part.rstrip())}</p>")
+            drawn.append(f"<p>{_render_inline(part.rstrip())}</p>")
     return drawn
 
 
-def _table(lines: list[str]) -> str:
+def _render_table(lines: list[str]) -> str:
     rows = [
-        "".join(f"<td>{_inline(cell.strip())}</td>" for cell in line.strip().strip("|").split("|"))
+        "".join(
+            f"<td>{_render_inline(cell.strip())}</td>"
+            for cell in line.strip().strip("|").split("|")
+        )
         for line in (lines[0], *lines[2:])
     ]
     return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
-def _inline(text: str) -> str:
+def _render_inline(text: str) -> str:
     pieces = []
     for piece in _CODE.split(text):
         if len(piece) > 2 and _CODE.fullmatch(piece):
-            pieces.append(f"<code>{safe(piece[1:-1])}</code>")
+            pieces.append(f"<code>{escape_html(piece[1:-1])}</code>")
         else:
-            marked = _BOLD.sub(r"<strong>\1</strong>", safe(piece))
+            marked = _BOLD.sub(r"<strong>\1</strong>", escape_html(piece))
             pieces.append(_LINK.sub(r'<a rel="noreferrer nofollow" href="\2">\1</a>', marked))
     return "".join(pieces)
 
 
-def safe(text: str) -> str:
+def escape_html(text: str) -> str:
     """Text that a page shows and never obeys."""
-    return html.escape(harmless(text))
+    return html.escape(strip_escapes(text))

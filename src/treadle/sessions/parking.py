@@ -13,34 +13,34 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.contracts.store import Store
-from treadle.core.transcript.entries import Parked, Wake
+from treadle.core.transcript.entries import Suspended, WakeCondition
 from treadle.sessions.library import Library
-from treadle.sessions.summary import Summary
+from treadle.sessions.summary import SessionSummary
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class SuspendedSession(msgspec.Struct, frozen=True):
     """A session that waits, and whether what it waits for has come."""
 
-    summary: Summary
-    parked: Parked
+    summary: SessionSummary
+    entry: Suspended
     is_due: bool
 
 
-async def park(store: Store, parked: Parked) -> None:
+async def suspend_turn(store: Store, entry: Suspended) -> None:
     """Write down that the turn waits. When this returns, the process may end.
 
     Close the driver afterwards without interrupting it: an interrupted turn is over.
     """
-    store.append(parked)
+    store.append(entry)
     await store.flush()
 
 
-def until(moment: float) -> Wake:
+def wake_at(timestamp: float) -> WakeCondition:
     """A moment, in seconds since 1970."""
-    return Wake("time", at=moment)
+    return WakeCondition("time", at=timestamp)
 
 
-def is_due(wake: Wake, *, now: float | None = None) -> bool:
+def is_due(wake: WakeCondition, *, now: float | None = None) -> bool:
     """Whether what was waited for is there. Answers and money come from a person: always due
     to be asked for, never by themselves."""
     match wake.on:
@@ -52,11 +52,11 @@ def is_due(wake: Wake, *, now: float | None = None) -> bool:
             return False
 
 
-def waiting(library: Library, *, now: float | None = None) -> list[Waiting]:
+def list_suspended(library: Library, *, now: float | None = None) -> list[SuspendedSession]:
     """Every parked session, those that are due first, the oldest first among them."""
     found = [
-        Waiting(summary, summary.parked, is_due(summary.parked.wake, now=now))
-        for summary in library.summaries()
-        if summary.parked is not None
+        SuspendedSession(summary, summary.suspended, is_due(summary.suspended.wake, now=now))
+        for summary in library.list_summaries()
+        if summary.suspended is not None
     ]
     return sorted(found, key=lambda one: (not one.is_due, one.summary.updated))

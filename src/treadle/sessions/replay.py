@@ -18,18 +18,18 @@ from typing import Any
 import msgspec
 
 from treadle.core.contracts.model import (
-    CallReady,
+    ModelToolCallRequested,
     Model,
     ModelCard,
     ModelEvent,
     ModelRequest,
     Reply,
-    TextPiece,
+    ModelTextDelta,
 )
-from treadle.core.contracts.mutator import MutationPoint, Scene
+from treadle.core.contracts.mutator import MutationPoint, MutationContext
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import (
-    Probe,
+    ProbeResult,
     Resources,
     Tool,
     ToolContext,
@@ -38,22 +38,22 @@ from treadle.core.contracts.tool import (
 )
 from treadle.core.errors import ModelError, ToolError
 from treadle.core.transcript.content import Arguments, Text
-from treadle.core.transcript.entries import Entry, ItemAdded, Rewound, View, fold
+from treadle.core.transcript.entries import Entry, ItemAdded, Rewound, View, fold_entries
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
-from treadle.sessions.comparing import Difference, first_difference
+from treadle.sessions.comparing import Difference, find_first_difference
 
 NO_LIMIT = 1 << 40
 
 
-class Drift(msgspec.Struct, frozen=True):
+class ToolMismatch(msgspec.Struct, frozen=True):
     """A tool of today answers otherwise than the recorded one did."""
 
     call_id: str
     name: str
     arguments: str
-    then: str
-    now: str
+    recorded: str
+    actual: str
 
 
 class Recording:
@@ -61,75 +61,79 @@ class Recording:
 
     def __init__(self, start: View, entries: Sequence[Entry]) -> None:
         self.start = start
-        self.stretches: list[list[Item]] = [[]]  # what came before each reply, and after the last
+        self.items_before_reply: list[list[Item]] = [
+            []
+        ]  # what came before each reply, and after the last
         self.views: list[Transcript] = []  # what each reply was an answer to
         self.replies: list[AssistantItem] = []
         self.results: dict[str, ToolResultItem] = {}
-        self.names: set[str] = set()
+        self.tool_names: set[str] = set()
         view = start
         rest: list[Entry] = []
         for entry in entries:
             item = entry.item if isinstance(entry, ItemAdded) else None
             if isinstance(item, AssistantItem):
-                view, rest = fold(rest, view), []
+                view, rest = fold_entries(rest, view), []
                 self.views.append(view.transcript)
                 self.replies.append(item)
-                self.names.update(call.name for call in item.calls)
-                self.stretches.append([])
+                self.tool_names.update(call.name for call in item.calls)
+                self.items_before_reply.append([])
             elif item is not None:
-                self.stretches[-1].append(item)
+                self.items_before_reply[-1].append(item)
                 if isinstance(item, ToolResultItem):
                     self.results[item.call_id] = item
             rest.append(entry)
-        self.end = fold(rest, view).transcript
-        self.model = RecordedModel(self)
-        self.mutator = Aligning(self)
-        self.drifts: list[Drift] = []
+        self.end = fold_entries(rest, view).transcript
+        self.model = ReplayModel(self)
+        self.mutator = ReplayMutator(self)
+        self.mismatches: list[ToolMismatch] = []
 
     @property
-    def asked(self) -> int:
+    def reply_count(self) -> int:
         """How many replies have been given so far."""
-        return self.model.asked
+        return self.model.reply_count
 
     @property
-    def is_over(self) -> bool:
-        return self.asked >= len(self.replies)
+    def is_finished(self) -> bool:
+        return self.reply_count >= len(self.replies)
 
-    def openers(self) -> list[UserItem]:
+    def next_user_items(self) -> list[UserItem]:
         """What was said by a person before the next reply."""
-        if self.asked >= len(self.stretches):
+        if self.reply_count >= len(self.items_before_reply):
             return []
-        return [item for item in self.stretches[self.asked] if isinstance(item, UserItem)]
+        return [
+            item for item in self.items_before_reply[self.reply_count] if isinstance(item, UserItem)
+        ]
 
-    def source(self, live: ToolSource | None = None) -> RecordedSource:
-        return RecordedSource(self, live)
+    def source(self, live_source: ToolSource | None = None) -> ReplaySource:
+        return ReplaySource(self, live_source)
 
     def difference(self, transcript: Sequence[Item]) -> Difference | None:
         """Where the run went another way; None if it came to the same transcript."""
         if self.mutator.difference is not None:
             return self.mutator.difference
-        self.mutator.compare(transcript, self.asked)
+        self.mutator.compare(transcript, self.reply_count)
         return self.mutator.difference
 
 
-def recordings(entries: Sequence[Entry]) -> list[Recording]:
+def split_recordings(entries: Sequence[Entry]) -> list[Recording]:
     """A session as stretches that can be run again: a rewind ends one and begins the next."""
     found: list[Recording] = []
     begun = 0
     for position, entry in enumerate(entries):
         if isinstance(entry, Rewound):
-            found.append(Recording(fold(entries[:begun]), entries[begun:position]))
+            found.append(Recording(fold_entries(entries[:begun]), entries[begun:position]))
             begun = position + 1
-    found.append(Recording(fold(entries[:begun]), entries[begun:]))
+    found.append(Recording(fold_entries(entries[:begun]), entries[begun:]))
     return [recording for recording in found if recording.replies]
 
 
-class RecordedModel:
+class ReplayModel:
     """Says what was said, in the same order. A Model."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self.asked = 0
+        self.reply_count = 0
 
     @property
     def name(self) -> str:
@@ -145,29 +149,33 @@ class RecordedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         replies = self._recording.replies
-        if self.asked >= len(replies):
+        if self.reply_count >= len(replies):
             raise ModelError("the recording ends here", provider=self.name)
-        reply = replies[self.asked]
-        self.asked += 1
+        reply = replies[self.reply_count]
+        self.reply_count += 1
         for part in reply.content:
             if type(part) is Text and part.text:
-                yield TextPiece(part.text)
+                yield ModelTextDelta(part.text)
         for call in reply.calls:
-            yield CallReady(call)
+            yield ModelToolCallRequested(call)
         yield Reply(reply)
 
     async def aclose(self) -> None:
         return None
 
 
-class RecordedSource:
+class ReplaySource:
     """Every tool that was called. A ToolSource."""
 
-    def __init__(self, recording: Recording, live: ToolSource | None) -> None:
-        self._live = live
-        today = {tool.spec.name: tool for tool in live.tools()} if live is not None else {}
-        names = sorted(recording.names)
-        self._tools = tuple(RecordedTool(name, recording, today.get(name)) for name in names)
+    def __init__(self, recording: Recording, live_source: ToolSource | None) -> None:
+        self._live = live_source
+        today = (
+            {tool.spec.name: tool for tool in live_source.tools()}
+            if live_source is not None
+            else {}
+        )
+        names = sorted(recording.tool_names)
+        self._tools = tuple(ReplayTool(name, recording, today.get(name)) for name in names)
 
     @property
     def name(self) -> str:
@@ -188,12 +196,12 @@ class RecordedSource:
             await self._live.aclose()
 
 
-class RecordedTool:
+class ReplayTool:
     """Answers as it did. With a tool of today it asks that one too, and notes what differs."""
 
-    def __init__(self, name: str, recording: Recording, today: Tool | None) -> None:
+    def __init__(self, name: str, recording: Recording, live_tool: Tool | None) -> None:
         self._recording = recording
-        self._today = today
+        self._live_tool = live_tool
         schema = {"type": "object", "properties": {}, "additionalProperties": True}
         # Pure: it has no effect, and needs no place in a ledger.
         self._spec = ToolSpec(name, "As recorded.", schema, "pure", max_result_chars=NO_LIMIT)
@@ -215,18 +223,18 @@ class RecordedTool:
         result = self._recording.results.get(context.call_id)
         if result is None:
             raise ToolError("the recording ends before this call was answered")
-        if self._today is not None:
-            await self._compare(self._today, arguments, context, result)
+        if self._live_tool is not None:
+            await self._compare(self._live_tool, arguments, context, result)
         return ToolOutput(result.content, result.display, result.is_error, result.full_output)
 
     async def _compare(
-        self, today: Tool, arguments: Arguments, context: ToolContext, result: ToolResultItem
+        self, live_tool: Tool, arguments: Arguments, context: ToolContext, result: ToolResultItem
     ) -> None:
-        now = await _answer(today, arguments, context)
+        now = await _call_live_tool(live_tool, arguments, context)
         if now != result.text:
             raw = msgspec.json.encode(arguments).decode()
-            self._recording.drifts.append(
-                Drift(context.call_id, self._spec.name, raw, result.text, now)
+            self._recording.mismatches.append(
+                ToolMismatch(context.call_id, self._spec.name, raw, result.text, now)
             )
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
@@ -234,11 +242,11 @@ class RecordedTool:
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> Probe:
-        return Probe("unknown", "this is a recording")
+    ) -> ProbeResult:
+        return ProbeResult("unknown", "this is a recording")
 
 
-async def _answer(tool: Tool, arguments: Arguments, context: ToolContext) -> str:
+async def _call_live_tool(tool: Tool, arguments: Arguments, context: ToolContext) -> str:
     """What a tool of today says, whatever it does instead of saying it."""
     try:
         problem = tool.check(arguments)
@@ -252,7 +260,7 @@ async def _answer(tool: Tool, arguments: Arguments, context: ToolContext) -> str
     return "".join(part.text for part in output.content if isinstance(part, Text))
 
 
-class Aligning:
+class ReplayMutator:
     """Compares before each reply, and brings in what came from outside. A Mutator."""
 
     name = "replay"
@@ -260,46 +268,46 @@ class Aligning:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._aligned = len(recording.start.transcript)
-        self._jumped_to = -1
+        self._compared_length = len(recording.start.transcript)
+        self._skipped_to = -1
         self.difference: Difference | None = None
 
-    async def mutate(self, scene: Scene) -> Transcript | None:
-        asked = self._recording.asked
-        if asked >= len(self._recording.views) or not self._agrees(scene.transcript, asked):
+    async def mutate(self, context: MutationContext) -> Transcript | None:
+        asked = self._recording.reply_count
+        if asked >= len(self._recording.views) or not self._is_matching(context.transcript, asked):
             return None
         recorded = self._recording.views[asked]
-        self._aligned = len(recorded)
-        return None if list(recorded) == list(scene.transcript) else recorded
+        self._compared_length = len(recorded)
+        return None if list(recorded) == list(context.transcript) else recorded
 
-    def jump(self) -> View:
+    def skip_to_next_reply(self) -> View:
         """The view before the next reply, for a driver that begins there: what made the model
         speak was not said by a person, and cannot be said again."""
-        recorded = self._recording.views[self._recording.asked]
-        self._jumped_to = self._recording.asked
+        recorded = self._recording.views[self._recording.reply_count]
+        self._skipped_to = self._recording.reply_count
         return View(transcript=recorded)
 
-    def _agrees(self, transcript: Sequence[Item], asked: int) -> bool:
-        if self.difference is None and self._jumped_to != asked:
-            self.compare(transcript, asked)
+    def _is_matching(self, transcript: Sequence[Item], reply_index: int) -> bool:
+        if self.difference is None and self._skipped_to != reply_index:
+            self.compare(transcript, reply_index)
         return self.difference is None
 
-    def compare(self, transcript: Sequence[Item], asked: int) -> None:
+    def compare(self, transcript: Sequence[Item], reply_index: int) -> None:
         """What the loop added since the last reply, against what was added then."""
-        replies = self._recording.replies[asked - 1 : asked] if asked else []
-        then = _said([*replies, *self._recording.stretches[asked]])
-        now = _said(list(transcript)[self._aligned :])
-        if self._is_at_the_end(asked):
+        replies = self._recording.replies[reply_index - 1 : reply_index] if reply_index else []
+        then = _conversation_items([*replies, *self._recording.items_before_reply[reply_index]])
+        now = _conversation_items(list(transcript)[self._compared_length :])
+        if self._is_last(reply_index):
             now = now[: len(then)]  # the log may stop in the middle of a round
-        difference = first_difference(then, now)
+        difference = find_first_difference(then, now)
         if difference is not None:
-            place = self._aligned + difference.position
+            place = self._compared_length + difference.position
             self.difference = msgspec.structs.replace(difference, position=place)
 
-    def _is_at_the_end(self, asked: int) -> bool:
-        return asked >= len(self._recording.replies)
+    def _is_last(self, reply_index: int) -> bool:
+        return reply_index >= len(self._recording.replies)
 
 
-def _said(items: Sequence[Item]) -> list[Item]:
+def _conversation_items(items: Sequence[Item]) -> list[Item]:
     """What people, the model and the tools said; what the engine adds is brought in as it was."""
     return [item for item in items if isinstance(item, (UserItem, AssistantItem, ToolResultItem))]

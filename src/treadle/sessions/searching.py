@@ -16,15 +16,15 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.sessions.family import CHILDREN
+from treadle.sessions.family import CHILDREN_DIR
 
-AROUND = 60  # characters shown on each side
-MOST_A_FILE = 3
+CONTEXT_CHARS = 60  # characters shown on each side
+MAX_HITS_PER_FILE = 3
 _QUOTE = re.compile(r'(?<!\\)"')
-_SPECIAL = re.compile(r"([][\\.^$*+?{}()|&~#-])")
+_REGEX_SPECIAL = re.compile(r"([][\\.^$*+?{}()|&~#-])")
 
 
-class Hit(msgspec.Struct, frozen=True):
+class SearchHit(msgspec.Struct, frozen=True):
     """A place where the text stands; in `child`, if a child agent of the session said it."""
 
     session: str
@@ -33,33 +33,37 @@ class Hit(msgspec.Struct, frozen=True):
     child: str = ""
 
 
-async def search(root: Path, text: str, *, limit: int = 100) -> list[Hit]:
+async def search(root: Path, text: str, *, limit: int = 100) -> list[SearchHit]:
     """Where this text stands, whatever its case; at most three places a session's file."""
     wanted = json.dumps(text, ensure_ascii=False)[1:-1]
     if not wanted.strip():
         return []
-    program = ripgrep()
-    lines = _by_hand(root, wanted) if program is None else await _by_ripgrep(program, root, wanted)
-    hits: list[Hit] = []
-    for path, found in sorted(lines, key=_age):
+    program = find_ripgrep()
+    lines = (
+        _search_in_python(root, wanted)
+        if program is None
+        else await _search_with_ripgrep(program, root, wanted)
+    )
+    hits: list[SearchHit] = []
+    for path, found in sorted(lines, key=_newest_first_key):
         parts = Path(path).relative_to(root).parts
-        said = _said(found, wanted) if parts[-1].startswith("journal") else found
+        said = _extract_string(found, wanted) if parts[-1].startswith("journal") else found
         if len(parts) > 2 and said:
-            hits.append(Hit(parts[1], parts[0], _readable(said), _child(parts)))
+            hits.append(SearchHit(parts[1], parts[0], _unescape_json(said), _child_name(parts)))
         if len(hits) >= limit:
             break
     return hits
 
 
-def _child(parts: tuple[str, ...]) -> str:
+def _child_name(parts: tuple[str, ...]) -> str:
     """project/session/children/child/children/grandchild/journal.jsonl"""
     depth = 2
-    while parts[depth] == CHILDREN and len(parts) > depth + 2:
+    while parts[depth] == CHILDREN_DIR and len(parts) > depth + 2:
         depth += 2
     return parts[depth - 1] if depth > 2 else ""
 
 
-def _age(line: tuple[str, str]) -> float:
+def _newest_first_key(line: tuple[str, str]) -> float:
     """The newest first. Not by ripgrep, which sorts only if it works with one thread."""
     try:
         return -os.stat(line[0]).st_mtime  # noqa: PTH116 - hot
@@ -67,7 +71,7 @@ def _age(line: tuple[str, str]) -> float:
         return 0.0
 
 
-def ripgrep() -> str | None:
+def find_ripgrep() -> str | None:
     """The program, from our own environment or from the system; none of the current folder."""
     beside = Path(sys.executable).parent / "rg"
     if beside.exists():
@@ -77,13 +81,15 @@ def ripgrep() -> str | None:
     return None if is_foreign else found
 
 
-async def _by_ripgrep(program: str, root: Path, wanted: str) -> list[tuple[str, str]]:
-    exactly = _SPECIAL.sub(r"\\\1", wanted)
-    around = f".{{0,{AROUND}}}{exactly}.{{0,{AROUND}}}"
+async def _search_with_ripgrep(
+    program: str, root: Path, escaped_text: str
+) -> list[tuple[str, str]]:
+    exactly = _REGEX_SPECIAL.sub(r"\\\1", escaped_text)
+    around = f".{{0,{CONTEXT_CHARS}}}{exactly}.{{0,{CONTEXT_CHARS}}}"
     process = await asyncio.create_subprocess_exec(
         program,
         *("--no-config", "--no-ignore", "--hidden", "--ignore-case", "--only-matching", "--null"),
-        *("--no-line-number", "--with-filename", "--max-count", str(MOST_A_FILE), "--text"),
+        *("--no-line-number", "--with-filename", "--max-count", str(MAX_HITS_PER_FILE), "--text"),
         *("--glob", "journal*.jsonl", "--glob", "**/blobs/**"),
         *("--regexp", around, "--", str(root)),
         stdin=asyncio.subprocess.DEVNULL,
@@ -97,9 +103,11 @@ async def _by_ripgrep(program: str, root: Path, wanted: str) -> list[tuple[str, 
     return [(path, found) for path, _, found in pairs]
 
 
-def _by_hand(root: Path, wanted: str) -> Iterator[tuple[str, str]]:
-    pattern = re.compile(f".{{0,{AROUND}}}{re.escape(wanted)}.{{0,{AROUND}}}", re.IGNORECASE)
-    folded = wanted.casefold()
+def _search_in_python(root: Path, escaped_text: str) -> Iterator[tuple[str, str]]:
+    pattern = re.compile(
+        f".{{0,{CONTEXT_CHARS}}}{re.escape(escaped_text)}.{{0,{CONTEXT_CHARS}}}", re.IGNORECASE
+    )
+    folded = escaped_text.casefold()
     for path in sorted(root.rglob("journal*.jsonl")):
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             found = 0
@@ -109,21 +117,21 @@ def _by_hand(root: Path, wanted: str) -> Iterator[tuple[str, str]]:
                 if match is not None:
                     yield str(path), match[0]
                     found += 1
-                if found >= MOST_A_FILE:
+                if found >= MAX_HITS_PER_FILE:
                     break
 
 
-def _said(found: str, wanted: str) -> str:
+def _extract_string(match: str, escaped_text: str) -> str:
     """What is text of the piece of a JSON line around the find; nothing, if it is a key."""
-    begin = max(0, found.lower().find(wanted.lower()))
-    before = [quote.end() for quote in _QUOTE.finditer(found, 0, begin)]
-    after = _QUOTE.search(found, begin + len(wanted))
-    if after is not None and found.startswith(":", after.end()):
+    begin = max(0, match.lower().find(escaped_text.lower()))
+    before = [quote.end() for quote in _QUOTE.finditer(match, 0, begin)]
+    after = _QUOTE.search(match, begin + len(escaped_text))
+    if after is not None and match.startswith(":", after.end()):
         return ""
-    return found[before[-1] if before else 0 : after.start() if after else len(found)]
+    return match[before[-1] if before else 0 : after.start() if after else len(match)]
 
 
-def _readable(found: str) -> str:
+def _unescape_json(match: str) -> str:
     """A piece of a JSON line, as a person would write it."""
-    text = re.sub(r"\\[nrt]", " ", found).replace('\\"', '"').replace("\\\\", "\\")
+    text = re.sub(r"\\[nrt]", " ", match).replace('\\"', '"').replace("\\\\", "\\")
     return " ".join(text.split())

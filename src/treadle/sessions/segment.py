@@ -15,38 +15,42 @@ import msgspec
 
 from treadle.core.errors import SessionBusy, StoreError, StoreFull
 from treadle.sessions.files import Files, write_all
-from treadle.sessions.lines import Header, encode_header
-from treadle.sessions.reading import FIRST, Tail
+from treadle.sessions.lines import JournalHeader, encode_header
+from treadle.sessions.reading import FIRST_SEGMENT, JournalTail
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class Segment:
     """The last file of a journal, open for appending."""
 
-    def __init__(self, place: Path, header: Header, files: Files, tail: Tail | None) -> None:
-        self._place = place
+    def __init__(
+        self, session_dir: Path, header: JournalHeader, files: Files, tail: JournalTail | None
+    ) -> None:
+        self._session_dir = session_dir
         self._header = header
         self._files = files
         self._fd = -1
         self._end = tail.end if tail is not None else 0
         self._number = tail.segment if tail is not None else 1
         self._is_new = tail is None
-        self._half = 0  # bytes behind `end` that do not count
-        self.syncs = 0
+        self._partial_bytes = 0  # bytes behind `end` that do not count
+        self.sync_count = 0
         if tail is not None:
-            self._mend(tail)
+            self._repair_tail(tail)
 
     @property
     def path(self) -> Path:
-        return self._place / (FIRST if self._number == 1 else f"journal-{self._number}.jsonl")
+        return self._session_dir / (
+            FIRST_SEGMENT if self._number == 1 else f"journal-{self._number}.jsonl"
+        )
 
     def append(self, lines: bytes) -> None:
         """Write these lines so that they count, or raise a StoreError and leave nothing."""
         try:
             self._write(lines)
         except OSError as error:
-            raise translated(error, self.path) from error
+            raise to_store_error(error, self.path) from error
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -55,39 +59,44 @@ class Segment:
 
     def _write(self, lines: bytes) -> None:
         if self._is_new:
-            self._begin(lines)
+            self._create_file(lines)
             return
         if self._fd < 0:
             self._fd = self._files.open(self.path, os.O_RDWR | os.O_APPEND)
-        self._cut_back()
-        self._see_that_it_is_ours()
+        self._truncate_partial()
+        self._check_ownership()
         rest = memoryview(lines)
         try:
             while rest:
                 taken = self._files.write(self._fd, rest)
-                self._half += taken
+                self._partial_bytes += taken
                 rest = rest[taken:]
         except OSError:
-            self._try_to_cut_back()
+            self._try_truncate_partial()
             raise
         try:
             self._files.sync(self._fd)
-            self.syncs += 1
+            self.sync_count += 1
         except OSError:
             self.close()
-            self._number, self._end, self._half, self._is_new = self._number + 1, 0, 0, True
-            self._begin(lines)
+            self._number, self._end, self._partial_bytes, self._is_new = (
+                self._number + 1,
+                0,
+                0,
+                True,
+            )
+            self._create_file(lines)
             return
-        self._end, self._half = self._end + self._half, 0
+        self._end, self._partial_bytes = self._end + self._partial_bytes, 0
         # Whoever replaced us between the look and the write has not seen these lines.
-        self._see_that_it_is_ours()
+        self._check_ownership()
 
-    def _begin(self, lines: bytes) -> None:
+    def _create_file(self, lines: bytes) -> None:
         """A new file: the header and the first lines, under a name that counts once it is whole."""
         files, path = self._files, self.path
         header = msgspec.structs.replace(self._header, segment=self._number)
         data = encode_header(header) + lines
-        files.make_folder(self._place)
+        files.make_folder(self._session_dir)
         draft = path.with_name(f".{path.name}.new")
         files.unlink(draft)
         fd = files.open(draft, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
@@ -95,16 +104,16 @@ class Segment:
             write_all(files, fd, data)
             files.sync(fd)
             files.rename(draft, path)
-            files.sync_folder(self._place)
+            files.sync_folder(self._session_dir)
             if self._number == 1:
-                files.sync_folder(self._place.parent)
+                files.sync_folder(self._session_dir.parent)
         except BaseException:
             files.close(fd)
             raise
-        self.syncs += 1
-        self._fd, self._end, self._half, self._is_new = fd, len(data), 0, False
+        self.sync_count += 1
+        self._fd, self._end, self._partial_bytes, self._is_new = fd, len(data), 0, False
 
-    def _see_that_it_is_ours(self) -> None:
+    def _check_ownership(self) -> None:
         size, is_named = self._files.size(self._fd)
         if not is_named:
             raise StoreError(
@@ -113,30 +122,30 @@ class Segment:
             )
         if size != self._end:
             raise SessionBusy(
-                f"session {self._place.name} was taken over by another process; this one stops"
+                f"session {self._session_dir.name} was taken over by another process; this one stops"
             )
 
-    def _cut_back(self) -> None:
+    def _truncate_partial(self) -> None:
         """Remove the lines that were begun and not finished, if nobody wrote behind them."""
-        if self._half and self._files.size(self._fd)[0] == self._end + self._half:
+        if self._partial_bytes and self._files.size(self._fd)[0] == self._end + self._partial_bytes:
             self._files.truncate(self._fd, self._end)
-        self._half = 0
+        self._partial_bytes = 0
 
-    def _try_to_cut_back(self) -> None:
-        half = self._half
+    def _try_truncate_partial(self) -> None:
+        half = self._partial_bytes
         try:
-            self._cut_back()
+            self._truncate_partial()
         except OSError:
-            self._half = half  # tried again before the next line is written
+            self._partial_bytes = half  # tried again before the next line is written
 
-    def _mend(self, tail: Tail) -> None:
+    def _repair_tail(self, tail: JournalTail) -> None:
         """Put aside what stands behind the last whole line."""
-        if tail.end and not tail.torn and not tail.lacks_newline:
+        if tail.end and not tail.torn_bytes and not tail.lacks_newline:
             return
         try:
             self._fd = self._files.open(self.path, os.O_RDWR | os.O_APPEND)
-            if tail.torn:
-                self._put_aside(tail)
+            if tail.torn_bytes:
+                self._save_torn_bytes(tail)
                 self._files.truncate(self._fd, tail.end)
             if not tail.end:
                 self.close()
@@ -148,10 +157,10 @@ class Segment:
             self._files.sync(self._fd)
         except OSError as error:
             self.close()
-            raise translated(error, self.path) from error
+            raise to_store_error(error, self.path) from error
 
-    def _put_aside(self, tail: Tail) -> None:
-        torn = os.pread(self._fd, tail.torn, tail.end)
+    def _save_torn_bytes(self, tail: JournalTail) -> None:
+        torn = os.pread(self._fd, tail.torn_bytes, tail.end)
         fd = self._files.open(
             self.path.with_name(self.path.name + ".corrupt"),
             os.O_WRONLY | os.O_CREAT | os.O_APPEND,
@@ -163,10 +172,10 @@ class Segment:
             self._files.close(fd)
 
 
-def translated(error: OSError, path: Path) -> StoreError:
+def to_store_error(error: OSError, path: Path) -> StoreError:
     """What the system said, as an error of ours that says what to do."""
     why = os.strerror(error.errno) if error.errno else str(error)
-    if error.errno in _FULL:
+    if error.errno in _DISK_FULL_ERRNOS:
         return StoreFull(
             f"{path} cannot be written: {why}. Make room; the session goes on where it stopped."
         )

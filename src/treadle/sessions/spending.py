@@ -19,26 +19,26 @@ from typing import Literal
 
 import msgspec
 
-from treadle.core.errors import SessionUnknown
+from treadle.core.errors import SessionNotFound
 from treadle.core.transcript.usage import Usage
-from treadle.sessions.family import descendants
+from treadle.sessions.family import list_descendants
 from treadle.sessions.files import LocalFiles
 from treadle.sessions.library import Library
-from treadle.sessions.lines import is_whole
-from treadle.sessions.reading import FIRST, read_header, segments
+from treadle.sessions.lines import has_valid_checksum
+from treadle.sessions.reading import FIRST_SEGMENT, read_header, list_segments
 
-MEMORY = "spending.jsonl"
-QUARTER = 900  # seconds; every zone's day begins with one
+CACHE_NAME = "spending.jsonl"
+BUCKET_SECONDS = 900  # seconds; every zone's day begins with one
 _CHUNK = 4 << 20
 _KIND = b'"kind":"usage"'
 
-By = Literal["model", "session", "day", "project"]
+GroupBy = Literal["model", "session", "day", "project"]
 
 
-class Expense(msgspec.Struct, frozen=True):
+class CostBucket(msgspec.Struct, frozen=True):
     """Calls of one model in one quarter of an hour. Either all have a price, or none."""
 
-    at: int
+    start: int
     model: str
     session: str
     folder: str
@@ -46,81 +46,83 @@ class Expense(msgspec.Struct, frozen=True):
     usage: Usage
 
 
-class Total(msgspec.Struct, frozen=True):
+class CostTotal(msgspec.Struct, frozen=True):
     """A sum. `usage.cost` is what is known of it; `unpriced` calls come on top."""
 
     key: str
     calls: int = 0
-    unpriced: int = 0
+    unpriced_calls: int = 0
     usage: Usage = Usage()
 
     @property
     def cost(self) -> float | None:
         """USD; None if nothing here has a known price."""
-        return None if self.unpriced and self.unpriced == self.calls else self.usage.cost
+        return (
+            None if self.unpriced_calls and self.unpriced_calls == self.calls else self.usage.cost
+        )
 
-    def plus(self, expense: Expense) -> Total:
-        used, unknown = expense.usage, expense.usage.cost is None
+    def add(self, bucket: CostBucket) -> CostTotal:
+        used, unknown = bucket.usage, bucket.usage.cost is None
         known = msgspec.structs.replace(used, cost=0.0) if unknown else used
-        return Total(
+        return CostTotal(
             self.key,
-            self.calls + expense.calls,
-            self.unpriced + expense.calls * unknown,
+            self.calls + bucket.calls,
+            self.unpriced_calls + bucket.calls * unknown,
             self.usage + known,
         )
 
 
-def expenses(
+def read_costs(
     library: Library, *, since: float | None = None, folder: Path | None = None
-) -> list[Expense]:
+) -> list[CostBucket]:
     """What was spent from `since` (seconds since 1970) on, in all projects or in one."""
-    memory = _Memory(library.root)
-    found: list[Expense] = []
+    memory = _CostCache(library.root)
+    found: list[CostBucket] = []
     home = str(folder.resolve()) if folder is not None else None
-    for session in library.places():
-        for place in (session, *descendants(session)):
-            kept = memory.look(place, since)
+    for session in library.list_session_dirs():
+        for place in (session, *list_descendants(session)):
+            kept = memory.get(place, since)
             if kept is None or home not in (None, kept.folder):
                 continue
             found += [
-                Expense(row.at, row.model, session.name, kept.folder, row.calls, row.usage)
+                CostBucket(row.start, row.model, session.name, kept.folder, row.calls, row.usage)
                 for row in kept.rows
-                if since is None or row.at + QUARTER > since
+                if since is None or row.start + BUCKET_SECONDS > since
             ]
     memory.save()
     return found
 
 
-def totals(spent: Iterable[Expense], by: By) -> list[Total]:
+def group_costs(costs: Iterable[CostBucket], by: GroupBy) -> list[CostTotal]:
     """Sums under each key: days in order, the dearest first of everything else."""
-    key = KEYS[by]
-    sums: dict[str, Total] = {}
-    for expense in spent:
+    key = GROUP_KEYS[by]
+    sums: dict[str, CostTotal] = {}
+    for expense in costs:
         name = key(expense)
-        sums[name] = sums.get(name, Total(name)).plus(expense)
+        sums[name] = sums.get(name, CostTotal(name)).add(expense)
     if by == "day":
         return sorted(sums.values(), key=lambda one: one.key)
     return sorted(sums.values(), key=lambda one: (one.cost or 0.0, one.usage.total), reverse=True)
 
 
-def total(spent: Iterable[Expense], key: str = "all") -> Total:
+def sum_costs(costs: Iterable[CostBucket], key: str = "all") -> CostTotal:
     """All of it."""
-    whole = Total(key)
-    for expense in spent:
-        whole = whole.plus(expense)
+    whole = CostTotal(key)
+    for expense in costs:
+        whole = whole.add(expense)
     return whole
 
 
 @lru_cache(maxsize=10_000)
-def day_of(seconds: float) -> str:
+def format_local_day(seconds: float) -> str:
     """The day here, as 2026-10-31."""
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d")
 
 
-KEYS: dict[By, Callable[[Expense], str]] = {
+GROUP_KEYS: dict[GroupBy, Callable[[CostBucket], str]] = {
     "model": lambda expense: expense.model,
     "session": lambda expense: expense.session,
-    "day": lambda expense: day_of(expense.at),
+    "day": lambda expense: format_local_day(expense.start),
     "project": lambda expense: expense.folder,
 }
 
@@ -128,39 +130,43 @@ KEYS: dict[By, Callable[[Expense], str]] = {
 # --- reading ---------------------------------------------------------------------------------
 
 
-class _Row(msgspec.Struct, frozen=True, array_like=True):
-    at: int
+class _CacheRow(msgspec.Struct, frozen=True, array_like=True):
+    start: int
     model: str
     calls: int
     usage: Usage
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _CachedJournal(msgspec.Struct, frozen=True):
     """What is known of one journal, and how far it was read."""
 
-    place: str  # below the library's root
+    key: str  # below the library's root
     folder: str
     segment: int
     offset: int
     bytes: int
     modified: int
-    newest: dict[int, int]  # by epoch, the last entry counted: a line may stand there twice
-    rows: list[_Row]
+    last_seqs: dict[int, int]  # by epoch, the last entry counted: a line may stand there twice
+    rows: list[_CacheRow]
 
 
-class _Memory:
+class _CostCache:
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._skipped = len(str(root)) + 1
-        self._known = _load(root / MEMORY)
-        self._used: dict[str, _Kept] = {}
+        self._prefix_length = len(str(root)) + 1
+        self._saved = _load_cache(root / CACHE_NAME)
+        self._current: dict[str, _CachedJournal] = {}
 
-    def look(self, place: Path, since: float | None) -> _Kept | None:
+    def get(self, session_dir: Path, since: float | None) -> _CachedJournal | None:
         """What a journal spent; None if there is none, or all of it is older."""
-        name = str(place)[self._skipped :]
-        known = self._known.get(name)
+        name = str(session_dir)[self._prefix_length :]
+        known = self._saved.get(name)
         try:
-            files = segments(place) if (place / "journal-2.jsonl").exists() else [place / FIRST]
+            files = (
+                list_segments(session_dir)
+                if (session_dir / "journal-2.jsonl").exists()
+                else [session_dir / FIRST_SEGMENT]
+            )
             status = files[-1].stat()
             if known is None and since is not None and status.st_mtime < since:
                 return None
@@ -169,49 +175,55 @@ class _Memory:
                 known.bytes,
                 known.modified,
             )
-            kept = known if is_same else _read(place, name, files, status, known)
-        except (OSError, SessionUnknown):
+            kept = known if is_same else _read_journal(session_dir, name, files, status, known)
+        except (OSError, SessionNotFound):
             return None  # removed while we looked, or not ours to read
         if kept is not None:
-            self._used[name] = kept
+            self._current[name] = kept
         return kept
 
     def save(self) -> None:
         """What was looked at stays known; a disk that takes no more costs only the memory."""
-        if self._used.items() <= self._known.items():
+        if self._current.items() <= self._saved.items():
             return
-        path = self._root / MEMORY
-        draft = path.with_name(f".{MEMORY}.{os.getpid()}")
+        path = self._root / CACHE_NAME
+        draft = path.with_name(f".{CACHE_NAME}.{os.getpid()}")
         try:
             fd = LocalFiles().open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             with os.fdopen(fd, "wb") as file:
-                for name, kept in {**self._known, **self._used}.items():
-                    if name in self._used or (self._root / name / FIRST).exists():
+                for name, kept in {**self._saved, **self._current}.items():
+                    if name in self._current or (self._root / name / FIRST_SEGMENT).exists():
                         file.write(msgspec.json.encode(kept) + b"\n")
             draft.replace(path)
         except OSError:
             return
 
 
-def _read(
-    place: Path, name: str, files: list[Path], status: os.stat_result, known: _Kept | None
-) -> _Kept:
-    if known is not None and (
-        known.segment > len(files)
-        or (known.segment == len(files) and known.offset > status.st_size)
+def _read_journal(
+    session_dir: Path,
+    name: str,
+    files: list[Path],
+    status: os.stat_result,
+    previous: _CachedJournal | None,
+) -> _CachedJournal:
+    if previous is not None and (
+        previous.segment > len(files)
+        or (previous.segment == len(files) and previous.offset > status.st_size)
     ):
-        known = None  # cut since then
-    header = read_header(place) if known is None else None
-    folder = known.folder if known is not None else header.folder if header is not None else ""
-    newest = dict(known.newest) if known is not None else {}
-    rows = {(r.at, r.model, r.usage.cost is None): r for r in known.rows} if known else {}
-    segment, offset = (known.segment, known.offset) if known is not None else (1, 0)
+        previous = None  # cut since then
+    header = read_header(session_dir) if previous is None else None
+    folder = (
+        previous.folder if previous is not None else header.folder if header is not None else ""
+    )
+    newest = dict(previous.last_seqs) if previous is not None else {}
+    rows = {(r.start, r.model, r.usage.cost is None): r for r in previous.rows} if previous else {}
+    segment, offset = (previous.segment, previous.offset) if previous is not None else (1, 0)
     for number in range(segment, len(files) + 1):
-        scan = _Scan(files[number - 1], offset if number == segment else 0)
+        scan = _UsageScanner(files[number - 1], offset if number == segment else 0)
         for raw in scan.lines():
-            _count(raw, newest, rows)
+            _add_record(raw, newest, rows)
         offset = scan.offset
-    return _Kept(
+    return _CachedJournal(
         name,
         folder,
         len(files),
@@ -223,7 +235,7 @@ def _read(
     )
 
 
-class _Line(msgspec.Struct, frozen=True, gc=False):
+class _UsageRecord(msgspec.Struct, frozen=True, gc=False):
     """A line of kind `usage`, without what else the journal says of it."""
 
     n: int
@@ -234,27 +246,29 @@ class _Line(msgspec.Struct, frozen=True, gc=False):
     usage: Usage
 
 
-_decoder = msgspec.json.Decoder(_Line)
+_decoder = msgspec.json.Decoder(_UsageRecord)
 
 
-def _count(raw: bytes, newest: dict[int, int], rows: dict[tuple[int, str, bool], _Row]) -> None:
+def _add_record(
+    raw: bytes, last_seqs: dict[int, int], rows: dict[tuple[int, str, bool], _CacheRow]
+) -> None:
     try:
         line = _decoder.decode(raw)
     except msgspec.DecodeError:
         return
-    if line.n <= newest.get(line.e, -1) or not is_whole(raw):
+    if line.n <= last_seqs.get(line.e, -1) or not has_valid_checksum(raw):
         return
-    newest[line.e] = line.n
-    at, is_unknown = int(line.t) // QUARTER * QUARTER, line.usage.cost is None
+    last_seqs[line.e] = line.n
+    at, is_unknown = int(line.t) // BUCKET_SECONDS * BUCKET_SECONDS, line.usage.cost is None
     key = (at, line.model, is_unknown)
-    before = rows.get(key, _Row(at, line.model, 0, _NOTHING[is_unknown]))
-    rows[key] = _Row(at, line.model, before.calls + 1, before.usage + line.usage)
+    before = rows.get(key, _CacheRow(at, line.model, 0, _ZERO_USAGE[is_unknown]))
+    rows[key] = _CacheRow(at, line.model, before.calls + 1, before.usage + line.usage)
 
 
-_NOTHING = {True: Usage(cost=None), False: Usage()}
+_ZERO_USAGE = {True: Usage(cost=None), False: Usage()}
 
 
-class _Scan:
+class _UsageScanner:
     """The lines of a file that may say what a call used; `offset` is where the whole ones end."""
 
     def __init__(self, path: Path, offset: int) -> None:
@@ -268,29 +282,29 @@ class _Scan:
             while chunk := file.read(_CHUNK):
                 data = rest + chunk
                 end = data.rfind(b"\n") + 1
-                yield from _hits(data, end)
+                yield from _find_usage_lines(data, end)
                 rest = data[end:]
                 self.offset += end
 
 
-def _hits(data: bytes, end: int) -> Iterator[bytes]:
+def _find_usage_lines(data: bytes, end: int) -> Iterator[bytes]:
     place = 0
     while (hit := data.find(_KIND, place, end)) >= 0:
         place = data.find(b"\n", hit) + 1
         yield data[data.rfind(b"\n", 0, hit) + 1 : place]
 
 
-def _load(path: Path) -> dict[str, _Kept]:
+def _load_cache(path: Path) -> dict[str, _CachedJournal]:
     try:
         data = path.read_bytes()
     except OSError:
         return {}
-    decoder = msgspec.json.Decoder(_Kept)
-    found: dict[str, _Kept] = {}
+    decoder = msgspec.json.Decoder(_CachedJournal)
+    found: dict[str, _CachedJournal] = {}
     for line in data.splitlines():
         try:
             kept = decoder.decode(line)
         except msgspec.DecodeError:
             continue
-        found[kept.place] = kept
+        found[kept.key] = kept
     return found

@@ -14,15 +14,15 @@ import msgspec
 from treadle.core.errors import StoreError
 from treadle.core.transcript.entries import Checkpoint, ItemAdded, Rewound, TurnBegan, View
 from treadle.core.transcript.items import UserItem
-from treadle.sessions.family import parent_of, root_of
-from treadle.sessions.folding import Folding
-from treadle.sessions.journal import Journal, read_numbered
+from treadle.sessions.family import find_parent, find_root
+from treadle.sessions.folding import ViewLoader
+from treadle.sessions.journal import Journal, read_records
 from treadle.sessions.library import Library
-from treadle.sessions.lines import Parent, decode
-from treadle.sessions.reading import Reading, segments
+from treadle.sessions.lines import ForkPoint, decode_entry
+from treadle.sessions.reading import JournalReader, list_segments
 
 
-class TurnMark(msgspec.Struct, frozen=True):
+class TurnInfo(msgspec.Struct, frozen=True):
     """A turn that is in the view: where it began, what was said, and the files around it.
 
     `before` and `after` name trees of checkpoints; empty if none was taken.
@@ -33,17 +33,17 @@ class TurnMark(msgspec.Struct, frozen=True):
     seq: int
     time: float
     text: str = ""
-    before: str = ""
-    after: str = ""
+    checkpoint_before: str = ""
+    checkpoint_after: str = ""
 
 
-def turns(place: Path) -> list[TurnMark]:
+def list_turns(session_dir: Path) -> list[TurnInfo]:
     """The turns that are still in the view, oldest first."""
-    found: list[TurnMark] = []
-    for line, entry in read_numbered(place):
+    found: list[TurnInfo] = []
+    for line, entry in read_records(session_dir):
         match entry:
             case TurnBegan(turn_id=turn_id):
-                found.append(TurnMark(turn_id, len(found) + 1, line.seq, line.time))
+                found.append(TurnInfo(turn_id, len(found) + 1, line.seq, line.time))
             case Rewound(turn_id=turn_id):
                 for position, mark in enumerate(found):
                     if mark.turn_id == turn_id:
@@ -53,26 +53,26 @@ def turns(place: Path) -> list[TurnMark]:
                 found[-1] = msgspec.structs.replace(found[-1], text=item.text)
             case Checkpoint(turn_id=turn_id, tree=tree) if found:
                 if found[-1].turn_id == turn_id:
-                    found[-1] = _with_tree(found[-1], tree)
+                    found[-1] = _add_checkpoint(found[-1], tree)
             case _:
                 pass
     return found
 
 
-def _with_tree(mark: TurnMark, tree: str) -> TurnMark:
-    if not mark.before:
-        return msgspec.structs.replace(mark, before=tree)
-    return msgspec.structs.replace(mark, after=tree)
+def _add_checkpoint(turn: TurnInfo, tree: str) -> TurnInfo:
+    if not turn.checkpoint_before:
+        return msgspec.structs.replace(turn, checkpoint_before=tree)
+    return msgspec.structs.replace(turn, checkpoint_after=tree)
 
 
-def turn(place: Path, name: str) -> TurnMark:
+def find_turn(session_dir: Path, name: str) -> TurnInfo:
     """A turn by its id, or by its number as a list shows it; -1 is the last one."""
-    known = turns(place)
+    known = list_turns(session_dir)
     for mark in known:
         if name in (mark.turn_id, str(mark.number), str(mark.number - len(known) - 1)):
             return mark
     raise StoreError(
-        f"session {place.name} has no turn {name!r}; it has {len(known)}, from 1 to {len(known)}"
+        f"session {session_dir.name} has no turn {name!r}; it has {len(known)}, from 1 to {len(known)}"
     )
 
 
@@ -82,49 +82,49 @@ async def rewind(journal: Journal, turn_id: str) -> View:
     The log keeps what came after. End the driver that is at work first.
     """
     await journal.flush()
-    if all(mark.turn_id != turn_id for mark in turns(journal.place)):
+    if all(mark.turn_id != turn_id for mark in list_turns(journal.session_dir)):
         raise StoreError(f"session {journal.session_id} has no turn {turn_id!r} to go back to")
     journal.append(Rewound(turn_id))
     await journal.flush()
-    return view_of(journal.place)
+    return load_view(journal.session_dir)
 
 
 def fork(
-    library: Library, place: Path, *, folder: Path, before: str | None = None
+    library: Library, session_dir: Path, *, folder: Path, before_turn: str | None = None
 ) -> tuple[Journal, View]:
     """A new session with this one's history, up to before a turn or to the end.
 
     Nothing is copied, and the parent does not change. `folder` is where the fork will work.
     """
-    if parent_of(place) is not None:
+    if find_parent(session_dir) is not None:
         raise StoreError(
-            f"session {place.name} is a child agent's, which goes when its parent goes: "
-            f"fork that one, {root_of(place).name}"
+            f"session {session_dir.name} is a child agent's, which goes when its parent goes: "
+            f"fork that one, {find_root(session_dir).name}"
         )
-    if before is None:
-        reading = Reading(place)
-        for _ in reading.lines():
+    if before_turn is None:
+        reading = JournalReader(session_dir)
+        for _ in reading.records():
             pass
         upto = reading.seq
     else:
-        upto = turn(place, before).seq - 1
-    journal = library.create(folder, parent=Parent(place.name, upto))
-    return journal, view_of(place, upto=upto)
+        upto = find_turn(session_dir, before_turn).seq - 1
+    journal = library.create(folder, parent=ForkPoint(session_dir.name, upto))
+    return journal, load_view(session_dir, last_seq=upto)
 
 
-def view_of(place: Path, *, upto: int | None = None) -> View:
+def load_view(session_dir: Path, *, last_seq: int | None = None) -> View:
     """What a session's log amounts to, without opening it for writing."""
-    return Folding(Reading(place, upto=upto)).view()
+    return ViewLoader(JournalReader(session_dir, last_seq=last_seq)).load()
 
 
-def trees(place: Path) -> set[str]:
+def list_checkpoint_trees(session_dir: Path) -> set[str]:
     """Every checkpoint that a session's own log names, gone back from or not."""
     found: set[str] = set()
-    for path in segments(place):
+    for path in list_segments(session_dir):
         with path.open("rb", buffering=1 << 20) as file:
             for raw in file:
                 if b'"kind":"checkpoint"' in raw[:120]:
-                    entry = decode(raw)
+                    entry = decode_entry(raw)
                     if isinstance(entry, Checkpoint):
                         found.add(entry.tree)
     return found

@@ -11,26 +11,26 @@ class ManualClock:
     With `held=True` every sleep waits until `release()`, so that a test can act meanwhile.
     """
 
-    def __init__(self, *, held: bool = False, chance: float = 0.5) -> None:
+    def __init__(self, *, blocked: bool = False, random_value: float = 0.5) -> None:
         self.time = 0.0
-        self.slept: list[float] = []
+        self.sleeps: list[float] = []
         self.sleeping = asyncio.Event()
-        self._chance = chance
-        self._open = asyncio.Event()
-        if not held:
-            self._open.set()
+        self._random_value = random_value
+        self._released = asyncio.Event()
+        if not blocked:
+            self._released.set()
 
     def now(self) -> float:
         return self.time
 
-    def chance(self) -> float:
-        return self._chance
+    def random(self) -> float:
+        return self._random_value
 
     async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
+        self.sleeps.append(seconds)
         self.sleeping.set()
-        await self._open.wait()
+        await self._released.wait()
         self.time += seconds
 
     def release(self) -> None:
-        self._open.set()
+        self._released.set()

@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 
-class Fault(msgspec.Struct, frozen=True):
+class FileFault(msgspec.Struct, frozen=True):
     """What goes wrong at one call.
 
     error   the call fails with `errno`, having done nothing
@@ -31,7 +31,7 @@ class Fault(msgspec.Struct, frozen=True):
     errno: int = 0
 
 
-Plan = Mapping[int, Fault] | Callable[[int, str], Fault | None]
+FaultPlan = Mapping[int, FileFault] | Callable[[int, str], FileFault | None]
 
 
 class Killed(BaseException):
@@ -44,13 +44,13 @@ class FaultyFiles:
     `really` ends this very process with SIGKILL instead of raising Killed.
     """
 
-    def __init__(self, plan: Plan | None = None, *, really: bool = False) -> None:
-        self._plan: Plan = plan or {}
-        self._really = really
+    def __init__(self, plan: FaultPlan | None = None, *, send_sigkill: bool = False) -> None:
+        self._plan: FaultPlan = plan or {}
+        self._send_sigkill = send_sigkill
         self._is_dead = False
         self._next_error = 0
         self._paths: dict[int, Path] = {}
-        self._synced: dict[Path, int] = {}
+        self._synced_sizes: dict[Path, int] = {}
         self.calls: list[str] = []
 
     # --- the file layer --------------------------------------------------------------------
@@ -60,21 +60,21 @@ class FaultyFiles:
             return
         if path.parent != path:
             self.make_folder(path.parent)
-        with _Step(self, f"mkdir {path.name}"):
+        with _CountedCall(self, f"mkdir {path.name}"):
             path.mkdir(mode=0o700, exist_ok=True)
 
     def open(self, path: Path, flags: int) -> int:
-        with _Step(self, f"open {path.name}"):
+        with _CountedCall(self, f"open {path.name}"):
             fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
             self._paths[fd] = path
-            self._synced.setdefault(path, path.stat().st_size)
+            self._synced_sizes.setdefault(path, path.stat().st_size)
         return fd
 
     def write(self, fd: int, data: bytes | memoryview) -> int:
         if self._next_error:
             number, self._next_error = self._next_error, 0
             raise OSError(number, os.strerror(number))
-        step = _Step(self, f"write {self._name(fd)}")
+        step = _CountedCall(self, f"write {self._name(fd)}")
         with step:
             if step.fault is not None and step.fault.kind in ("part", "torn"):
                 self._next_error = step.fault.errno
@@ -82,34 +82,34 @@ class FaultyFiles:
             return os.write(fd, data)
 
     def sync(self, fd: int) -> None:
-        with _Step(self, f"sync {self._name(fd)}"):
+        with _CountedCall(self, f"sync {self._name(fd)}"):
             os.fdatasync(fd)
             if fd in self._paths:
-                self._synced[self._paths[fd]] = os.fstat(fd).st_size
+                self._synced_sizes[self._paths[fd]] = os.fstat(fd).st_size
 
     def sync_folder(self, path: Path) -> None:
-        with _Step(self, f"sync {path.name}/"):
+        with _CountedCall(self, f"sync {path.name}/"):
             pass
 
     def size(self, fd: int) -> tuple[int, bool]:
-        self._see_that_it_lives()
+        self._check_alive()
         status = os.fstat(fd)
         return status.st_size, status.st_nlink > 0
 
     def truncate(self, fd: int, size: int) -> None:
-        with _Step(self, f"truncate {self._name(fd)}"):
+        with _CountedCall(self, f"truncate {self._name(fd)}"):
             os.ftruncate(fd, size)
 
     def rename(self, old: Path, new: Path) -> None:
-        with _Step(self, f"rename {new.name}"):
+        with _CountedCall(self, f"rename {new.name}"):
             old.replace(new)
-            self._synced[new] = self._synced.pop(old, 0)
+            self._synced_sizes[new] = self._synced_sizes.pop(old, 0)
             for fd, path in self._paths.items():
                 if path == old:
                     self._paths[fd] = new
 
     def unlink(self, path: Path) -> None:
-        self._see_that_it_lives()
+        self._check_alive()
         path.unlink(missing_ok=True)
 
     def close(self, fd: int) -> None:
@@ -119,9 +119,9 @@ class FaultyFiles:
 
     # --- for the test ----------------------------------------------------------------------
 
-    def point(self, name: str) -> None:
+    def count_call(self, name: str) -> None:
         """A place in the test's own code that counts as a call, such as a tool's effect."""
-        with _Step(self, name):
+        with _CountedCall(self, name):
             pass
 
     def close_all(self) -> None:
@@ -129,55 +129,55 @@ class FaultyFiles:
         for fd in list(self._paths):
             self.close(fd)
 
-    def lose_power(self, chance: random.Random) -> None:
+    def lose_power(self, rng: random.Random) -> None:
         """Forget a part of what was written and not synced; zeros may stand in its place."""
         self.close_all()
-        for path, synced in self._synced.items():
+        for path, synced in self._synced_sizes.items():
             if not path.exists() or (size := path.stat().st_size) <= synced:
                 continue
-            kept = chance.randint(synced, size)
+            kept = rng.randint(synced, size)
             with path.open("r+b") as file:
                 file.truncate(kept)
-                if kept < size and chance.random() < 0.3:
+                if kept < size and rng.random() < 0.3:
                     file.truncate(size)  # the length was on disk, the data was not
 
     def _name(self, fd: int) -> str:
         return self._paths[fd].name if fd in self._paths else str(fd)
 
-    def _see_that_it_lives(self) -> None:
+    def _check_alive(self) -> None:
         if self._is_dead:
             raise Killed("dead")
 
-    def _fault(self, name: str) -> Fault | None:
-        self._see_that_it_lives()
+    def _next_fault(self, name: str) -> FileFault | None:
+        self._check_alive()
         self.calls.append(name)
         number = len(self.calls)
         return self._plan(number, name) if callable(self._plan) else self._plan.get(number)
 
-    def _die(self, name: str) -> None:
-        if self._really:
+    def _kill(self, name: str) -> None:
+        if self._send_sigkill:
             os.kill(os.getpid(), signal.SIGKILL)
         self._is_dead = True
         raise Killed(f"call {len(self.calls)}: {name}")
 
 
-class _Step:
+class _CountedCall:
     """One counted call: what the plan wants before it, and after it."""
 
     def __init__(self, files: FaultyFiles, name: str) -> None:
         self._files = files
         self._name = name
-        self.fault = files._fault(name)
+        self.fault = files._next_fault(name)
         if self.fault is None:
             return
         if self.fault.kind == "kill":
-            files._die(name)
+            files._kill(name)
         if self.fault.kind == "error":
             raise OSError(self.fault.errno, os.strerror(self.fault.errno))
 
-    def __enter__(self) -> _Step:
+    def __enter__(self) -> _CountedCall:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self.fault is not None and self.fault.kind in ("done", "torn"):
-            self._files._die(self._name)
+            self._files._kill(self._name)

@@ -7,10 +7,10 @@ from typing import TypeVar
 from treadle.core.events import Event
 from treadle.core.transcript.items import Item
 
-E = TypeVar("E", bound=Event)
+EventT = TypeVar("EventT", bound=Event)
 
 
-class Witness:
+class RecordingObserver:
     """Remembers every event and every item, in order."""
 
     def __init__(self) -> None:
@@ -23,22 +23,22 @@ class Witness:
     def on_item(self, position: int, item: Item) -> None:
         self.items.append((position, item))
 
-    def of(self, kind: type[E]) -> list[E]:
-        return [event for event in self.events if isinstance(event, kind)]
+    def events_of(self, event_type: type[EventT]) -> list[EventT]:
+        return [event for event in self.events if isinstance(event, event_type)]
 
     @property
-    def kinds(self) -> list[str]:
+    def event_names(self) -> list[str]:
         return [type(event).__name__ for event in self.events]
 
 
-class BrokenObserver:
+class FailingObserver:
     """Raises whatever it is told."""
 
     def __init__(self) -> None:
-        self.times = 0
+        self.call_count = 0
 
     def on_event(self, event: Event) -> None:
-        self.times += 1
+        self.call_count += 1
         raise RuntimeError("the observer is broken")
 
     def on_item(self, position: int, item: Item) -> None:

@@ -14,8 +14,8 @@ class MemoryStore:
     def __init__(self, session_id: str = "session", entries: Sequence[Entry] = ()) -> None:
         self._session_id = session_id
         self.durable: list[Entry] = list(entries)
-        self.waiting: list[Entry] = []
-        self.flushes = 0
+        self.queued: list[Entry] = []
+        self.flush_count = 0
         self.failure: StoreError | None = None
         self.is_closed = False
 
@@ -24,18 +24,18 @@ class MemoryStore:
         return self._session_id
 
     @property
-    def trouble(self) -> StoreError | None:
-        return self.failure if self.waiting else None
+    def write_error(self) -> StoreError | None:
+        return self.failure if self.queued else None
 
     def append(self, entry: Entry) -> None:
-        self.waiting.append(entry)
+        self.queued.append(entry)
 
     async def flush(self) -> None:
-        self.flushes += 1
+        self.flush_count += 1
         if self.failure is not None:
             raise self.failure
-        self.durable += self.waiting
-        self.waiting.clear()
+        self.durable += self.queued
+        self.queued.clear()
 
     async def load(self) -> Sequence[Entry]:
         return list(self.durable)
@@ -46,9 +46,9 @@ class MemoryStore:
 
     def crash(self) -> None:
         """The process dies: what was not flushed is gone."""
-        self.waiting.clear()
+        self.queued.clear()
 
     @property
     def entries(self) -> list[Entry]:
         """All that was appended, durable or not."""
-        return [*self.durable, *self.waiting]
+        return [*self.durable, *self.queued]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle.core.contracts.tool import (
-    Probe,
+    ProbeResult,
     Resources,
     Tool,
     ToolContext,
@@ -32,10 +32,10 @@ class RecordingTool:
         *,
         effect: EffectClass = "pure",
         concurrent: bool | None = None,
-        gate: asyncio.Event | None = None,
+        release: asyncio.Event | None = None,
         resources: Callable[[Arguments], Resources] | None = None,
-        problem: Callable[[Arguments], str | None] | None = None,
-        probe: Probe | None = None,
+        check: Callable[[Arguments], str | None] | None = None,
+        probe: ProbeResult | None = None,
         timeout: float | None = None,
         detach_after: float | None = None,
         max_result_chars: int = 100_000,
@@ -52,23 +52,23 @@ class RecordingTool:
             max_result_chars=max_result_chars,
         )
         self._answer = answer
-        self._gate = gate
+        self._release = release
         self._resources = resources
-        self._problem = problem
-        self._probe = probe or Probe("unknown", "nobody looked")
+        self._check = check
+        self._probe = probe or ProbeResult("unknown", "nobody looked")
         self.calls: list[Arguments] = []
-        self.keys: list[str] = []
-        self.entered = asyncio.Event()
-        self.cancelled = 0
-        self.running = 0
-        self.most_running = 0
+        self.idempotency_keys: list[str] = []
+        self.started = asyncio.Event()
+        self.cancel_count = 0
+        self.running_count = 0
+        self.max_running = 0
 
     @property
     def spec(self) -> ToolSpec:
         return self._spec
 
     def check(self, arguments: Arguments) -> str | None:
-        return self._problem(arguments) if self._problem is not None else None
+        return self._check(arguments) if self._check is not None else None
 
     def summary(self, arguments: Arguments) -> str:
         return f"[{self._spec.name}]"
@@ -78,20 +78,20 @@ class RecordingTool:
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         self.calls.append(arguments)
-        self.keys.append(context.key)
-        self.entered.set()
-        self.running += 1
-        self.most_running = max(self.most_running, self.running)
+        self.idempotency_keys.append(context.idempotency_key)
+        self.started.set()
+        self.running_count += 1
+        self.max_running = max(self.max_running, self.running_count)
         try:
-            if self._gate is not None:
-                await self._gate.wait()
+            if self._release is not None:
+                await self._release.wait()
             else:
                 await asyncio.sleep(0)
         except asyncio.CancelledError:
-            self.cancelled += 1
+            self.cancel_count += 1
             raise
         finally:
-            self.running -= 1
+            self.running_count -= 1
         answer = self._answer
         if isinstance(answer, BaseException):
             raise answer
@@ -105,18 +105,18 @@ class RecordingTool:
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> Probe:
+    ) -> ProbeResult:
         return self._probe
 
 
-class ShiftingSource:
+class ChangingSource:
     """A source whose tools can be changed while an agent works."""
 
     def __init__(self, tools: Sequence[Tool] = (), name: str = "shifting") -> None:
         self._tools: Sequence[Tool] = tuple(tools)
         self._name = name
-        self.opened = 0
-        self.closed = 0
+        self.open_count = 0
+        self.close_count = 0
 
     @property
     def name(self) -> str:
@@ -125,14 +125,14 @@ class ShiftingSource:
     def tools(self) -> Sequence[Tool]:
         return self._tools
 
-    def change(self, tools: Sequence[Tool]) -> None:
+    def set_tools(self, tools: Sequence[Tool]) -> None:
         self._tools = tuple(tools)
 
     def instructions(self) -> str:
         return ""
 
     async def open(self) -> None:
-        self.opened += 1
+        self.open_count += 1
 
     async def aclose(self) -> None:
-        self.closed += 1
+        self.close_count += 1

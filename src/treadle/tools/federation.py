@@ -14,14 +14,21 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.tool import Probe, Resources, Tool, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.tool import (
+    ProbeResult,
+    Resources,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
 from treadle.core.errors import ConfigError
 from treadle.core.transcript.content import Arguments
 
-Collision = Literal["first_wins", "error", "prefix"]
+CollisionPolicy = Literal["first_wins", "error", "prefix"]
 
 
-class Registry:
+class StaticSource:
     """A source whose tools are given and stay."""
 
     def __init__(self, tools: Sequence[Tool], name: str = "tools", instructions: str = "") -> None:
@@ -46,7 +53,7 @@ class Registry:
         return None
 
 
-class Renamed:
+class RenamedTool:
     """The same tool under another name."""
 
     def __init__(self, tool: Tool, name: str) -> None:
@@ -74,17 +81,19 @@ class Renamed:
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> Probe:
+    ) -> ProbeResult:
         return await self._tool.probe(arguments, evidence, context)
 
 
 class Federation:
     """All sources as one."""
 
-    def __init__(self, sources: Sequence[ToolSource], collision: Collision = "first_wins") -> None:
+    def __init__(
+        self, sources: Sequence[ToolSource], collision: CollisionPolicy = "first_wins"
+    ) -> None:
         self._sources = tuple(sources)
         self._collision = collision
-        self._seen: list[Sequence[Tool]] = []
+        self._last_tools: list[Sequence[Tool]] = []
         self._tools: tuple[Tool, ...] = ()
         self._opened: set[int] = set()  # positions of the sources that are open
         self._opening = asyncio.Lock()
@@ -97,9 +106,9 @@ class Federation:
 
     def tools(self) -> Sequence[Tool]:
         current = [source.tools() for source in self._sources]
-        if len(current) != len(self._seen) or any(map(is_not, current, self._seen)):
-            self._tools = self._union(current)
-            self._seen = current
+        if len(current) != len(self._last_tools) or any(map(is_not, current, self._last_tools)):
+            self._tools = self._merge_tools(current)
+            self._last_tools = current
         return self._tools
 
     def instructions(self) -> str:
@@ -109,12 +118,12 @@ class Federation:
         """Open every source, once; who comes meanwhile waits. What failed is tried again."""
         async with self._opening:
             left = [n for n in range(len(self._sources)) if n not in self._opened]
-            ends = await asyncio.gather(*map(self._open, left), return_exceptions=True)
+            ends = await asyncio.gather(*map(self._open_source, left), return_exceptions=True)
         for problem in ends:
             if problem is not None:
                 raise problem
 
-    async def _open(self, position: int) -> None:
+    async def _open_source(self, position: int) -> None:
         await self._sources[position].open()
         self._opened.add(position)
 
@@ -131,10 +140,10 @@ class Federation:
         if problems:
             raise problems[0]
 
-    def _union(self, offered: Sequence[Sequence[Tool]]) -> tuple[Tool, ...]:
+    def _merge_tools(self, tools_by_source: Sequence[Sequence[Tool]]) -> tuple[Tool, ...]:
         taken: dict[str, Tool] = {}
         owners: dict[str, str] = {}
-        for source, tools in zip(self._sources, offered, strict=True):
+        for source, tools in zip(self._sources, tools_by_source, strict=True):
             for tool in tools:
                 name = tool.spec.name
                 if name not in taken:
@@ -146,5 +155,5 @@ class Federation:
                     )
                 elif self._collision == "prefix":
                     longer = f"{source.name}_{name}"
-                    taken.setdefault(longer, Renamed(tool, longer))
+                    taken.setdefault(longer, RenamedTool(tool, longer))
         return tuple(taken.values())

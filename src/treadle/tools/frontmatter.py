@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import re
 
-Head = dict[str, str | list[str]]
+Frontmatter = dict[str, str | list[str]]
 
 _KEY = re.compile(r"^([A-Za-z][\w-]*)\s*:\s*(.*)$")
 
 
-class BrokenHead(ValueError):
+class FrontmatterError(ValueError):
     """What is wrong with the head of a file, and on which line."""
 
 
-def split(text: str) -> tuple[Head, str]:
+def parse_frontmatter(text: str) -> tuple[Frontmatter, str]:
     """The head and the body; a file without a head is all body."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if not text.startswith("---\n"):
@@ -33,12 +33,12 @@ def split(text: str) -> tuple[Head, str]:
     try:
         end = next(n for n, line in enumerate(lines[1:], 1) if line.rstrip() == "---")
     except StopIteration:
-        raise BrokenHead("line 1: the head that begins with --- has no end") from None
-    return _read(lines[1:end]), "\n".join(lines[end + 1 :]).lstrip("\n")
+        raise FrontmatterError("line 1: the head that begins with --- has no end") from None
+    return _parse_lines(lines[1:end]), "\n".join(lines[end + 1 :]).lstrip("\n")
 
 
-def _read(lines: list[str]) -> Head:
-    head: Head = {}
+def _parse_lines(lines: list[str]) -> Frontmatter:
+    head: Frontmatter = {}
     number = 0
     while number < len(lines):
         line = lines[number]
@@ -47,7 +47,7 @@ def _read(lines: list[str]) -> Head:
             continue
         found = _KEY.match(line)
         if found is None:
-            raise BrokenHead(f"line {number + 1}: {line.strip()!r} is not `key: value`")
+            raise FrontmatterError(f"line {number + 1}: {line.strip()!r} is not `key: value`")
         key, value = found.group(1), found.group(2).strip()
         block: list[str] = []
         while number < len(lines) and (
@@ -55,29 +55,29 @@ def _read(lines: list[str]) -> Head:
         ):
             block.append(lines[number])
             number += 1
-        head[key] = _value(value, block)
+        head[key] = _parse_value(value, block)
     return head
 
 
-def _value(value: str, block: list[str]) -> str | list[str]:
+def _parse_value(value: str, block: list[str]) -> str | list[str]:
     inside = [line.strip() for line in block if line.strip()]
     if value in ("|", "|-", ">", ">-"):
         return ("\n" if value[0] == "|" else " ").join(inside)
     if not value and inside and all(line.startswith("- ") for line in inside):
-        return [_plain(line[2:]) for line in inside]
+        return [_unquote(line[2:]) for line in inside]
     if value.startswith("[") and value.endswith("]"):
-        return [_plain(part) for part in value[1:-1].split(",") if part.strip()]
-    return _plain(" ".join([value, *inside]).strip())
+        return [_unquote(part) for part in value[1:-1].split(",") if part.strip()]
+    return _unquote(" ".join([value, *inside]).strip())
 
 
-def _plain(value: str) -> str:
+def _unquote(value: str) -> str:
     value = value.strip()
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
         return value[1:-1]
     return value
 
 
-def words(value: str | list[str] | None) -> list[str] | None:
+def parse_list(value: str | list[str] | None) -> list[str] | None:
     """A list that may also be written with commas."""
     if value is None or isinstance(value, list):
         return value

@@ -17,7 +17,7 @@ import msgspec
 
 from treadle.core.contracts.tool import (
     DEFAULT_RESULT_CHARS,
-    Probe,
+    ProbeResult,
     Resources,
     ToolContext,
     ToolOutput,
@@ -27,11 +27,11 @@ from treadle.core.errors import ConfigError
 from treadle.core.transcript.content import Arguments, Document, Image, Text
 from treadle.core.transcript.entries import EffectClass
 
-Touch = Callable[[Arguments], Resources]
+ResourcesFunction = Callable[[Arguments], Resources]
 F = TypeVar("F", bound=Callable[..., Any])
 
 # What a one-line summary shows, in this order of preference.
-TELLING = ("command", "path", "file_path", "pattern", "url", "query", "question")
+SUMMARY_KEYS = ("command", "path", "file_path", "pattern", "url", "query", "question")
 SUMMARY_CHARS = 80
 
 
@@ -50,9 +50,9 @@ class FunctionTool:
         max_result_chars: int = DEFAULT_RESULT_CHARS,
         detachable: bool | None = None,
         detach_after: float | None = None,
-        resources: Touch | None = None,
+        resources: ResourcesFunction | None = None,
         check: Callable[[Arguments], str | None] | None = None,
-        probe: Callable[..., Awaitable[Probe]] | None = None,
+        probe: Callable[..., Awaitable[ProbeResult]] | None = None,
         evidence: Callable[..., Awaitable[dict[str, Any]]] | None = None,
     ) -> None:
         self.function = function
@@ -67,7 +67,7 @@ class FunctionTool:
         self._spec = ToolSpec(
             name=name or self._parameters.name,
             description=description if description is not None else said,
-            schema=self._parameters.schema(notes),
+            schema=self._parameters.make_schema(notes),
             effect=effect,
             concurrent=effect == "pure" if concurrent is None else concurrent,
             timeout=timeout,
@@ -91,7 +91,7 @@ class FunctionTool:
         return self._check(arguments) if self._check is not None else None
 
     def summary(self, arguments: Arguments) -> str:
-        return summary_line(self._spec.name, arguments)
+        return summarize_call(self._spec.name, arguments)
 
     def resources(self, arguments: Arguments) -> Resources:
         return self._resources(arguments) if self._resources is not None else Resources()
@@ -114,9 +114,9 @@ class FunctionTool:
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> Probe:
+    ) -> ProbeResult:
         if self._probe is None:
-            return Probe("unknown", f"{self._spec.name} cannot be checked afterwards")
+            return ProbeResult("unknown", f"{self._spec.name} cannot be checked afterwards")
         return await self._probe(arguments, evidence, context)
 
 
@@ -133,9 +133,9 @@ def tool(
     return lambda decorated: FunctionTool(decorated, **options)
 
 
-def summary_line(name: str, arguments: Arguments) -> str:
+def summarize_call(name: str, arguments: Arguments) -> str:
     """Such as `[bash: ls -la]`: the most telling argument, on one line."""
-    key = next((key for key in TELLING if key in arguments), None)
+    key = next((key for key in SUMMARY_KEYS if key in arguments), None)
     value = arguments.get(key) if key is not None else next(iter(arguments.values()), None)
     if value is None:
         return f"[{name}]"
@@ -143,23 +143,23 @@ def summary_line(name: str, arguments: Arguments) -> str:
     return f"[{name}: {text[:SUMMARY_CHARS]}{'…' if len(text) > SUMMARY_CHARS else ''}]"
 
 
-def as_output(given: object) -> ToolOutput:
+def as_output(value: object) -> ToolOutput:
     """Whatever a function returned, for the model."""
-    if isinstance(given, ToolOutput):
-        return given
-    if isinstance(given, str):
-        return ToolOutput(given)
-    if given is None:
+    if isinstance(value, ToolOutput):
+        return value
+    if isinstance(value, str):
+        return ToolOutput(value)
+    if value is None:
         return ToolOutput("done")
-    if isinstance(given, (Text, Image, Document)):
-        return ToolOutput((given,))
+    if isinstance(value, (Text, Image, Document)):
+        return ToolOutput((value,))
     try:
-        return ToolOutput(msgspec.json.encode(given, enc_hook=_plain).decode())
+        return ToolOutput(msgspec.json.encode(value, enc_hook=_to_json_value).decode())
     except (TypeError, ValueError, msgspec.MsgspecError):
-        return ToolOutput(str(given))
+        return ToolOutput(str(value))
 
 
-def _plain(value: object) -> object:
+def _to_json_value(value: object) -> object:
     dump = getattr(value, "model_dump", None)
     return dump(mode="json") if callable(dump) else str(value)
 
@@ -170,7 +170,7 @@ class _Parameters:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.context: str | None = None
         self.name: str = getattr(function, "__name__", type(function).__name__)
-        hints = _hints(function)
+        hints = _read_hints(function)
         fields: list[tuple[str, Any, Any]] = []
         self._models: dict[str, Any] = {}
         for parameter in inspect.signature(function).parameters.values():
@@ -189,7 +189,7 @@ class _Parameters:
             fields.append(
                 (parameter.name, hint, ...)
                 if default is parameter.empty
-                else (parameter.name, hint, _default(default))
+                else (parameter.name, hint, _struct_default(default))
             )
         self._struct = msgspec.defstruct(
             "Arguments",
@@ -198,19 +198,19 @@ class _Parameters:
             forbid_unknown_fields=True,
         )
         self._fields = [field[0] for field in fields]
-        self._last: tuple[Arguments, dict[str, Any]] | None = None
+        self._last_checked: tuple[Arguments, dict[str, Any]] | None = None
 
     def check(self, arguments: Arguments) -> None:
-        self._last = (arguments, self._converted(arguments))
+        self._last_checked = (arguments, self._convert(arguments))
 
     def convert(self, arguments: Arguments) -> dict[str, Any]:
         """The values for the call; what was just checked is not converted again."""
-        last, self._last = self._last, None
+        last, self._last_checked = self._last_checked, None
         if last is not None and last[0] is arguments:
             return last[1]
-        return self._converted(arguments)
+        return self._convert(arguments)
 
-    def _converted(self, arguments: Arguments) -> dict[str, Any]:
+    def _convert(self, arguments: Arguments) -> dict[str, Any]:
         value = msgspec.convert(arguments, self._struct)
         values = {name: getattr(value, name) for name in self._fields}
         for name, model in self._models.items():
@@ -218,7 +218,7 @@ class _Parameters:
                 values[name] = model.model_validate(values[name])
         return values
 
-    def schema(self, notes: Mapping[str, str]) -> dict[str, Any]:
+    def make_schema(self, descriptions: Mapping[str, str]) -> dict[str, Any]:
         try:
             (whole,), parts = msgspec.json.schema_components(
                 [self._struct], ref_template="#/$defs/{name}"
@@ -231,7 +231,7 @@ class _Parameters:
         for name, model in self._models.items():
             properties[name] = dict(model.model_json_schema())
             parts.update(properties[name].pop("$defs", {}))  # they are referred to from the root
-        for name, note in notes.items():
+        for name, note in descriptions.items():
             if name in properties:
                 properties[name] = {**properties[name], "description": note}
         schema.setdefault("required", [])
@@ -241,7 +241,7 @@ class _Parameters:
         return schema
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def _read_hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except NameError:
@@ -253,26 +253,26 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         }
 
 
-def _default(value: Any) -> Any:
+def _struct_default(value: Any) -> Any:
     if isinstance(value, (list, dict, set)):
         return msgspec.field(default_factory=lambda: type(value)(value))
     return value
 
 
-_ARGUMENTS = re.compile(r"^(?:Args|Arguments|Parameters):\s*$", re.MULTILINE)
-_ARGUMENT = re.compile(r"^\s{1,8}(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
+_ARGS_HEADING = re.compile(r"^(?:Args|Arguments|Parameters):\s*$", re.MULTILINE)
+_ARG_LINE = re.compile(r"^\s{1,8}(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
     """The description, and a note for each parameter of an "Args:" section."""
     text = inspect.cleandoc(text)
-    heading = _ARGUMENTS.search(text)
+    heading = _ARGS_HEADING.search(text)
     if heading is None:
         return text, {}
     notes: dict[str, str] = {}
     name = ""
     for line in text[heading.end() :].splitlines():
-        start = _ARGUMENT.match(line)
+        start = _ARG_LINE.match(line)
         if start:
             name = start.group(1)
             notes[name] = start.group(2).strip()

@@ -22,20 +22,27 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.contracts.tool import Probe, Resources, Tool, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.tool import (
+    ProbeResult,
+    Resources,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
 from treadle.core.errors import ConfigError, ToolError
 from treadle.core.textfile import read_text
 from treadle.core.transcript.content import Arguments
-from treadle.tools.frontmatter import BrokenHead, split
+from treadle.tools.frontmatter import FrontmatterError, parse_frontmatter
 
-PROJECT_PLACES = (".treadle/skills", ".claude/skills")
-HOME_PLACES = (".treadle/skills",)
-FILE = "SKILL.md"
-MOST_BYTES = 256 * 1024
-MOST_SKILLS = 200
-MOST_FILES = 50
-DESCRIPTION_CHARS = 1_024
-SECTION_CHARS = 16_000
+PROJECT_DIRS = (".treadle/skills", ".claude/skills")
+HOME_DIRS = (".treadle/skills",)
+SKILL_FILE = "SKILL.md"
+MAX_SKILL_BYTES = 256 * 1024
+MAX_SKILLS = 200
+MAX_FILES = 50
+MAX_DESCRIPTION_CHARS = 1_024
+MAX_SECTION_CHARS = 16_000
 _NAME = re.compile(r"[A-Za-z0-9][\w.:-]{0,63}", re.ASCII)
 
 
@@ -60,15 +67,15 @@ def find_skills(folder: Path | None, home: Path, *, trusted: bool) -> tuple[list
     """
     found: dict[str, Skill] = {}
     notes: list[str] = []
-    places: list[tuple[Path, Path | None]] = [(home / place, None) for place in HOME_PLACES]
+    places: list[tuple[Path, Path | None]] = [(home / place, None) for place in HOME_DIRS]
     if folder is not None and os.path.realpath(folder) != os.path.realpath(home):
-        theirs = [(folder / place, folder) for place in PROJECT_PLACES]
-        waiting = 0 if trusted else sum(1 for place, _ in theirs for _ in _folders(place))
+        theirs = [(folder / place, folder) for place in PROJECT_DIRS]
+        waiting = 0 if trusted else sum(1 for place, _ in theirs for _ in _list_folders(place))
         if waiting:
             notes.append(f"{waiting} skills of {folder} wait until you trust the folder")
         places = [*theirs, *places] if trusted else places
     for place, within in places:
-        for one in _folders(place):
+        for one in _list_folders(place):
             try:
                 skill = read_skill(one, within)[0]
             except ConfigError as error:
@@ -78,20 +85,20 @@ def find_skills(folder: Path | None, home: Path, *, trusted: bool) -> tuple[list
     return sorted(found.values(), key=lambda skill: skill.name), notes
 
 
-def _folders(place: Path) -> Iterator[Path]:
+def _list_folders(parent: Path) -> Iterator[Path]:
     try:
-        found = sorted(place.iterdir())
+        found = sorted(parent.iterdir())
     except OSError:
         return
-    for folder in found[:MOST_SKILLS]:
+    for folder in found[:MAX_SKILLS]:
         if not folder.name.startswith(".") and folder.is_dir():
             yield folder
 
 
 def read_skill(folder: Path, within: Path | None) -> tuple[Skill, str]:
     """One skill and its body. A ConfigError says what is wrong with it."""
-    file = folder / FILE
-    head, body = _split(file, within)
+    file = folder / SKILL_FILE
+    head, body = _read_skill_file(file, within)
     name = str(head.get("name") or folder.name)
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{file}: {name[:80]!r} is no name; use letters, digits and -")
@@ -101,23 +108,23 @@ def read_skill(folder: Path, within: Path | None) -> tuple[Skill, str]:
     if not body.strip():
         raise ConfigError(f"{file}: has no text under its head; write what to do")
     only_person = str(head.get("disable-model-invocation", "")).lower() == "true"
-    skill = Skill(name, description[:DESCRIPTION_CHARS], folder, within, not only_person)
+    skill = Skill(name, description[:MAX_DESCRIPTION_CHARS], folder, within, not only_person)
     return skill, body.strip()
 
 
-def _split(file: Path, within: Path | None) -> tuple[dict[str, str | list[str]], str]:
+def _read_skill_file(file: Path, within: Path | None) -> tuple[dict[str, str | list[str]], str]:
     try:
-        return split(read_text(file, MOST_BYTES, within=within))
+        return parse_frontmatter(read_text(file, MAX_SKILL_BYTES, within=within))
     except FileNotFoundError:
-        raise ConfigError(f"{file.parent}: has no {FILE}, so it is no skill") from None
-    except BrokenHead as error:
+        raise ConfigError(f"{file.parent}: has no {SKILL_FILE}, so it is no skill") from None
+    except FrontmatterError as error:
         raise ConfigError(f"{file}: {error}") from error
 
 
 # ------------------------------------------------------------------ what the model is told
 
 
-def skills_section(skills: Sequence[Skill]) -> str:
+def format_skills_section(skills: Sequence[Skill]) -> str:
     """The part of the prompt that names them; empty without any."""
     shown = [skill for skill in skills if skill.for_model]
     if not shown:
@@ -130,28 +137,28 @@ def skills_section(skills: Sequence[Skill]) -> str:
     size, left = sum(map(len, lines)), list[str]()
     for skill in shown:
         line = f"- {skill.name}: {skill.description}"
-        if size + len(line) > SECTION_CHARS:
+        if size + len(line) > MAX_SECTION_CHARS:
             left.append(skill.name)
             continue
         lines.append(line)
         size += len(line)
     if left:
-        lines.append(f"- without room for a description: {', '.join(left)[:SECTION_CHARS]}")
+        lines.append(f"- without room for a description: {', '.join(left)[:MAX_SECTION_CHARS]}")
     return "\n".join(lines)
 
 
-def skill_text(skill: Skill) -> str:
+def load_skill_text(skill: Skill) -> str:
     """The whole of a skill, read now: where it is, what it says, which files it has."""
     body = read_skill(skill.folder, skill.within)[1]
-    files, is_all = _files(skill)
+    files, is_all = _list_skill_files(skill)
     parts = [f"Skill {skill.name}, in {skill.folder} (paths in it are relative to that).", body]
     if files:
-        more = "" if is_all else f"\n- and more than {MOST_FILES} others"
+        more = "" if is_all else f"\n- and more than {MAX_FILES} others"
         parts.append("Files of this skill:\n" + "\n".join(f"- {file}" for file in files) + more)
     return "\n\n".join(parts)
 
 
-def _files(skill: Skill) -> tuple[list[str], bool]:
+def _list_skill_files(skill: Skill) -> tuple[list[str], bool]:
     """The files beside it with their paths; links are not followed, and one that leads out is
     not named."""
     within = os.path.realpath(skill.within or "/")
@@ -160,11 +167,11 @@ def _files(skill: Skill) -> tuple[list[str], bool]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = Path(folder) / name
-            if name.startswith(".") or name == FILE:
+            if name.startswith(".") or name == SKILL_FILE:
                 continue
             if not Path(os.path.realpath(path)).is_relative_to(within):
                 continue
-            if len(found) == MOST_FILES:
+            if len(found) == MAX_FILES:
                 return found, False
             found.append(str(path))
     return found, True
@@ -191,7 +198,7 @@ class SkillTool:
             effect="pure",
             concurrent=True,
         )
-        self._known = ", ".join(names)
+        self._known_names = ", ".join(names)
 
     @property
     def spec(self) -> ToolSpec:
@@ -202,7 +209,7 @@ class SkillTool:
         if not isinstance(name, str) or len(arguments) != 1:
             return "invalid arguments for skill: give `name`, and nothing else"
         if name.casefold() not in self._skills:
-            return f"there is no skill {name!r}; there are: {self._known}"
+            return f"there is no skill {name!r}; there are: {self._known_names}"
         return None
 
     def summary(self, arguments: Arguments) -> str:
@@ -214,7 +221,7 @@ class SkillTool:
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         skill = self._skills[str(arguments["name"]).casefold()]
         try:
-            text = await asyncio.to_thread(skill_text, skill)
+            text = await asyncio.to_thread(load_skill_text, skill)
         except ConfigError as error:
             raise ToolError(f"the skill {skill.name} cannot be used any more: {error}") from error
         return ToolOutput(text, display=f"{skill.name}: {skill.description}")
@@ -224,8 +231,8 @@ class SkillTool:
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> Probe:
-        return Probe("not_done", "reading a skill has no effect")
+    ) -> ProbeResult:
+        return ProbeResult("not_done", "reading a skill has no effect")
 
 
 class Skills:

@@ -13,30 +13,37 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.contracts.mutator import MutationPoint, Scene
+from treadle.core.contracts.mutator import MutationPoint, MutationContext
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.tool import Probe, Resources, Tool, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.tool import (
+    ProbeResult,
+    Resources,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import NoticeItem
 from treadle.core.transcript.transcript import Transcript
 
-NAME = "use_tool"
-DESCRIPTION = (
+USE_TOOL_NAME = "use_tool"
+USE_TOOL_DESCRIPTION = (
     "Calls a tool that was announced after this conversation began. "
     "Use it only for tools that a notice told you of."
 )
 
 
-def meant(name: str, arguments: Arguments) -> tuple[str, Arguments]:
+def unwrap_call(name: str, arguments: Arguments) -> tuple[str, Arguments]:
     """Which tool a call is of, and with what, as the call alone tells: what a log can be asked."""
     inner, given = arguments.get("name"), arguments.get("arguments")
-    if name != NAME or not isinstance(inner, str) or not isinstance(given, dict):
+    if name != USE_TOOL_NAME or not isinstance(inner, str) or not isinstance(given, dict):
         return name, arguments
     return inner, given
 
 
-class Steady:
+class StableToolList:
     """A source whose list never changes, and the mutator that announces what came late.
 
     Give the same object to an agent as its source and among its mutators.
@@ -44,18 +51,21 @@ class Steady:
 
     def __init__(self, source: ToolSource) -> None:
         self._source = source
-        self._first: tuple[Tool, ...] | None = None
-        self._told: dict[str, frozenset[str]] = {}  # by session
-        self._said: dict[str, str] = {}
+        self._initial_tools: tuple[Tool, ...] | None = None
+        self._announced_names: dict[str, frozenset[str]] = {}  # by session
+        self._sent_instructions: dict[str, str] = {}
 
     @property
     def name(self) -> str:
         return self._source.name
 
     def tools(self) -> Sequence[Tool]:
-        if self._first is None:
-            self._first = (*(_Kept(self, tool) for tool in self._source.tools()), _Use(self))
-        return self._first
+        if self._initial_tools is None:
+            self._initial_tools = (
+                *(_StableTool(self, tool) for tool in self._source.tools()),
+                _UseTool(self),
+            )
+        return self._initial_tools
 
     def instructions(self) -> str:
         return ""  # what a source says may come late, too: it is in a notice
@@ -72,50 +82,50 @@ class Steady:
     def points(self) -> frozenset[MutationPoint]:
         return frozenset({"before_model"})
 
-    async def mutate(self, scene: Scene) -> Transcript | None:
-        told = self._told.get(scene.session_id, frozenset())
-        new = [tool for name, tool in self.late().items() if name not in told]
-        parts = [part for part in (self._manual(scene), _announced(new)) if part]
+    async def mutate(self, context: MutationContext) -> Transcript | None:
+        told = self._announced_names.get(context.session_id, frozenset())
+        new = [tool for name, tool in self.late_tools().items() if name not in told]
+        parts = [part for part in (self._new_instructions(context), _describe_tools(new)) if part]
         if not parts:
             return None
-        self._told[scene.session_id] = told | {tool.spec.name for tool in new}
-        return scene.transcript.append(NoticeItem("\n\n".join(parts), kind="tools"))
+        self._announced_names[context.session_id] = told | {tool.spec.name for tool in new}
+        return context.transcript.append(NoticeItem("\n\n".join(parts), kind="tools"))
 
-    def _manual(self, scene: Scene) -> str:
+    def _new_instructions(self, context: MutationContext) -> str:
         """What the source says of its tools as a whole, unless the session knows it."""
         said = self._source.instructions()
-        if not said or self._said.get(scene.session_id) == said:
+        if not said or self._sent_instructions.get(context.session_id) == said:
             return ""
-        self._said[scene.session_id] = said
-        notices = (item for item in scene.transcript if isinstance(item, NoticeItem))
+        self._sent_instructions[context.session_id] = said
+        notices = (item for item in context.transcript if isinstance(item, NoticeItem))
         return "" if any(said in notice.text for notice in notices) else said
 
     # --- what is behind ------------------------------------------------------------------
 
-    def late(self) -> dict[str, Tool]:
+    def late_tools(self) -> dict[str, Tool]:
         """Tools that were not there at the beginning."""
         known = {tool.spec.name for tool in self.tools()}
         return {
             tool.spec.name: tool for tool in self._source.tools() if tool.spec.name not in known
         }
 
-    def current(self, name: str) -> Tool | None:
+    def find_tool(self, name: str) -> Tool | None:
         return next((tool for tool in self._source.tools() if tool.spec.name == name), None)
 
 
-def _announced(tools: Sequence[Tool]) -> str:
+def _describe_tools(tools: Sequence[Tool]) -> str:
     lines = [
         f"- {tool.spec.name}: {tool.spec.description} Arguments: "
         f"{msgspec.json.encode(tool.spec.schema).decode()}"
         for tool in tools
     ]
-    return "\n".join([f"New tools; call them by `{NAME}`:", *lines]) if lines else ""
+    return "\n".join([f"New tools; call them by `{USE_TOOL_NAME}`:", *lines]) if lines else ""
 
 
-class _Kept:
+class _StableTool:
     """A tool of the first list: as it was described, as it is now."""
 
-    def __init__(self, source: Steady, tool: Tool) -> None:
+    def __init__(self, source: StableToolList, tool: Tool) -> None:
         self._source = source
         self._spec = tool.spec
 
@@ -124,42 +134,42 @@ class _Kept:
         return self._spec
 
     def check(self, arguments: Arguments) -> str | None:
-        tool = self._source.current(self._spec.name)
+        tool = self._source.find_tool(self._spec.name)
         return tool.check(arguments) if tool else f"{self._spec.name} is not available any more"
 
     def summary(self, arguments: Arguments) -> str:
-        tool = self._source.current(self._spec.name)
+        tool = self._source.find_tool(self._spec.name)
         return tool.summary(arguments) if tool else f"[{self._spec.name}]"
 
     def resources(self, arguments: Arguments) -> Resources:
-        return self._tool().resources(arguments)
+        return self._current_tool().resources(arguments)
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        return await self._tool().call(arguments, context)
+        return await self._current_tool().call(arguments, context)
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        return await self._tool().evidence(arguments, context)
+        return await self._current_tool().evidence(arguments, context)
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> Probe:
-        return await self._tool().probe(arguments, evidence, context)
+    ) -> ProbeResult:
+        return await self._current_tool().probe(arguments, evidence, context)
 
-    def _tool(self) -> Tool:
-        tool = self._source.current(self._spec.name)
+    def _current_tool(self) -> Tool:
+        tool = self._source.find_tool(self._spec.name)
         if tool is None:
             raise ToolError(f"{self._spec.name} is not available any more")
         return tool
 
 
-class _Use:
+class _UseTool:
     """The one tool through which late ones are called. It leads to them and does nothing itself."""
 
-    def __init__(self, source: Steady) -> None:
+    def __init__(self, source: StableToolList) -> None:
         self._source = source
         self._spec = ToolSpec(
-            NAME,
-            DESCRIPTION,
+            USE_TOOL_NAME,
+            USE_TOOL_DESCRIPTION,
             {
                 "type": "object",
                 "properties": {
@@ -177,12 +187,12 @@ class _Use:
 
     def target(self, arguments: Arguments) -> tuple[Tool, Arguments] | str:
         """The tool that is meant: rules, hooks and the person see that one."""
-        name, given = meant(NAME, arguments)
-        if name == NAME:
+        name, given = unwrap_call(USE_TOOL_NAME, arguments)
+        if name == USE_TOOL_NAME:
             return "give the tool's name as a text and its arguments as an object"
-        tool = self._source.current(name)
+        tool = self._source.find_tool(name)
         if tool is None:
-            names = ", ".join(self._source.late()) or "none"
+            names = ", ".join(self._source.late_tools()) or "none"
             return f"no tool {name!r} was announced (there are: {names})"
         return tool, given
 
@@ -191,19 +201,21 @@ class _Use:
         return found if isinstance(found, str) else None
 
     def summary(self, arguments: Arguments) -> str:
-        return f"[{NAME}]"
+        return f"[{USE_TOOL_NAME}]"
 
     def resources(self, arguments: Arguments) -> Resources:
         return Resources()
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         # Only behind a wrapper that hides `target`: rules would be asked about the wrong tool.
-        raise ToolError(f"{NAME} does nothing by itself, and whoever called it did not look behind")
+        raise ToolError(
+            f"{USE_TOOL_NAME} does nothing by itself, and whoever called it did not look behind"
+        )
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
         return {}
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> Probe:
-        return Probe("not_done", f"{NAME} does nothing by itself")
+    ) -> ProbeResult:
+        return ProbeResult("not_done", f"{USE_TOOL_NAME} does nothing by itself")

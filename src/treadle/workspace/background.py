@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from treadle.core.contracts.workspace import Completed
-from treadle.workspace.output import joined
-from treadle.workspace.processes import HEAD, TAIL, Ended, Process
+from treadle.core.contracts.workspace import CommandResult
+from treadle.workspace.output import join_head_tail
+from treadle.workspace.processes import HEAD_BYTES, TAIL_BYTES, ProcessExit, Process
 
 
-class Background:
+class BackgroundCommand:
     """`told` makes the contract's account of how it ended."""
 
-    def __init__(self, process: Process, side: Path, told: Callable[[Ended], Completed]) -> None:
-        self._process, self._side, self._told = process, side, told
+    def __init__(
+        self,
+        process: Process,
+        output_file: Path,
+        make_result: Callable[[ProcessExit], CommandResult],
+    ) -> None:
+        self._process, self._output_file, self._make_result = process, output_file, make_result
 
     @property
     def pid(self) -> int:
@@ -27,17 +32,19 @@ class Background:
     def output(self) -> str:
         """What it printed so far, the middle left out if it is long."""
         try:
-            total = self._side.stat().st_size
-            with self._side.open("rb") as file:
-                head = file.read(HEAD)
-                file.seek(max(len(head), total - TAIL))
-                return joined(head, file.read(TAIL), total, str(self._side), total)
+            total = self._output_file.stat().st_size
+            with self._output_file.open("rb") as file:
+                head = file.read(HEAD_BYTES)
+                file.seek(max(len(head), total - TAIL_BYTES))
+                return join_head_tail(
+                    head, file.read(TAIL_BYTES), total, str(self._output_file), total
+                )
         except FileNotFoundError:
             return ""
 
-    async def wait(self) -> Completed:
-        return self._told(await self._process.wait())
+    async def wait(self) -> CommandResult:
+        return self._make_result(await self._process.wait())
 
-    async def kill(self) -> Completed:
-        await self._process.end()
+    async def kill(self) -> CommandResult:
+        await self._process.kill_and_wait()
         return await self.wait()

@@ -15,7 +15,7 @@ from treadle.core.secrets import is_secret
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
-_NAMES = """
+_INHERITED = """
 PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR TERMINFO EDITOR VISUAL
 XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME XDG_DATA_DIRS XDG_CONFIG_DIRS
 VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV PYENV_ROOT PYTHONPATH PYTHONDONTWRITEBYTECODE
@@ -30,10 +30,10 @@ NO_COLOR SOURCE_DATE_EPOCH
 LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_MONETARY LC_NUMERIC LC_TIME
 LC_ADDRESS LC_IDENTIFICATION LC_MEASUREMENT LC_NAME LC_PAPER LC_TELEPHONE
 """
-KEPT = frozenset(_NAMES.split())
+INHERITED_VARIABLES = frozenset(_INHERITED.split())
 """Inherited by name."""
 
-SET = {
+FIXED_VARIABLES = {
     "TERM": "dumb",  # nobody is looking: no colours, no cursor games
     "PAGER": "cat",
     "GIT_PAGER": "cat",
@@ -42,14 +42,18 @@ SET = {
 }
 """Said to every command: there is no terminal and nobody to ask."""
 
-UNCONFINED = frozenset({"SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY"})
+UNSANDBOXED_VARIABLES = frozenset(
+    {"SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY"}
+)
 """Doors to the user's other programs: inherited only where no sandbox would close them anyway."""
 
-_PROVIDERS = re.compile(r"(AWS|AZURE|GOOGLE|GCP|GCLOUD|OPENAI|ANTHROPIC|TREADLE)_", re.IGNORECASE)
+_PROVIDER_VARIABLES = re.compile(
+    r"(AWS|AZURE|GOOGLE|GCP|GCLOUD|OPENAI|ANTHROPIC|TREADLE)_", re.IGNORECASE
+)
 """Whose variables say as whom, and on whose account: no secrets, and no command's business."""
 
 
-def search_path(path: str, writable: Iterable[Path]) -> tuple[str, str]:
+def split_search_path(path: str, writable: Iterable[Path]) -> tuple[str, str]:
     """Where programs are looked for: folders that no command can write to, and the others.
 
     A project's own folder of programs (.venv/bin, node_modules/.bin) is often first. What a
@@ -65,11 +69,11 @@ def search_path(path: str, writable: Iterable[Path]) -> tuple[str, str]:
     return os.pathsep.join(ours) or DEFAULT_PATH, os.pathsep.join(theirs)
 
 
-def for_command(
-    ours: Mapping[str, str],
+def build_environment(
+    environ: Mapping[str, str],
     *,
-    confined: bool,
-    passed: Iterable[str] = (),
+    sandboxed: bool,
+    passthrough: Iterable[str] = (),
     extra: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The environment of a command.
@@ -77,11 +81,15 @@ def for_command(
     `passed` are further names that the user lets through; a secret is not let through by name.
     `extra` is given by the caller for this command and taken as it is.
     """
-    allowed = KEPT | frozenset(passed) | (frozenset() if confined else UNCONFINED)
+    allowed = (
+        INHERITED_VARIABLES
+        | frozenset(passthrough)
+        | (frozenset() if sandboxed else UNSANDBOXED_VARIABLES)
+    )
     kept = {
         name: value
-        for name, value in ours.items()
-        if name in allowed and not _PROVIDERS.match(name) and not is_secret(name, value)
+        for name, value in environ.items()
+        if name in allowed and not _PROVIDER_VARIABLES.match(name) and not is_secret(name, value)
     }
     kept.setdefault("PATH", DEFAULT_PATH)
-    return {**kept, **SET, **(extra or {})}
+    return {**kept, **FIXED_VARIABLES, **(extra or {})}

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import WorkspaceError
-from treadle.core.textfile import KINDS
-from treadle.workspace.temps import Temps
+from treadle.core.textfile import FILE_TYPE_NAMES
+from treadle.workspace.temps import TempFiles
 
 SYS_OPENAT2 = 437
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
@@ -38,10 +38,10 @@ class _OpenHow(ctypes.Structure):
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def open_beneath(root: int, path: str, flags: int, *, links: bool = True) -> int:
+def open_beneath(root: int, path: str, flags: int, *, follow_symlinks: bool = True) -> int:
     """Open `path`, relative to the folder `root`, with every link on the way kept beneath it.
     Without `links` none is followed: for a path that had none when it was judged."""
-    resolve = RESOLVE_BENEATH | (RESOLVE_NO_MAGICLINKS if links else RESOLVE_NO_SYMLINKS)
+    resolve = RESOLVE_BENEATH | (RESOLVE_NO_MAGICLINKS if follow_symlinks else RESOLVE_NO_SYMLINKS)
     how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
     name, size = os.fsencode(path), ctypes.c_size_t(ctypes.sizeof(how))
     number = 0
@@ -80,7 +80,9 @@ def _open_step_by_step(root: int, path: str, flags: int) -> int:
     return fd
 
 
-def place(roots: Sequence[Path], base: Path, path: str, *, follow: bool = True) -> tuple[Path, str]:
+def locate(
+    roots: Sequence[Path], base: Path, path: str, *, follow: bool = True
+) -> tuple[Path, str]:
     """The root that a path lies in and the rest of it, links followed where they stay inside.
 
     Only a hint: whoever opens it opens beneath the root again, so a link made since is no way out.
@@ -101,22 +103,22 @@ def place(roots: Sequence[Path], base: Path, path: str, *, follow: bool = True) 
     raise WorkspaceError(f"{path} leads to {real}, which is outside {where}; use a path inside")
 
 
-def read(root: Path, rest: str, limit: int | None = None) -> FileContent:
+def read(root: Path, relative: str, limit: int | None = None) -> FileContent:
     """The file's content up to `limit` bytes, with the digest of the whole of it."""
-    with _explaining(root / rest), _opened(root) as top:
+    with _translate_errors(root / relative), _open_folder(root) as top:
         # O_NONBLOCK: a pipe without a writer must not hold us; what it is, is seen after.
-        fd = open_beneath(top, rest, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        fd = open_beneath(top, relative, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         try:
-            return _content(fd, root / rest, READ_LIMIT if limit is None else limit)
+            return _read_content(fd, root / relative, READ_LIMIT if limit is None else limit)
         finally:
             os.close(fd)
 
 
 def write(
     root: Path,
-    rest: str,
+    relative: str,
     data: bytes,
-    temps: Temps,
+    temp_files: TempFiles,
     *,
     expected: str | None = None,
     mode: int | None = None,
@@ -126,15 +128,21 @@ def write(
     `expected` is the digest that it was read with, or "" for one that must not exist yet. Mode and
     owner of an existing file stay as they are.
     """
-    parent, name = os.path.split(rest)
-    with _explaining(root / rest), _opened(root) as top, _made(top, parent) as folder:
-        before = _present(folder, name, root / rest)
-        _compare(before, expected, root / rest)
-        with temps.name(root / parent) as temp:
+    parent, name = os.path.split(relative)
+    with (
+        _translate_errors(root / relative),
+        _open_folder(root) as top,
+        _make_folder(top, parent) as folder,
+    ):
+        before = _read_existing(folder, name, root / relative)
+        _check_expected(before, expected, root / relative)
+        with temp_files.reserve_name(root / parent) as temp:
             try:
                 wanted = before.mode if before is not None and mode is None else mode
                 info = _write_temp(folder, temp, data, name if before else "", wanted)
-                _compare(_present(folder, name, root / rest), expected, root / rest)
+                _check_expected(
+                    _read_existing(folder, name, root / relative), expected, root / relative
+                )
                 os.rename(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 _discard(folder, temp)
@@ -143,25 +151,29 @@ def write(
         return FileContent(data, _digest(data), len(data), stat.S_IMODE(info.st_mode))
 
 
-def remove(root: Path, rest: str, *, expected: str | None = None) -> None:
+def remove(root: Path, relative: str, *, expected: str | None = None) -> None:
     """Remove a file or a link, not what the link points to."""
-    parent, name = os.path.split(rest)
-    with _explaining(root / rest), _opened(root, parent) as folder:
+    parent, name = os.path.split(relative)
+    with _translate_errors(root / relative), _open_folder(root, parent) as folder:
         if expected is not None:
-            _compare(_present(folder, name, root / rest), expected, root / rest)
+            _check_expected(
+                _read_existing(folder, name, root / relative), expected, root / relative
+            )
         os.unlink(name, dir_fd=folder)
         os.fsync(folder)
 
 
-def _content(fd: int, path: Path, most: int) -> FileContent:
+def _read_content(fd: int, path: Path, limit: int) -> FileContent:
     info = os.fstat(fd)
     kind = stat.S_IFMT(info.st_mode)
     if kind != stat.S_IFREG:
-        raise WorkspaceError(f"{path} is {KINDS.get(kind, 'no regular file')} and cannot be read")
+        raise WorkspaceError(
+            f"{path} is {FILE_TYPE_NAMES.get(kind, 'no regular file')} and cannot be read"
+        )
     kept, total, hasher = bytearray(), 0, hashlib.sha256()
     while total <= READ_LIMIT and (chunk := os.read(fd, 1 << 20)):
         hasher.update(chunk)
-        kept += chunk[: max(0, most - total)]
+        kept += chunk[: max(0, limit - total)]
         total += len(chunk)
     if total > READ_LIMIT:  # too large to compare by content: by what the file system knows of it
         hasher.update(f"{info.st_ino} {info.st_size} {info.st_mtime_ns}".encode())
@@ -174,14 +186,14 @@ def _content(fd: int, path: Path, most: int) -> FileContent:
     )
 
 
-def _present(folder: int, name: str, path: Path) -> FileContent | None:
+def _read_existing(folder: int, name: str, path: Path) -> FileContent | None:
     """What a write would replace; None if there is nothing. Refused where it must not be."""
     try:
         fd = open_beneath(folder, name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     try:
-        found = _content(fd, path, 0)
+        found = _read_content(fd, path, 0)
         if not found.mode & 0o222 or not os.access(f"/proc/self/fd/{fd}", os.W_OK):
             raise WorkspaceError(f"{path} is read-only; change its mode first to edit it")
         return found
@@ -189,7 +201,7 @@ def _present(folder: int, name: str, path: Path) -> FileContent | None:
         os.close(fd)
 
 
-def _compare(found: FileContent | None, expected: str | None, path: Path) -> None:
+def _check_expected(found: FileContent | None, expected: str | None, path: Path) -> None:
     if expected is None:
         return
     if found is None and expected:
@@ -201,17 +213,17 @@ def _compare(found: FileContent | None, expected: str | None, path: Path) -> Non
 
 
 def _write_temp(
-    folder: int, temp: str, data: bytes, replaced: str, mode: int | None
+    folder: int, temp: str, data: bytes, replaced_name: str, mode: int | None
 ) -> os.stat_result:
     """The new content on the disk, under its temporary name, with the owner of what it replaces."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(temp, flags, 0o600 if replaced else 0o666, dir_fd=folder)
+    fd = os.open(temp, flags, 0o600 if replaced_name else 0o666, dir_fd=folder)
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(fd, view) :]
-        if replaced:
-            _keep_owner(fd, os.stat(replaced, dir_fd=folder, follow_symlinks=False))
+        if replaced_name:
+            _keep_owner(fd, os.stat(replaced_name, dir_fd=folder, follow_symlinks=False))
         if mode is not None:
             os.fchmod(fd, mode)
         os.fsync(fd)
@@ -241,10 +253,12 @@ def _digest(data: bytes) -> str:
 
 
 @contextmanager
-def _opened(root: Path, beneath: str = "") -> Iterator[int]:
+def _open_folder(root: Path, beneath: str = "") -> Iterator[int]:
     top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        folder = open_beneath(top, beneath or ".", os.O_RDONLY | os.O_DIRECTORY, links=False)
+        folder = open_beneath(
+            top, beneath or ".", os.O_RDONLY | os.O_DIRECTORY, follow_symlinks=False
+        )
     finally:
         os.close(top)
     try:
@@ -254,24 +268,24 @@ def _opened(root: Path, beneath: str = "") -> Iterator[int]:
 
 
 @contextmanager
-def _made(top: int, parent: str) -> Iterator[int]:
+def _make_folder(top: int, parent: str) -> Iterator[int]:
     """The folder, opened; made beneath `top` with those above it if it is not there."""
     done: list[str] = []
     for part in Path(parent).parts:
-        with _beneath(top, "/".join(done)) as above:
+        with _open_subfolder(top, "/".join(done)) as above:
             try:
                 os.mkdir(part, dir_fd=above)
                 os.fsync(above)
             except FileExistsError:
                 pass
         done.append(part)
-    with _beneath(top, parent) as folder:
+    with _open_subfolder(top, parent) as folder:
         yield folder
 
 
 @contextmanager
-def _beneath(top: int, path: str) -> Iterator[int]:
-    folder = open_beneath(top, path or ".", os.O_RDONLY | os.O_DIRECTORY, links=False)
+def _open_subfolder(top: int, path: str) -> Iterator[int]:
+    folder = open_beneath(top, path or ".", os.O_RDONLY | os.O_DIRECTORY, follow_symlinks=False)
     try:
         yield folder
     finally:
@@ -279,15 +293,15 @@ def _beneath(top: int, path: str) -> Iterator[int]:
 
 
 @contextmanager
-def _explaining(path: Path) -> Iterator[None]:
+def _translate_errors(path: Path) -> Iterator[None]:
     """What the system says, as what to do about it."""
     try:
         yield
     except OSError as error:
-        raise WorkspaceError(_advice(error, path)) from error
+        raise WorkspaceError(_error_message(error, path)) from error
 
 
-def _advice(error: OSError, path: Path) -> str:
+def _error_message(error: OSError, path: Path) -> str:
     match error.errno:
         case errno.ENOENT:
             return f"{path} does not exist"

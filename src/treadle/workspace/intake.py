@@ -10,11 +10,11 @@ import asyncio
 import fcntl
 import os
 
-PIPE = 1 << 20
-PAUSE = 0.005
+PIPE_BYTES = 1 << 20
+READ_PAUSE = 0.005
 
 
-class Intake:
+class PipeReader:
     """One stream, kept up to a limit and counted beyond it. Always to be closed.
 
     A program that prints line by line would wake us for each. So after each look there is a pause,
@@ -24,64 +24,64 @@ class Intake:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._parts: list[bytes] = []
-        self._kept = self.total = 0
+        self._kept_bytes = self.total_bytes = 0
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
-        self._reading, self.writing = os.pipe()
-        os.set_blocking(self._reading, False)
+        self._read_fd, self.write_fd = os.pipe()
+        os.set_blocking(self._read_fd, False)
         try:
-            self._room = fcntl.fcntl(self._reading, fcntl.F_SETPIPE_SZ, PIPE)
+            self._capacity = fcntl.fcntl(self._read_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         except OSError:  # past the user's quota of pipes: a narrow one does as well
-            self._room = fcntl.fcntl(self._reading, fcntl.F_GETPIPE_SZ)
-        self._listen()
+            self._capacity = fcntl.fcntl(self._read_fd, fcntl.F_GETPIPE_SZ)
+        self._resume_reading()
 
-    def handed_over(self) -> None:
+    def close_write_end(self) -> None:
         """The program has the writing end: ours must not keep the pipe open."""
-        if self.writing >= 0:
-            os.close(self.writing)
-            self.writing = -1
+        if self.write_fd >= 0:
+            os.close(self.write_fd)
+            self.write_fd = -1
 
-    def taken(self) -> bytes:
+    def read_rest(self) -> bytes:
         """The program has ended: what is still in the pipe, and then all that was kept."""
-        left = self._room  # a stranger who holds the pipe may write for ever
-        while left > 0 and (size := self._take()):
+        left = self._capacity  # a stranger who holds the pipe may write for ever
+        while left > 0 and (size := self._read_once()):
             left -= size
         return b"".join(self._parts)
 
     def close(self) -> None:
-        self.handed_over()
+        self.close_write_end()
         if self._pause is not None:
             self._pause.cancel()
-        if self._reading >= 0:
-            self._loop.remove_reader(self._reading)
-            os.close(self._reading)
-            self._reading = -1
+        if self._read_fd >= 0:
+            self._loop.remove_reader(self._read_fd)
+            os.close(self._read_fd)
+            self._read_fd = -1
 
     @property
-    def is_cut(self) -> bool:
-        return self.total > self._limit
+    def is_truncated(self) -> bool:
+        return self.total_bytes > self._limit
 
-    def _listen(self) -> None:
+    def _resume_reading(self) -> None:
         self._pause = None
-        self._loop.add_reader(self._reading, self._look)
+        self._loop.add_reader(self._read_fd, self._on_readable)
 
-    def _look(self) -> None:
-        size = self._take()
-        if size is None or size >= self._room // 2:
+    def _on_readable(self) -> None:
+        size = self._read_once()
+        if size is None or size >= self._capacity // 2:
             return  # it prints faster than we look
-        self._loop.remove_reader(self._reading)
+        self._loop.remove_reader(self._read_fd)
         if size:
-            self._pause = self._loop.call_later(PAUSE, self._listen)
+            self._pause = self._loop.call_later(READ_PAUSE, self._resume_reading)
 
-    def _take(self) -> int | None:
+    def _read_once(self) -> int | None:
         """Read once: how much, 0 at the end, None if there is nothing now."""
         try:
-            data = os.read(self._reading, PIPE)
+            data = os.read(self._read_fd, PIPE_BYTES)
         except BlockingIOError:
             return None
-        self.total += len(data)
-        room = self._limit - self._kept
+        self.total_bytes += len(data)
+        room = self._limit - self._kept_bytes
         if room > 0 and data:
             self._parts.append(data[:room])
-            self._kept += len(self._parts[-1])
+            self._kept_bytes += len(self._parts[-1])
         return len(data)

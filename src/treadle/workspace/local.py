@@ -21,25 +21,31 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from treadle.core.contracts.workspace import Completed, Executed, FileContent
+from treadle.core.contracts.workspace import CommandResult, ProgramResult, FileContent
 from treadle.core.errors import WorkspaceError
 from treadle.workspace import environment, files
-from treadle.workspace.background import Background
-from treadle.workspace.intake import Intake
-from treadle.workspace.output import harmless, joined
-from treadle.workspace.private import PrivateFolder
-from treadle.workspace.processes import LAST_WORDS, Command, Ended, Keeper, Process
+from treadle.workspace.background import BackgroundCommand
+from treadle.workspace.intake import PipeReader
+from treadle.workspace.output import decode_output, join_head_tail
+from treadle.workspace.private import ScratchDir
+from treadle.workspace.processes import (
+    EXIT_TRAP,
+    CommandSpec,
+    ProcessExit,
+    ForkServerClient,
+    Process,
+)
 from treadle.workspace.sandbox import limits, readers
 from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
-from treadle.workspace.sandbox.probe import why_not
-from treadle.workspace.sandbox.protection import GUARDED, PROTECTED
-from treadle.workspace.temps import Temps
+from treadle.workspace.sandbox.probe import find_sandbox_problem
+from treadle.workspace.sandbox.protection import PROTECTED_NAMES, PROTECTED_PATHS
+from treadle.workspace.temps import TempFiles
 
 SandboxMode = Literal["auto", "required", "off"]
-Result = TypeVar("Result")
+_T = TypeVar("_T")
 
 
-class Options(msgspec.Struct, frozen=True):
+class WorkspaceOptions(msgspec.Struct, frozen=True):
     """How a local workspace is set up.
 
     added      folders beside the root that may be read and written
@@ -55,15 +61,15 @@ class Options(msgspec.Struct, frozen=True):
     secrets    values that are taken out of what commands print, wherever that is kept
     """
 
-    added: tuple[Path, ...] = ()
+    extra_roots: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
     sandbox: SandboxMode = "auto"
     network: bool = False
     protected: tuple[str, ...] = ()
-    passed: tuple[str, ...] = ()
-    state: Path | None = None
-    outputs: Path | None = None
-    processes: int = limits.PROCESSES
+    env_passthrough: tuple[str, ...] = ()
+    state_dir: Path | None = None
+    outputs_dir: Path | None = None
+    max_processes: int = limits.DEFAULT_MAX_PROCESSES
     grace: float = 2.0
     secrets: tuple[str, ...] = ()
 
@@ -76,33 +82,33 @@ class LocalWorkspace:
     `sandbox_problem` why they are not, in one sentence for the user.
     """
 
-    def __init__(self, root: Path, options: Options) -> None:
+    def __init__(self, root: Path, options: WorkspaceOptions) -> None:
         if not root.is_dir():
             raise WorkspaceError(f"{root} is not a folder; name one to work in")
         self._root = root.resolve()
         self._options = options
-        self._roots = (self._root, *(folder.resolve() for folder in options.added))
-        self._private = PrivateFolder()
-        self.temp = self._private.temp
-        self.outputs = (options.outputs or self._private.outputs).resolve()
-        self.outputs.mkdir(parents=True, exist_ok=True)
-        self._readable = (*self._roots, *(p.resolve() for p in options.readable), self.outputs)
-        self._temps = Temps((options.state or state_folder()) / "temps")
+        self._roots = (self._root, *(folder.resolve() for folder in options.extra_roots))
+        self._scratch = ScratchDir()
+        self.temp_dir = self._scratch.temp_dir
+        self.outputs_dir = (options.outputs_dir or self._scratch.outputs_dir).resolve()
+        self.outputs_dir.mkdir(parents=True, exist_ok=True)
+        self._readable = (*self._roots, *(p.resolve() for p in options.readable), self.outputs_dir)
+        self._temp_files = TempFiles((options.state_dir or default_state_dir()) / "temps")
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._secrets = tuple(one.encode(errors="surrogateescape") for one in options.secrets)
-        self._names = (f"{secrets.token_hex(4)}-{n}.txt" for n in itertools.count(1))
+        self._output_names = (f"{secrets.token_hex(4)}-{n}.txt" for n in itertools.count(1))
         path = os.environ.get("PATH", environment.DEFAULT_PATH)
-        self._safe_path, self._other_path = environment.search_path(path, self._roots)
+        self._safe_path, self._writable_path = environment.split_search_path(path, self._roots)
         self._shell = shutil.which("bash", path=self._safe_path) or "/bin/sh"
         # Nothing of the folder is loaded into programs of ours: commands are told in their turn.
-        own = {k: v for k, v in self.environment(confined=False).items() if k[:3] != "LD_"}
-        self._keeper = Keeper(own, limits.pids_cgroup, options.processes)
+        own = {k: v for k, v in self.command_environment(sandboxed=False).items() if k[:3] != "LD_"}
+        self._fork_server = ForkServerClient(own, limits.find_pids_cgroup, options.max_processes)
         self._sandbox = Bubblewrap(
             Confinement(
                 writable=self._roots,
-                temp=self.temp,
+                temp_dir=self.temp_dir,
                 network=options.network,
-                protected=(*PROTECTED, *options.protected),
+                protected=(*PROTECTED_PATHS, *options.protected),
                 # Our own programs, ripgrep among them, wherever we are installed.
                 readable=(*self._readable[len(self._roots) :], Path(sys.prefix) / "bin"),
             ),
@@ -113,9 +119,9 @@ class LocalWorkspace:
         self._preparing: asyncio.Future[None] | None = None
 
     @classmethod
-    async def open(cls, root: Path, options: Options | None = None) -> LocalWorkspace:
+    async def open(cls, root: Path, options: WorkspaceOptions | None = None) -> LocalWorkspace:
         """A workspace ready for use. WorkspaceError if a sandbox is required and cannot be."""
-        workspace = cls(root, options or Options())
+        workspace = cls(root, options or WorkspaceOptions())
         try:
             await workspace.prepare()
         except BaseException:
@@ -128,18 +134,18 @@ class LocalWorkspace:
         WorkspaceError if a sandbox is required and cannot be built."""
         if self._preparing is None:
             self._preparing = asyncio.ensure_future(self._prepare())
-            self._preparing.add_done_callback(_seen)
+            self._preparing.add_done_callback(_consume_exception)
         await asyncio.shield(self._preparing)
 
     async def _prepare(self) -> None:
-        self._temps.sweep()
-        PrivateFolder.sweep()
-        self._keeper.warm()
+        self._temp_files.remove_stale()
+        ScratchDir.remove_stale()
+        self._fork_server.ensure_started()
         if self._options.sandbox == "off":
             self.sandbox_problem = "it is switched off"
             return
-        confined = self.environment(confined=True)
-        problem = await why_not(self._keeper, self._sandbox, self._root, confined)
+        confined = self.command_environment(sandboxed=True)
+        problem = await find_sandbox_problem(self._fork_server, self._sandbox, self._root, confined)
         if problem and self._options.sandbox == "required":
             raise WorkspaceError(f"a sandbox is required and cannot be built: {problem}")
         self.sandboxed, self.sandbox_problem = not problem, problem
@@ -150,52 +156,56 @@ class LocalWorkspace:
 
     # Files
 
-    def resolve(self, path: str, *, changing: bool = False) -> Path:
-        root, rest = files.place(self._readable, self._root, path)
-        if changing:
-            self._refuse_detour(path, root / rest)
+    def resolve(self, path: str, *, for_write: bool = False) -> Path:
+        root, rest = files.locate(self._readable, self._root, path)
+        if for_write:
+            self._refuse_aliased_protected(path, root / rest)
         return root / rest
 
-    def _refuse_detour(self, path: str, real: Path) -> None:
+    def _refuse_aliased_protected(self, path: str, real: Path) -> None:
         """A protected file is changed under its own name, or not at all: what a link leads to may
         have changed since somebody allowed it."""
         named = os.path.normpath(self._root / Path(path).expanduser())
-        if named != str(real) and not GUARDED.isdisjoint(real.parts):
+        if named != str(real) and not PROTECTED_NAMES.isdisjoint(real.parts):
             raise WorkspaceError(f"{path} leads to {real}, which is protected; name that itself")
 
     async def read(self, path: str, *, limit: int | None = None) -> FileContent:
-        root, rest = files.place(self._readable, self._root, path)
+        root, rest = files.locate(self._readable, self._root, path)
         return await asyncio.to_thread(files.read, root, rest, limit)
 
     async def write(
         self, path: str, data: bytes, *, expected: str | None = None, mode: int | None = None
     ) -> FileContent:
         """`expected` is the digest it was read with, or "" for a file that must be new."""
-        root, rest = files.place(self._roots, self._root, path)
-        self._refuse_detour(path, root / rest)
-        async with self._locked(root / rest):
-            return await _to_the_end(
-                lambda: files.write(root, rest, data, self._temps, expected=expected, mode=mode)
+        root, rest = files.locate(self._roots, self._root, path)
+        self._refuse_aliased_protected(path, root / rest)
+        async with self._file_lock(root / rest):
+            return await _run_uncancelled(
+                lambda: files.write(
+                    root, rest, data, self._temp_files, expected=expected, mode=mode
+                )
             )
 
     async def remove(self, path: str, *, expected: str | None = None) -> None:
-        root, rest = files.place(self._roots, self._root, path, follow=False)
-        self._refuse_detour(path, root / rest)
-        async with self._locked(root / rest):
-            await _to_the_end(lambda: files.remove(root, rest, expected=expected))
+        root, rest = files.locate(self._roots, self._root, path, follow=False)
+        self._refuse_aliased_protected(path, root / rest)
+        async with self._file_lock(root / rest):
+            await _run_uncancelled(lambda: files.remove(root, rest, expected=expected))
 
-    def _locked(self, path: Path) -> asyncio.Lock:
+    def _file_lock(self, path: Path) -> asyncio.Lock:
         return self._locks.setdefault(path, asyncio.Lock())
 
     # Processes
 
-    def environment(
-        self, *, confined: bool, extra: Mapping[str, str] | None = None
+    def command_environment(
+        self, *, sandboxed: bool, extra: Mapping[str, str] | None = None
     ) -> dict[str, str]:
         """What a command sees of our environment."""
-        passed = self._options.passed
-        made = environment.for_command(os.environ, confined=confined, passed=passed, extra=extra)
-        return {**made, "TMPDIR": "/tmp"} if confined else made
+        passed = self._options.env_passthrough
+        made = environment.build_environment(
+            os.environ, sandboxed=sandboxed, passthrough=passed, extra=extra
+        )
+        return {**made, "TMPDIR": "/tmp"} if sandboxed else made
 
     async def run(
         self,
@@ -205,17 +215,17 @@ class LocalWorkspace:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         on_output: Callable[[str], None] | None = None,
-        confined: bool | None = None,
+        sandboxed: bool | None = None,
         network: bool | None = None,
-    ) -> Completed:
+    ) -> CommandResult:
         """Run a command line to its end. `confined` None means sandboxed wherever that is built;
         False is for one that the user let out, and is refused where a sandbox is required."""
-        inside = await self._inside(confined)
-        asked = self._shell_command(command, cwd, env, inside, timeout)
-        hear = None if on_output is None else lambda fresh, _: on_output(harmless(fresh))
-        with self._walls(asked, inside, network) as wrapped:
-            ended = await self._keeper.run(wrapped, hear)
-        return self._completed(ended, timeout)
+        inside = await self._resolve_sandboxed(sandboxed)
+        asked = self._make_shell_command(command, cwd, env, inside, timeout)
+        hear = None if on_output is None else lambda fresh, _: on_output(decode_output(fresh))
+        with self._wrap_in_sandbox(asked, inside, network) as wrapped:
+            ended = await self._fork_server.run(wrapped, hear)
+        return self._make_completed(ended, timeout)
 
     async def start(
         self,
@@ -223,20 +233,22 @@ class LocalWorkspace:
         *,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
-        confined: bool | None = None,
+        sandboxed: bool | None = None,
         network: bool | None = None,
-    ) -> Background:
+    ) -> BackgroundCommand:
         """Begin a command line and go on. Outside of a sandbox it is over when its last process is,
         a daemon included; inside, daemons die with the shell."""
-        inside = await self._inside(confined)
-        asked = self._shell_command(command, cwd, env, inside, None)
-        asked = msgspec.structs.replace(asked, always_side=True, linger=True)
+        inside = await self._resolve_sandboxed(sandboxed)
+        asked = self._make_shell_command(command, cwd, env, inside, None)
+        asked = msgspec.structs.replace(asked, always_output_file=True, wait_for_tree=True)
         with ExitStack() as stack:
-            wrapped = stack.enter_context(self._walls(asked, inside, network))
-            process = await self._keeper.start(wrapped)
+            wrapped = stack.enter_context(self._wrap_in_sandbox(asked, inside, network))
+            process = await self._fork_server.start(wrapped)
             walls = stack.pop_all()
-        process.ended.add_done_callback(lambda _: walls.close())
-        return Background(process, Path(asked.side), lambda ended: self._completed(ended, None))
+        process.exited.add_done_callback(lambda _: walls.close())
+        return BackgroundCommand(
+            process, Path(asked.output_file), lambda ended: self._make_completed(ended, None)
+        )
 
     async def execute(
         self,
@@ -247,47 +259,49 @@ class LocalWorkspace:
         timeout: float | None = None,
         stdin: bytes = b"",
         limit: int = 8 << 20,
-        confined: bool | None = None,
-        reading: bool = False,
-    ) -> Executed:
+        sandboxed: bool | None = None,
+        read_only: bool = False,
+    ) -> ProgramResult:
         """Run a program without a shell, its two streams apart, each kept up to `limit` bytes.
         Beyond that it is read and counted, so that the program can go on to its end. Outside of
         the sandbox no program is run that a command inside of it could have written. One that
         only reads is fenced in by itself, and waits for the sandbox only where it needs that."""
         program, *rest = argv
-        if reading or confined is False:
-            program = self._found(program)
-            confined = None if self._is_writable(program) else False
-        with self._fence(program, reading and confined is False) as ruleset:
-            if reading and ruleset is None:
-                confined = None
-            inside = await self._inside(confined)
+        if read_only or sandboxed is False:
+            program = self._find_program(program)
+            sandboxed = None if self._is_writable(program) else False
+        with self._read_only_ruleset(program, read_only and sandboxed is False) as ruleset:
+            if read_only and ruleset is None:
+                sandboxed = None
+            inside = await self._resolve_sandboxed(sandboxed)
             if not inside:
-                other = "" if reading else f"{os.pathsep}{self._other_path}"
+                other = "" if read_only else f"{os.pathsep}{self._writable_path}"
                 env = {"PATH": f"{self._safe_path}{other}", **(env or {})}
-            asked = self._command((program, *rest), cwd, env, inside, timeout)
-            asked = msgspec.structs.replace(asked, stdin=stdin, landlock=ruleset)
-            return await self._executed(asked, inside, limit)
+            asked = self._make_command((program, *rest), cwd, env, inside, timeout)
+            asked = msgspec.structs.replace(asked, stdin=stdin, landlock_ruleset=ruleset)
+            return await self._execute_captured(asked, inside, limit)
 
-    async def _executed(self, asked: Command, inside: bool, limit: int) -> Executed:
-        with closing(Intake(limit)) as out, closing(Intake(limit)) as err:
-            given = {1: out.writing, 2: err.writing}
-            asked = msgspec.structs.replace(asked, descriptors=given, spooled=False)
-            with self._walls(asked, inside, None) as wrapped:
-                process = await self._keeper.start(wrapped)
-                out.handed_over()
-                err.handed_over()
-                ended = await process.completed()
-            done = Executed(
+    async def _execute_captured(
+        self, command: CommandSpec, sandboxed: bool, limit: int
+    ) -> ProgramResult:
+        with closing(PipeReader(limit)) as out, closing(PipeReader(limit)) as err:
+            given = {1: out.write_fd, 2: err.write_fd}
+            command = msgspec.structs.replace(command, descriptors=given, capture_output=False)
+            with self._wrap_in_sandbox(command, sandboxed, None) as wrapped:
+                process = await self._fork_server.start(wrapped)
+                out.close_write_end()
+                err.close_write_end()
+                ended = await process.wait_or_kill()
+            done = ProgramResult(
                 exit_code=ended.exit_code,
                 signal=ended.signal,
-                stdout=out.taken(),
-                stderr=err.taken(),
+                stdout=out.read_rest(),
+                stderr=err.read_rest(),
                 timed_out=ended.timed_out,
-                is_truncated=out.is_cut or err.is_cut,
+                is_truncated=out.is_truncated or err.is_truncated,
             )
-        if inside:
-            _raise_if_not_begun(ended, done.stderr)
+        if sandboxed:
+            _raise_if_not_started(ended, done.stderr)
         return done
 
     async def spawn(
@@ -300,21 +314,23 @@ class LocalWorkspace:
     ) -> Process:
         """A program on descriptors of the caller's, as for a server that is spoken to; unconfined.
         It dies with us, whatever happens; its descriptors stay the caller's to close."""
-        asked = self._command(tuple(argv), cwd, env, False, None)
-        asked = msgspec.structs.replace(asked, descriptors=descriptors, spooled=False, linger=True)
-        return await self._keeper.start(asked)
+        asked = self._make_command(tuple(argv), cwd, env, False, None)
+        asked = msgspec.structs.replace(
+            asked, descriptors=descriptors, capture_output=False, wait_for_tree=True
+        )
+        return await self._fork_server.start(asked)
 
     async def aclose(self) -> None:
         """End what runs and remove what is private; the workspace itself stays as it is."""
         if self._preparing is not None and not self._preparing.done():
             self._preparing.cancel()
             await asyncio.wait({self._preparing})
-        await self._keeper.aclose()
+        await self._fork_server.aclose()
         await self._sandbox.aclose()
-        self._temps.close()
-        await asyncio.to_thread(self._private.remove)
+        self._temp_files.close()
+        await asyncio.to_thread(self._scratch.remove)
 
-    def _found(self, program: str) -> str:
+    def _find_program(self, program: str) -> str:
         found = shutil.which(program, path=self._safe_path)
         if found is None:
             raise WorkspaceError(f"{program} is not installed, or may not be run")
@@ -325,104 +341,112 @@ class LocalWorkspace:
         return any(real.is_relative_to(root) for root in self._roots)
 
     @contextmanager
-    def _fence(self, program: str, wanted: bool) -> Iterator[int | None]:
+    def _read_only_ruleset(self, program: str, wanted: bool) -> Iterator[int | None]:
         """Where a program that only reads needs no sandbox: the rules for it."""
         if not wanted or self._options.sandbox == "required":
             yield None
             return
-        ruleset = readers.fence(program, self._readable, os.environ.get("HOME", ""))
+        ruleset = readers.make_ruleset(program, self._readable, os.environ.get("HOME", ""))
         try:
             yield ruleset
         finally:
             if ruleset is not None:
                 os.close(ruleset)
 
-    async def _inside(self, confined: bool | None) -> bool:
-        if confined is False:
+    async def _resolve_sandboxed(self, sandboxed: bool | None) -> bool:
+        if sandboxed is False:
             if self._options.sandbox == "required":
                 raise WorkspaceError("a sandbox is required here: nothing runs outside of it")
             return False
         await self.prepare()
-        if confined and not self.sandboxed:
+        if sandboxed and not self.sandboxed:
             raise WorkspaceError(f"there is no sandbox to run this in: {self.sandbox_problem}")
         return self.sandboxed
 
-    def _shell_command(
+    def _make_shell_command(
         self,
         command: str,
         cwd: str | None,
         env: Mapping[str, str] | None,
-        confined: bool,
+        sandboxed: bool,
         timeout: float | None,
-    ) -> Command:
-        words = LAST_WORDS if self._shell.endswith("bash") else ""
-        return self._command((self._shell, "-c", words + command), cwd, env, confined, timeout)
+    ) -> CommandSpec:
+        words = EXIT_TRAP if self._shell.endswith("bash") else ""
+        return self._make_command(
+            (self._shell, "-c", words + command), cwd, env, sandboxed, timeout
+        )
 
-    def _command(
+    def _make_command(
         self,
         argv: tuple[str, ...],
         cwd: str | None,
         env: Mapping[str, str] | None,
-        confined: bool,
+        sandboxed: bool,
         timeout: float | None,
-    ) -> Command:
+    ) -> CommandSpec:
         if any("\0" in word for word in argv):
             raise WorkspaceError("the command has a NUL character in it")
-        return Command(
+        return CommandSpec(
             argv=argv,
             cwd=str(self._root / (cwd or ".")),
-            env=self.environment(confined=confined, extra=env),
+            env=self.command_environment(sandboxed=sandboxed, extra=env),
             timeout=timeout,
             grace=self._options.grace,
-            side=str(self.outputs / next(self._names)),
+            output_file=str(self.outputs_dir / next(self._output_names)),
             nproc=self._nproc,
             secrets=self._secrets,
         )
 
     @cached_property
     def _nproc(self) -> int:
-        if limits.pids_cgroup():
+        if limits.find_pids_cgroup():
             return 0
-        return limits.processes_of_user(os.getuid()) + self._options.processes
+        return limits.count_user_threads(os.getuid()) + self._options.max_processes
 
     @contextmanager
-    def _walls(self, command: Command, confined: bool, network: bool | None) -> Iterator[Command]:
-        if not confined:
+    def _wrap_in_sandbox(
+        self, command: CommandSpec, sandboxed: bool, network: bool | None
+    ) -> Iterator[CommandSpec]:
+        if not sandboxed:
             yield command
             return
         if not Path(command.cwd).is_dir():
             raise WorkspaceError(
                 f"the working directory {command.cwd} does not exist; name another one"
             )
-        with self._sandbox.enter(command, network=network) as wrapped:
+        with self._sandbox.wrap(command, network=network) as wrapped:
             yield wrapped
 
-    def _completed(self, ended: Ended, timeout: float | None) -> Completed:
+    def _make_completed(self, ended: ProcessExit, timeout: float | None) -> CommandResult:
         """The contract's account of how a command ended."""
         stream = ended.stream
-        _raise_if_not_begun(ended, stream.head)
-        return Completed(
+        _raise_if_not_started(ended, stream.head)
+        return CommandResult(
             exit_code=ended.exit_code,
-            output=joined(stream.head, stream.tail, stream.total, stream.path, stream.spilled),
+            output=join_head_tail(
+                stream.head, stream.tail, stream.total, stream.path, stream.spilled
+            ),
             signal=ended.signal,
             timed_out=ended.timed_out,
             total_bytes=stream.total,
             full_output=stream.path,
             cwd=ended.cwd,
-            note="; ".join(_notes(ended, timeout, self._sandbox.take_swept())),
+            note="; ".join(_describe_exit(ended, timeout, self._sandbox.take_removed())),
         )
 
 
-def _raise_if_not_begun(ended: Ended, said: bytes) -> None:
+def _raise_if_not_started(ended: ProcessExit, output: bytes) -> None:
     """What bubblewrap says is no word of the command's: that has not run at all."""
-    if said.startswith(b"bwrap: ") and ended.exit_code == 1 and not ended.cwd:
-        words = harmless(said)[:300].strip().removeprefix("bwrap: ")
+    if output.startswith(b"bwrap: ") and ended.exit_code == 1 and not ended.cwd:
+        words = decode_output(output)[:300].strip().removeprefix("bwrap: ")
         if words.startswith("execvp "):
             raise WorkspaceError(f"cannot run {words.removeprefix('execvp ')}")
         raise WorkspaceError(f"the sandbox failed: {words}")
 
 
-def _notes(ended: Ended, timeout: float | None, swept: Sequence[str]) -> Iterator[str]:
+def _describe_exit(
+    ended: ProcessExit, timeout: float | None, removed: Sequence[str]
+) -> Iterator[str]:
     """What a reader would otherwise have to guess."""
     if ended.timed_out:
         yield f"it did not end within {timeout:g} s and was killed" if timeout else "it timed out"
@@ -430,25 +454,25 @@ def _notes(ended: Ended, timeout: float | None, swept: Sequence[str]) -> Iterato
         yield "the kernel killed it because memory ran out"
     if ended.core_dumped:
         yield "it dumped core"
-    if ended.left and not ended.timed_out:
-        names = ", ".join(ended.left[:5])
+    if ended.leftovers and not ended.timed_out:
+        names = ", ".join(ended.leftovers[:5])
         yield f"processes that it left running were ended ({names})"
-    if swept:
-        yield f"{', '.join(swept)} was removed: a command may not redirect git"
+    if removed:
+        yield f"{', '.join(removed)} was removed: a command may not redirect git"
 
 
-def state_folder() -> Path:
+def default_state_dir() -> Path:
     """Where the agent keeps what must outlive a crash, unless it is told otherwise."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
     return Path(base) / "treadle"
 
 
-def _seen(preparing: asyncio.Future[None]) -> None:
+def _consume_exception(preparing: asyncio.Future[None]) -> None:
     if not preparing.cancelled():
         preparing.exception()  # raised again to whoever needs the walls
 
 
-async def _to_the_end(work: Callable[[], Result]) -> Result:
+async def _run_uncancelled(work: Callable[[], _T]) -> _T:
     """In a thread, and waited for even when cancelled: half a write is nobody's wish."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:

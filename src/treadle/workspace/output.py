@@ -9,33 +9,35 @@ from __future__ import annotations
 from treadle.core import terminal
 
 
-def harmless(data: bytes) -> str:
+def decode_output(data: bytes) -> str:
     """Bytes as text: no escape sequences, no controls but tab and newline, never an error."""
     text = data.decode("utf-8", errors="replace")
     if text.isprintable():
         return text
     if "\r" in text:
-        lines = terminal.ESCAPE.sub("", text).replace("\r\n", "\n").split("\n")
+        lines = terminal.ESCAPE_SEQUENCE.sub("", text).replace("\r\n", "\n").split("\n")
         # A progress bar overwrites its line: what stands at the end is what a person saw.
         text = "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in lines)
-    return terminal.harmless(text)
+    return terminal.strip_escapes(text)
 
 
-def joined(head: bytes, tail: bytes, total: int, whole: str = "", kept: int = 0) -> str:
+def join_head_tail(
+    head: bytes, tail: bytes, total: int, full_output: str = "", full_output_bytes: int = 0
+) -> str:
     """Head and tail as one text; if there is a gap it says how much is missing and where it is."""
     missing = total - len(head) - len(tail)
     if missing <= 0:
-        return harmless(head + tail)
+        return decode_output(head + tail)
     place = ""
-    if whole and kept >= total:
-        place = f"; the whole output is in {whole}"
-    elif whole:
-        place = f"; the first {kept} bytes of the output are in {whole}"
+    if full_output and full_output_bytes >= total:
+        place = f"; the whole output is in {full_output}"
+    elif full_output:
+        place = f"; the first {full_output_bytes} bytes of the output are in {full_output}"
     gap = f"\n... [{missing} of {total} bytes left out{place}] ...\n"
-    return harmless(_whole_characters_before(head)) + gap + harmless(_whole_characters_after(tail))
+    return decode_output(_trim_cut_end(head)) + gap + decode_output(_trim_cut_start(tail))
 
 
-def _whole_characters_before(data: bytes) -> bytes:
+def _trim_cut_end(data: bytes) -> bytes:
     """Without a character that was cut at the end."""
     for back in range(1, min(4, len(data)) + 1):
         lead = data[-back]
@@ -47,7 +49,7 @@ def _whole_characters_before(data: bytes) -> bytes:
     return data
 
 
-def _whole_characters_after(data: bytes) -> bytes:
+def _trim_cut_start(data: bytes) -> bytes:
     """Without the rest of a character that was cut at the start."""
     start = 0
     while start < min(3, len(data)) and 0x80 <= data[start] < 0xC0:

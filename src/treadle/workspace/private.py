@@ -15,18 +15,18 @@ from pathlib import Path
 PREFIX = "treadle-ws-"
 
 
-class PrivateFolder:
+class ScratchDir:
     """The folder and the lock that says it is in use."""
 
     def __init__(self) -> None:
         self._lock: int | None = None
         while self._lock is None:
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
-            self._lock = _lock(self.path)  # or somebody swept it before it was locked: another
-        self.temp = self.path / "tmp"
-        self.outputs = self.path / "outputs"
-        self.temp.mkdir()
-        self.outputs.mkdir()
+            self._lock = _try_lock(self.path)  # or somebody swept it before it was locked: another
+        self.temp_dir = self.path / "tmp"
+        self.outputs_dir = self.path / "outputs"
+        self.temp_dir.mkdir()
+        self.outputs_dir.mkdir()
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
@@ -35,13 +35,13 @@ class PrivateFolder:
             self._lock = None
 
     @staticmethod
-    def sweep() -> None:
+    def remove_stale() -> None:
         """Remove the folders of agents that were killed."""
         for path in Path(tempfile.gettempdir()).glob(PREFIX + "*"):
             try:
                 if path.is_symlink() or path.stat().st_uid != os.getuid():
                     continue
-                lock = _lock(path)
+                lock = _try_lock(path)
             except OSError:
                 continue  # gone already, or not ours to touch
             if lock is not None:
@@ -49,7 +49,7 @@ class PrivateFolder:
                 os.close(lock)
 
 
-def _lock(path: Path) -> int | None:
+def _try_lock(path: Path) -> int | None:
     """The folder's descriptor, locked; None while somebody else has it, or if it is gone."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -22,27 +22,27 @@ import msgspec
 
 from treadle.core.errors import WorkspaceError
 
-PACKET = 60_000
+PACKET_BYTES = 60_000
 # The keeper is imported from this folder alone: the package above would cost it a second start-up.
-KEEPER = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); "
-KEEPER += "from keeper.program import main; main()"
-HEAD = TAIL = 16_000
+FORK_SERVER_CODE = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); "
+FORK_SERVER_CODE += "from keeper.program import main; main()"
+HEAD_BYTES = TAIL_BYTES = 16_000
 """Of a long output this much of both ends is shown; the whole is in its side file."""
 
-TRAILER = 198
+TRAILER_FD = 198
 """Where a shell says how it stood in the end; a high descriptor, so that nothing meets it."""
 
-LAST_WORDS = (
+EXIT_TRAP = (
     "trap '{ printf %s\\\\n $?; pwd -P; printf \\\\0; jobs -p; } "
-    f"2>/dev/null >&{TRAILER} || :' EXIT\n"
+    f"2>/dev/null >&{TRAILER_FD} || :' EXIT\n"
 )
 """Goes before a command for bash: in the end it tells its status, its folder, its jobs."""
 
-PATIENCE = 1.0
+SUPERVISOR_TIMEOUT = 1.0
 """Seconds for a supervisor beyond what it may take; then somebody looks what has become of it."""
 
 
-class Command(msgspec.Struct, frozen=True):
+class CommandSpec(msgspec.Struct, frozen=True):
     """What to run, and within which limits.
 
     descriptors  the child's number to ours; they stay the caller's to close
@@ -58,21 +58,21 @@ class Command(msgspec.Struct, frozen=True):
     timeout: float | None = None
     grace: float = 2.0
     stdin: bytes = b""
-    spooled: bool = True
+    capture_output: bool = True
     descriptors: Mapping[int, int] = {}
-    head: int = HEAD
-    tail: int = TAIL
-    side: str = ""
-    side_cap: int = 256 << 20
-    always_side: bool = False
-    linger: bool = False
-    wrapped: bool = False
-    landlock: int | None = None
+    head: int = HEAD_BYTES
+    tail: int = TAIL_BYTES
+    output_file: str = ""
+    output_file_limit: int = 256 << 20
+    always_output_file: bool = False
+    wait_for_tree: bool = False
+    in_bubblewrap: bool = False
+    landlock_ruleset: int | None = None
     nproc: int = 0
     secrets: tuple[bytes, ...] = ()
 
 
-class Stream(msgspec.Struct, frozen=True):
+class CapturedStream(msgspec.Struct, frozen=True):
     """What is known of one output stream: its ends, its size, and the side file if there is one."""
 
     head: bytes = b""
@@ -82,7 +82,7 @@ class Stream(msgspec.Struct, frozen=True):
     spilled: int = 0
 
 
-class Ended(msgspec.Struct, frozen=True):
+class ProcessExit(msgspec.Struct, frozen=True):
     """How a command ended, exactly. `left` names what it left running and what was ended then."""
 
     exit_code: int | None
@@ -92,8 +92,8 @@ class Ended(msgspec.Struct, frozen=True):
     killed: bool
     out_of_memory: bool
     cwd: str
-    left: tuple[str, ...]
-    stream: Stream
+    leftovers: tuple[str, ...]
+    stream: CapturedStream
 
 
 class Process:
@@ -102,86 +102,92 @@ class Process:
     def __init__(
         self,
         control: socket.socket,
-        command: Command,
+        command: CommandSpec,
         on_output: Callable[[bytes, int], None] | None,
-        rouse: Callable[[int, bool], None],
+        wake: Callable[[int, bool], None],
     ) -> None:
         self._control = control
-        self._wrapped, self._timeout, self._grace = command.wrapped, command.timeout, command.grace
+        self._in_bubblewrap, self._timeout, self._grace = (
+            command.in_bubblewrap,
+            command.timeout,
+            command.grace,
+        )
         self._on_output = on_output
-        self._rouse = rouse
+        self._wake = wake
         self._loop = asyncio.get_running_loop()
         self._partial = b""
-        self._late: asyncio.TimerHandle | None = None
-        self._was_roused = False
+        self._watchdog: asyncio.TimerHandle | None = None
+        self._was_woken = False
         self.pid = self._supervisor = 0
         self.started: asyncio.Future[int] = self._loop.create_future()
-        self.ended: asyncio.Future[Ended] = self._loop.create_future()
-        self._loop.add_reader(control.fileno(), self._hear)
-        self._expect(PATIENCE)
+        self.exited: asyncio.Future[ProcessExit] = self._loop.create_future()
+        self._loop.add_reader(control.fileno(), self._on_readable)
+        self._set_watchdog(SUPERVISOR_TIMEOUT)
 
-    async def ask(self, request: dict[str, object]) -> None:
+    async def send_request(self, request: dict[str, object]) -> None:
         data = marshal.dumps(request)
-        for start in range(0, len(data), PACKET):
-            last = start + PACKET >= len(data)
-            packet = (b"\1" if last else b"\0") + data[start : start + PACKET]
+        for start in range(0, len(data), PACKET_BYTES):
+            last = start + PACKET_BYTES >= len(data)
+            packet = (b"\1" if last else b"\0") + data[start : start + PACKET_BYTES]
             await self._loop.sock_sendall(self._control, packet)
 
-    async def wait(self) -> Ended:
+    async def wait(self) -> ProcessExit:
         """How it ended. Cancelling the wait does not end the command."""
-        return await asyncio.shield(self.ended)
+        return await asyncio.shield(self.exited)
 
-    async def completed(self) -> Ended:
+    async def wait_or_kill(self) -> ProcessExit:
         """How it ended; cancelled, the tree is killed at once."""
         try:
             return await self.wait()
         except asyncio.CancelledError:
-            await self.end()
+            await self.kill_and_wait()
             raise
 
     def terminate(self) -> None:
         """TERM to the tree, KILL after the grace."""
-        self._tell("terminate", self._grace + PATIENCE)
+        self._send_command("terminate", self._grace + SUPERVISOR_TIMEOUT)
 
     def kill(self) -> None:
         """KILL to the tree, now."""
-        self._tell("kill", PATIENCE)
+        self._send_command("kill", SUPERVISOR_TIMEOUT)
 
-    async def end(self) -> None:
+    async def kill_and_wait(self) -> None:
         """Kill and see it gone, however often the wait is cancelled."""
         self.kill()
         cancelled = False
-        while not self.ended.done():
+        while not self.exited.done():
             try:
-                await asyncio.wait({self.ended})
+                await asyncio.wait({self.exited})
             except asyncio.CancelledError:
                 cancelled = True
         if cancelled:
             raise asyncio.CancelledError
 
-    def _tell(self, word: str, within: float) -> None:
-        if self.ended.done():
+    def _send_command(self, word: str, within: float) -> None:
+        if self.exited.done():
             return
         with contextlib.suppress(OSError):  # it is just ending: the reader will say so
             self._control.send(b"\1" + marshal.dumps((word,)))
-        if self._late is None or self._late.when() > self._loop.time() + within:
-            self._expect(within)
+        if self._watchdog is None or self._watchdog.when() > self._loop.time() + within:
+            self._set_watchdog(within)
 
-    def _expect(self, within: float | None) -> None:
+    def _set_watchdog(self, within: float | None) -> None:
         """Its supervisor has to be heard of within this time: a command may have stopped it."""
-        if self._late is not None:
-            self._late.cancel()
-        self._late = None if within is None else self._loop.call_later(within, self._look)
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        self._watchdog = (
+            None if within is None else self._loop.call_later(within, self._on_watchdog)
+        )
 
-    def _look(self) -> None:
-        self._expect(PATIENCE)
-        self._rouse(self._supervisor, self._was_roused)
-        self._was_roused = True
+    def _on_watchdog(self) -> None:
+        self._set_watchdog(SUPERVISOR_TIMEOUT)
+        self._wake(self._supervisor, self._was_woken)
+        self._was_woken = True
 
-    def _hear(self) -> None:
+    def _on_readable(self) -> None:
         while self._control.fileno() >= 0:
             try:
-                packet = self._control.recv(PACKET + 1)
+                packet = self._control.recv(PACKET_BYTES + 1)
             except BlockingIOError:
                 return
             except OSError:
@@ -197,9 +203,9 @@ class Process:
             self._partial += packet[1:]
             if packet[0]:
                 message, self._partial = marshal.loads(self._partial), b""
-                self._take(message)
+                self._handle_message(message)
 
-    def _take(self, message: tuple[object, ...]) -> None:
+    def _handle_message(self, message: tuple[object, ...]) -> None:
         match message:
             case ("output", int(total), bytes(fresh)):
                 if self._on_output is not None:
@@ -207,49 +213,59 @@ class Process:
             case ("started", int(pid), int(supervisor)):
                 self.pid, self._supervisor = pid, supervisor
                 limit = self._timeout
-                self._expect(None if limit is None else limit + self._grace + PATIENCE)
+                self._set_watchdog(
+                    None if limit is None else limit + self._grace + SUPERVISOR_TIMEOUT
+                )
                 if not self.started.done():
                     self.started.set_result(pid)
             case ("failed", int(number), str(what)):
-                self.fail(_cannot_start(number, what))
+                self.fail(_make_start_error(number, what))
             case ("exited", dict(outcome)):
                 self._close()
-                self.ended.set_result(_ended(outcome, self._wrapped))
+                self.exited.set_result(_decode_exit(outcome, self._in_bubblewrap))
 
     def fail(self, error: WorkspaceError) -> None:
         self._close()
-        for future in (self.started, self.ended):
+        for future in (self.started, self.exited):
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # whoever waits gets it; nobody waiting is no complaint
 
     def _close(self) -> None:
-        self._expect(None)
+        self._set_watchdog(None)
         self._loop.remove_reader(self._control.fileno())
         self._control.close()
 
 
-class Keeper:
+class ForkServerClient:
     """The agent's end of the keeper: started with the first command, started again if it died.
 
     `cgroup` and `pids`: where a pids cgroup for each command can be made, and its limit.
     """
 
-    def __init__(self, env: Mapping[str, str], cgroup: Callable[[], str], pids: int) -> None:
-        self._env, self._cgroup, self._pids = env, cgroup, str(pids)
+    def __init__(self, env: Mapping[str, str], cgroup: Callable[[], str], max_pids: int) -> None:
+        self._env, self._cgroup, self._max_pids = env, cgroup, str(max_pids)
         self._program: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._processes: set[Process] = set()
 
-    def warm(self) -> None:
+    def ensure_started(self) -> None:
         """Start the keeper now, so that the first command need not wait for it."""
         if self._program is not None and self._program.poll() is None:
             return
-        self._drop()
+        self._disconnect()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._program = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", KEEPER, self._cgroup(), self._pids],
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-c",
+                    FORK_SERVER_CODE,
+                    self._cgroup(),
+                    self._max_pids,
+                ],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -266,15 +282,15 @@ class Keeper:
         self._socket = ours
 
     async def start(
-        self, command: Command, on_output: Callable[[bytes, int], None] | None = None
+        self, command: CommandSpec, on_output: Callable[[bytes, int], None] | None = None
     ) -> Process:
         """Start a command; WorkspaceError when it cannot be. Cancelled, it leaves nothing."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        process = Process(ours, command, on_output, self._rouse)
+        process = Process(ours, command, on_output, self._wake)
         try:
             try:
-                await self._hand_over(command, theirs)
+                await self._send_descriptors(command, theirs)
             except OSError as error:
                 process.fail(WorkspaceError(f"cannot reach the keeper of processes: {error}"))
             except WorkspaceError as error:
@@ -283,21 +299,21 @@ class Keeper:
                 theirs.close()
             if not process.started.done():
                 with contextlib.suppress(OSError):  # said by `started`
-                    await process.ask(_request(command, on_output is not None))
+                    await process.send_request(_encode_request(command, on_output is not None))
             await asyncio.shield(process.started)
         except asyncio.CancelledError:
-            if not process.ended.done():
-                await process.end()
+            if not process.exited.done():
+                await process.kill_and_wait()
             raise
         self._processes.add(process)
-        process.ended.add_done_callback(lambda _: self._processes.discard(process))
+        process.exited.add_done_callback(lambda _: self._processes.discard(process))
         return process
 
     async def run(
-        self, command: Command, on_output: Callable[[bytes, int], None] | None = None
-    ) -> Ended:
+        self, command: CommandSpec, on_output: Callable[[bytes, int], None] | None = None
+    ) -> ProcessExit:
         """Start a command and wait for its end; cancelled, the tree is killed at once."""
-        return await (await self.start(command, on_output)).completed()
+        return await (await self.start(command, on_output)).wait_or_kill()
 
     async def aclose(self) -> None:
         """End every command that still runs, then the keeper."""
@@ -305,21 +321,21 @@ class Keeper:
         for process in running:
             process.kill()
         for process in running:
-            await process.end()
+            await process.kill_and_wait()
         program = self._program
-        self._drop()
+        self._disconnect()
         if program is not None:
-            await _gone(program)
+            await _wait_exit(program)
 
-    async def _hand_over(self, command: Command, theirs: socket.socket) -> None:
+    async def _send_descriptors(self, command: CommandSpec, theirs: socket.socket) -> None:
         """Send the call's descriptors: its control socket, its input, and those it passes on."""
-        self.warm()
+        self.ensure_started()
         assert self._socket is not None
-        given = _input(command.stdin)
+        given = _open_stdin(command.stdin)
         try:
             fds = [theirs.fileno(), given, *command.descriptors.values()]
-            if command.landlock is not None:
-                fds.append(command.landlock)
+            if command.landlock_ruleset is not None:
+                fds.append(command.landlock_ruleset)
             ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
             while True:
                 try:
@@ -330,17 +346,17 @@ class Keeper:
         finally:
             os.close(given)
 
-    def _rouse(self, supervisor: int, again: bool) -> None:
+    def _wake(self, supervisor: int, again: bool) -> None:
         if self._program is not None:
-            _rouse(self._program, supervisor, again)
+            _wake_stopped(self._program, supervisor, again)
 
-    def _drop(self) -> None:
+    def _disconnect(self) -> None:
         if self._socket is not None:
             self._socket.close()
         self._socket = self._program = None
 
 
-def _rouse(program: subprocess.Popen[bytes], supervisor: int, again: bool) -> None:
+def _wake_stopped(program: subprocess.Popen[bytes], supervisor: int, again: bool) -> None:
     """The keeper or a supervisor is late. If they were stopped they go on; the next time, who still
     is stopped, or traced, is ended with its command."""
     program.send_signal(signal.SIGCONT)
@@ -348,12 +364,12 @@ def _rouse(program: subprocess.Popen[bytes], supervisor: int, again: bool) -> No
         with contextlib.suppress(ProcessLookupError):
             os.kill(supervisor, signal.SIGCONT)
     if again:
-        from treadle.workspace.keeper.trees import kill_stopped  # hardly ever needed
+        from treadle.workspace.keeper.trees import kill_stopped_supervisors  # hardly ever needed
 
-        kill_stopped(program.pid if program.returncode is None else -1, supervisor)
+        kill_stopped_supervisors(program.pid if program.returncode is None else -1, supervisor)
 
 
-async def _gone(program: subprocess.Popen[bytes]) -> None:
+async def _wait_exit(program: subprocess.Popen[bytes]) -> None:
     """Wait for a child without a thread; the keeper ends as soon as its socket does."""
     if program.poll() is not None:
         return
@@ -363,9 +379,9 @@ async def _gone(program: subprocess.Popen[bytes]) -> None:
     try:
         again = False
         while not over.is_set():
-            _rouse(program, 0, again)
+            _wake_stopped(program, 0, again)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(over.wait(), PATIENCE)
+                await asyncio.wait_for(over.wait(), SUPERVISOR_TIMEOUT)
             again = True
     finally:
         loop.remove_reader(fd)
@@ -373,7 +389,7 @@ async def _gone(program: subprocess.Popen[bytes]) -> None:
         program.poll()
 
 
-def _input(data: bytes) -> int:
+def _open_stdin(data: bytes) -> int:
     if not data:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     fd = os.memfd_create("treadle-input", os.MFD_CLOEXEC)
@@ -384,7 +400,7 @@ def _input(data: bytes) -> int:
     return fd
 
 
-def _request(command: Command, progress: bool) -> dict[str, object]:
+def _encode_request(command: CommandSpec, progress: bool) -> dict[str, object]:
     passed = [(0, 0)] + [(n, i) for i, n in enumerate(command.descriptors, start=1)]
     return {
         "argv": list(command.argv),
@@ -393,23 +409,23 @@ def _request(command: Command, progress: bool) -> dict[str, object]:
         "timeout": command.timeout,
         "grace": command.grace,
         "pass": passed,
-        "spooled": command.spooled,
+        "spooled": command.capture_output,
         "head": command.head,
         "tail": command.tail,
-        "side": command.side,
-        "cap": command.side_cap,
-        "always": command.always_side,
-        "linger": command.linger,
-        "wrapped": command.wrapped,
-        "landlock": None if command.landlock is None else len(command.descriptors) + 1,
+        "side": command.output_file,
+        "cap": command.output_file_limit,
+        "always": command.always_output_file,
+        "linger": command.wait_for_tree,
+        "wrapped": command.in_bubblewrap,
+        "landlock": None if command.landlock_ruleset is None else len(command.descriptors) + 1,
         "nproc": command.nproc,
         "secrets": list(command.secrets),
         "progress": progress,
-        "trailer": TRAILER,
+        "trailer": TRAILER_FD,
     }
 
 
-def _cannot_start(number: int, what: str) -> WorkspaceError:
+def _make_start_error(number: int, what: str) -> WorkspaceError:
     reason = os.strerror(number) if number else what
     if what.startswith("enter "):
         folder = what.removeprefix("enter ")
@@ -423,7 +439,7 @@ def _cannot_start(number: int, what: str) -> WorkspaceError:
     return WorkspaceError(f"cannot {what}: {reason}")
 
 
-def _ended(outcome: dict[str, object], wrapped: bool) -> Ended:
+def _decode_exit(outcome: dict[str, object], in_bubblewrap: bool) -> ProcessExit:
     status, trailer = outcome["status"], outcome["trailer"]
     left = outcome["left"]
     assert isinstance(status, int)
@@ -434,9 +450,9 @@ def _ended(outcome: dict[str, object], wrapped: bool) -> Ended:
     said, _, rest = trailer.partition(b"\n")
     folder, _, jobs = rest.partition(b"\n\0")
     # Bubblewrap says 128 + n for a signal; a shell that left of its own will said the same code.
-    if wrapped and code is not None and 128 < code < 193 and said != str(code).encode():
+    if in_bubblewrap and code is not None and 128 < code < 193 and said != str(code).encode():
         number, code = code - 128, None
-    return Ended(
+    return ProcessExit(
         exit_code=code,
         signal=_signal_name(number) if number else "",
         core_dumped=os.WCOREDUMP(status),
@@ -445,8 +461,8 @@ def _ended(outcome: dict[str, object], wrapped: bool) -> Ended:
         out_of_memory=bool(outcome["out_of_memory"]),
         cwd=os.fsdecode(folder),
         # Inside a sandbox the names of what was left cannot be seen; the shell counted them.
-        left=tuple(left) or tuple(f"job {job.decode()}" for job in jobs.split()),
-        stream=msgspec.convert(outcome["stream"], Stream),
+        leftovers=tuple(left) or tuple(f"job {job.decode()}" for job in jobs.split()),
+        stream=msgspec.convert(outcome["stream"], CapturedStream),
     )
 
 

@@ -17,22 +17,22 @@ from pathlib import Path
 PREFIX = ".treadle-tmp-"
 
 
-class Temps:
+class TempFiles:
     """One writer's notes. They are locked while it lives: a lock without owner marks the dead."""
 
-    def __init__(self, notes: Path) -> None:
-        self._notes = notes
+    def __init__(self, registry_dir: Path) -> None:
+        self._registry_dir = registry_dir
         self._writer = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._lock: int | None = None
 
     @contextmanager
-    def name(self, folder: Path) -> Iterator[str]:
+    def reserve_name(self, folder: Path) -> Iterator[str]:
         """A fresh name in `folder`, on record until the block is left."""
         if self._lock is None:
-            self._notes.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = _locked(self._notes / f"{self._writer}.lock")
+            self._registry_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = _try_lock(self._registry_dir / f"{self._writer}.lock")
         name = PREFIX + secrets.token_hex(8)
-        note = self._notes / f"{self._writer}.{name.removeprefix(PREFIX)}"
+        note = self._registry_dir / f"{self._writer}.{name.removeprefix(PREFIX)}"
         note.symlink_to(folder / name)
         try:
             yield name
@@ -41,28 +41,28 @@ class Temps:
 
     def close(self) -> None:
         if self._lock is not None:
-            (self._notes / f"{self._writer}.lock").unlink(missing_ok=True)
+            (self._registry_dir / f"{self._writer}.lock").unlink(missing_ok=True)
             os.close(self._lock)
             self._lock = None
 
-    def sweep(self) -> list[Path]:
+    def remove_stale(self) -> list[Path]:
         """Remove what killed writers left behind; the files that were removed."""
         removed: list[Path] = []
-        if not self._notes.is_dir():
+        if not self._registry_dir.is_dir():
             return removed
-        for lock in self._notes.glob("*.lock"):
-            fd = _locked(lock)
+        for lock in self._registry_dir.glob("*.lock"):
+            fd = _try_lock(lock)
             if fd is None:
                 continue
-            for note in self._notes.glob(f"{lock.stem}.*"):
-                if note.is_symlink() and _remove(note.readlink()):
+            for note in self._registry_dir.glob(f"{lock.stem}.*"):
+                if note.is_symlink() and _remove_temp(note.readlink()):
                     removed.append(note.readlink())
                 note.unlink(missing_ok=True)
             os.close(fd)
         return removed
 
 
-def _locked(path: Path) -> int | None:
+def _try_lock(path: Path) -> int | None:
     """The file's descriptor with its lock; None while another process has it."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -73,7 +73,7 @@ def _locked(path: Path) -> int | None:
     return fd
 
 
-def _remove(path: Path) -> bool:
+def _remove_temp(path: Path) -> bool:
     if not path.name.startswith(PREFIX):
         return False
     try:

@@ -15,12 +15,18 @@ from tests.apps.running import run as program
 from treadle import Usage
 from treadle.apps.cli import cost, exits
 from treadle.apps.cli.options import UsageError
-from treadle.apps.wiring.costs import count, lines, money, report, session_cost
-from treadle.core.transcript import user
-from treadle.core.transcript.entries import ItemAdded, Spent
+from treadle.apps.wiring.costs import (
+    format_count,
+    format_report,
+    format_cost,
+    load_cost_report,
+    load_session_cost,
+)
+from treadle.core.transcript import to_user_item
+from treadle.core.transcript.entries import ItemAdded, UsageRecorded
 from treadle.sessions.library import Library
-from treadle.sessions.spending import Total, day_of
-from treadle.testing.provider import ProviderServer, Reply
+from treadle.sessions.spending import CostTotal, format_local_day
+from treadle.testing.provider import ProviderServer, FakeReply
 
 PRICED = Usage(100, 1_000, cache_read=800, cache_write=100, requests=1, cost=1.25)
 UNPRICED = Usage(1_000, 10, requests=1, cost=None)
@@ -29,9 +35,9 @@ UNPRICED = Usage(1_000, 10, requests=1, cost=None)
 async def spent(*calls: tuple[str, Usage], folder: str = ".", ago: float = 0.0) -> str:
     journal = Library().create(Path(folder))
     journal._clock = lambda: time.time() - ago
-    journal.append(ItemAdded(user("Mend the parser, please")))
+    journal.append(ItemAdded(to_user_item("Mend the parser, please")))
     for call in calls:
-        journal.append(Spent(*call))
+        journal.append(UsageRecorded(*call))
     await journal.aclose()
     return journal.session_id
 
@@ -47,7 +53,9 @@ async def test_days_models_and_projects_are_shown_with_bars(capsys, monkeypatch)
     await spent(("anthropic/big", PRICED), ago=3 * 86_400)
     text = shown(capsys)
     assert text.startswith("5.00 USD, 4 model calls, 4.0k tokens in (80% read from the cache, 10%")
-    today = next(line for line in text.splitlines() if line.startswith(day_of(time.time())))
+    today = next(
+        line for line in text.splitlines() if line.startswith(format_local_day(time.time()))
+    )
     assert "█" in today
     assert "3.75" in today
     days = [line for line in text.splitlines() if line[:2] == "20"]
@@ -84,7 +92,7 @@ async def test_sessions_are_named_by_what_was_asked(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     session = await spent(("m", PRICED))
     assert f"{session} Mend the parser, please" in shown(capsys, "--by", "session")
-    [one] = session_cost(session)
+    [one] = load_session_cost(session)
     assert (one.key, one.cost) == ("m", 1.25)
 
 
@@ -122,13 +130,13 @@ def test_what_cannot_be_read_is_one_sentence_and_exit_code_2(arguments, words, c
 
 def test_days_begin_at_midnight_and_hours_do_not():
     now = time.time()
-    week, hours = cost.since("7d", now), cost.since("12h", now)
+    week, hours = cost.parse_since("7d", now), cost.parse_since("12h", now)
     assert week is not None
     assert time.localtime(week)[3:6] == (0, 0, 0)
     assert hours == now - 12 * 3_600
-    assert cost.since("2026-10-31", now) is not None
+    assert cost.parse_since("2026-10-31", now) is not None
     with pytest.raises(UsageError):
-        cost.since("", now)
+        cost.parse_since("", now)
 
 
 @pytest.mark.parametrize(
@@ -143,24 +151,24 @@ def test_days_begin_at_midnight_and_hours_do_not():
     ],
 )
 def test_counts_are_short(tokens, text):
-    assert count(tokens) == text
+    assert format_count(tokens) == text
 
 
 def test_little_money_keeps_its_digits():
-    assert money(Total("x", 1, 0, Usage(cost=0.0021))) == "0.0021"
-    assert money(Total("x", 1, 0, Usage(cost=1234.5))) == "1,234.50"
-    assert money(Total("x", 1, 1, Usage())) == "unknown"
+    assert format_cost(CostTotal("x", 1, 0, Usage(cost=0.0021))) == "0.0021"
+    assert format_cost(CostTotal("x", 1, 0, Usage(cost=1234.5))) == "1,234.50"
+    assert format_cost(CostTotal("x", 1, 1, Usage())) == "unknown"
 
 
 async def test_many_rows_are_summed_up_at_the_end():
     for number in range(25):
         await spent((f"model-{number:02}", PRICED))
-    text = lines(report(["model"]), 80)
+    text = format_report(load_cost_report(["model"]), 80)
     assert text[-1] == "and 5 more: 6.25 USD"
 
 
 async def test_what_a_run_spent_is_there_afterwards():
-    async with ProviderServer([Reply("Hello."), Reply("Hello.")]) as server:
+    async with ProviderServer([FakeReply("Hello."), FakeReply("Hello.")]) as server:
         for model in ("sonnet", "anthropic/mystery-1"):
             assert (await program(server, "-p", "hi", "--model", model)).code == 0
         told = await program(server, "cost", "--json")
@@ -183,8 +191,8 @@ async def test_a_page_shows_the_same_with_plots_and_nothing_from_elsewhere(capsy
     ET.fromstring(page[page.index('<svg class="columns"') : page.index("</svg>") + 6])
     assert page.count('class="room"') == 4  # days, the empty ones too
     assert all(f"<h2>By {by}, in USD</h2>" in page for by in ("day", "model", "project", "session"))
-    assert cost.run(["--html", "no/such/folder.html"]) == exits.DISK
-    assert cost.run(["--html", "x.html", "--json"]) == exits.USAGE
+    assert cost.run(["--html", "no/such/folder.html"]) == exits.IO_ERROR
+    assert cost.run(["--html", "x.html", "--json"]) == exits.USAGE_ERROR
 
 
 async def test_a_page_of_nothing_says_so(capsys):

@@ -9,11 +9,11 @@ import pytest
 
 from tests.apps.running import run as program
 from treadle.apps.cli import prompt
-from treadle.apps.settings import load
-from treadle.apps.wiring import wire
-from treadle.context.prompt import own
+from treadle.apps.settings import load_settings
+from treadle.apps.wiring import build_agent
+from treadle.context.prompt import read_section
 from treadle.sessions.library import Library
-from treadle.testing.provider import ProviderServer, Reply
+from treadle.testing.provider import ProviderServer, FakeReply
 
 
 @pytest.fixture(autouse=True)
@@ -32,10 +32,10 @@ def rows_of(sizes: str) -> str:
 
 
 async def test_it_is_what_a_run_sends():
-    async with ProviderServer([Reply("Hello.")]) as server:
+    async with ProviderServer([FakeReply("Hello.")]) as server:
         assert (await program(server, "-p", "hi", "--model", "sonnet")).code == 0
         shown = await program(server, "prompt", "-p", "--model", "sonnet")
-        [request] = server.generations
+        [request] = server.generation_requests
     parts = msgspec.convert(request.json["system"], list[dict[str, object]])
     assert shown.out == "".join(str(part["text"]) for part in parts) + "\n"
 
@@ -51,7 +51,7 @@ def test_each_section_has_its_size_and_all_of_them_the_whole(capsys):
     assert rows_of(sizes) == "identity working tools environment memory added all"
     whole = next(line for line in sizes.splitlines() if line.startswith("all"))
     assert f"{len(text.strip()):,} chars" in whole
-    assert own("plan").strip() in text
+    assert read_section("plan").strip() in text
 
 
 def test_skills_have_a_size_of_their_own(capsys):
@@ -65,12 +65,12 @@ def test_skills_have_a_size_of_their_own(capsys):
 
 
 async def test_sections_put_together_are_what_the_agent_says():
-    settings = load(Path.cwd(), {"model": "sonnet"}, trusted=lambda: False)
-    wired = await wire(settings, Path.cwd())
+    settings = load_settings(Path.cwd(), {"model": "sonnet"}, is_trusted=lambda: False)
+    wired = await build_agent(settings, Path.cwd())
     await wired.store.aclose()
     await wired.aclose()
     sections = [section.text.strip() for section in wired.prompt.sections if section.text]
-    assert "\n\n".join(sections) == wired.agent.equipment.system()
+    assert "\n\n".join(sections) == wired.agent.config.system_prompt()
 
 
 def test_servers_that_are_not_started_for_it_are_named(capsys):
@@ -92,13 +92,13 @@ def test_the_tools_definitions_can_be_seen(capsys):
 
 def test_a_small_model_is_told_little(capsys):
     text, sizes = told(capsys, "--model", "embedded")
-    assert text.strip() == own("small").strip()
+    assert text.strip() == read_section("small").strip()
     assert sizes.splitlines()[-2].startswith("all")
 
 
 def test_no_session_is_left_behind(capsys):
     told(capsys, "--model", "sonnet")
-    assert list(Library().places()) == []
+    assert list(Library().list_session_dirs()) == []
     assert list(Library().root.glob("*/*")) == []
 
 

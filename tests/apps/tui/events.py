@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from treadle.apps.tui.blocks import Block
-from treadle.apps.tui.view import View, step
+from treadle.apps.tui.blocks import ViewBlock
+from treadle.apps.tui.view import ViewState, apply_event
 from treadle.core.events import Event
 
 
-def after(*happened: tuple[Any, ...] | Event, view: View | None = None) -> View:
+def after(*happened: tuple[Any, ...] | Event, view: ViewState | None = None) -> ViewState:
     """The view after these: `(TextDelta, "hello")` or a whole event."""
-    view = view or View()
+    view = view or ViewState()
     for number, one in enumerate(happened):
         if isinstance(one, Event):
-            view = step(view, one)
+            view = apply_event(view, one)
         else:
             kind, *details = one
-            view = step(view, kind("s", "t", number, *details))
+            view = apply_event(view, kind("s", "t", number, *details))
     return view
 
 
-def blocks(view: View) -> list[Block]:
+def blocks(view: ViewState) -> list[ViewBlock]:
     return list(view.blocks)

@@ -14,18 +14,18 @@ from textual.pilot import Pilot
 from treadle.apps.settings import Settings
 from treadle.apps.tui import screen
 from treadle.apps.tui.app import TerminalApp
-from treadle.apps.tui.options import Options
-from treadle.apps.tui.wired import WiredHost
+from treadle.apps.tui.options import TerminalOptions
+from treadle.apps.tui.wired import LocalHost
 from treadle.core.contracts.model import Model, ModelCard
 from treadle.core.transcript.usage import Usage
-from treadle.models.scripted import Script, Scripted
+from treadle.models.scripted import ModelScript, Scripted
 
 CARD = ModelCard("scripted", window=200_000, input_price=3.0, output_price=15.0)
 PATIENCE = 30.0  # seconds until something that does not happen is a failure
 SIZES = ((80, 24), (120, 40), (40, 15))
 
 
-def scripted(script: Script) -> Scripted:
+def scripted(script: ModelScript) -> Scripted:
     return Scripted(script, card=CARD)
 
 
@@ -107,10 +107,10 @@ async def stage(
     folder = Path.cwd()
     use(monkeypatch, model or scripted(["Hello."]))
     monkeypatch.setattr(screen, "PATIENCE", PATIENCE)  # a busy machine may close slowly
-    host = WiredHost(folder, {"sandbox": "off", **(flags or {})})
+    host = LocalHost(folder, {"sandbox": "off", **(flags or {})})
     if trusted:
         host.trust()
-    app = TerminalApp(host, Options(resume=resume, theme=theme))
+    app = TerminalApp(host, TerminalOptions(resume=resume, theme=theme))
     async with app.run_test(size=size) as pilot:
         made = Stage(app, pilot, folder)
         if trusted:

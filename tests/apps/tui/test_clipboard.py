@@ -9,7 +9,7 @@ from textual import events
 
 from tests.apps.tui.stage import scripted, stage
 from treadle.apps.tui import clipboard
-from treadle.apps.tui.clipboard import clip
+from treadle.apps.tui.clipboard import read_clipboard
 from treadle.core.transcript.content import Image
 from treadle.core.transcript.items import UserItem
 
@@ -89,29 +89,29 @@ async def test_without_a_program_a_line_says_what_to_install(monkeypatch, desk):
 async def test_the_program_of_the_display_that_is_there_is_asked_first(monkeypatch, desk):
     desk.xclip("TARGETS image/png", b"from X")
     desk.program("wl-paste", "printf text/plain; exit 0")
-    assert (await clip()).image == Image("image/png", b"from X")
+    assert (await read_clipboard()).image == Image("image/png", b"from X")
     monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
     monkeypatch.delenv("DISPLAY")
-    assert await clip() == clipboard.Clip(text="text/plain")
+    assert await read_clipboard() == clipboard.ClipboardContent(text="text/plain")
     desk.program("wl-paste", "echo 'no compositor' >&2; exit 1")
-    assert (await clip()).image == Image("image/png", b"from X")
+    assert (await read_clipboard()).image == Image("image/png", b"from X")
 
 
 async def test_the_programs_of_a_mac(desk):
     desk.program("osascript", f"echo '«data PNGf{PICTURE.hex().upper()}»'")
-    assert (await clip()).image == Image("image/png", PICTURE)
+    assert (await read_clipboard()).image == Image("image/png", PICTURE)
     desk.program("osascript", "echo 'no picture' >&2; exit 1")
     desk.program("pbpaste", "printf words")
-    assert (await clip()).text == "words"
+    assert (await read_clipboard()).text == "words"
 
 
 async def test_a_program_that_fails_or_hangs_is_named_and_leaves_nothing(
     monkeypatch, desk, no_leaks
 ):
     desk.program("xclip", 'echo "Error: Can\'t open display" >&2; exit 1')
-    assert (await clip()).problem == "xclip: Error: Can't open display"
+    assert (await read_clipboard()).problem == "xclip: Error: Can't open display"
     desk.xclip("TARGETS STRING", b"")
-    assert (await clip()).problem == "the clipboard holds no picture and no text"
+    assert (await read_clipboard()).problem == "the clipboard holds no picture and no text"
     monkeypatch.setattr(clipboard, "PATIENCE", 0.05)
     desk.program("xclip", "exec /bin/sleep 60")
-    assert (await clip()).problem == "xclip: it does not answer"
+    assert (await read_clipboard()).problem == "xclip: it does not answer"

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from tests.apps.tui.stage import content, exists, made, scripted, stage, used
 from treadle.apps.tui import commands
-from treadle.apps.tui.wired import WiredHost
+from treadle.apps.tui.wired import LocalHost
 from treadle.models.scripted import Pause, Say
 
 
@@ -11,15 +11,15 @@ def test_every_command_says_what_it_does_and_needs_what_a_host_can_name():
     names = [command.name for command in commands.COMMANDS]
     assert len(names) == len(set(names))
     assert all(command.summary for command in commands.COMMANDS)
-    host = WiredHost(Path.cwd())
-    assert commands.available(host) == list(commands.COMMANDS)
+    host = LocalHost(Path.cwd())
+    assert commands.list_commands(host) == list(commands.COMMANDS)
 
 
 def test_what_a_host_cannot_do_is_not_offered():
-    class Poor(WiredHost):
+    class Poor(LocalHost):
         can = frozenset()
 
-    names = {command.name for command in commands.available(Poor(Path.cwd()))}
+    names = {command.name for command in commands.list_commands(Poor(Path.cwd()))}
     assert not names & {"rewind", "undo", "sessions", "compact", "model"}
     assert "help" in names
 
@@ -71,7 +71,7 @@ async def test_a_choice_begins_at_what_is_in_force(monkeypatch):
 
 async def test_a_fault_in_a_command_does_not_end_the_session(monkeypatch):
     async with stage(monkeypatch, scripted(["Still here."])) as on:
-        monkeypatch.setattr(WiredHost, "agents", lambda self: 1 / 0)
+        monkeypatch.setattr(LocalHost, "agents", lambda self: 1 / 0)
         await on.send("/agents")
         await on.sees("/agents failed: ZeroDivisionError")
         await on.send("hello")
@@ -173,7 +173,7 @@ async def test_a_command_of_ones_own_with_arguments(monkeypatch):
     made(".treadle/commands/git/log.md", "Show the log.")
     model = scripted(["fixed", "shown"])
     async with stage(monkeypatch, model) as on:
-        await on.until(lambda: len(on.app.custom) == 2, "the commands")
+        await on.until(lambda: len(on.app.custom_commands) == 2, "the commands")
         await on.send("/fix 12 now")
         await on.sees("fixed")
         await on.idle()
@@ -188,7 +188,7 @@ async def test_commands_of_an_untrusted_folder_do_not_count(monkeypatch):
         await on.sees("Do you trust")
         await on.press("n")
         await on.sees("/help lists")
-        assert on.app.custom == []
+        assert on.app.custom_commands == []
         assert not on.app.host.is_trusted
 
 

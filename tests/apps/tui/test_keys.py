@@ -4,7 +4,7 @@ import pytest
 
 from tests.apps.tui.stage import content, exists, made, scripted, stage, used
 from treadle.apps.tui import painting
-from treadle.models.scripted import Element, Pause, Say
+from treadle.models.scripted import ScriptElement, Pause, Say
 
 BASH = ("bash", {"command": "touch made.txt"})
 
@@ -168,7 +168,7 @@ async def test_y_allows_once(monkeypatch):
 
 
 async def test_a_allows_always_and_keeps_the_rule_that_was_shown(monkeypatch):
-    calls: list[Element] = [Say(calls=[BASH]), "one", Say(calls=[BASH]), "two"]
+    calls: list[ScriptElement] = [Say(calls=[BASH]), "one", Say(calls=[BASH]), "two"]
     async with stage(monkeypatch, scripted(calls)) as on:
         await on.send("go")
         await on.sees("Yes, and always: ")
@@ -196,7 +196,7 @@ async def test_e_edits_the_command_before_it_runs(monkeypatch):
 async def test_keys_are_not_shown_but_where_consent_is_asked(monkeypatch):
     token = "ghp_" + "a1B2" * 9
     made("config.ini", f"token = {token}\n")
-    script: list[Element] = [
+    script: list[ScriptElement] = [
         Say(calls=[("read", {"file_path": "config.ini"})]),
         Say(calls=[("bash", {"command": f"touch {token}"})]),
         "Done.",
@@ -209,7 +209,7 @@ async def test_keys_are_not_shown_but_where_consent_is_asked(monkeypatch):
         await on.sees("Done.")
         await on.idle()
         await on.send(f"!echo {token}")
-        await on.until(lambda: bool(on.app.own.ran), "its end")
+        await on.until(lambda: bool(on.app.shell_commands.recent_outputs), "its end")
         assert "touch [redacted]" in on.screen()
         shown = [painting.plain_text(one) for one in on.app.conversation.view.blocks]
         assert "token = [redacted]" in "\n".join(shown)
@@ -219,7 +219,7 @@ async def test_keys_are_not_shown_but_where_consent_is_asked(monkeypatch):
 
 async def test_a_question_shows_what_would_not_be_seen(monkeypatch):
     write = ("write", {"file_path": "a.txt", "content": "a\u202e\u200bb\ufe0fc\n"})
-    script: list[Element] = [Say(calls=[write]), "Done."]
+    script: list[ScriptElement] = [Say(calls=[write]), "Done."]
     async with stage(monkeypatch, scripted(script)) as on:
         await on.send("go")
         await on.sees("Allow write")
@@ -247,7 +247,7 @@ async def test_a_new_search_replaces_the_one_before(monkeypatch):
             await on.sees("Search")
             await on.press(*word, "enter")
             await on.sees("n goes up")
-            assert on.app.transcript.sought == word
+            assert on.app.transcript.search_text == word
 
 
 async def test_n_denies_with_a_reason_that_the_model_reads(monkeypatch):
@@ -292,7 +292,7 @@ async def test_fault_88_an_answer_after_the_question_is_gone_changes_nothing(mon
 async def test_an_edit_is_shown_as_a_diff_before_and_after(monkeypatch):
     made("a.py", "one\ntwo\nthree\n")
     edit = {"file_path": "a.py", "old_string": "two", "new_string": "2"}
-    script: list[Element] = [
+    script: list[ScriptElement] = [
         Say(calls=[("read", {"file_path": "a.py"})]),
         Say(calls=[("edit", edit)]),
         "edited",
@@ -331,7 +331,7 @@ async def test_tab_and_arrows_take_what_is_offered_after_a_slash(monkeypatch):
 async def test_an_at_sign_offers_files(monkeypatch):
     made("src/view.py")
     async with stage(monkeypatch) as on:
-        await on.until(lambda: bool(on.app.prompt.files), "the files")
+        await on.until(lambda: bool(on.app.prompt.project_files), "the files")
         await on.press(*"see", "space", "at", *"vie")
         await on.sees("@src/view.py")
         await on.press("tab")
@@ -343,7 +343,7 @@ async def test_an_exclamation_mark_runs_a_command_and_the_model_hears_of_it(monk
     async with stage(monkeypatch, model) as on:
         await on.send("!echo from-here")
         await on.sees("from-here")
-        await on.until(lambda: bool(on.app.own.ran), "its end")
+        await on.until(lambda: bool(on.app.shell_commands.recent_outputs), "its end")
         await on.send("look")
         await on.sees("I see.")
         said = model.requests[0].transcript[0]
@@ -355,7 +355,7 @@ async def test_a_long_paste_is_a_mark_that_stands_for_the_text(monkeypatch):
     model = scripted(["ok"])
     text = "\n".join(f"line {number}" for number in range(40))
     async with stage(monkeypatch, model) as on:
-        on.app.prompt.insert(on.app.prompt.attachments.pasted(text))
+        on.app.prompt.insert(on.app.prompt.attachments.add_paste(text))
         await on.sees("[paste 1: 40 lines]")
         await on.press("enter")
         await on.sees("ok")
@@ -461,7 +461,7 @@ async def test_ctrl_t_lists_the_todos(monkeypatch):
 
 @pytest.mark.parametrize("size", [(20, 6), (20, 24), (1, 1), (10, 3), (200, 60)])
 async def test_no_size_of_a_terminal_breaks_it(monkeypatch, size):
-    script: list[Element] = [
+    script: list[ScriptElement] = [
         Say("# Some\n\n| a | b |\n|--|--|\n| c | d |", calls=[BASH], usage=used(9_000)),
         "ok",
     ]

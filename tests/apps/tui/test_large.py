@@ -11,7 +11,7 @@ import pytest
 from textual import events
 
 from tests.apps.tui.stage import Stage, scripted, stage
-from treadle.apps.tui.transcript import KEPT_LINES
+from treadle.apps.tui.transcript import MAX_CACHED_LINES
 from treadle.core.events import TextDelta, ToolCallRequested, ToolFinished, TurnStarted
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import ToolResultItem
@@ -37,7 +37,7 @@ async def key_to_screen(on: Stage, count: int = 15) -> float:
         on.app.prompt.call_after_refresh(shown.set)
         await shown.wait()
         taken.append((time.perf_counter() - began) * 1_000)
-    on.app.prompt.put("")
+    on.app.prompt.set_text("")
     return statistics.median(taken)
 
 
@@ -82,15 +82,15 @@ async def test_only_what_is_seen_is_painted_and_little_of_it_is_kept(monkeypatch
         await a_long_day(on)
         await on.until(lambda: not on.app._is_frame_due, "the last frame")
         transcript = on.app.transcript
-        frames, painted = on.app.frames, transcript.painted_blocks
+        frames, painted = on.app.frame_count, transcript.render_count
         assert painted < frames * 30 + 100  # a screen's worth a frame, not the history
         for _ in range(300):
             transcript.scroll_pages(-1)
         await on.pilot.pause()
-        assert transcript._lines <= KEPT_LINES + 100
+        assert transcript._cached_lines <= MAX_CACHED_LINES + 100
         transcript.action_top()
         await on.sees("echo 0")
-        assert transcript.seek("echo 1234")
+        assert transcript.search("echo 1234")
         await on.sees("echo 1234")
 
 

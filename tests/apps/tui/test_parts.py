@@ -11,50 +11,55 @@ import pytest
 from tests.apps.tui.stage import made
 from treadle.apps.tui import tray
 from treadle.apps.tui.attaching import Attachments
-from treadle.apps.tui.blocks import TaskLine, Todo
-from treadle.apps.tui.completing import branch, matches, offers, project_files
-from treadle.apps.tui.context import picture
-from treadle.apps.tui.custom import custom_commands
+from treadle.apps.tui.blocks import TaskLine, TodoLine
+from treadle.apps.tui.completing import (
+    read_git_branch,
+    fuzzy_match,
+    find_completions,
+    list_project_files,
+)
+from treadle.apps.tui.context import format_context_usage
+from treadle.apps.tui.custom import find_custom_commands
 from treadle.apps.tui.palette import DARK
-from treadle.apps.tui.previewing import preview
+from treadle.apps.tui.previewing import preview_diff
 from treadle.apps.tui.remembering import PromptHistory
-from treadle.apps.tui.scene import View
+from treadle.apps.tui.scene import ViewState
 from treadle.apps.wiring import programs
 from treadle.core.transcript.content import Document, Image, ToolCall
-from treadle.core.transcript.items import user
+from treadle.core.transcript.items import to_user_item
 from treadle.core.transcript.usage import Usage
 
 
 def test_a_short_paste_is_itself_and_a_long_one_a_mark():
     attachments = Attachments(Path.cwd())
-    assert attachments.pasted("two\r\nlines") == "two\nlines"
+    assert attachments.add_paste("two\r\nlines") == "two\nlines"
     long = "x\n" * 50
-    mark = attachments.pasted(long)
+    mark = attachments.add_paste(long)
     assert mark == "[paste 1: 51 lines]"
-    assert attachments.expanded(f"see {mark} there") == f"see {long} there"
-    assert attachments.expanded("[paste 9: made up]") == "[paste 9: made up]"
+    assert attachments.expand_pastes(f"see {mark} there") == f"see {long} there"
+    assert attachments.expand_pastes("[paste 9: made up]") == "[paste 9: made up]"
 
 
 def test_a_pasted_path_of_a_picture_is_the_picture():
     for name in ("a b.png", "c.pdf"):
         made(name, "data")
     attachments = Attachments(Path.cwd())
-    mark = attachments.pasted("'a b.png' c.pdf")
+    mark = attachments.add_paste("'a b.png' c.pdf")
     assert mark == "[image 1: a b.png] [document 2: c.pdf] "
-    item = attachments.item(f"look {mark}")
+    item = attachments.build_item(f"look {mark}")
     assert [type(part) for part in item.content[1:]] == [Image, Document]
 
 
 def test_text_with_a_path_in_it_stays_text():
     attachments = Attachments(Path.cwd())
-    assert attachments.pasted("missing.png") == "missing.png"
-    assert attachments.pasted("it's not a path.png") == "it's not a path.png"
+    assert attachments.add_paste("missing.png") == "missing.png"
+    assert attachments.add_paste("it's not a path.png") == "it's not a path.png"
 
 
 def test_a_named_picture_goes_along_and_a_named_source_stays_a_word():
     made("plan.png", "png")
     made("a.py", "x")
-    item = Attachments(Path.cwd()).item("see @plan.png and @a.py and @none.png")
+    item = Attachments(Path.cwd()).build_item("see @plan.png and @a.py and @none.png")
     assert [type(part).__name__ for part in item.content] == ["Text", "Image"]
 
 
@@ -65,8 +70,8 @@ def test_a_link_out_of_the_folder_is_not_followed_and_said(own_place: Path):
     Path("out.png").symlink_to(own_place / "secret.png")
     Path("plan.png").symlink_to(own_place / "added/plan.png")
     attachments = Attachments(Path.cwd(), lambda: [own_place / "added"])
-    item = attachments.item(f"see @out.png @plan.png and @{own_place}/secret.png")
-    pasted = attachments.item(attachments.pasted("out.png"))
+    item = attachments.build_item(f"see @out.png @plan.png and @{own_place}/secret.png")
+    pasted = attachments.build_item(attachments.add_paste("out.png"))
     assert [type(part).__name__ for part in item.content] == ["Text", "Text", "Image", "Image"]
     assert f"to {own_place}/secret.png: it is not attached" in str(item.content[1])
     assert [type(part).__name__ for part in pasted.content] == ["Text", "Text"]
@@ -79,22 +84,24 @@ def test_a_link_out_of_the_folder_is_not_followed_and_said(own_place: Path):
 )  # fmt: skip
 def test_what_is_offered(line, found):
     commands = [("cost", "money"), ("compact", "shorter"), ("quit", "leave")]
-    given = [offer.text for offer in offers(line, ["src/view.py", "my view.md"], commands)]
+    given = [
+        offer.text for offer in find_completions(line, ["src/view.py", "my view.md"], commands)
+    ]
     assert sorted(given) == sorted(found)
 
 
 def test_the_best_match_is_the_name_itself():
     names = ["src/app/viewer.py", "view.py", "src/interview.txt", "v/i/e/w"]
-    assert matches("view", names)[0] == "view.py"
-    assert matches("zzz", names) == []
-    assert matches("vapy", ["src/view_app.py"]) == ["src/view_app.py"]
+    assert fuzzy_match("view", names)[0] == "view.py"
+    assert fuzzy_match("zzz", names) == []
+    assert fuzzy_match("vapy", ["src/view_app.py"]) == ["src/view_app.py"]
 
 
 async def test_the_files_of_a_folder():
     for name in ("a.py", "src/b.py", "node_modules/c.js", ".git/d", ".ci/e.yml", "out/f"):
         made(name)
     made(".gitignore", "out/\n")
-    assert sorted(await project_files(Path.cwd())) == [
+    assert sorted(await list_project_files(Path.cwd())) == [
         *(".ci/e.yml", ".gitignore", "a.py", "src/b.py")
     ]
 
@@ -107,13 +114,13 @@ async def test_a_folder_cannot_hold_up_the_list_of_its_files(kind, monkeypatch):
         os.mkfifo(".gitignore")
     else:
         Path(".gitignore").symlink_to("/dev/zero")
-    assert "a.py" in await project_files(Path.cwd())
+    assert "a.py" in await list_project_files(Path.cwd())
 
 
 async def test_the_branch_is_read_off_the_files_of_git():
-    assert await branch(Path.cwd()) == ""
+    assert await read_git_branch(Path.cwd()) == ""
     made(".git/HEAD", "ref: refs/heads/feature/x\n")
-    assert await branch(Path.cwd()) == "feature/x"
+    assert await read_git_branch(Path.cwd()) == "feature/x"
 
 
 def test_what_was_typed_is_there_tomorrow():
@@ -122,12 +129,12 @@ def test_what_was_typed_is_there_tomorrow():
     for text in ("one", "two\nlines", "two\nlines"):
         history.add(text)
     tomorrow = PromptHistory(file)
-    assert (tomorrow.before("draft"), tomorrow.before(""), tomorrow.before("")) == (
+    assert (tomorrow.previous("draft"), tomorrow.previous(""), tomorrow.previous("")) == (
         "two\nlines",
         "one",
         None,
     )
-    assert (tomorrow.after(), tomorrow.after(), tomorrow.after()) == ("two\nlines", "draft", None)
+    assert (tomorrow.next(), tomorrow.next(), tomorrow.next()) == ("two\nlines", "draft", None)
     assert file.stat().st_mode & 0o777 == 0o600
 
 
@@ -135,19 +142,19 @@ def test_a_home_that_cannot_be_written_costs_only_the_memory():
     Path("file").write_text("in the way")
     history = PromptHistory(Path("file/history.jsonl"))
     history.add("one")
-    assert history.before("") == "one"
+    assert history.previous("") == "one"
 
 
 def test_a_broken_memory_is_read_as_far_as_it_goes():
     made("h.jsonl", '"one"\n{broken\n"two"\n"cut')
-    assert PromptHistory(Path("h.jsonl")).before("") == "two"
+    assert PromptHistory(Path("h.jsonl")).previous("") == "two"
 
 
 def test_a_preview_is_what_would_change():
     made("a.py", "one\ntwo\n")
 
     def of(name: str, raw: str) -> str:
-        return preview(ToolCall("c", name, raw), Path.cwd())
+        return preview_diff(ToolCall("c", name, raw), Path.cwd())
 
     edit = of("edit", '{"file_path":"a.py","old_string":"two","new_string":"2"}')
     assert "-two" in edit
@@ -165,10 +172,10 @@ def test_custom_commands_put_their_arguments_in():
     made("p/.claude/commands/a.md", "not this one")
     made("p/.claude/commands/b.md", "---\ndescription: says it\n---\nJust do it.")
     made("p/.claude/commands/broken.md", "---\nno end")
-    commands, problems = custom_commands([Path("p")])
+    commands, problems = find_custom_commands([Path("p")])
     found = {one.name: one for one in commands}
-    assert found["a"].text('"x y" z') == 'Fix x y and z. All: "x y" z'
-    assert (found["b"].summary, found["b"].text("now")) == ("says it", "Just do it.\n\nnow")
+    assert found["a"].expand('"x y" z') == 'Fix x y and z. All: "x y" z'
+    assert (found["b"].summary, found["b"].expand("now")) == ("says it", "Just do it.\n\nnow")
     assert ["broken.md: line 1" in problem for problem in problems] == [True]
 
 
@@ -184,7 +191,7 @@ def test_custom_commands_are_read_from_no_pipe_and_from_nowhere_else():
     Path("p/.claude/commands").symlink_to("/")
     Path("home/.claude").mkdir()
     Path("home/.claude/commands").symlink_to(place.absolute())
-    found, problems = custom_commands([Path("p"), Path("home")], home=Path("home"))
+    found, problems = find_custom_commands([Path("p"), Path("home")], home=Path("home"))
     assert {"good", "mine"} <= {one.name for one in found}
     for words in (
         *("pipe.md: is a named pipe", "endless.md: leads out", "p/.treadle/commands/out.md: leads"),
@@ -197,7 +204,7 @@ def test_a_preview_waits_for_no_pipe_and_ends():
     os.mkfifo("pipe")
     for path in ("pipe", "/dev/zero"):
         given = f'{{"file_path": "{path}", "content": "x"}}'
-        assert preview(ToolCall("c", "write", given), Path.cwd()) == ""
+        assert preview_diff(ToolCall("c", "write", given), Path.cwd()) == ""
 
 
 def test_what_is_attached_and_the_branch_wait_for_no_pipe():
@@ -205,35 +212,35 @@ def test_what_is_attached_and_the_branch_wait_for_no_pipe():
     Path("b.png").symlink_to("/dev/zero")
     Path(".git").mkdir()
     os.mkfifo(".git/HEAD")
-    assert len(Attachments(Path.cwd()).item("see @a.png and @b.png").content) == 1
-    assert asyncio.run(branch(Path.cwd())) == ""
+    assert len(Attachments(Path.cwd()).build_item("see @a.png and @b.png").content) == 1
+    assert asyncio.run(read_git_branch(Path.cwd())) == ""
 
 
-def facts(**more: object) -> tray.Facts:
+def facts(**more: object) -> tray.StatusInfo:
     given = {"model": "m", "window": 200_000, "mode": "ask", "folder": Path("/src/project")}
-    return tray.Facts(**{**given, **more})  # type: ignore[arg-type]
+    return tray.StatusInfo(**{**given, **more})  # type: ignore[arg-type]
 
 
 def test_the_status_leaves_out_what_does_not_fit_the_least_important_first():
-    view = View(context=50_000, usage=Usage(input=50_000, cost=0.1234))
-    wide = tray.status(view, facts(branch="main", seconds=75.0), 80, DARK).plain
+    view = ViewState(context_tokens=50_000, usage=Usage(input=50_000, cost=0.1234))
+    wide = tray.render_status_line(view, facts(branch="main", seconds=75.0), 80, DARK).plain
     assert wide.startswith("ask · m · /src/project (main)")
     assert wide.endswith("25% of 200k · $0.12 · 1m 15s")
-    assert tray.status(view, facts(), 22, DARK).plain == "ask · m    25% of 200k"
-    assert tray.status(view, facts(), 3, DARK).plain == "ask"
-    assert tray.status(view, facts(), 0, DARK).plain == ""
+    assert tray.render_status_line(view, facts(), 22, DARK).plain == "ask · m    25% of 200k"
+    assert tray.render_status_line(view, facts(), 3, DARK).plain == "ask"
+    assert tray.render_status_line(view, facts(), 0, DARK).plain == ""
 
 
 def test_the_tray_shows_what_goes_on():
-    view = View(
-        todos=(Todo("a", "done"), Todo("b", "active"), Todo("c")),
+    view = ViewState(
+        todos=(TodoLine("a", "done"), TodoLine("b", "active"), TodoLine("c")),
         tasks=(TaskLine("t1", "c1", "[bash: serve]"),),
-        queue=("later",),
+        queued_messages=("later",),
         is_busy=True,
         activity="writing",
-        turn=Usage(output=1_234),
+        turn_usage=Usage(output=1_234),
     )
-    lines = [line.plain for line in tray.tray(view, facts(seconds=3.0), 60, DARK)]
+    lines = [line.plain for line in tray.render_activity(view, facts(seconds=3.0), 60, DARK)]
     assert lines == [
         "▸ b",
         "☐ c",
@@ -242,16 +249,26 @@ def test_the_tray_shows_what_goes_on():
         "↳ later",
         "◐ writing · 3s · ↓ 1.2k · esc stops",
     ]
-    assert tray.tray(View(), facts(), 60, DARK) == []
+    assert tray.render_activity(ViewState(), facts(), 60, DARK) == []
 
 
 def test_numbers_are_short():
-    assert [tray.count(n) for n in (5, 1_200, 150_000, 2_000_000)] == ["5", "1.2k", "150k", "2M"]
-    assert [tray.duration(s) for s in (5, 65, 3_700)] == ["5s", "1m 05s", "1h 01m"]
-    assert [tray.ago(s) for s in (5, 65, 7_300, 200_000)] == ["now", "1m ago", "2h ago", "2d ago"]
+    assert [tray.format_count(n) for n in (5, 1_200, 150_000, 2_000_000)] == [
+        "5",
+        "1.2k",
+        "150k",
+        "2M",
+    ]
+    assert [tray.format_duration(s) for s in (5, 65, 3_700)] == ["5s", "1m 05s", "1h 01m"]
+    assert [tray.format_age(s) for s in (5, 65, 7_300, 200_000)] == [
+        "now",
+        "1m ago",
+        "2h ago",
+        "2d ago",
+    ]
 
 
 def test_the_picture_adds_up():
-    lines = picture([user("x" * 4_000)], 10_000, 100_000).split("\n")
+    lines = format_context_usage([to_user_item("x" * 4_000)], 10_000, 100_000).split("\n")
     assert lines[0].endswith("10.0k of 100k tokens (10%)")
     assert [line.split()[-1] for line in lines[1:]] == ["tools", "you", "free"]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from tests.apps.tui.stage import exists, made
 from tests.apps.tui.tmux import PROGRAM
-from treadle.testing.provider.plans import Fault
-from treadle.testing.provider.script import Call, Reply
+from treadle.testing.provider.plans import ProviderFault
+from treadle.testing.provider.script import FakeCall, FakeReply
 from treadle.testing.provider.server import ProviderServer
 
-MAKE = Reply("I make it.", calls=(Call("bash", {"command": "touch made.txt"}),))
+MAKE = FakeReply("I make it.", calls=(FakeCall("bash", {"command": "touch made.txt"}),))
 
 
 async def start(server: ProviderServer, *more: str) -> asyncio.subprocess.Process:
@@ -33,7 +33,9 @@ async def said(server: ProviderServer, *lines: str) -> tuple[int, str]:
 
 
 async def test_a_conversation_through_pipes():
-    async with ProviderServer([Reply("Hello *there*."), Reply("Bye.")], strict=False) as server:
+    async with ProviderServer(
+        [FakeReply("Hello *there*."), FakeReply("Bye.")], strict=False
+    ) as server:
         code, out = await said(server, "1", "hi", "/mode", "4", "!echo $((40 + 2))", "bye")
     assert code == 0
     assert "Hello *there*." in out
@@ -45,7 +47,7 @@ async def test_a_conversation_through_pipes():
 async def test_the_model_hears_of_a_command_of_the_persons_own_but_not_of_our_keys(monkeypatch):
     monkeypatch.setenv("OTHER_TOKEN", "another-secret-value")
     made("config.ini", "another-secret-value 42\n")
-    async with ProviderServer([Reply("I see.")], strict=False) as server:
+    async with ProviderServer([FakeReply("I see.")], strict=False) as server:
         _, out = await said(server, "1", "!cat config.ini; exit 3", "look")
         assert b"[redacted] 42" in server.requests[-1].body
         assert b"another-secret-value" not in server.requests[-1].body
@@ -53,8 +55,8 @@ async def test_the_model_hears_of_a_command_of_the_persons_own_but_not_of_our_ke
 
 
 async def test_what_a_crash_left_in_doubt_is_said_when_it_goes_on():
-    make = Reply(calls=(Call("bash", {"command": "touch made.txt; sleep 20"}),))
-    async with ProviderServer([make, Reply("I look first.")], strict=False) as server:
+    make = FakeReply(calls=(FakeCall("bash", {"command": "touch made.txt; sleep 20"}),))
+    async with ProviderServer([make, FakeReply("I look first.")], strict=False) as server:
         process = await start(server)
         assert process.stdin is not None
         process.stdin.write(b"1\nmake it\n1\n")
@@ -69,7 +71,7 @@ async def test_what_a_crash_left_in_doubt_is_said_when_it_goes_on():
 
 
 async def test_an_approval_by_a_line():
-    async with ProviderServer([MAKE, Reply("Made.")], strict=False) as server:
+    async with ProviderServer([MAKE, FakeReply("Made.")], strict=False) as server:
         code, out = await said(server, "1", "make it", "1")
     assert code == 0
     assert "touch made.txt" in out
@@ -78,15 +80,17 @@ async def test_an_approval_by_a_line():
 
 
 async def test_a_question_shows_what_would_not_be_seen():
-    write = Call("write", {"file_path": "a\u202e.txt", "content": "a\u202e\u200bb\n"})
-    async with ProviderServer([Reply(calls=(write,)), Reply("I see.")], strict=False) as server:
+    write = FakeCall("write", {"file_path": "a\u202e.txt", "content": "a\u202e\u200bb\n"})
+    async with ProviderServer(
+        [FakeReply(calls=(write,)), FakeReply("I see.")], strict=False
+    ) as server:
         _, out = await said(server, "1", "make it", "3", "no")
     assert "+a\\u202e\\u200bb\n" in out
     assert not set(out) & {"\u202e", "\u200b"}
 
 
 async def test_a_denial_with_a_reason():
-    async with ProviderServer([MAKE, Reply("I see.")], strict=False) as server:
+    async with ProviderServer([MAKE, FakeReply("I see.")], strict=False) as server:
         _, out = await said(server, "1", "make it", "3", "not today")
         assert b"not today" in server.requests[-1].body
     assert "I see." in out
@@ -102,14 +106,14 @@ async def test_no_more_input_at_a_question_stops_the_turn():
 
 
 async def test_not_trusted_and_left():
-    async with ProviderServer([Reply("x")]) as server:
+    async with ProviderServer([FakeReply("x")]) as server:
         code, _ = await said(server, "4")
     assert code == 0
     assert not exists(str(Path.home() / ".treadle" / "trust.json"))
 
 
 async def test_a_no_for_good_is_not_asked_about_again_and_can_be_taken_back():
-    async with ProviderServer([Reply("Hi."), Reply("Again.")], strict=False) as server:
+    async with ProviderServer([FakeReply("Hi."), FakeReply("Again.")], strict=False) as server:
         _, first = await said(server, "3", "hello")
         _, second = await said(server, "hello", "/trust", "1", "/trust")
     assert "Do you trust" in first
@@ -120,8 +124,8 @@ async def test_a_no_for_good_is_not_asked_about_again_and_can_be_taken_back():
 
 
 async def test_fault_80_81_ctrl_c_stops_and_the_second_leaves():
-    slow = Fault("paced", seconds=0.02)
-    async with ProviderServer([Reply("word " * 2_000)], faults=[slow], strict=False) as server:
+    slow = ProviderFault("paced", seconds=0.02)
+    async with ProviderServer([FakeReply("word " * 2_000)], faults=[slow], strict=False) as server:
         process = await start(server)
         assert process.stdin is not None
         assert process.stdout is not None

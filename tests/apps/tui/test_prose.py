@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.apps.tui import prose
-from treadle.apps.tui.blocks import Code, Words
+from treadle.apps.tui.blocks import CodeBlock, MarkdownBlock
 
 MARKDOWN = """\
 # Head
@@ -26,19 +26,19 @@ raw ``` inside
 """
 
 
-def streamed(text: str, sizes: list[int]) -> list[prose.Piece]:
-    blocks: list[prose.Piece] = [prose.begun()]
+def streamed(text: str, sizes: list[int]) -> list[prose.ReplyBlock]:
+    blocks: list[prose.ReplyBlock] = [prose.start_block()]
     at = 0
     while at < len(text):
         size = sizes[at % len(sizes)] if sizes else 1
-        blocks[-1:] = prose.grown(blocks[-1], text[at : at + size])
+        blocks[-1:] = prose.append_text(blocks[-1], text[at : at + size])
         at += size
     return [block for block in blocks if not prose.is_empty(block)]
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=8))
 def test_the_blocks_are_the_same_however_the_text_arrives(sizes):
-    assert streamed(MARKDOWN, sizes) == list(prose.whole(MARKDOWN))
+    assert streamed(MARKDOWN, sizes) == list(prose.split_markdown(MARKDOWN))
 
 
 @given(st.text(alphabet="ab `~\n#-", max_size=400), st.lists(st.integers(1, 9), min_size=1))
@@ -50,12 +50,12 @@ def test_no_text_is_lost_or_told_twice(text, sizes):
         if prose._FENCE.match(line):
             unfenced = unfenced.replace(line, "", 1)
     assert len(kept) >= sum(c in "ab#-" for c in unfenced) - sum(
-        len(p.language) for p in pieces if isinstance(p, Code)
+        len(p.language) for p in pieces if isinstance(p, CodeBlock)
     )
 
 
 def test_a_paragraph_and_a_fence_are_blocks_of_their_own():
-    kinds = [(type(b).__name__, getattr(b, "language", "")) for b in prose.whole(MARKDOWN)]
+    kinds = [(type(b).__name__, getattr(b, "language", "")) for b in prose.split_markdown(MARKDOWN)]
     assert kinds == [
         ("Words", ""),
         ("Words", ""),
@@ -64,15 +64,17 @@ def test_a_paragraph_and_a_fence_are_blocks_of_their_own():
         ("Words", ""),
         ("Code", ""),
     ]
-    code = prose.whole(MARKDOWN)[3]
+    code = prose.split_markdown(MARKDOWN)[3]
     assert code.text == "def f():\n\n    return 1\n"
 
 
 def test_what_is_too_long_is_cut_into_tight_pieces():
-    code = prose.whole("```\n" + "x = 1\n" * 1_000 + "```\n")
-    assert all(isinstance(piece, Code) for piece in code)
-    assert [piece.tight for piece in code][:2] == [False, True]
-    assert max(piece.text.count("\n") for piece in code) <= prose.MOST_LINES
-    words = prose.whole("word " * 20_000)
-    assert all(isinstance(piece, Words) and len(piece.text) <= prose.MOST_CHARS for piece in words)
+    code = prose.split_markdown("```\n" + "x = 1\n" * 1_000 + "```\n")
+    assert all(isinstance(piece, CodeBlock) for piece in code)
+    assert [piece.is_continuation for piece in code][:2] == [False, True]
+    assert max(piece.text.count("\n") for piece in code) <= prose.MAX_LINES
+    words = prose.split_markdown("word " * 20_000)
+    assert all(
+        isinstance(piece, MarkdownBlock) and len(piece.text) <= prose.MAX_CHARS for piece in words
+    )
     assert "".join(piece.text for piece in words).split() == ["word"] * 20_000

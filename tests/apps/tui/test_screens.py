@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.apps.tui.stage import SIZES, Stage, made, scripted, stage, used
-from treadle.models.scripted import Element, Pause, Say
+from treadle.models.scripted import ScriptElement, Pause, Say
 
 SCREENS = Path(__file__).parent / "screens"
 UPDATE = bool(os.environ.get("UPDATE_SCREENS"))
@@ -55,7 +55,7 @@ async def check(on: Stage, name: str, look: Callable[[], None] | None = None) ->
         await on.pilot.pause(0.05)
         if look is not None:
             look()
-            on.app.changed()
+            on.app.schedule_frame()
             await on.pilot.pause(0.05)
         await on.until(lambda: not on.app._is_frame_due, "the frame")
         await on.pilot.pause()
@@ -100,7 +100,7 @@ async def test_an_empty_session(monkeypatch):
 
 async def test_a_conversation(monkeypatch):
     made("src/parse.py", SOURCE)
-    script: list[Element] = [
+    script: list[ScriptElement] = [
         Say(
             "I look at it first.",
             thinking="The user wants the failing test mended, so I have to see what it does.",
@@ -118,7 +118,7 @@ async def test_a_conversation(monkeypatch):
         await check(on, "reply")
         await check(on, "calls", on.app.transcript.action_top)
         await on.press("tab")
-        on.app.transcript.chosen = 4
+        on.app.transcript.selected_index = 4
         on.app.transcript.toggle(4)
         await check(on, "opened", on.app.transcript.action_top)
 
@@ -143,7 +143,7 @@ async def test_a_command_waits_for_approval(monkeypatch):
 
 async def test_an_edit_waits_for_approval(monkeypatch):
     made("src/parse.py", SOURCE)
-    script: list[Element] = [
+    script: list[ScriptElement] = [
         Say(calls=[("read", {"file_path": "src/parse.py"})]),
         Say(calls=[("edit", EDIT)]),
     ]
@@ -155,7 +155,10 @@ async def test_an_edit_waits_for_approval(monkeypatch):
 
 async def test_at_work_with_a_list_and_messages_that_wait(monkeypatch):
     pause = Pause()
-    script: list[Element] = [Say(calls=[("todo", {"todos": TODOS})]), ["I mend it now", pause]]
+    script: list[ScriptElement] = [
+        Say(calls=[("todo", {"todos": TODOS})]),
+        ["I mend it now", pause],
+    ]
     async with stage(monkeypatch, scripted(script)) as on:
         await on.send("go")
         await on.until(pause.reached.is_set)
@@ -173,7 +176,7 @@ async def test_offers(monkeypatch):
         await on.sees("/help")
         await check(on, "offers-commands")
         await on.press("escape", "escape")
-        await on.until(lambda: bool(on.app.prompt.files), "the files")
+        await on.until(lambda: bool(on.app.prompt.project_files), "the files")
         await on.press(*"look", "space", "at", *"view")
         await on.sees("@src/view.py")
         await check(on, "offers-files")

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from tests.apps.tui.stage import Stage, content, exists, made, scripted, stage
-from treadle.apps.wiring.extras import brought
-from treadle.apps.wiring.rules import is_declined, is_trusted
+from treadle.apps.wiring.extras import discover_extensions
+from treadle.apps.wiring.rules import is_trust_declined, is_trusted
 
 HOOK = """{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "echo hi"}]}]}}"""
 
@@ -26,7 +26,7 @@ async def test_what_the_folder_brings_is_named_and_counts_after_a_yes(monkeypatc
         await on.sees("AGENTS.md, .treadle/commands")
         await on.press("y")
         await begun(on)
-        assert [one.name for one in on.app.custom] == ["fix"]
+        assert [one.name for one in on.app.custom_commands] == ["fix"]
         await on.send("hi")
         await on.sees("Hello.")
         assert "- be brief" in str(model.requests[-1].system)
@@ -49,18 +49,18 @@ async def test_a_no_for_good_is_remembered_and_trust_takes_it_back(monkeypatch):
         await on.sees("do not ask again")
         await on.press("d")
         await begun(on)
-    assert is_declined(folder())
+    assert is_trust_declined(folder())
     async with stage(monkeypatch, trusted=False) as on:
         await begun(on)
         await on.sees("/trust changes that")
-        assert not on.app.custom
+        assert not on.app.custom_commands
         await on.send("/trust")
         await on.sees("Do you trust")
         await on.press("y")
         await on.sees("count now")
-        assert [one.name for one in on.app.custom] == ["fix"]
+        assert [one.name for one in on.app.custom_commands] == ["fix"]
     assert is_trusted(folder())
-    assert not is_declined(folder())
+    assert not is_trust_declined(folder())
 
 
 async def test_programs_of_the_folder_are_shown_and_run_only_after_a_yes(monkeypatch):
@@ -72,12 +72,12 @@ async def test_programs_of_the_folder_are_shown_and_run_only_after_a_yes(monkeyp
         await on.sees("runs echo hi")
         await on.press("n")
         await begun(on)
-        assert not brought(folder()).hooks
+        assert not discover_extensions(folder()).hooks
         await on.send("/trust")
         await on.sees("runs echo hi")
         await on.press("y")
         await on.sees("they run from now on")
-        assert [hook.command for hook in brought(folder()).hooks] == ["echo hi"]
+        assert [hook.command for hook in discover_extensions(folder()).hooks] == ["echo hi"]
         await on.send("/trust")
         await on.sees("this folder is trusted")
     assert "echo hi" not in content(str(Path.home() / ".treadle/trust.json"))

@@ -1,10 +1,19 @@
 import time
 
 from tests.apps.tui.events import after, blocks
-from treadle.apps.tui.blocks import Call, Child, Note, Said, TaskLine, Thought, Todo, Words
-from treadle.apps.tui.recall import recalled
-from treadle.apps.tui.scene import View, queued
-from treadle.apps.tui.view import settled, step
+from treadle.apps.tui.blocks import (
+    ToolCallBlock,
+    ChildProgress,
+    NoteBlock,
+    UserMessageBlock,
+    TaskLine,
+    ThinkingBlock,
+    TodoLine,
+    MarkdownBlock,
+)
+from treadle.apps.tui.recall import build_view
+from treadle.apps.tui.scene import ViewState, queue_message
+from treadle.apps.tui.view import apply_tool_result, apply_event
 from treadle.core.events import (
     ApprovalRequired,
     ApprovalResolved,
@@ -30,7 +39,7 @@ from treadle.core.events import (
     TurnResult,
     TurnStarted,
     UsageUpdated,
-    Warning,
+    WarningRaised,
 )
 from treadle.core.transcript.content import Image, Text, Thinking, ToolCall
 from treadle.core.transcript.items import (
@@ -40,7 +49,7 @@ from treadle.core.transcript.items import (
     SummaryItem,
     ToolResultItem,
     UserItem,
-    user,
+    to_user_item,
 )
 from treadle.core.transcript.usage import Usage
 
@@ -56,29 +65,29 @@ def end(reason="end_turn", **more):
     return (TurnFinished, TurnResult("t", reason, **more))
 
 
-def call_of(view: View) -> Call:
-    return next(block for block in view.blocks if isinstance(block, Call))
+def call_of(view: ViewState) -> ToolCallBlock:
+    return next(block for block in view.blocks if isinstance(block, ToolCallBlock))
 
 
 def test_what_the_person_says_opens_a_turn():
-    view = after((TurnStarted,), (InputAccepted, user("hello")))
-    assert blocks(view) == [Said("hello")]
+    view = after((TurnStarted,), (InputAccepted, to_user_item("hello")))
+    assert blocks(view) == [UserMessageBlock("hello")]
     assert view.is_busy
 
 
 def test_a_reply_grows_in_its_last_block_only():
     view = after((RequestStarted, "m"), (TextDelta, "One.\n\nTw"), (TextDelta, "o."))
-    assert blocks(view) == [Words("One.\n"), Words("Two.")]
+    assert blocks(view) == [MarkdownBlock("One.\n"), MarkdownBlock("Two.")]
 
 
 def test_thinking_and_words_are_told_apart():
     view = after((ThinkingDelta, "hm"), (ThinkingDelta, "m"), (TextDelta, "So."), end())
-    assert blocks(view) == [Thought("hmm"), Words("So.")]
+    assert blocks(view) == [ThinkingBlock("hmm"), MarkdownBlock("So.")]
 
 
 def test_a_call_goes_from_writing_to_done():
     view = after((TurnStarted,), *CALLED)
-    assert (call_of(view).state, call_of(view).size) == ("writing", len(CALL.raw))
+    assert (call_of(view).state, call_of(view).argument_chars) == ("writing", len(CALL.raw))
     view = after((ToolStarted, "c1", "bash", "[bash: ls]"), view=view)
     assert (call_of(view).state, call_of(view).summary) == ("running", "[bash: ls]")
     view = after((ToolProgress, "c1", "a.py\n"), view=view)
@@ -89,9 +98,11 @@ def test_a_call_goes_from_writing_to_done():
 
 def test_the_whole_answer_comes_with_the_item():
     view = after(*CALLED, (ToolFinished, "c1", "bash", "a...", "", False, True))
-    view = settled(view, ToolResultItem("c1", "bash", (Text("all of it"),), full_output="/x"))
+    view = apply_tool_result(
+        view, ToolResultItem("c1", "bash", (Text("all of it"),), full_output="/x")
+    )
     assert (call_of(view).result, call_of(view).full_output) == ("all of it", "/x")
-    assert view.calls == {}
+    assert view.open_calls == {}
 
 
 def test_an_approval_is_shown_at_its_call():
@@ -106,17 +117,19 @@ def test_an_approval_is_shown_at_its_call():
 
 
 def test_messages_that_wait_are_shown_until_they_are_taken():
-    view = queued(queued(after((TurnStarted,)), user("first")), user("second"))
-    assert view.queue == ("first", "second")
+    view = queue_message(
+        queue_message(after((TurnStarted,)), to_user_item("first")), to_user_item("second")
+    )
+    assert view.queued_messages == ("first", "second")
     view = after((InputAccepted, UserItem((Text("first"),), steered=True)), view=view)
-    assert view.queue == ("second",)
-    assert blocks(view)[-1] == Said("first", steered=True)
+    assert view.queued_messages == ("second",)
+    assert blocks(view)[-1] == UserMessageBlock("first", steered=True)
 
 
 def test_an_attempt_that_failed_half_way_is_void_and_its_reason_stays():
     view = after(
         (TurnStarted,),
-        (InputAccepted, user("hi")),
+        (InputAccepted, to_user_item("hi")),
         (RequestStarted, "m"),
         (TextDelta, "Half a"),
         (ToolCallBegan, "c1", "bash"),
@@ -126,25 +139,25 @@ def test_an_attempt_that_failed_half_way_is_void_and_its_reason_stays():
         (TextDelta, "Whole."),
     )
     assert blocks(view) == [
-        Said("hi"),
-        Note("overloaded · trying again in 2 s", "warning"),
-        Words("Whole."),
+        UserMessageBlock("hi"),
+        NoteBlock("overloaded · trying again in 2 s", "warning"),
+        MarkdownBlock("Whole."),
     ]
 
 
 def test_the_end_of_a_turn_stops_what_was_open():
     view = after((TurnStarted,), *CALLED, (ToolStarted, "c1", "bash", "[bash]"), end("aborted"))
     assert call_of(view).state == "stopped"
-    assert blocks(view)[-1] == Note("interrupted", "warning")
+    assert blocks(view)[-1] == NoteBlock("interrupted", "warning")
     assert not view.is_busy
 
 
 def test_every_reason_but_the_usual_one_is_told():
     assert len(after(end()).blocks) == 0
     for reason in ("max_turns", "budget_exceeded", "goal_not_met", "refused", "aborted"):
-        assert isinstance(blocks(after(end(reason)))[-1], Note)
+        assert isinstance(blocks(after(end(reason)))[-1], NoteBlock)
     failed = after((RunFailed, "no key", "AccessDenied", TurnResult("t", "error")))
-    assert blocks(failed) == [Note("no key", "error")]
+    assert blocks(failed) == [NoteBlock("no key", "error")]
 
 
 def test_a_call_that_goes_on_is_a_task_until_it_is_done():
@@ -159,7 +172,7 @@ def test_a_call_that_goes_on_is_a_task_until_it_is_done():
     assert view.tasks == (TaskLine("t1", "c1", "[bash: serve]"),)
     view = after((TaskFinished, "t1", "bash", "bye", False), view=view)
     assert view.tasks == ()
-    assert blocks(view)[-1] == Note("task t1 [bash: serve] is done", "good")
+    assert blocks(view)[-1] == NoteBlock("task t1 [bash: serve] is done", "good")
 
 
 def test_a_child_shows_at_the_call_that_started_it():
@@ -172,7 +185,7 @@ def test_a_child_shows_at_the_call_that_started_it():
         child(UsageUpdated("s2", "t2", 2, "m", Usage(), Usage(input=900, output=100))),
         child(TextDelta("s2", "t2", 3, "So")),
     )
-    assert call_of(view).child == Child(1, 1_000, "writing", ("[grep: foo]",))
+    assert call_of(view).child == ChildProgress(1, 1_000, "writing", ("[grep: foo]",))
 
 
 def test_the_todo_list_is_what_was_written_last():
@@ -181,24 +194,26 @@ def test_the_todo_list_is_what_was_written_last():
         '{"content":"check","status":"pending"}]}'
     )
     view = after((ToolCallRequested, ToolCall("c2", "todo", raw)))
-    assert view.todos == (Todo("look", "done"), Todo("do", "active"), Todo("check"))
+    assert view.todos == (TodoLine("look", "done"), TodoLine("do", "active"), TodoLine("check"))
 
 
 def test_usage_adds_up_and_the_window_is_the_last_request():
     one, two = Usage(input=100, output=10, cost=0.1), Usage(input=150, output=20, cost=0.2)
     view = after((UsageUpdated, "m", one, one), (UsageUpdated, "m", two, one + two))
-    assert (view.context, view.usage.total) == (170, 280)
+    assert (view.context_tokens, view.usage.total) == (170, 280)
 
 
 def test_what_the_engine_says_is_a_note():
-    view = after((Notified, "a"), (Warning, "b"), (ModelChanged, "x", "y", "overloaded"))
-    assert [type(block) for block in blocks(view)] == [Note, Note, Note]
+    view = after((Notified, "a"), (WarningRaised, "b"), (ModelChanged, "x", "y", "overloaded"))
+    assert [type(block) for block in blocks(view)] == [NoteBlock, NoteBlock, NoteBlock]
     assert view.model == "y"
 
 
 def test_an_answer_to_a_call_that_nobody_knows_changes_nothing():
     view = after((TextDelta, "x"))
-    assert list(settled(view, ToolResultItem("?", "bash", (Text("y"),))).blocks) == blocks(view)
+    assert list(
+        apply_tool_result(view, ToolResultItem("?", "bash", (Text("y"),))).blocks
+    ) == blocks(view)
     assert after((ToolProgress, "?", "y"), view=view) == view
 
 
@@ -211,20 +226,20 @@ def test_a_resumed_session_looks_as_it_did():
         NoticeItem("stop", kind="interrupted"),
         SummaryItem("sum", replaces=4),
     ]
-    view = recalled(items)
+    view = build_view(items)
     kinds = [type(block).__name__ for block in blocks(view)]
     assert kinds == ["Said", "Thought", "Words", "Words", "Call", "Words", "Note", "Note"]
     assert (call_of(view).state, call_of(view).result) == ("done", "a.py")
-    assert (view.model, view.context, view.calls) == ("m", 55, {})
+    assert (view.model, view.context_tokens, view.open_calls) == ("m", 55, {})
 
 
 def test_a_step_costs_the_same_after_a_long_day():
-    def seconds(view: View) -> float:
+    def seconds(view: ViewState) -> float:
         best = 1.0
         for _ in range(5):
             start = time.perf_counter()
             for number in range(200):
-                view = step(view, TextDelta("s", "t", number, "word "))
+                view = apply_event(view, TextDelta("s", "t", number, "word "))
             best = min(best, time.perf_counter() - start)
         return best
 
@@ -232,8 +247,8 @@ def test_a_step_costs_the_same_after_a_long_day():
     for number in range(2_000):
         call = ToolCall(f"c{number}", "bash", "{}")
         long = after((ToolCallRequested, call), view=long)
-        long = settled(long, ToolResultItem(call.id, "bash", (Text("x"),)))
+        long = apply_tool_result(long, ToolResultItem(call.id, "bash", (Text("x"),)))
     for _ in range(2_000):
         long = after((TextDelta, "A paragraph of some words that is over soon.\n\n"), view=long)
     assert len(long.blocks) > 4_000
-    assert seconds(long) < 4 * seconds(View()) + 0.002
+    assert seconds(long) < 4 * seconds(ViewState()) + 0.002

@@ -11,21 +11,25 @@ import pytest
 
 from tests.apps.tui.stage import exists
 from tests.apps.tui.tmux import Terminal, needs_tmux
-from treadle.testing.provider.plans import Fault
-from treadle.testing.provider.script import Call, Reply
+from treadle.testing.provider.plans import ProviderFault
+from treadle.testing.provider.script import FakeCall, FakeReply
 from treadle.testing.provider.server import ProviderServer
 
 pytestmark = [needs_tmux, pytest.mark.slow, pytest.mark.timeout(240)]
 
 LONG = "And then there was more to say about it. " * 200
 STORY = [
-    Reply("I write it.", calls=(Call("write", {"file_path": "a.txt", "content": "one\ntwo\n"}),)),
-    Reply("It is written."),
-    Reply(calls=(Call("edit", {"file_path": "a.txt", "old_string": "two", "new_string": "2"}),)),
-    Reply("It is edited."),
-    Reply("Now I talk. " + LONG),
-    Reply("I begin. ", calls=(Call("bash", {"command": "sleep 3; echo slept"}),)),
-    Reply("I heard what you said."),
+    FakeReply(
+        "I write it.", calls=(FakeCall("write", {"file_path": "a.txt", "content": "one\ntwo\n"}),)
+    ),
+    FakeReply("It is written."),
+    FakeReply(
+        calls=(FakeCall("edit", {"file_path": "a.txt", "old_string": "two", "new_string": "2"}),)
+    ),
+    FakeReply("It is edited."),
+    FakeReply("Now I talk. " + LONG),
+    FakeReply("I begin. ", calls=(FakeCall("bash", {"command": "sleep 3; echo slept"}),)),
+    FakeReply("I heard what you said."),
 ]
 
 
@@ -44,7 +48,7 @@ GIVEN = ("--model=claude-sonnet-4-5", "--sandbox=off", "--theme=dark")
 
 
 async def test_a_day_from_the_first_start_to_coming_back(terminal):
-    slow = Fault("paced", at=4, times=1, seconds=0.02)
+    slow = ProviderFault("paced", at=4, times=1, seconds=0.02)
     async with ProviderServer(STORY, faults=[slow], strict=False) as server:
         await asyncio.to_thread(_first_part, terminal, server)
         await asyncio.to_thread(_second_part, terminal, server)
@@ -126,12 +130,12 @@ def _second_part(terminal: Terminal, server: ProviderServer) -> None:
 
 async def test_killed_in_the_middle_nothing_that_was_acknowledged_is_lost(terminal):
     script = [
-        Reply("First answer."),
-        Reply("I look. ", calls=(Call("ls", {}),)),
-        Reply("Much to say. " + LONG),
-        Reply("I go on where I was."),
+        FakeReply("First answer."),
+        FakeReply("I look. ", calls=(FakeCall("ls", {}),)),
+        FakeReply("Much to say. " + LONG),
+        FakeReply("I go on where I was."),
     ]
-    slow = Fault("paced", at=2, times=1, seconds=0.02)
+    slow = ProviderFault("paced", at=2, times=1, seconds=0.02)
 
     def story(server: ProviderServer) -> None:
         terminal.run(*GIVEN, env=environment(server))
@@ -185,14 +189,14 @@ async def test_an_untrusted_folders_git_runs_nothing_while_one_types_a_file_name
         terminal.press("Enter")
         terminal.sees("git version")
 
-    async with ProviderServer([Reply("Hello.")], strict=False) as server:
+    async with ProviderServer([FakeReply("Hello.")], strict=False) as server:
         await asyncio.to_thread(story, server)
     assert not exists("ran")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 async def test_fault_82_83_told_to_end_it_ends_at_once_and_says_so(terminal, number):
-    slow = Fault("paced", at=0, times=1, seconds=0.02)
+    slow = ProviderFault("paced", at=0, times=1, seconds=0.02)
 
     def story(server: ProviderServer) -> None:
         terminal.run(*GIVEN, env=environment(server))
@@ -212,7 +216,7 @@ async def test_fault_82_83_told_to_end_it_ends_at_once_and_says_so(terminal, num
         screen = terminal.sees("interrupted")
         assert "not finished" not in screen
 
-    async with ProviderServer([Reply(LONG)], faults=[slow], strict=False) as server:
+    async with ProviderServer([FakeReply(LONG)], faults=[slow], strict=False) as server:
         await asyncio.to_thread(story, server)
 
 
@@ -237,14 +241,16 @@ async def test_fault_86_resized_suspended_and_continued(terminal):
         terminal.press("Enter")
         terminal.sees("Still here.")
 
-    async with ProviderServer([Reply("Hello."), Reply("Still here.")], strict=False) as server:
+    async with ProviderServer(
+        [FakeReply("Hello."), FakeReply("Still here.")], strict=False
+    ) as server:
         await asyncio.to_thread(story, server)
 
 
 async def test_line_by_line(terminal):
     script = [
-        Reply("I make it.", calls=(Call("bash", {"command": "touch made.txt"}),)),
-        Reply("It is made."),
+        FakeReply("I make it.", calls=(FakeCall("bash", {"command": "touch made.txt"}),)),
+        FakeReply("It is made."),
     ]
 
     def story(server: ProviderServer) -> None:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from treadle.apps.wiring.extras import CHANGED, UNSEEN, approve, objections
+from treadle.apps.wiring.extras import (
+    CHANGED_SINCE_APPROVAL,
+    CHANGE_UNKNOWN,
+    approve_extensions,
+    start_objections,
+)
 from treadle.apps.wiring.rules import trust_file
-from treadle.apps.wiring.servers import Trouble
+from treadle.apps.wiring.servers import ServerProblems
 from treadle.policy.trust import TrustStore
 from treadle.tools.mcp import McpStatus
-from treadle.tools.mcp.server import State
+from treadle.tools.mcp.server import McpState
 
 
-def heard(*states: State) -> list[str]:
+def heard(*states: McpState) -> list[str]:
     told: list[str] = []
-    trouble = Trouble(told.append)
+    trouble = ServerProblems(told.append)
     for state in states:
-        trouble.heard(McpStatus("db", state, 0, "it ended"))
+        trouble.on_status(McpStatus("db", state, 0, "it ended"))
     return told
 
 
@@ -45,17 +50,17 @@ def test_a_folders_server_is_objected_to_once_it_is_not_what_was_approved():
     own = Path.home() / ".treadle/settings.json"
     own.parent.mkdir(exist_ok=True)
     own.write_text(json.dumps({"mcpServers": {"own": unseen}}))
-    objection = objections(folder)
-    assert objection("seen", seen, False) == CHANGED  # the folder is not trusted
+    objection = start_objections(folder)
+    assert objection("seen", seen, False) == CHANGED_SINCE_APPROVAL  # the folder is not trusted
     TrustStore(trust_file()).trust(folder)
-    approve(folder)
+    approve_extensions(folder)
     assert [objection("seen", seen, again) for again in (False, True)] == ["", ""]
     # It is started once, since the user said yes all the same.
-    assert [objection("unseen", unseen, again) for again in (False, True)] == ["", UNSEEN]
+    assert [objection("unseen", unseen, again) for again in (False, True)] == ["", CHANGE_UNKNOWN]
     assert [objection("own", unseen, again) for again in (False, True)] == ["", ""]
-    assert objection("own", seen, False) == CHANGED  # that is not the user's
+    assert objection("own", seen, False) == CHANGED_SINCE_APPROVAL  # that is not the user's
     Path("x.sh").write_text("true")
-    assert objection("seen", seen, False) == CHANGED
-    approve(folder)
+    assert objection("seen", seen, False) == CHANGED_SINCE_APPROVAL
+    approve_extensions(folder)
     assert objection("seen", seen, True) == ""
-    assert objection("seen", unseen, True) == CHANGED
+    assert objection("seen", unseen, True) == CHANGED_SINCE_APPROVAL

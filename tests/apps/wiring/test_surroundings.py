@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.apps.wiring.surroundings import own_surroundings
+from treadle.apps.wiring.surroundings import make_hook_environment
 
 
 def test_only_what_lies_outside_of_the_folder_is_searched(own_place: Path):
@@ -14,7 +14,7 @@ def test_only_what_lies_outside_of_the_folder_is_searched(own_place: Path):
     Path("link").symlink_to(here / "src")
     (own_place / "in").symlink_to(here)
     path = f"{here}/src:{library}::.:src:{here}/link:{own_place}/in"
-    told = own_surroundings("db-server", here, {"PYTHONPATH": path, "NODE_PATH": str(here)})
+    told = make_hook_environment("db-server", here, {"PYTHONPATH": path, "NODE_PATH": str(here)})
     assert told == {"PYTHONPATH": str(library), "NODE_PATH": "", "PYTHONSAFEPATH": "1"}
 
 
@@ -31,7 +31,7 @@ def test_only_what_lies_outside_of_the_folder_is_searched(own_place: Path):
 )
 def test_node_is_not_told_to_load_a_file_of_the_folder(options: str, stays: bool):
     given = {"NODE_OPTIONS": options.format(here=Path.cwd())}
-    assert ("NODE_OPTIONS" not in own_surroundings("npx x", Path.cwd(), given)) is stays
+    assert ("NODE_OPTIONS" not in make_hook_environment("npx x", Path.cwd(), given)) is stays
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_node_is_not_told_to_load_a_file_of_the_folder(options: str, stays: bool
     ],
 )
 def test_python_looks_for_modules_where_it_stands_only_beside_a_script(line: str, is_safe: bool):
-    assert ("PYTHONSAFEPATH" in own_surroundings(line, Path.cwd(), {})) is is_safe
+    assert ("PYTHONSAFEPATH" in make_hook_environment(line, Path.cwd(), {})) is is_safe

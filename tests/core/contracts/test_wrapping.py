@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Self
 
-from treadle.core.contracts.model import Model, ModelEvent, ModelRequest, Reply, TextPiece
-from treadle.core.contracts.wrapping import WrappedModel, streaming
-from treadle.core.transcript import AssistantItem, Text, Transcript, user
+from treadle.core.contracts.model import Model, ModelEvent, ModelRequest, Reply, ModelTextDelta
+from treadle.core.contracts.wrapping import WrappedModel, open_stream
+from treadle.core.transcript import AssistantItem, Text, Transcript, to_user_item
 from treadle.models import Fallback, Scripted
 
-REQUEST = ModelRequest(Transcript([user("hello")]))
+REQUEST = ModelRequest(Transcript([to_user_item("hello")]))
 
 
 class Hearing(WrappedModel):
@@ -22,8 +22,8 @@ class Hearing(WrappedModel):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         try:
-            yield TextPiece("one")
-            yield TextPiece("two")
+            yield ModelTextDelta("one")
+            yield ModelTextDelta("two")
         finally:
             self.closed.append("stream")
 
@@ -39,14 +39,14 @@ async def test_a_wrapper_that_changes_nothing_is_the_wrapped_model() -> None:
     assert wrapper.fallback is not None
     assert wrapper.fallback.name == "second"
     said = [event async for event in wrapper.stream(REQUEST)]
-    assert said == [TextPiece("one"), TextPiece("two")]
+    assert said == [ModelTextDelta("one"), ModelTextDelta("two")]
     await wrapper.aclose()
     assert inner.closed == ["stream", "model"]
 
 
 async def test_who_leaves_a_stream_early_leaves_it_closed() -> None:
     model = Hearing(Scripted([]))
-    async with streaming(model, REQUEST) as events:
+    async with open_stream(model, REQUEST) as events:
         async for _ in events:
             break
         assert model.closed == []
@@ -72,5 +72,5 @@ async def test_a_stream_that_cannot_be_closed_is_read_all_the_same() -> None:
         def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
             return Bare()
 
-    async with streaming(Plain(Scripted([])), REQUEST) as events:
+    async with open_stream(Plain(Scripted([])), REQUEST) as events:
         assert [event async for event in events] == [reply]

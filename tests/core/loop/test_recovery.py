@@ -17,7 +17,7 @@ from treadle.core.errors import (
     UnknownModel,
     Unreachable,
 )
-from treadle.core.loop.recovery import NextModel, Retry, Surface, may_compact, verdict
+from treadle.core.loop.recovery import UseFallback, Retry, RaiseError, may_compact, choose_recovery
 
 RETRIED = [(RateLimited, 5), (Overloaded, 3), (Unreachable, 3), (StreamBroken, 3)]
 FINAL = [BadRequest, AccessDenied, QuotaExhausted, UnknownModel, EmptyReply]
@@ -27,36 +27,36 @@ FINAL = [BadRequest, AccessDenied, QuotaExhausted, UnknownModel, EmptyReply]
 def test_transient_errors_are_retried_so_often_and_no_more(kind: type[ModelError], times: int):
     error = kind("passes")
     answers = [
-        verdict(error, {kind: before}, chance=0.0, has_fallback=False)
+        choose_recovery(error, {kind: before}, jitter=0.0, has_fallback=False)
         for before in range(times + 1)
     ]
     assert all(isinstance(answer, Retry) for answer in answers[:times])
-    assert answers[times] == Surface()
+    assert answers[times] == RaiseError()
 
 
 @pytest.mark.parametrize(("kind", "times"), RETRIED)
 def test_then_the_fallback_is_asked(kind: type[ModelError], times: int):
-    answer = verdict(kind("x"), {kind: times}, chance=0.0, has_fallback=True)
-    assert answer == NextModel()
+    answer = choose_recovery(kind("x"), {kind: times}, jitter=0.0, has_fallback=True)
+    assert answer == UseFallback()
 
 
 @pytest.mark.parametrize("kind", FINAL)
 def test_what_would_fail_again_is_never_retried(kind: type[ModelError]):
-    assert verdict(kind("x"), {}, chance=0.0, has_fallback=False) == Surface()
+    assert choose_recovery(kind("x"), {}, jitter=0.0, has_fallback=False) == RaiseError()
 
 
 @pytest.mark.parametrize("kind", [AccessDenied, QuotaExhausted, UnknownModel])
 def test_another_model_helps_where_the_account_is_the_trouble(kind: type[ModelError]):
-    assert verdict(kind("x"), {}, chance=0.0, has_fallback=True) == NextModel()
+    assert choose_recovery(kind("x"), {}, jitter=0.0, has_fallback=True) == UseFallback()
 
 
 def test_a_bad_request_is_not_shown_to_another_model_as_it_is():
-    assert verdict(BadRequest("x"), {}, chance=0.0, has_fallback=True) == Surface()
+    assert choose_recovery(BadRequest("x"), {}, jitter=0.0, has_fallback=True) == RaiseError()
 
 
 def test_backoff_doubles_with_jitter_up_to_a_limit():
     delays = [
-        verdict(RateLimited("x"), {RateLimited: n}, chance=0.5, has_fallback=False)
+        choose_recovery(RateLimited("x"), {RateLimited: n}, jitter=0.5, has_fallback=False)
         for n in range(5)
     ]
     assert delays == [Retry(1.5), Retry(2.5), Retry(4.5), Retry(8.5), Retry(16.5)]
@@ -67,16 +67,16 @@ def test_backoff_doubles_with_jitter_up_to_a_limit():
 )
 def test_fault_30_the_providers_word_is_honoured_and_capped(said: float | None, waited: float):
     error = RateLimited("x", retry_after=said)
-    assert verdict(error, {}, chance=0.5, has_fallback=False) == Retry(waited)
+    assert choose_recovery(error, {}, jitter=0.5, has_fallback=False) == Retry(waited)
 
 
 def test_each_class_has_a_budget_of_its_own():
     spent = {RateLimited: 5, Overloaded: 1}
-    assert verdict(RateLimited("x"), spent, chance=0.0, has_fallback=False) == Surface()
-    assert verdict(Overloaded("x"), spent, chance=0.0, has_fallback=False) == Retry(2.0)
+    assert choose_recovery(RateLimited("x"), spent, jitter=0.0, has_fallback=False) == RaiseError()
+    assert choose_recovery(Overloaded("x"), spent, jitter=0.0, has_fallback=False) == Retry(2.0)
 
 
 def test_only_a_context_that_is_too_long_is_worth_compacting():
     assert may_compact(ContextTooLong("x"))
     assert not may_compact(BadRequest("x"))
-    assert verdict(ContextTooLong("x"), {}, chance=0.0, has_fallback=True) == Surface()
+    assert choose_recovery(ContextTooLong("x"), {}, jitter=0.0, has_fallback=True) == RaiseError()

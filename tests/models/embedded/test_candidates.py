@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 
 from treadle.models.embedded import candidates
-from treadle.models.embedded.candidates import Change, Line
+from treadle.models.embedded.candidates import FileRewrite, SourceLine
 
 SOURCE = """\
 import re
@@ -23,37 +23,39 @@ class Cart:
 FAILING = "FAIL: test_total\nself.assertEqual(cart.total([1]), 1)\nAssertionError: 2 != 1"
 
 
-def numbers(lines: list[Line]) -> list[int]:
+def numbers(lines: list[SourceLine]) -> list[int]:
     return [line.number for line in lines]
 
 
 def test_what_cannot_be_the_wrong_line_is_not_suspected() -> None:
-    lines = candidates.suspects({"cart.py": SOURCE, "test_cart.py": "assert False\n"})
+    lines = candidates.list_suspect_lines({"cart.py": SOURCE, "test_cart.py": "assert False\n"})
     assert numbers(lines) == [3, 7, 9, 10, 12, 13]
     assert [line.function for line in lines] == ["", *["total"] * 3, *["count"] * 2]
 
 
 def test_the_search_goes_outwards_from_where_it_broke() -> None:
-    lines = candidates.suspects({"cart.py": SOURCE})
-    broke, near, everywhere = candidates.circles(lines, f"{FAILING}\nresult = sum(items)")
+    lines = candidates.list_suspect_lines({"cart.py": SOURCE})
+    broke, near, everywhere = candidates.group_suspect_lines(
+        lines, f"{FAILING}\nresult = sum(items)"
+    )
     assert numbers(broke) == [9]
     assert numbers(near) == [7, 9, 10]
     assert everywhere == lines
 
 
 def test_a_line_written_anew_keeps_its_place_and_indentation() -> None:
-    line = Line("cart.py", 10, "        return result + 1", "total")
-    changed = candidates.with_line(SOURCE, line, "return result")
-    assert changed == Change("cart.py", SOURCE.replace("result + 1", "result"))
+    line = SourceLine("cart.py", 10, "        return result + 1", "total")
+    changed = candidates.replace_line(SOURCE, line, "return result")
+    assert changed == FileRewrite("cart.py", SOURCE.replace("result + 1", "result"))
 
 
 def test_a_function_written_anew_takes_the_place_of_the_old_one_alone() -> None:
-    line = Line("cart.py", 10, "        return result + 1", "total")
-    place = candidates.function_around(SOURCE, line)
+    line = SourceLine("cart.py", 10, "        return result + 1", "total")
+    place = candidates.find_function(SOURCE, line)
     assert place == (7, 10)
-    assert candidates.function_start(SOURCE, 7).endswith("    def total(self, items):\n")
+    assert candidates.start_function(SOURCE, 7).endswith("    def total(self, items):\n")
     body = "        return sum(items)\n\n    def other(self):\n        pass\n"
-    changed = candidates.with_function(SOURCE, "cart.py", *place, body)
+    changed = candidates.replace_function(SOURCE, "cart.py", *place, body)
     assert changed is not None
     old = "        # all of them\n        result = sum(items)\n        return result + 1\n"
     assert changed.source == SOURCE.replace(old, "        return sum(items)\n")
@@ -61,16 +63,16 @@ def test_a_function_written_anew_takes_the_place_of_the_old_one_alone() -> None:
 
 def test_a_function_written_anew_does_not_swallow_the_next_one() -> None:
     body = "        return sum(items)\n\n        def count(self, items):\n            return 1\n"
-    changed = candidates.with_function(SOURCE, "cart.py", 7, 10, body)
+    changed = candidates.replace_function(SOURCE, "cart.py", 7, 10, body)
     assert changed is not None
     assert changed.source.count("def count") == 1
 
 
 def test_a_function_that_was_cut_off_is_not_taken() -> None:
-    assert candidates.with_function(SOURCE, "cart.py", 7, 10, "        return su") is None
+    assert candidates.replace_function(SOURCE, "cart.py", 7, 10, "        return su") is None
 
 
 def test_a_line_outside_of_functions_has_none_around_it() -> None:
-    line = Line("cart.py", 3, "LIMIT = 3")
-    assert candidates.function_around(SOURCE, line) is None
-    assert candidates.function_around(SOURCE, msgspec.structs.replace(line, number=6)) is None
+    line = SourceLine("cart.py", 3, "LIMIT = 3")
+    assert candidates.find_function(SOURCE, line) is None
+    assert candidates.find_function(SOURCE, msgspec.structs.replace(line, number=6)) is None

@@ -22,21 +22,21 @@ FAILED (failures=1)
 
 
 def test_an_excerpt_says_what_failed_and_how() -> None:
-    assert evidence.excerpt(UNITTEST).splitlines() == [
+    assert evidence.extract_failure(UNITTEST).splitlines() == [
         "FAIL: test_mean",
         "self.assertEqual(mean([2, 4, 6]), 4)",
         "AssertionError: 6.0 != 4",
     ]
-    assert evidence.excerpt("x.sh: expected 2, got 3\n") == "x.sh: expected 2, got 3"
+    assert evidence.extract_failure("x.sh: expected 2, got 3\n") == "x.sh: expected 2, got 3"
 
 
 def test_files_are_found_in_tracebacks_commands_and_imports() -> None:
-    assert evidence.named_files(UNITTEST) == ["/home/x/test_stats.py"]
-    assert evidence.command_files("python -m unittest tests.test_a") == ["tests/test_a.py"]
-    assert evidence.command_files("sh check.sh && echo ok") == ["check.sh"]
+    assert evidence.find_file_names(UNITTEST) == ["/home/x/test_stats.py"]
+    assert evidence.find_command_files("python -m unittest tests.test_a") == ["tests/test_a.py"]
+    assert evidence.find_command_files("sh check.sh && echo ok") == ["check.sh"]
     source = "import re\nimport unittest\nfrom stats import mean\nimport shop.cart\n"
-    assert evidence.imported_files("a/test_x.py", source) == ["a/stats.py", "a/shop/cart.py"]
-    assert evidence.imported_files("t.sh", "sh lines.sh x\n") == ["lines.sh"]
+    assert evidence.find_imported_files("a/test_x.py", source) == ["a/stats.py", "a/shop/cart.py"]
+    assert evidence.find_imported_files("t.sh", "sh lines.sh x\n") == ["lines.sh"]
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,15 @@ def test_files_are_found_in_tracebacks_commands_and_imports() -> None:
     ],
 )
 def test_a_check_is_a_command_that_somebody_wants_to_pass(said: str, command: str) -> None:
-    assert evidence.check_command(said) == command
+    assert evidence.find_check_command(said) == command
 
 
 def test_a_goal_is_the_command_that_its_notice_names_first() -> None:
     assert (
-        evidence.goal_command("The goal is not met: the command `pytest` failed `a b`") == "pytest"
+        evidence.find_goal_command("The goal is not met: the command `pytest` failed `a b`")
+        == "pytest"
     )
-    assert evidence.goal_command("Remember `git add x`.") == ""
+    assert evidence.find_goal_command("Remember `git add x`.") == ""
 
 
 @pytest.mark.parametrize(
@@ -69,4 +70,4 @@ def test_a_goal_is_the_command_that_its_notice_names_first() -> None:
     ],
 )
 def test_a_file_is_read_with_or_without_line_numbers(shown: str) -> None:
-    assert evidence.without_numbers(shown) == "a = 1\n\nb = 2\n"
+    assert evidence.strip_line_numbers(shown) == "a = 1\n\nb = 2\n"

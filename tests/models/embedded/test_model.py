@@ -17,17 +17,23 @@ from treadle.agents.agent import Agent
 from treadle.core.contracts.model import ModelOptions, ModelRequest, Reply
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import ContextTooLong, UnknownModel
-from treadle.core.transcript import AssistantItem, Transcript, user
+from treadle.core.transcript import AssistantItem, Transcript, to_user_item
 from treadle.models.embedded import Embedded
 from treadle.models.embedded import server as serving
-from treadle.models.embedded.server import Server
-from treadle.testing.conformance.model import ADD, PROMISES, Promise, Questions, name_of
+from treadle.models.embedded.server import LlamaServer
+from treadle.testing.conformance.model import (
+    ADD_TOOL,
+    MODEL_CHECKS,
+    ModelCheck,
+    ConformanceRequests,
+    check_name,
+)
 from treadle.tools.function import FunctionTool
 
 
 def request(said: str, *tools: ToolSpec, **options: object) -> ModelRequest:
     asked = ModelOptions(**options)  # type: ignore[arg-type]
-    return ModelRequest(Transcript([user(said)]), tools=tools, options=asked)
+    return ModelRequest(Transcript([to_user_item(said)]), tools=tools, options=asked)
 
 
 async def heard(model: Embedded, asked: ModelRequest) -> AssistantItem:
@@ -36,22 +42,22 @@ async def heard(model: Embedded, asked: ModelRequest) -> AssistantItem:
     return last.item
 
 
-QUESTIONS = Questions(
-    talk=ModelRequest(Transcript([user("Say hello.")]), options=ModelOptions(max_tokens=5)),
-    cut=2,
-    cut_call=6,
-    at_once=2,
-    impossible=ModelRequest(Transcript([user("word " * 6_000)])),
+QUESTIONS = ConformanceRequests(
+    text=ModelRequest(Transcript([to_user_item("Say hello.")]), options=ModelOptions(max_tokens=5)),
+    text_token_limit=2,
+    call_token_limit=6,
+    concurrency=2,
+    failing=ModelRequest(Transcript([to_user_item("word " * 6_000)])),
 )
 
 
-@pytest.mark.parametrize("promise", PROMISES, ids=name_of)
-async def test_the_contract_of_a_model_is_kept(promise: Promise, tiny: Embedded) -> None:
+@pytest.mark.parametrize("promise", MODEL_CHECKS, ids=check_name)
+async def test_the_contract_of_a_model_is_kept(promise: ModelCheck, tiny: Embedded) -> None:
     await promise(tiny, QUESTIONS)
 
 
 async def test_a_call_is_well_formed_whatever_the_model_thinks(tiny: Embedded) -> None:
-    reply = await heard(tiny, request("add 2 and 3", ADD, tool_choice="any"))
+    reply = await heard(tiny, request("add 2 and 3", ADD_TOOL, tool_choice="any"))
     (call,) = reply.calls
     assert call.name == "add"
     assert call.arguments is not None
@@ -106,13 +112,13 @@ async def test_a_baked_prefix_is_read_from_disk_in_a_new_process_and_closing_lea
 ) -> None:
     prefix = "The quick brown fox jumps over the lazy dog and runs into the deep dark wood."
     for is_restored in (False, True):
-        server = Server(weights, window=256, threads=1)
-        assert await server.knows(prefix) == is_restored
-        await server.bake(prefix)
-        piece = await server.text(prefix + " Then", n_predict=1)
+        server = LlamaServer(weights, window=256, threads=1)
+        assert await server.has_prefix(prefix) == is_restored
+        await server.load_prefix(prefix)
+        piece = await server.complete_text(prefix + " Then", n_predict=1)
         assert piece.cached_tokens > 10
         assert piece.prompt_tokens < 5
-        host, socket = server._host, Path(server._socket)
+        host, socket = server._process, Path(server._socket)
         await server.aclose()
         assert host is not None
         assert host.returncode is not None
@@ -161,7 +167,7 @@ def test_the_host_ends_when_its_parent_is_gone_before_it_has_loaded(
         "threads": 1,
     }
     host = subprocess.Popen(
-        [sys.executable, "-I", str(serving.HOST), json.dumps(settings)],
+        [sys.executable, "-I", str(serving.SERVER_SCRIPT), json.dumps(settings)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -11,13 +11,13 @@ import pytest
 
 from tests.models.embedded.specs import CODING, content, write
 from treadle.agents.agent import Agent
-from treadle.core.contracts.hook import Block, HookPoint, Moment
+from treadle.core.contracts.hook import Block, HookPoint, HookInput
 from treadle.core.contracts.model import ModelRequest, Reply
 from treadle.core.errors import ToolError
-from treadle.core.transcript import AssistantItem, NoticeItem, Transcript, user
+from treadle.core.transcript import AssistantItem, NoticeItem, Transcript, to_user_item
 from treadle.models.embedded import Embedded, repair
-from treadle.models.embedded.server import Piece
-from treadle.models.embedded.toolkit import toolkit
+from treadle.models.embedded.server import CompletionChunk
+from treadle.models.embedded.toolkit import select_small_tools
 from treadle.tools.function import FunctionTool
 
 PROGRAM = """\
@@ -53,9 +53,9 @@ class Thinking:
     async def bake(self, prefix: str) -> None:
         pass
 
-    async def text(self, prompt: str, **options: Any) -> Piece:
+    async def text(self, prompt: str, **options: Any) -> CompletionChunk:
         self.asked.append(str(options["grammar"]))
-        return Piece(self.said.pop(0), is_last=True, output_tokens=7)
+        return CompletionChunk(self.said.pop(0), is_last=True, output_tokens=7)
 
     async def aclose(self) -> None:
         pass
@@ -154,7 +154,7 @@ async def test_when_nothing_helps_the_files_are_as_they_were() -> None:
 class Goal:
     points: frozenset[HookPoint] = frozenset({"stop"})
 
-    async def ask(self, moment: Moment) -> Block | None:
+    async def run(self, hook_input: HookInput) -> Block | None:
         command = ["python3", "-B", "test_maths.py"]
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
         if done.returncode == 0:
@@ -175,9 +175,9 @@ async def test_without_a_shell_the_goal_does_the_checking() -> None:
         'The goal `python3 -B test_maths.py` is not met:\n  File "test_maths.py", line 3\n'
         "    assert half(8) == 4\nAssertionError: 2.67",
         kind="stop_hook",
-        then="ask",
+        next_move="ask",
     )
-    driver = agent.start(transcript=[user("Make it work."), notice])
+    driver = agent.start(transcript=[to_user_item("Make it work."), notice])
     while "/ 2" not in content("maths.py"):
         await driver.next()
     assert len(tries(driver.transcript)) == 2
@@ -200,8 +200,8 @@ async def test_edits_that_keep_being_refused_end_the_repair_with_the_reason() ->
 
 
 async def test_a_question_with_a_command_in_it_is_no_repair() -> None:
-    said = Transcript([user("What does `git status` do?")])
-    assert repair.task(said, toolkit(CODING)) is None
+    said = Transcript([to_user_item("What does `git status` do?")])
+    assert repair.read_repair_state(said, select_small_tools(CODING)) is None
 
 
 async def test_the_account_of_a_repair_counts_what_was_generated() -> None:
@@ -214,7 +214,7 @@ async def test_the_account_of_a_repair_counts_what_was_generated() -> None:
 
 async def test_the_first_step_needs_no_thinking() -> None:
     offered = tuple(tool.spec for tool in tools())
-    request = ModelRequest(Transcript([user(ASKED)]), tools=offered)
+    request = ModelRequest(Transcript([to_user_item(ASKED)]), tools=offered)
     *_, last = [event async for event in model(Thinking()).stream(request)]
     assert isinstance(last, Reply)
     (call,) = last.item.calls

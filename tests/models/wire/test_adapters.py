@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager
 import pytest
 
 from treadle.models.wire.adapters import as_transport
-from treadle.models.wire.client import Client, shared
-from treadle.models.wire.sse import EventReader
+from treadle.models.wire.client import Client, get_shared_client
+from treadle.models.wire.sse import SSEReader
 from treadle.models.wire.transport import (
     BadRedirect,
     ConnectFailed,
     Disconnected,
-    Limits,
+    Timeouts,
     TimedOut,
-    TooLarge,
+    ResponseTooLarge,
 )
-from treadle.testing.provider import ProviderServer, Reply, unused_url
+from treadle.testing.provider import ProviderServer, FakeReply, unused_url
 
 HEADERS = {"content-type": "application/json", "anthropic-version": "2023-06-01"}
 BODY = json.dumps(
@@ -49,9 +49,9 @@ async def transport(kind: str):
 every_transport = pytest.mark.parametrize("kind", ["treadle", "httpx2", "aiohttp"])
 
 
-async def stream(kind: str, base: str, limits: Limits = Limits()) -> list[tuple[bytes, bytes]]:  # noqa: B008 -- frozen
+async def stream(kind: str, base: str, limits: Timeouts = Timeouts()) -> list[tuple[bytes, bytes]]:  # noqa: B008 -- frozen
     async with transport(kind) as carrier:
-        reader, events = EventReader(), []
+        reader, events = SSEReader(), []
         async with carrier.post(base + "/v1/messages", HEADERS, [BODY[:9], BODY[9:]], limits) as r:
             assert r.status == 200, await r.read()
             assert r.headers["Content-Type"].startswith("text/event-stream")
@@ -63,7 +63,7 @@ async def stream(kind: str, base: str, limits: Limits = Limits()) -> list[tuple[
 
 @pytest.mark.parametrize("kind", ["treadle", "httpx2", "aiohttp", "httpx"])
 async def test_a_reply_streams_and_the_body_arrives_as_given(kind):
-    async with ProviderServer([Reply("Hello there")]) as server:
+    async with ProviderServer([FakeReply("Hello there")]) as server:
         events = await stream(kind, server.url)
         assert events[-1][0] == b"message_stop"
         assert server.requests[0].body == BODY
@@ -100,52 +100,52 @@ async def test_fault_36_a_refused_connection(kind):
 @every_transport
 @pytest.mark.parametrize("fault", ["no_answer", "reset", "disconnect_in_text"])
 async def test_fault_38_a_disconnect(kind, fault):
-    async with ProviderServer([Reply("Hello there, you")], faults=[fault]) as server:
+    async with ProviderServer([FakeReply("Hello there, you")], faults=[fault]) as server:
         with pytest.raises(Disconnected) as caught:
             await stream(kind, server.url)
-        assert (caught.value.bytes_seen > 0) == (fault == "disconnect_in_text")
+        assert (caught.value.bytes_received > 0) == (fault == "disconnect_in_text")
 
 
 @every_transport
 @pytest.mark.parametrize(
     ("fault", "limits", "which"),
     [
-        ("stall_headers", Limits(first_byte=0.1), "first_byte"),
-        ("stall_in_text", Limits(idle=0.1), "idle"),
-        ("pings_only", Limits(first_content=0.1), "first_content"),
-        ("endless", Limits(total=0.1), "total"),
+        ("stall_headers", Timeouts(first_byte=0.1), "first_byte"),
+        ("stall_in_text", Timeouts(idle=0.1), "idle"),
+        ("pings_only", Timeouts(first_content=0.1), "first_content"),
+        ("endless", Timeouts(total=0.1), "total"),
     ],
 )
 async def test_fault_51_each_limit_ends_the_exchange(kind, fault, limits, which):
-    async with ProviderServer([Reply("Hello there, you")], faults=[fault]) as server:
+    async with ProviderServer([FakeReply("Hello there, you")], faults=[fault]) as server:
         with pytest.raises(TimedOut) as caught:
             await stream(kind, server.url, limits)
-        assert caught.value.which == which
-        await server.changed(lambda: server.open_connections == 0)
+        assert caught.value.kind == which
+        await server.wait_until(lambda: server.open_connections == 0)
 
 
 @every_transport
 async def test_fault_50_too_many_bytes(kind):
-    async with ProviderServer([Reply("x" * 10_000)]) as server:
-        with pytest.raises(TooLarge):
-            await stream(kind, server.url, Limits(max_bytes=3000))
+    async with ProviderServer([FakeReply("x" * 10_000)]) as server:
+        with pytest.raises(ResponseTooLarge):
+            await stream(kind, server.url, Timeouts(max_bytes=3000))
 
 
 @every_transport
 @pytest.mark.parametrize("fault", ["stall_headers", "stall_in_text"])
 async def test_cancelling_closes_the_connection(kind, fault):
-    async with ProviderServer([Reply("Hello there, you")], faults=[fault]) as server:
+    async with ProviderServer([FakeReply("Hello there, you")], faults=[fault]) as server:
         task = asyncio.create_task(stream(kind, server.url))
-        await server.changed(lambda: len(server.requests) == 1)
+        await server.wait_until(lambda: len(server.requests) == 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await server.changed(lambda: server.open_connections == 0)
+        await server.wait_until(lambda: server.open_connections == 0)
 
 
 @every_transport
 async def test_fault_55_a_redirect_to_another_host_carries_nothing_there(kind):
-    async with ProviderServer([Reply("ok")], faults=["redirect"]) as server:
+    async with ProviderServer([FakeReply("ok")], faults=["redirect"]) as server:
         with pytest.raises(BadRedirect, match=r"elsewhere\.invalid") as caught:
             await stream(kind, server.url)
         assert caught.value.target == "elsewhere.invalid"
@@ -153,14 +153,14 @@ async def test_fault_55_a_redirect_to_another_host_carries_nothing_there(kind):
 
 @every_transport
 async def test_a_compressed_answer_is_unpacked(kind):
-    async with ProviderServer([Reply("Hello")], faults=["gzip"]) as server:
+    async with ProviderServer([FakeReply("Hello")], faults=["gzip"]) as server:
         assert (await stream(kind, server.url))[-1][0] == b"message_stop"
 
 
 def test_what_can_be_a_transport():
     own = Client()
     assert as_transport(own) is own
-    assert as_transport(None) is shared()
+    assert as_transport(None) is get_shared_client()
     with pytest.raises(TypeError, match="cannot carry requests"):
         as_transport(object())
 

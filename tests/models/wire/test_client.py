@@ -13,17 +13,17 @@ from tests.models.wire.raw import (
     read_request,
     serving,
 )
-from treadle.models.wire.client import Client, shared
+from treadle.models.wire.client import Client, get_shared_client
 from treadle.models.wire.transport import (
     BadRedirect,
     ConnectFailed,
     Disconnected,
-    Limits,
-    Malformed,
+    Timeouts,
+    MalformedResponse,
     ProxyFailed,
     TimedOut,
     TLSFailed,
-    TooLarge,
+    ResponseTooLarge,
     Transport,
 )
 from treadle.testing.provider import unused_url
@@ -37,14 +37,16 @@ def client() -> Client:
     return Client(environ={"SSL_CERT_FILE": str(CA)})
 
 
-async def fetch(client: Client, url: str, body: bytes = b"{}", limits: Limits = Limits()) -> bytes:  # noqa: B008 -- frozen
+async def fetch(
+    client: Client, url: str, body: bytes = b"{}", limits: Timeouts = Timeouts()
+) -> bytes:  # noqa: B008 -- frozen
     async with client.post(url, KEY, body, limits) as response:
         return await response.read(1 << 30)
 
 
 def test_the_client_is_a_transport():
     assert isinstance(Client(), Transport)
-    assert shared() is shared()
+    assert get_shared_client() is get_shared_client()
 
 
 @pytest.mark.parametrize(
@@ -131,23 +133,23 @@ async def test_compressed_bodies_are_unpacked_though_not_asked_for(client):
     async with answering(*answers) as server:
         assert await fetch(client, server.url) == body
         assert await fetch(client, server.url) == body
-        with pytest.raises(Malformed, match="'br'"):
+        with pytest.raises(MalformedResponse, match="'br'"):
             await fetch(client, server.url)
-        with pytest.raises(Malformed, match="compressed"):
+        with pytest.raises(MalformedResponse, match="compressed"):
             await fetch(client, server.url)
 
 
 async def test_fault_50_a_small_body_that_unpacks_to_a_huge_one_is_stopped(client):
     bomb = gzip.compress(b"\0" * 5_000_000)
     async with answering(plain(bomb, "200 OK", "content-encoding: gzip")) as server:
-        with pytest.raises(TooLarge, match="unpacks"):
-            await fetch(client, server.url, limits=Limits(max_bytes=100_000))
+        with pytest.raises(ResponseTooLarge, match="unpacks"):
+            await fetch(client, server.url, limits=Timeouts(max_bytes=100_000))
 
 
 async def test_fault_50_more_bytes_than_allowed_end_the_exchange(client):
     async with answering(chunked(*[b"x" * 1000] * 100)) as server:
-        with pytest.raises(TooLarge, match="max_bytes"):
-            await fetch(client, server.url, limits=Limits(max_bytes=5_000))
+        with pytest.raises(ResponseTooLarge, match="max_bytes"):
+            await fetch(client, server.url, limits=Timeouts(max_bytes=5_000))
 
 
 async def test_a_reader_that_pauses_makes_the_sender_wait(client):
@@ -209,7 +211,7 @@ async def test_a_connection_that_breaks_after_a_response_byte_is_not_retried(cli
         assert await fetch(client, server.url) == b"one"
         with pytest.raises(Disconnected) as caught:
             await fetch(client, server.url)
-        assert caught.value.bytes_seen == -1
+        assert caught.value.bytes_received == -1
         assert server.connections == 1
 
 
@@ -309,7 +311,7 @@ async def test_fault_36_nothing_listens(client):
     with pytest.raises(ConnectFailed, match="connection refused") as caught:
         await fetch(client, url)
     assert url.removeprefix("http://") in str(caught.value)
-    assert caught.value.where == url.removeprefix("http://")
+    assert caught.value.address == url.removeprefix("http://")
 
 
 async def test_fault_36_an_unknown_host(client, monkeypatch):
@@ -326,7 +328,7 @@ async def test_fault_36_an_unknown_host(client, monkeypatch):
 @pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.9\r\n", b"HTTP/1.1 200 OK\r\nbad\x00: y"])
 async def test_what_is_not_http_is_said_so(client, answer):
     async with answering(answer) as server:
-        with pytest.raises(Malformed, match=r"HTTP/1\.1"):
+        with pytest.raises(MalformedResponse, match=r"HTTP/1\.1"):
             await fetch(client, server.url)
 
 
@@ -337,7 +339,7 @@ async def test_fault_38_a_body_cut_short_gives_what_came_and_then_the_error(clie
             assert await anext(response) == b"hello"
             with pytest.raises(Disconnected, match="in the middle") as caught:
                 await anext(response)
-        assert caught.value.bytes_seen > 0
+        assert caught.value.bytes_received > 0
 
 
 @pytest.mark.parametrize("value", ["secret\r\nx: y", "secret\n", "secr\u20act"])
@@ -355,10 +357,10 @@ async def test_a_header_that_http_cannot_carry_is_named_without_its_value(client
 @pytest.mark.parametrize(
     ("answer", "limits", "which"),
     [
-        (b"", Limits(first_byte=0.02), "first_byte"),
-        (EVER, Limits(idle=0.02), "idle"),
-        (EVER, Limits(first_content=0.02), "first_content"),
-        (EVER, Limits(total=0.02), "total"),
+        (b"", Timeouts(first_byte=0.02), "first_byte"),
+        (EVER, Timeouts(idle=0.02), "idle"),
+        (EVER, Timeouts(first_content=0.02), "first_content"),
+        (EVER, Timeouts(total=0.02), "total"),
     ],
 )
 async def test_fault_51_each_limit_closes_the_connection_by_its_name(client, answer, limits, which):
@@ -370,7 +372,7 @@ async def test_fault_51_each_limit_closes_the_connection_by_its_name(client, ans
     async with serving(talk) as server:
         with pytest.raises(TimedOut) as caught:
             await fetch(client, server.url, limits=limits)
-        assert caught.value.which == which
+        assert caught.value.kind == which
         assert "0.02 s" in str(caught.value)
         await server.closed.wait()
 
@@ -381,8 +383,8 @@ async def test_fault_36_a_connection_that_does_not_come_about_is_a_connect_timeo
 
     async with serving(talk) as server:
         with pytest.raises(TimedOut) as caught:
-            await fetch(client, f"https://localhost:{server.port}", limits=Limits(connect=0.05))
-        assert caught.value.which == "connect"
+            await fetch(client, f"https://localhost:{server.port}", limits=Timeouts(connect=0.05))
+        assert caught.value.kind == "connect"
 
 
 async def test_fault_50_an_upload_that_nobody_reads_times_out(client):
@@ -392,10 +394,10 @@ async def test_fault_50_an_upload_that_nobody_reads_times_out(client):
     async with serving(talk) as server:
         with pytest.raises(TimedOut) as caught:
             async with client.post(
-                server.url, KEY, [b"x" * 1_000_000] * 64, Limits(first_byte=0.1)
+                server.url, KEY, [b"x" * 1_000_000] * 64, Timeouts(first_byte=0.1)
             ):
                 pass
-        assert caught.value.which == "first_byte"
+        assert caught.value.kind == "first_byte"
 
 
 # -- redirects
@@ -534,7 +536,7 @@ async def test_fault_86_a_stopped_process_does_not_count_as_a_silent_provider(cl
         await reader.read()
 
     async with serving(talk) as server:
-        async with client.post(server.url, KEY, b"{}", Limits(idle=30, total=60)) as response:
+        async with client.post(server.url, KEY, b"{}", Timeouts(idle=30, total=60)) as response:
             assert await anext(response) == b"hello"
             response.content_seen()
             jump = 3600.0  # as after SIGCONT: every timer is due at once

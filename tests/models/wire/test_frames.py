@@ -3,9 +3,9 @@ import json
 import pytest
 
 from tests.models.wire.raw import chunk_frame, frame
-from treadle.models.wire.frames import FrameReader
-from treadle.models.wire.sse import EventReader
-from treadle.models.wire.transport import Malformed
+from treadle.models.wire.frames import AWSFrameReader
+from treadle.models.wire.sse import SSEReader
+from treadle.models.wire.transport import MalformedResponse
 
 EVENTS: list[dict[str, object]] = [{"type": "message_start"}, {"type": "message_stop"}]
 
@@ -17,12 +17,12 @@ def test_frames_are_read_in_any_chunking_and_errors_become_error_events():
     data = b"".join(
         [*map(chunk_frame, EVENTS), frame(b"{}", event_type="initial-response"), failure]
     )
-    whole = FrameReader().feed(data)
+    whole = AWSFrameReader().feed(data)
     for step in (1, 7, 64):
-        reader = FrameReader()
+        reader = AWSFrameReader()
         parts = [reader.feed(data[at : at + step]) for at in range(0, len(data), step)]
         assert b"".join(parts) == whole
-    events = EventReader().feed(whole)
+    events = SSEReader().feed(whole)
     assert [name for name, _ in events] == [b"message_start", b"message_stop", b"error"]
     assert json.loads(events[-1][1])["error"] == {
         "type": "throttlingException",
@@ -34,5 +34,5 @@ def test_frames_are_read_in_any_chunking_and_errors_become_error_events():
 def test_a_damaged_frame_is_said_so(place):
     data = bytearray(chunk_frame(EVENTS[0]))
     data[place] ^= 0x55
-    with pytest.raises(Malformed):
-        FrameReader().feed(bytes(data))
+    with pytest.raises(MalformedResponse):
+        AWSFrameReader().feed(bytes(data))

@@ -3,22 +3,22 @@ import ssl
 
 import pytest
 
-from treadle.models.wire.routes import proxy_for, route_to, tls_context
+from treadle.models.wire.routes import find_proxy, parse_route, make_tls_context
 from treadle.models.wire.transport import ProxyFailed, TLSFailed
 
 PROXY = {"HTTPS_PROXY": "http://proxy.test:3128", "HTTP_PROXY": "http://proxy.test:3128"}
 
 
 def proxied(host: str, port: int = 443, **environ: str) -> bool:
-    return proxy_for("https", host, port, {**PROXY, **environ}) is not None
+    return find_proxy("https", host, port, {**PROXY, **environ}) is not None
 
 
 def test_a_url_becomes_a_route():
-    route = route_to("https://api.example.com/v1/messages?beta=true", {})
+    route = parse_route("https://api.example.com/v1/messages?beta=true", {})
     assert route.key == ("https", "api.example.com", 443, None)
     assert (route.target, route.host_header) == ("/v1/messages?beta=true", "api.example.com")
-    assert route_to("http://[::1]:8080", {}).host_header == "[::1]:8080"
-    assert route_to("http://[::1]:8080", {}).target == "/"
+    assert parse_route("http://[::1]:8080", {}).host_header == "[::1]:8080"
+    assert parse_route("http://[::1]:8080", {}).target == "/"
 
 
 @pytest.mark.parametrize(
@@ -26,39 +26,39 @@ def test_a_url_becomes_a_route():
 )
 def test_what_is_no_url_is_refused(url):
     with pytest.raises(ValueError):
-        route_to(url, {})
+        parse_route(url, {})
 
 
 def test_a_refused_url_does_not_show_its_password():
     with pytest.raises(ValueError) as caught:
-        route_to("https://user:secret@host/", {})
+        parse_route("https://user:secret@host/", {})
     assert "secret" not in str(caught.value)
 
 
 def test_lower_case_variables_win_and_all_proxy_is_the_last_resort():
     environ = {"https_proxy": "http://low:1", "HTTPS_PROXY": "http://up:2", "ALL_PROXY": "all:3"}
-    proxy = proxy_for("https", "example.com", 443, environ)
+    proxy = find_proxy("https", "example.com", 443, environ)
     assert proxy is not None
     assert (proxy.host, proxy.port) == ("low", 1)
-    proxy = proxy_for("http", "example.com", 80, environ)
+    proxy = find_proxy("http", "example.com", 80, environ)
     assert proxy is not None
     assert (proxy.host, proxy.port) == ("all", 3)
 
 
 def test_under_cgi_the_upper_case_http_proxy_is_not_trusted():
     environ = {"HTTP_PROXY": "http://evil:1", "REQUEST_METHOD": "GET"}
-    assert proxy_for("http", "example.com", 80, environ) is None
+    assert find_proxy("http", "example.com", 80, environ) is None
 
 
 def test_user_and_password_of_the_proxy_become_a_header():
-    proxy = proxy_for("http", "example.com", 80, {"http_proxy": "http://me:p%40ss@proxy:8080"})
+    proxy = find_proxy("http", "example.com", 80, {"http_proxy": "http://me:p%40ss@proxy:8080"})
     assert proxy is not None
     assert proxy.authorization == "Basic " + base64.b64encode(b"me:p@ss").decode()
 
 
 def test_a_proxy_of_another_kind_is_named():
     with pytest.raises(ProxyFailed, match="socks5"):
-        proxy_for("https", "example.com", 443, {"all_proxy": "socks5://proxy:1080"})
+        find_proxy("https", "example.com", 443, {"all_proxy": "socks5://proxy:1080"})
 
 
 def test_no_proxy_names_hosts_domains_ports_networks_or_all():
@@ -82,9 +82,9 @@ def test_loopback_is_never_behind_a_proxy():
 
 
 def test_the_tls_context_verifies_and_reads_the_certificates_that_the_environment_names(tmp_path):
-    context = tls_context({})
+    context = make_tls_context({})
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
     for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"):
         with pytest.raises(TLSFailed, match="SSL_CERT_FILE"):
-            tls_context({name: str(tmp_path / "missing.pem")})
+            make_tls_context({name: str(tmp_path / "missing.pem")})

@@ -8,9 +8,15 @@ import pytest
 
 from tests.models.wire.raw import answering, chunk_frame, plain
 from treadle.models.wire.adapters import SDKTransport, as_transport
-from treadle.models.wire.sse import EventReader
-from treadle.models.wire.transport import BadRedirect, ConnectFailed, Disconnected, Limits, TimedOut
-from treadle.testing.provider import ProviderServer, Reply, unused_url
+from treadle.models.wire.sse import SSEReader
+from treadle.models.wire.transport import (
+    BadRedirect,
+    ConnectFailed,
+    Disconnected,
+    Timeouts,
+    TimedOut,
+)
+from treadle.testing.provider import ProviderServer, FakeReply, unused_url
 
 pytestmark = pytest.mark.slow
 
@@ -42,8 +48,10 @@ def openai() -> Any:
     return module
 
 
-async def stream(anthropic: Any, base: str, limits: Limits = Limits()) -> list[tuple[bytes, bytes]]:  # noqa: B008 -- frozen
-    events, reader = [], EventReader()
+async def stream(
+    anthropic: Any, base: str, limits: Timeouts = Timeouts()
+) -> list[tuple[bytes, bytes]]:  # noqa: B008 -- frozen
+    events, reader = [], SSEReader()
     async with anthropic.AsyncAnthropic(api_key="sdk-key", base_url=base) as client:
         url = f"{as_transport(client).base_url}/v1/messages"
         async with as_transport(client).post(url, {}, BODY, limits) as response:
@@ -54,7 +62,7 @@ async def stream(anthropic: Any, base: str, limits: Limits = Limits()) -> list[t
 
 
 async def test_a_reply_streams_and_the_body_arrives_as_given(anthropic):
-    async with ProviderServer([Reply("Hello")]) as server:
+    async with ProviderServer([FakeReply("Hello")]) as server:
         assert (await stream(anthropic, server.url))[-1][0] == b"message_stop"
         assert server.requests[0].body == BODY
         assert server.violations == []
@@ -82,12 +90,12 @@ async def test_the_failures_speak_our_alphabet(anthropic):
             await stream(anthropic, server.url)
     async with ProviderServer([], faults=["stall_in_text"]) as server:
         with pytest.raises(TimedOut):
-            await stream(anthropic, server.url, Limits(idle=0.1))
-        await server.changed(lambda: server.open_connections == 0)
+            await stream(anthropic, server.url, Timeouts(idle=0.1))
+        await server.wait_until(lambda: server.open_connections == 0)
 
 
 async def test_an_sdk_client_signs_by_itself_and_names_its_endpoint(anthropic):
-    async with ProviderServer([Reply("ok")], api_key="sdk-key") as server:
+    async with ProviderServer([FakeReply("ok")], api_key="sdk-key") as server:
         async with anthropic.AsyncAnthropic(api_key="sdk-key", base_url=server.url + "/") as client:
             carrier = as_transport(client)
             assert isinstance(carrier, SDKTransport)
@@ -109,7 +117,7 @@ async def test_an_openai_client_sends_the_bytes_as_they_are(openai, path):
     asked = {"model": "m", "stream": True}
     asked["messages" if "chat" in path else "input"] = [{"role": "user", "content": "Hi"}]
     body = json.dumps(asked).encode()
-    async with ProviderServer([Reply("ok")], api_key="sdk-key") as server:
+    async with ProviderServer([FakeReply("ok")], api_key="sdk-key") as server:
         base = server.url + "/v1"
         async with openai.AsyncOpenAI(api_key="sdk-key", base_url=base) as client:
             carrier = as_transport(client)
@@ -153,7 +161,7 @@ async def test_a_bedrock_client_moves_the_model_and_its_frames_come_as_events(
             url = carrier.base_url + "/v1/messages"
             async with carrier.post(url, {}, BODY.replace(b'"m"', b'"claude-x"')) as response:
                 assert response.headers["content-type"] == "text/event-stream"
-                events = EventReader().feed(await response.read())
+                events = SSEReader().feed(await response.read())
     assert [json.loads(data) for _, data in events] == EVENTS
     assert server.heads[0].startswith("POST /model/claude-x/invoke-with-response-stream ")
     assert "Bearer aws-key" in server.heads[0]

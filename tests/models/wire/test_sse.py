@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.models.wire.sse import EventReader
-from treadle.models.wire.transport import TooLarge
+from treadle.models.wire.sse import SSEReader
+from treadle.models.wire.transport import ResponseTooLarge
 
 Events = list[tuple[bytes, bytes]]
 
@@ -32,7 +32,7 @@ def reference(stream: bytes) -> Events:
 
 
 def read(pieces: list[bytes]) -> Events:
-    reader = EventReader()
+    reader = SSEReader()
     return [event for piece in pieces for event in reader.feed(piece)]
 
 
@@ -95,7 +95,7 @@ def test_fault_41_any_stream_in_any_chunking_is_read_as_the_specification_says(l
 
 
 def test_an_event_is_given_out_at_its_blank_line_without_waiting_for_more():
-    reader = EventReader()
+    reader = SSEReader()
     assert reader.feed(b"data: x\r\n\r") == [(b"", b"x")]
     assert reader.feed(b"\ndata: y\r\r") == [(b"", b"y")]
     assert reader.feed(b"\n") == []
@@ -103,13 +103,13 @@ def test_an_event_is_given_out_at_its_blank_line_without_waiting_for_more():
 
 
 def test_an_event_without_its_blank_line_is_never_given_out_and_counts_as_pending():
-    reader = EventReader()
+    reader = SSEReader()
     assert reader.feed(b"data: a\n\nevent: b\ndata: cut\n") == [(b"", b"a")]
     assert reader.pending == len(b"event: b\ndata: cut\n")
 
 
 def test_id_and_retry_are_kept():
-    reader = EventReader()
+    reader = SSEReader()
     reader.feed(b"id: 42\nretry: 250\ndata: x\n\nid: no\0pe\nretry: 1s\ndata: y\n\n")
     assert (reader.last_event_id, reader.retry) == (b"42", 250)
 
@@ -135,8 +135,8 @@ def test_many_data_lines_without_a_blank_line_stay_linear():
 
 
 def test_an_event_over_the_cap_is_refused_by_name():
-    reader = EventReader(max_event=1000)
+    reader = SSEReader(max_event_bytes=1000)
     assert reader.feed(b"data: small\n\n") == [(b"", b"small")]
     assert reader.feed(b"data: x\n" * 100) == []
-    with pytest.raises(TooLarge, match="1000 bytes"):
+    with pytest.raises(ResponseTooLarge, match="1000 bytes"):
         reader.feed(b"data: x\n" * 100)

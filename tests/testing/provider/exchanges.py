@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from treadle.models.wire.client import Client
-from treadle.models.wire.sse import EventReader
+from treadle.models.wire.sse import SSEReader
 from treadle.testing.provider import ProviderServer
 
 PATHS = {
@@ -50,7 +50,7 @@ async def ask(server: ProviderServer, dialect: str, **changes: Any) -> Answer:
         received = await response.read(1 << 30)
         answer = Answer(response.status, dict(response.headers), received, [])
     if answer.headers.get("content-type", "").startswith("text/event-stream"):
-        answer.events = EventReader().feed(received)
+        answer.events = SSEReader().feed(received)
     await client.aclose()
     return answer
 

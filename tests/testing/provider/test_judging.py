@@ -3,9 +3,9 @@ import base64
 import pytest
 
 from tests.testing.provider.exchanges import ask
-from treadle.testing.provider import Call, ProviderServer, Reply, Rules, Thinking
-from treadle.testing.provider.dialects.anthropic import signature
-from treadle.testing.provider.dialects.responses import encrypted
+from treadle.testing.provider import FakeCall, ProviderServer, FakeReply, ServerLimits, FakeThinking
+from treadle.testing.provider.dialects.anthropic import sign_thinking
+from treadle.testing.provider.dialects.responses import encrypt_thinking
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 100).decode()
 
@@ -31,7 +31,7 @@ def result(id="t1"):
 
 
 def thinking(thought="hm", signed=None):
-    sign = signature(thought) if signed is None else signed
+    sign = sign_thinking(thought) if signed is None else signed
     return {"type": "thinking", "thinking": thought, "signature": sign}
 
 
@@ -40,7 +40,7 @@ def image(data=PNG, kind="image/png"):
 
 
 async def verdict(dialect, rules=None, **changes):
-    async with ProviderServer([Reply("ok")], rules=rules) as server:
+    async with ProviderServer([FakeReply("ok")], limits=rules) as server:
         answer = await ask(server, dialect, **changes)
         assert bool(server.violations) == (answer.status >= 400)
         return "" if answer.status == 200 else answer.json["error"]["message"]
@@ -94,7 +94,7 @@ async def test_valid_anthropic_histories_pass(messages):
 async def test_fault_33_invalid_anthropic_histories_are_refused_for_their_reason(
     messages, complaint
 ):
-    assert complaint in await verdict("anthropic", Rules(max_images=2), messages=messages)
+    assert complaint in await verdict("anthropic", ServerLimits(max_images=2), messages=messages)
 
 
 async def test_fault_33_the_rest_of_an_anthropic_request_is_judged_too():
@@ -111,7 +111,7 @@ async def test_fault_33_the_rest_of_an_anthropic_request_is_judged_too():
     found = await verdict("anthropic", thinking=budget, messages=unthought)
     assert "Expected `thinking`" in found
     assert "image exceeds" in await verdict(
-        "anthropic", Rules(max_image_bytes=10), messages=[user(image())]
+        "anthropic", ServerLimits(max_image_bytes=10), messages=[user(image())]
     )
 
 
@@ -153,7 +153,7 @@ async def test_fault_33_responses_histories():
     call_item = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c1", "output": "3"}
     reasoning = {"type": "reasoning", "id": "rs_1", "summary": []}
-    sealed = {**reasoning, "encrypted_content": encrypted("hm")}
+    sealed = {**reasoning, "encrypted_content": encrypt_thinking("hm")}
     assert await said(start, call_item, output) == ""
     assert await said(start, sealed, call_item, output, store=False) == ""
     assert "No tool output" in await said(start, call_item)
@@ -169,7 +169,9 @@ async def test_fault_33_responses_histories():
 
 
 async def test_a_stored_response_is_known_by_its_id():
-    async with ProviderServer([Reply(calls=(Call("add", {}, id="c9"),)), Reply("5")]) as server:
+    async with ProviderServer(
+        [FakeReply(calls=(FakeCall("add", {}, id="c9"),)), FakeReply("5")]
+    ) as server:
         await ask(server, "responses")
         output = {"type": "function_call_output", "call_id": "c9", "output": "5"}
         answer = await ask(server, "responses", previous_response_id="resp_0000", input=[output])
@@ -177,8 +179,8 @@ async def test_a_stored_response_is_known_by_its_id():
 
 
 async def test_what_the_provider_said_can_be_said_back():
-    reply = Reply(parts=(Thinking("Let me see"), Call("add", {"a": 1})))
-    async with ProviderServer([reply, Reply("done")]) as server:
+    reply = FakeReply(parts=(FakeThinking("Let me see"), FakeCall("add", {"a": 1})))
+    async with ProviderServer([reply, FakeReply("done")]) as server:
         first = (await ask(server, "anthropic", stream=False)).json
         call_id = first["content"][1]["id"]
         messages = [user(), assistant(*first["content"]), user(result(call_id))]

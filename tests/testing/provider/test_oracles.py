@@ -5,12 +5,24 @@ from typing import Any
 
 import pytest
 
-from treadle.testing.provider import Call, ProviderServer, Redacted, Reply, Text, Thinking, Usage
+from treadle.testing.provider import (
+    FakeCall,
+    ProviderServer,
+    FakeRedactedThinking,
+    FakeReply,
+    FakeText,
+    FakeThinking,
+    FakeUsage,
+)
 
 pytestmark = pytest.mark.slow
 
-USAGE = Usage(input=11, output=7, cache_read=3, cache_write=2)
-PARTS = (Thinking("Let me think"), Text("I shall add"), Call("add", {"a": 1, "b": [2]}, id="c1"))
+USAGE = FakeUsage(input=11, output=7, cache_read=3, cache_write=2)
+PARTS = (
+    FakeThinking("Let me think"),
+    FakeText("I shall add"),
+    FakeCall("add", {"a": 1, "b": [2]}, id="c1"),
+)
 ASK: list[dict[str, str]] = [{"role": "user", "content": "Hi"}]
 
 
@@ -26,8 +38,8 @@ def sdk() -> Any:
 
 
 async def test_anthropic_reads_our_messages(sdk):
-    parts = (Redacted("abc"), *PARTS)
-    async with ProviderServer([Reply(parts=parts, usage=USAGE)] * 2) as server:
+    parts = (FakeRedactedThinking("abc"), *PARTS)
+    async with ProviderServer([FakeReply(parts=parts, usage=USAGE)] * 2) as server:
         async with sdk("anthropic").AsyncAnthropic(api_key="k", base_url=server.url) as client:
             asked = {"model": "m", "max_tokens": 100, "messages": ASK}
             async with client.messages.stream(**asked) as stream:
@@ -47,7 +59,7 @@ async def test_anthropic_reads_our_messages(sdk):
 
 
 async def test_openai_reads_our_chat_completions(sdk):
-    async with ProviderServer([Reply(parts=PARTS, usage=USAGE)] * 2) as server:
+    async with ProviderServer([FakeReply(parts=PARTS, usage=USAGE)] * 2) as server:
         base = server.url + "/v1"
         async with sdk("openai").AsyncOpenAI(api_key="k", base_url=base) as client:
             async with client.chat.completions.stream(
@@ -67,7 +79,7 @@ async def test_openai_reads_our_chat_completions(sdk):
 
 
 async def test_openai_reads_our_responses(sdk):
-    async with ProviderServer([Reply(parts=PARTS, usage=USAGE)] * 2) as server:
+    async with ProviderServer([FakeReply(parts=PARTS, usage=USAGE)] * 2) as server:
         base = server.url + "/v1"
         async with sdk("openai").AsyncOpenAI(api_key="k", base_url=base) as client:
             async with client.responses.stream(model="m", input=ASK) as stream:

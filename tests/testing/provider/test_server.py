@@ -11,35 +11,35 @@ import pytest
 
 from tests.testing.provider.exchanges import HEADERS, PATHS, ask, request, said
 from treadle.models.wire.client import Client
-from treadle.models.wire.sse import EventReader
+from treadle.models.wire.sse import SSEReader
 from treadle.models.wire.transport import (
     BadRedirect,
     ConnectFailed,
     Disconnected,
-    Limits,
+    Timeouts,
     TimedOut,
 )
 from treadle.testing.provider import (
     BAD_ARGUMENTS,
     FAULTS,
-    Call,
-    Fault,
+    FakeCall,
+    ProviderFault,
     ProviderServer,
-    Reply,
-    Rules,
-    Script,
-    Usage,
-    retry_after,
+    FakeReply,
+    ServerLimits,
+    ReplyScript,
+    FakeUsage,
+    make_retry_after,
 )
 
 DIALECTS = list(PATHS)
-CALLING = Reply("Let me add.", calls=(Call("add", {"a": 1, "b": 2}),))
+CALLING = FakeReply("Let me add.", calls=(FakeCall("add", {"a": 1, "b": 2}),))
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 
 
 @each_dialect
 async def test_replies_come_in_order_and_every_request_is_remembered(dialect, no_leaks):
-    async with ProviderServer([Reply("One fine day"), Reply("Two")]) as server:
+    async with ProviderServer([FakeReply("One fine day"), FakeReply("Two")]) as server:
         assert said(dialect, await ask(server, dialect)) == "One fine day"
         assert said(dialect, await ask(server, dialect)) == "Two"
         over = await ask(server, dialect)
@@ -61,7 +61,7 @@ async def test_the_same_reply_without_a_stream_is_one_object(dialect):
 
 
 async def test_replies_by_turn_serve_many_conversations_at_once():
-    script = Script((Reply("first"), Reply("second")), by="turn")
+    script = ReplyScript((FakeReply("first"), FakeReply("second")), by="turn")
     history = [
         {"role": "user", "content": "a"},
         {"role": "assistant", "content": "first"},
@@ -75,7 +75,7 @@ async def test_replies_by_turn_serve_many_conversations_at_once():
 
 
 async def test_a_function_can_be_the_script():
-    async with ProviderServer(lambda request: Reply(f"{len(request.body)} bytes")) as server:
+    async with ProviderServer(lambda request: FakeReply(f"{len(request.body)} bytes")) as server:
         assert said("chat", await ask(server, "chat")).endswith(" bytes")
 
 
@@ -99,8 +99,8 @@ async def test_an_unknown_fault_is_refused_with_the_list_of_known_ones():
 
 @pytest.mark.parametrize("form", ["seconds", "date", "absent", "negative", "huge", "past", "words"])
 async def test_fault_30_every_form_of_retry_after(form):
-    fault = Fault("rate_limited", value=retry_after(form))
-    async with ProviderServer([Reply("ok")], faults=[fault]) as server:
+    fault = ProviderFault("rate_limited", value=make_retry_after(form))
+    async with ProviderServer([FakeReply("ok")], faults=[fault]) as server:
         refused = await ask(server, "anthropic")
         assert refused.status == 429
         assert refused.headers.get("retry-after") == fault.value
@@ -112,13 +112,13 @@ async def test_fault_30_every_form_of_retry_after(form):
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 async def test_fault_31_three_failures_then_success(status):
-    fault = Fault("server_error", times=3, status=status)
-    async with ProviderServer([Reply("ok")], faults=[fault]) as server:
+    fault = ProviderFault("server_error", times=3, status=status)
+    async with ProviderServer([FakeReply("ok")], faults=[fault]) as server:
         assert [(await ask(server, "chat")).status for _ in range(4)] == [status] * 3 + [200]
 
 
 async def test_fault_32_overloaded_for_ever():
-    async with ProviderServer([], faults=[Fault("overloaded", times=-1)]) as server:
+    async with ProviderServer([], faults=[ProviderFault("overloaded", times=-1)]) as server:
         assert [(await ask(server, "anthropic")).status for _ in range(5)] == [529] * 5
 
 
@@ -135,7 +135,7 @@ async def test_fault_32_overloaded_for_ever():
 )
 @each_dialect
 async def test_fault_33_34_35_refusals_in_the_words_of_each_service(dialect, name, status):
-    async with ProviderServer([Reply("ok")], faults=[name]) as server:
+    async with ProviderServer([FakeReply("ok")], faults=[name]) as server:
         refused = await ask(server, dialect)
         assert refused.status == status
         assert refused.json["error"]["message"]
@@ -143,7 +143,7 @@ async def test_fault_33_34_35_refusals_in_the_words_of_each_service(dialect, nam
 
 
 async def test_fault_34_a_key_that_was_rotated():
-    async with ProviderServer([Reply("ok")], api_key="new") as server:
+    async with ProviderServer([FakeReply("ok")], api_key="new") as server:
         assert (await ask(server, "chat")).status == 401
         HEADERS["authorization"] = "Bearer new"
         try:
@@ -153,7 +153,7 @@ async def test_fault_34_a_key_that_was_rotated():
 
 
 async def test_fault_36_refused_connections_and_back_again():
-    async with ProviderServer([Reply("ok")]) as server:
+    async with ProviderServer([FakeReply("ok")]) as server:
         await server.stop_listening()
         with pytest.raises(ConnectFailed):
             await ask(server, "chat")
@@ -163,15 +163,15 @@ async def test_fault_36_refused_connections_and_back_again():
 
 @pytest.mark.parametrize("name", ["no_answer", "reset"])
 async def test_fault_36_connections_that_end_before_an_answer(name):
-    async with ProviderServer([Reply("ok")], faults=[name]) as server:
+    async with ProviderServer([FakeReply("ok")], faults=[name]) as server:
         with pytest.raises(Disconnected) as caught:
             await ask(server, "chat")
-        assert caught.value.bytes_seen == -1
+        assert caught.value.bytes_received == -1
 
 
 async def stream_until_it_breaks(server: ProviderServer, dialect: str) -> list[tuple[bytes, bytes]]:
     """The events before the disconnect, which has to come."""
-    client, reader = Client(), EventReader()
+    client, reader = Client(), SSEReader()
     events: list[tuple[bytes, bytes]] = []
     body = json.dumps(request(dialect)).encode()
 
@@ -196,8 +196,8 @@ async def stream_until_it_breaks(server: ProviderServer, dialect: str) -> list[t
 )
 @each_dialect
 async def test_fault_37_38_39_disconnects_at_their_place(dialect, name, seen, unseen):
-    calls = (Call("add", {"a": 1, "b": 2}),)
-    reply = Reply(("Let me ", "add."), thinking=("Hm, ", "hm"), calls=calls)
+    calls = (FakeCall("add", {"a": 1, "b": 2}),)
+    reply = FakeReply(("Let me ", "add."), thinking=("Hm, ", "hm"), calls=calls)
     async with ProviderServer([reply], faults=[name]) as server:
         events = b"".join(data for _, data in await stream_until_it_breaks(server, dialect))
         assert seen in events
@@ -207,7 +207,9 @@ async def test_fault_37_38_39_disconnects_at_their_place(dialect, name, seen, un
 
 @each_dialect
 async def test_fault_40_a_stream_without_its_final_event(dialect):
-    async with ProviderServer([Reply("ok"), Reply("ok")], faults=["no_final_event"]) as server:
+    async with ProviderServer(
+        [FakeReply("ok"), FakeReply("ok")], faults=["no_final_event"]
+    ) as server:
         cut, whole = await ask(server, dialect), await ask(server, dialect)
     assert said(dialect, cut) == said(dialect, whole) == "ok"
     assert len(cut.events) < len(whole.events)
@@ -225,8 +227,8 @@ async def test_fault_41_strange_forms_say_the_same(dialect, name):
 
 
 async def test_fault_41_an_event_of_five_megabytes_and_one_without_its_blank_line():
-    faults = [Fault("big_event"), Fault("missing_blank_line", at=1)]
-    async with ProviderServer([Reply("x"), Reply("ok")], faults=faults) as server:
+    faults = [ProviderFault("big_event"), ProviderFault("missing_blank_line", at=1)]
+    async with ProviderServer([FakeReply("x"), FakeReply("ok")], faults=faults) as server:
         assert len(said("anthropic", await ask(server, "anthropic"))) == 5 * 1024 * 1024
         assert (await ask(server, "anthropic")).events[-1][0] == b"message_delta"
 
@@ -250,7 +252,7 @@ async def test_fault_43_an_error_inside_a_stream(dialect):
 
 @pytest.mark.parametrize("value", list(BAD_ARGUMENTS))
 async def test_fault_44_bad_arguments_arrive_as_they_are(value):
-    fault = Fault("bad_arguments", value=value)
+    fault = ProviderFault("bad_arguments", value=value)
     async with ProviderServer([CALLING], faults=[fault]) as server:
         answer = await ask(server, "chat")
     calls = [
@@ -265,8 +267,8 @@ async def test_fault_44_bad_arguments_arrive_as_they_are(value):
 @pytest.mark.parametrize("value", ["same", ""])
 @each_dialect
 async def test_fault_45_ids_that_repeat_or_are_empty(dialect, value):
-    two = Reply(calls=(Call("add", {"a": 1}), Call("add", {"a": 2})))
-    fault = Fault("same_ids", value=value)
+    two = FakeReply(calls=(FakeCall("add", {"a": 1}), FakeCall("add", {"a": 2})))
+    fault = ProviderFault("same_ids", value=value)
     async with ProviderServer([two], faults=[fault]) as server:
         answer = await ask(server, dialect, stream=False)
     found = [part for part in answer.body.decode().split('"') if part == value]
@@ -275,9 +277,9 @@ async def test_fault_45_ids_that_repeat_or_are_empty(dialect, value):
 
 async def test_fault_47_48_49_empty_replies_cut_calls_and_a_hundred_calls():
     faults = [
-        Fault("empty_reply"),
-        Fault("max_tokens_in_call", at=1),
-        Fault("many_calls", at=2),
+        ProviderFault("empty_reply"),
+        ProviderFault("max_tokens_in_call", at=1),
+        ProviderFault("many_calls", at=2),
     ]
     async with ProviderServer([CALLING] * 3, faults=faults) as server:
         empty, cut, many = [await ask(server, "anthropic") for _ in range(3)]
@@ -291,11 +293,11 @@ async def test_fault_47_48_49_empty_replies_cut_calls_and_a_hundred_calls():
 @pytest.mark.parametrize(
     ("name", "limits", "which"),
     [
-        ("endless", Limits(total=0.1), "total"),
-        ("pings_only", Limits(first_content=0.1), "first_content"),
-        ("slow_loris", Limits(first_content=0.1), "first_content"),
-        ("stall_headers", Limits(first_byte=0.1), "first_byte"),
-        ("stall_in_text", Limits(idle=0.1), "idle"),
+        ("endless", Timeouts(total=0.1), "total"),
+        ("pings_only", Timeouts(first_content=0.1), "first_content"),
+        ("slow_loris", Timeouts(first_content=0.1), "first_content"),
+        ("stall_headers", Timeouts(first_byte=0.1), "first_byte"),
+        ("stall_in_text", Timeouts(idle=0.1), "idle"),
     ],
 )
 @each_dialect
@@ -311,13 +313,13 @@ async def test_fault_50_51_streams_that_never_end(dialect, name, limits, which, 
 
         with pytest.raises(TimedOut) as caught:
             await consume()
-        assert caught.value.which == which
-        await server.changed(lambda: server.open_connections == 0)
+        assert caught.value.kind == which
+        await server.wait_until(lambda: server.open_connections == 0)
 
 
 @each_dialect
 async def test_fault_52_a_slow_start_with_pings_and_a_paced_reply_are_whole(dialect):
-    faults = [Fault("slow_start"), Fault("paced", at=1, seconds=0.001)]
+    faults = [ProviderFault("slow_start"), ProviderFault("paced", at=1, seconds=0.001)]
     async with ProviderServer([CALLING] * 2, faults=faults) as server:
         assert said(dialect, await ask(server, dialect)) == "Let me add."
         assert said(dialect, await ask(server, dialect)) == "Let me add."
@@ -326,7 +328,7 @@ async def test_fault_52_a_slow_start_with_pings_and_a_paced_reply_are_whole(dial
 @pytest.mark.parametrize("name", ["no_usage", "zero_usage", "negative_usage"])
 @each_dialect
 async def test_fault_54_usage_absent_zero_or_negative(dialect, name):
-    async with ProviderServer([Reply("ok", usage=Usage(7, 5))], faults=[name]) as server:
+    async with ProviderServer([FakeReply("ok", usage=FakeUsage(7, 5))], faults=[name]) as server:
         answer = await ask(server, dialect, stream=False)
     usage = answer.json.get("usage")
     assert (usage is None) == (name == "no_usage")
@@ -335,8 +337,8 @@ async def test_fault_54_usage_absent_zero_or_negative(dialect, name):
 
 
 async def test_fault_55_redirects_and_a_page_instead_of_an_answer():
-    faults = [Fault("redirect"), Fault("html", at=1)]
-    async with ProviderServer([Reply("ok")], faults=faults) as server:
+    faults = [ProviderFault("redirect"), ProviderFault("html", at=1)]
+    async with ProviderServer([FakeReply("ok")], faults=faults) as server:
         with pytest.raises(BadRedirect, match=r"elsewhere\.invalid"):
             await ask(server, "anthropic")
         page = await ask(server, "anthropic")
@@ -346,7 +348,7 @@ async def test_fault_55_redirects_and_a_page_instead_of_an_answer():
 
 @each_dialect
 async def test_fault_35_a_small_context_window(dialect):
-    async with ProviderServer([Reply("ok")], rules=Rules(context_window=50)) as server:
+    async with ProviderServer([FakeReply("ok")], limits=ServerLimits(context_window=50)) as server:
         assert said(dialect, await ask(server, dialect)) == "ok"
         long = [{"role": "user", "content": "word " * 100}]
         key = "input" if dialect == "responses" else "messages"
@@ -362,10 +364,10 @@ async def test_a_compressed_stream_is_read_all_the_same(dialect):
 
 
 async def test_leaving_the_server_ends_every_connection(no_leaks):
-    server = ProviderServer([Reply("ok")], faults=["stall_headers"])
+    server = ProviderServer([FakeReply("ok")], faults=["stall_headers"])
     async with server:
         asking = asyncio.create_task(ask(server, "chat"))
-        await server.changed(lambda: len(server.requests) == 1)
+        await server.wait_until(lambda: len(server.requests) == 1)
     with pytest.raises(Disconnected):
         await asking
 

@@ -13,17 +13,17 @@ from tests.workspace.helpers import opened
 from treadle import Agent
 from treadle.core.transcript.items import ToolResultItem
 from treadle.models import Say, Scripted
-from treadle.tools.builtin import STANDARD, Builtin, builtin_tools
+from treadle.tools.builtin import STANDARD_TOOLS, BuiltinSource, builtin_tools
 from treadle.workspace.local import LocalWorkspace
 
 Call = tuple[str, dict[str, Any]]
-ALL = (*STANDARD, "apply_patch")
+ALL = (*STANDARD_TOOLS, "apply_patch")
 
 
 class Hands:
     """Calls through a whole agent: its loop, the scripted model, a real workspace."""
 
-    def __init__(self, workspace: LocalWorkspace, tools: Builtin, **agent: Any) -> None:
+    def __init__(self, workspace: LocalWorkspace, tools: BuiltinSource, **agent: Any) -> None:
         self.workspace = workspace
         self.root = workspace.root
         self.tools = tools
@@ -65,5 +65,5 @@ def failed(item: ToolResultItem) -> str:
     return item.text
 
 
-def spec_json(source: Builtin) -> bytes:
+def spec_json(source: BuiltinSource) -> bytes:
     return msgspec.json.encode([tool.spec for tool in source.tools()])

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from tests.tools.builtin.helpers import failed, hands, plain
 from treadle import Agent
-from treadle.core.transcript.entries import Intent, fold
+from treadle.core.transcript.entries import Intent, fold_entries
 from treadle.core.transcript.items import ToolResultItem
 from treadle.models import Say, Scripted
 from treadle.testing.stores import MemoryStore
 from treadle.tools.builtin import builtin_tools
-from treadle.tools.builtin.text import decoded, find_all, replaced
+from treadle.tools.builtin.text import decode_text, find_occurrences, replace_occurrences
 from treadle.workspace.local import LocalWorkspace
 
 CODE = "def one():\n    return 1\n\n\ndef two():\n    return 2\n"
@@ -157,8 +157,8 @@ async def test_other_encodings_are_kept_and_what_they_cannot_say_is_refused(fold
     st.text("c\n", max_size=3),
 )
 def test_a_replacement_touches_nothing_else(text: str, old: str, new: str) -> None:
-    places = find_all(text, old, "\n")
-    result = replaced(text, places, new)
+    places = find_occurrences(text, old, "\n")
+    result = replace_occurrences(text, places, new)
     pieces = []
     end = 0
     for place in places:
@@ -173,7 +173,7 @@ def test_a_replacement_touches_nothing_else(text: str, old: str, new: str) -> No
 @given(st.text("ab\n\r", max_size=20), st.text("ab\n\r", min_size=1, max_size=4))
 def test_what_stands_in_a_text_is_found_whatever_its_line_ends(text: str, old: str) -> None:
     same = old.replace("\r\n", "\n") in text.replace("\r\n", "\n")
-    assert bool(find_all(text, old, "\n")) == (same or old in text)
+    assert bool(find_occurrences(text, old, "\n")) == (same or old in text)
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
@@ -198,9 +198,9 @@ async def test_many_equal_lines_are_searched_in_little_time(folder: Path, line_e
 
 @given(st.binary(max_size=200))
 def test_what_is_taken_for_text_is_written_back_as_it_was(data: bytes) -> None:
-    text = decoded(data)
+    text = decode_text(data)
     if text is not None:
-        assert text.encoded(text.text) == data
+        assert text.encode(text.text) == data
 
 
 # --- conflicts ---------------------------------------------------------------------------
@@ -427,7 +427,7 @@ async def test_an_edit_in_doubt_is_concluded_from_its_evidence(
         )
         if not was_done:
             path.write_text(CODE)
-        view = fold(store.durable[: cut + 1])
+        view = fold_entries(store.durable[: cut + 1])
         again = Agent(Scripted(["done"]), [builtin_tools(workspace)])
         driver = again.start(view=view, store=MemoryStore())
         result = await again._drive(driver, again._ask_approver)

@@ -11,14 +11,14 @@ import pytest
 from tests.tools.builtin.helpers import failed, hands, plain
 from tests.workspace.helpers import BOTH, alive, gone, marker, seen
 from treadle import Agent
-from treadle.core.contracts.policy import Allow, Proposal, Verdict
+from treadle.core.contracts.policy import Allow, PermissionRequest, Verdict
 from treadle.core.events import TaskFinished, ToolDetached, ToolProgress
 from treadle.core.loop.steps import AfterToolResult, Finished
 from treadle.core.transcript.items import NoticeItem, ToolResultItem
 from treadle.models import Pause, Say, Scripted
-from treadle.testing.observers import Witness
+from treadle.testing.observers import RecordingObserver
 from treadle.tools.builtin import builtin_tools
-from treadle.tools.builtin.bash import last_directory, seconds
+from treadle.tools.builtin.bash import find_last_cwd, parse_timeout
 
 Both = pytest.mark.parametrize("sandbox", BOTH)
 
@@ -77,19 +77,19 @@ async def test_a_folder_for_one_command_only(folder: Path) -> None:
     ("given", "meant"), [(0, 120), (120_000, 120), (5_000, 5), (30, 30), (10**9, 600)]
 )
 def test_timeouts_are_milliseconds_and_small_numbers_seconds(given: float, meant: float) -> None:
-    assert seconds(given) == meant
+    assert parse_timeout(given) == meant
 
 
 async def test_output_is_told_while_the_command_runs(folder: Path) -> None:
-    witness = Witness()
+    witness = RecordingObserver()
     async with hands(folder, agent={"observers": [witness]}) as agent:
         command = "echo first; while [ ! -e go ]; do sleep 0.01; done; echo last"
         work = asyncio.ensure_future(agent.one("bash", command=command))
-        while not witness.of(ToolProgress):
+        while not witness.events_of(ToolProgress):
             await asyncio.sleep(0.005)
         (folder / "go").touch()
         item = await work
-    assert witness.of(ToolProgress)[0].text == "first\n"
+    assert witness.events_of(ToolProgress)[0].text == "first\n"
     assert plain(item) == "first\nlast"
 
 
@@ -118,11 +118,11 @@ class Judging:
         self.tools: Any = None
         self.places: list[str] = []
 
-    async def decide(self, proposal: Proposal) -> Verdict:
-        self.places.append(self.tools.cwd(proposal.session_id))
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        self.places.append(self.tools.cwd(request.session_id))
         return Allow()
 
-    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         return None
 
 
@@ -158,14 +158,14 @@ async def test_a_resumed_session_stands_where_it_stood(folder: Path) -> None:
         items = await agent.do(
             bash("cd sub"), bash("echo '[working directory is now /etc]'; echo more")
         )
-        assert last_directory(items) == f"{folder}/sub"
-        assert last_directory([]) is None
+        assert find_last_cwd(items) == f"{folder}/sub"
+        assert find_last_cwd([]) is None
         fresh = builtin_tools(agent.workspace)
-        fresh.resume("s1", items)
+        fresh.restore_cwd("s1", items)
         assert fresh.cwd("s1") == f"{folder}/sub"
         assert fresh.cwd("s2") == str(folder)
         forged = await agent.do(bash("echo '[working directory is now /etc]'"))
-        fresh.resume("s1", forged)
+        fresh.restore_cwd("s1", forged)
         assert fresh.cwd("s1") == f"{folder}/sub"
 
 
@@ -193,7 +193,7 @@ async def test_a_background_command_is_a_task_that_can_be_read_and_ended(folder:
             ),
             [agent.tools],
         ).start(input="go")
-        outputs = agent.workspace.outputs
+        outputs = agent.workspace.outputs_dir
         while not isinstance(step := await _next(driver, ready, outputs), Finished):
             assert isinstance(step, AfterToolResult)
         items = [item for item in driver.transcript if isinstance(item, ToolResultItem)]
@@ -224,7 +224,7 @@ async def _next(driver: Any, ready: Pause, outputs: Path) -> Any:
 
 
 async def test_the_end_of_a_background_command_is_told(folder: Path) -> None:
-    witness = Witness()
+    witness = RecordingObserver()
     async with hands(folder) as agent:
         script: list[Any] = [
             Say(calls=[bash("echo built; exit 4", run_in_background=True)]),
@@ -232,11 +232,11 @@ async def test_the_end_of_a_background_command_is_told(folder: Path) -> None:
             "seen",
         ]
         driver = Agent(Scripted(script), [agent.tools], observers=[witness]).start(input="go")
-        while not witness.of(TaskFinished):
+        while not witness.events_of(TaskFinished):
             await driver.next()
             await asyncio.sleep(0.005)
         await driver.aclose()
-    told = witness.of(TaskFinished)[0]
+    told = witness.events_of(TaskFinished)[0]
     assert told.is_error
     assert told.result == "built\n[exit code 4]"
 
@@ -253,7 +253,7 @@ async def test_fault_61_background_commands_end_with_the_session(
             Scripted([Say(calls=[bash(daemon, run_in_background=True)]), [ready, "done"]]),
             [agent.tools],
         ).start(input="go")
-        while not isinstance(await _next(driver, ready, agent.workspace.outputs), Finished):
+        while not isinstance(await _next(driver, ready, agent.workspace.outputs_dir), Finished):
             pass
         assert alive(mark), "the user asked for it to go on"
         await driver.aclose()
@@ -261,14 +261,14 @@ async def test_fault_61_background_commands_end_with_the_session(
 
 
 async def test_a_long_command_can_be_set_to_detach(folder: Path) -> None:
-    witness = Witness()
+    witness = RecordingObserver()
     async with hands(folder, detach_after=0.2, agent={"observers": [witness]}) as agent:
         mark = marker()
         short, long = await agent.do(bash("echo quick"), bash(f"echo begun; sleep {mark}"))
         await gone(mark)
     assert plain(short) == "quick"
     assert "Running as task t1" in plain(long)
-    assert witness.of(ToolDetached)
+    assert witness.events_of(ToolDetached)
 
 
 # --- faults, through the whole agent -------------------------------------------------------

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from tests.tools.builtin.helpers import hands, plain
 from treadle.tools.builtin import markdown
-from treadle.tools.builtin.charsets import KNOWN, page_text
-from treadle.tools.builtin.fetching import Page
-from treadle.tools.builtin.markdown import CUT, MOST_TEXT, to_markdown
+from treadle.tools.builtin.charsets import PYTHON_ENCODINGS, decode_page
+from treadle.tools.builtin.fetching import FetchedPage
+from treadle.tools.builtin.markdown import TRUNCATION_NOTE, MAX_TEXT_CHARS, html_to_markdown
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ from treadle.tools.builtin.markdown import CUT, MOST_TEXT, to_markdown
     ],
 )
 def test_html_becomes_markdown(html: str, text: str) -> None:
-    assert to_markdown(html, "http://h/d/") == text
+    assert html_to_markdown(html, "http://h/d/") == text
 
 
 def test_deeply_nested_html_is_no_problem() -> None:
-    assert to_markdown("<div>" * 50_000 + "x") == "x"
-    assert to_markdown("<ul><li>" * 5_000 + "x").endswith("x")
+    assert html_to_markdown("<div>" * 50_000 + "x") == "x"
+    assert html_to_markdown("<ul><li>" * 5_000 + "x").endswith("x")
 
 
 # What has made one parser or another slow, once or over and over.
@@ -104,9 +104,9 @@ HOSTILE = [
 
 def converted(html: str, base: str = "http://h/d/") -> str:
     began = time.thread_time()
-    text = to_markdown(html, base)
+    text = html_to_markdown(html, base)
     assert time.thread_time() - began < 1.0, f"too slow: {html[:80]!r}"
-    assert len(text) <= MOST_TEXT + len(CUT) + markdown.MOST_TITLE + 10
+    assert len(text) <= MAX_TEXT_CHARS + len(TRUNCATION_NOTE) + markdown.MAX_TITLE_CHARS + 10
     return text
 
 
@@ -142,14 +142,14 @@ def test_what_comes_of_a_page_is_bounded_and_the_cut_is_told(
 ) -> None:
     for name, most in (("MOST_HTML", 20_000), ("MOST_TEXT", 10_000), ("MOST_PIECES", 3_000)):
         monkeypatch.setattr(markdown, name, most)
-    text = to_markdown("<p>first</p>" + html, base)
+    text = html_to_markdown("<p>first</p>" + html, base)
     assert text.startswith("first")
-    assert text.endswith(CUT)
+    assert text.endswith(TRUNCATION_NOTE)
     assert len(text) <= 10_100
 
 
 def test_links_of_a_page_with_an_endless_address_stay_as_they_are() -> None:
-    text = to_markdown("<a href=x>y</a>" * 2, "http://h/" + "long/" * 10_000)
+    text = html_to_markdown("<a href=x>y</a>" * 2, "http://h/" + "long/" * 10_000)
     assert text == "[y](x)" * 2
 
 
@@ -160,13 +160,13 @@ def test_nobody_waiting_any_more_ends_it() -> None:
         asked.append(True)
         return len(asked) > 2
 
-    to_markdown("<b>" * 100_000, stopped=stopped)
+    html_to_markdown("<b>" * 100_000, is_cancelled=stopped)
     assert len(asked) == 3
 
 
 async def test_others_have_their_turn_while_a_page_is_converted(folder: Path) -> None:
-    async def fetch(url: str) -> Page:
-        return Page(url, 200, {"content-type": "text/html"}, b"<li>" * 60_000)
+    async def fetch(url: str) -> FetchedPage:
+        return FetchedPage(url, 200, {"content-type": "text/html"}, b"<li>" * 60_000)
 
     async with hands(folder, fetch=fetch) as agent:
         work = asyncio.ensure_future(agent.one("web_fetch", url="http://site.test/"))
@@ -183,8 +183,8 @@ async def test_a_conversion_that_is_cancelled_is_not_waited_for_and_ends(
 ) -> None:
     began, ended = threading.Event(), threading.Event()
 
-    async def fetch(url: str) -> Page:
-        return Page(url, 200, {"content-type": "text/html"}, b"x")
+    async def fetch(url: str) -> FetchedPage:
+        return FetchedPage(url, 200, {"content-type": "text/html"}, b"x")
 
     def endless(html: str, base: str, *, stopped: Callable[[], bool]) -> str:
         began.set()
@@ -231,17 +231,17 @@ async def test_a_conversion_that_is_cancelled_is_not_waited_for_and_ends(
     ],
 )
 def test_a_page_is_read_by_the_charset_it_names(charset: str, data: bytes, text: str) -> None:
-    assert page_text(data, f"text/html; charset={charset}") == text
+    assert decode_page(data, f"text/html; charset={charset}") == text
 
 
 def test_a_charset_is_also_found_in_the_page_itself() -> None:
     data = b'<meta charset="windows-1251">' + "привет".encode("cp1251")
-    assert page_text(data, "text/html").endswith("привет")
+    assert decode_page(data, "text/html").endswith("привет")
     said = b'<meta charset="utf-16">' + "größe".encode()  # legible here, so it cannot be
-    assert page_text(said, "text/html").endswith("größe")
+    assert decode_page(said, "text/html").endswith("größe")
 
 
-@given(st.binary(max_size=300), st.sampled_from(sorted(KNOWN)), st.booleans())
+@given(st.binary(max_size=300), st.sampled_from(sorted(PYTHON_ENCODINGS)), st.booleans())
 def test_any_bytes_are_some_text(data: bytes, charset: str, is_cut: bool) -> None:
-    page_text(data, f"text/plain; charset={charset}", is_cut=is_cut)
-    page_text(data * 200, f"text/plain; charset={charset}", is_cut=is_cut)
+    decode_page(data, f"text/plain; charset={charset}", is_truncated=is_cut)
+    decode_page(data * 200, f"text/plain; charset={charset}", is_truncated=is_cut)

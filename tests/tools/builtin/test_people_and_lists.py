@@ -6,9 +6,9 @@ from typing import Any
 
 from tests.tools.builtin.helpers import failed, hands, plain
 from treadle import Agent
-from treadle.core.transcript.items import Item, ToolResultItem, user
+from treadle.core.transcript.items import Item, ToolResultItem, to_user_item
 from treadle.models import Say, Scripted
-from treadle.tools.builtin import Question
+from treadle.tools.builtin import UserQuestion
 
 
 async def test_the_list_is_answered_briefly_and_shown_whole(folder: Path) -> None:
@@ -29,10 +29,10 @@ async def test_the_list_is_answered_briefly_and_shown_whole(folder: Path) -> Non
 
 
 async def test_the_person_is_asked_one_question_at_a_time(folder: Path) -> None:
-    asked: list[Question] = []
+    asked: list[UserQuestion] = []
     open_questions = 0
 
-    async def ask(question: Question) -> str | None:
+    async def ask(question: UserQuestion) -> str | None:
         nonlocal open_questions
         open_questions += 1
         assert open_questions == 1
@@ -60,8 +60,8 @@ async def test_without_a_person_the_model_is_told_to_decide(folder: Path) -> Non
 async def test_earlier_history_is_found_by_words_and_by_id(folder: Path) -> None:
     long = "x" * 25_000 + " the zebra " + "y" * 10
     earlier = [
-        user("Please use the PORT 8123 for the server."),
-        *(user(f"noise {n}") for n in range(5)),
+        to_user_item("Please use the PORT 8123 for the server."),
+        *(to_user_item(f"noise {n}") for n in range(5)),
     ]
     (folder / "long.txt").write_text(long)
     async with hands(folder) as agent:

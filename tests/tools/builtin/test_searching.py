@@ -7,7 +7,7 @@ import pytest
 from tests.tools.builtin.helpers import Hands, failed, hands, plain
 from tests.workspace.helpers import needs_bubblewrap
 from treadle.tools.builtin import builtin_tools
-from treadle.workspace.local import LocalWorkspace, Options
+from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ async def test_of_many_lines_the_first_files_are_shown_in_the_order_of_their_lin
 
 @needs_bubblewrap
 async def test_search_works_where_a_sandbox_is_required(tree: Path) -> None:
-    workspace = await LocalWorkspace.open(tree, Options(sandbox="required"))
+    workspace = await LocalWorkspace.open(tree, WorkspaceOptions(sandbox="required"))
     try:
         agent = Hands(workspace, builtin_tools(workspace))
         found, files = await agent.do(

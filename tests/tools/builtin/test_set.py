@@ -12,14 +12,14 @@ from tests.workspace.helpers import opened
 from treadle import Agent
 from treadle.core.errors import ConfigError
 from treadle.models import Say, Scripted
-from treadle.models.embedded.toolkit import toolkit
-from treadle.policy.rulepolicy import RulePolicy, situation_of
-from treadle.policy.rules import READING as READ_RULES
-from treadle.policy.rules import WRITING as WRITE_RULES
-from treadle.policy.rules import RuleSet, tool_key
-from treadle.policy.rulesfile import given_rules
+from treadle.models.embedded.toolkit import select_small_tools
+from treadle.policy.rulepolicy import RulePolicy, build_policy_context
+from treadle.policy.rules import READ_TOOLS as READ_RULES
+from treadle.policy.rules import WRITE_TOOLS as WRITE_RULES
+from treadle.policy.rules import RuleSet, normalize_tool_name
+from treadle.policy.rulesfile import parse_rules
 from treadle.testing.conformance.source import check_source
-from treadle.tools.builtin import READING, SMALL, STANDARD, builtin_tools
+from treadle.tools.builtin import READ_ONLY_TOOLS, SMALL_TOOLS, STANDARD_TOOLS, builtin_tools
 
 
 async def test_the_set_keeps_the_promises_of_a_source(folder: Path) -> None:
@@ -29,7 +29,7 @@ async def test_the_set_keeps_the_promises_of_a_source(folder: Path) -> None:
 
 async def test_sets_are_chosen_by_name(folder: Path) -> None:
     async with opened(folder) as workspace:
-        for names in (STANDARD, SMALL, READING, ("bash", "bash")):
+        for names in (STANDARD_TOOLS, SMALL_TOOLS, READ_ONLY_TOOLS, ("bash", "bash")):
             chosen = [tool.spec.name for tool in builtin_tools(workspace, names).tools()]
             assert chosen == list(dict.fromkeys(names))
         with pytest.raises(ConfigError, match="no built-in tool 'sing'"):
@@ -54,12 +54,12 @@ async def test_every_tool_is_described_and_says_what_it_does_to_the_world(folder
 
 async def test_a_small_model_is_offered_the_small_set_by_its_own_words(folder: Path) -> None:
     async with opened(folder) as workspace:
-        specs = [tool.spec for tool in builtin_tools(workspace, SMALL).tools()]
-    assert {offer.word for offer in toolkit(specs)} >= set(SMALL)
+        specs = [tool.spec for tool in builtin_tools(workspace, SMALL_TOOLS).tools()]
+    assert {offer.short_name for offer in select_small_tools(specs)} >= set(SMALL_TOOLS)
 
 
 async def test_the_policy_knows_the_tools_that_touch_files(folder: Path) -> None:
-    assert {tool_key(name) for name in READING} == READ_RULES
+    assert {normalize_tool_name(name) for name in READ_ONLY_TOOLS} == READ_RULES
     assert {"write", "edit", "applypatch"} <= WRITE_RULES
 
 
@@ -73,8 +73,8 @@ LOOSE: list[tuple[str, dict[str, Any]]] = [
 
 async def test_reading_needs_no_question_and_writing_does(folder: Path) -> None:
     (folder / "a.txt").write_text("x\n")
-    rules = given_rules({"allow": ["Edit(ok/**)"]}, root=str(folder), home="/nowhere")
-    policy = RulePolicy(situation_of(folder, rules), interactive=False)
+    rules = parse_rules({"allow": ["Edit(ok/**)"]}, root=str(folder), home="/nowhere")
+    policy = RulePolicy(build_policy_context(folder, rules), interactive=False)
     patch = (
         "*** Begin Patch\n*** Add File: ok/p.txt\n+x\n*** Add File: not/p.txt\n+x\n*** End Patch"
     )
@@ -98,14 +98,16 @@ async def test_reading_needs_no_question_and_writing_does(folder: Path) -> None:
 async def test_what_is_judged_in_a_folder_below_is_what_is_written_there(folder: Path) -> None:
     """`config` in .git is protected, whatever the working directory makes of its name."""
     (folder / ".git").mkdir()
-    rules = RuleSet() + given_rules(
+    rules = RuleSet() + parse_rules(
         {"allow": ["Edit", "Bash(cd:*)"]}, root=str(folder), home="/nowhere"
     )
     async with opened(folder) as workspace:
         tools = builtin_tools(workspace)
         driver_id = "one-session"
         policy = RulePolicy(
-            situation_of(folder, rules), interactive=False, cwd=lambda: tools.cwd(driver_id)
+            build_policy_context(folder, rules),
+            interactive=False,
+            get_cwd=lambda: tools.cwd(driver_id),
         )
         calls = [
             ("bash", {"command": "cd .git"}),

@@ -11,7 +11,7 @@ import pytest
 from tests.tools.builtin.helpers import failed, hands, plain
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Image
-from treadle.tools.builtin import Fetcher, fetching
+from treadle.tools.builtin import HttpFetcher, fetching
 from treadle.tools.builtin.fetching import is_public
 
 Answer = Callable[[str], bytes]
@@ -55,9 +55,9 @@ async def loopback(host: str, port: int) -> list[str]:
     return ["127.0.0.1"]
 
 
-def near() -> Fetcher:
+def near() -> HttpFetcher:
     """Takes every name to this machine, as a private one that the user has named."""
-    return Fetcher(private_hosts=frozenset({"site.test", "other.test"}), resolve=loopback)
+    return HttpFetcher(private_hosts=frozenset({"site.test", "other.test"}), resolve=loopback)
 
 
 async def test_a_page_comes_as_markdown_in_parts(folder: Path) -> None:
@@ -116,7 +116,7 @@ async def test_private_addresses_are_never_connected_to(folder: Path, host: str)
     def give(_: str) -> bytes:
         raise AssertionError("nobody may come here")
 
-    async with server(give) as port, hands(folder, fetch=Fetcher(resolve=_literal)) as agent:
+    async with server(give) as port, hands(folder, fetch=HttpFetcher(resolve=_literal)) as agent:
         item = await agent.one("web_fetch", url=f"http://{host}:{port}/")
     assert "private network" in failed(item)
 
@@ -130,7 +130,7 @@ async def test_a_name_that_leads_to_one_private_address_is_refused_whole() -> No
         return ["93.184.215.14", "192.168.1.1"]
 
     with pytest.raises(ToolError, match=r"192\.168\.1\.1"):
-        await Fetcher(resolve=both)("http://rebinding.test/")
+        await HttpFetcher(resolve=both)("http://rebinding.test/")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ async def test_a_bomb_is_unpacked_only_to_the_limit(folder: Path) -> None:
     async with server(lambda _: bomb) as port:
         page = await near()(f"http://site.test:{port}/")
     assert page.is_truncated
-    assert len(page.body) == fetching.MOST_BYTES
+    assert len(page.body) == fetching.MAX_BODY_BYTES
 
 
 async def test_a_server_that_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

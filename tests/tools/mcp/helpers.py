@@ -15,8 +15,8 @@ import pytest
 
 from treadle.core.contracts.tool import ToolContext, ToolOutput
 from treadle.tools.mcp import McpServer, McpStatus
-from treadle.tools.mcp.server import State
-from treadle.workspace.local import LocalWorkspace, Options
+from treadle.tools.mcp.server import McpState
+from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +37,7 @@ def raw(*words: str, **more: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def workspace(folder: Path) -> AsyncIterator[LocalWorkspace]:
-    opened = await LocalWorkspace.open(folder, Options(sandbox="off", grace=0.2))
+    opened = await LocalWorkspace.open(folder, WorkspaceOptions(sandbox="off", grace=0.2))
     try:
         yield opened
     finally:
@@ -55,7 +55,7 @@ class Log:
         self.seen.append(status)
         self._news.set()
 
-    async def until(self, state: State, after: int = 0) -> McpStatus:
+    async def until(self, state: McpState, after: int = 0) -> McpStatus:
         while True:
             for status in self.seen[after:]:
                 if status.state == state:

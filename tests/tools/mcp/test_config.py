@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from treadle.core.errors import ConfigError
-from treadle.tools.mcp import ServerConfig, server_config, servers_of_file
+from treadle.tools.mcp import McpServerConfig, parse_server_config, load_servers
 
 
 def test_servers_are_read_from_a_file_and_those_switched_off_are_not(own_place: Path):
     file = own_place / ".mcp.json"
-    assert servers_of_file(file) == {}
+    assert load_servers(file) == {}
     on, off = {"command": "a"}, {"command": "b", "disabled": True}
     file.write_text(json.dumps({"mcpServers": {"on": on, "off": off}}))
-    assert servers_of_file(file) == {"on": on}
+    assert load_servers(file) == {"on": on}
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
-    assert servers_of_file(file) == {"on": on}
+    assert load_servers(file) == {"on": on}
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_servers_are_read_from_a_file_and_those_switched_off_are_not(own_place: 
 def test_a_broken_file_is_an_error(own_place: Path, text: str, words: str):
     (own_place / ".mcp.json").write_text(text)
     with pytest.raises(ConfigError, match=words):
-        servers_of_file(own_place / ".mcp.json")
+        load_servers(own_place / ".mcp.json")
 
 
 def test_variables_are_filled_in_everywhere():
@@ -45,10 +45,10 @@ def test_variables_are_filled_in_everywhere():
         "alwaysAllow": ["everything"],
     }
     headers = {"Authorization": "Bearer k", "X": "none"}
-    assert server_config("far", raw, environ) == ServerConfig(
+    assert parse_server_config("far", raw, environ) == McpServerConfig(
         "http", url="https://example.org/mcp", headers=headers, timeout=5.0
     )
-    near = server_config("near", {"command": "${A:-x}", "args": ["${A:-}", 8]}, {})
+    near = parse_server_config("near", {"command": "${A:-x}", "args": ["${A:-}", 8]}, {})
     assert (near.command, near.args) == ("x", ("", "8"))
 
 
@@ -69,4 +69,4 @@ def test_variables_are_filled_in_everywhere():
 )
 def test_a_wrong_definition_says_what_is_wrong(raw: dict[str, Any], words: str):
     with pytest.raises(ConfigError, match=rf"server 'x': .*{words}"):
-        server_config("x", raw, {})
+        parse_server_config("x", raw, {})

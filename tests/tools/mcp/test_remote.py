@@ -102,7 +102,7 @@ async def far(url: str, **options: Any) -> AsyncIterator[tuple[McpServer, Log]]:
 async def test_a_server_at_an_address_is_called_with_its_headers():
     web = Web()
     async with web.open() as url, far(url) as (server, _):
-        assert await server.ready()
+        assert await server.wait_ready()
         assert (await call(server, "hello")).content == "hello from afar"
     assert {headers.get("x-team") for headers in web.seen} == {"looms"}
 
@@ -129,7 +129,7 @@ async def test_a_server_that_wants_a_login_waits_for_it():
 async def test_a_session_that_was_forgotten_is_begun_anew():
     web = Web()
     async with web.open() as url, far(url) as (server, _):
-        await server.ready()
+        await server.wait_ready()
         web.session = "s2"
         with pytest.raises(ToolError, match="Session terminated"):
             await call(server, "hello")
@@ -139,7 +139,7 @@ async def test_a_session_that_was_forgotten_is_begun_anew():
 async def test_an_answer_without_end_is_not_kept():
     web = Web()
     async with web.open() as url, far(url) as (server, _):
-        await server.ready()
+        await server.wait_ready()
         with pytest.raises(ToolError, match="longer than 16 MiB"):
             await call(server, "big")
 
@@ -181,12 +181,12 @@ async def test_a_server_of_the_official_sdk_over_http(own_place: Path):
             await call(server, "grow")
             await log.until("up", after=told)
             assert (await call(server, "grown")).content == "new"
-        await web.end()
+        await web.kill_and_wait()
 
 
 async def test_a_server_may_be_near_and_far_at_once(own_place: Path):
     web = Web()
     async with web.open() as url, far(url) as (remote, _), served(own_place) as near:
-        await asyncio.gather(remote.ready(), near.ready())
+        await asyncio.gather(remote.wait_ready(), near.wait_ready())
         answers = await asyncio.gather(call(remote, "hello"), call(near, "echo", text="near"))
     assert [answer.content for answer in answers] == ["hello from afar", "near"]

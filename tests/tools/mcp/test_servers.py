@@ -18,7 +18,7 @@ from treadle.core.transcript.content import Document, Image, Text
 from treadle.models import Say, Scripted
 from treadle.testing.conformance.source import check_source
 from treadle.tools.mcp import McpServer
-from treadle.tools.mcp.tool import problem_with, server_word, tool_name
+from treadle.tools.mcp.tool import check_arguments, sanitize_server_name, make_tool_name
 
 SDK = str(Path(__file__).with_name("sdk_server.py"))
 
@@ -28,14 +28,14 @@ async def test_a_server_keeps_the_promises_of_a_source(own_place: Path):
         await check_source(lambda: McpServer("raw", raw(), start=place.spawn))
         server = McpServer("raw", raw(), start=place.spawn)
         await server.open()
-        await server.ready()
+        await server.wait_ready()
         await check_source(lambda: server)
 
 
 async def test_a_server_offers_its_tools_under_names_of_their_own(own_place: Path):
     async with served(own_place) as server:
         assert server.tools() == ()
-        assert await server.ready()
+        assert await server.wait_ready()
         echo = next(tool for tool in server.tools() if tool.spec.name == "mcp__raw__echo")
         assert echo.spec.schema["required"] == ["text"]
         assert (echo.spec.effect, echo.spec.concurrent) == ("pure", True)
@@ -44,14 +44,14 @@ async def test_a_server_offers_its_tools_under_names_of_their_own(own_place: Pat
         )
         assert server.instructions().endswith("Handle with care.")
         assert (await call(server, "echo", text="ho ", times=2)).content == "ho ho "
-        assert server.status.line == f"raw: up, {len(server.tools())} tools"
+        assert server.status.summary == f"raw: up, {len(server.tools())} tools"
 
 
 async def test_an_agent_calls_a_tool_of_a_server(own_place: Path):
     async with workspace(own_place) as place:
         server = McpServer("raw", raw(), start=place.spawn)
         await server.open()
-        await server.ready()
+        await server.wait_ready()
         model = Scripted([Say(calls=[("mcp__raw__echo", {"text": "hi"})]), "done"])
         agent = Agent(model, [server])
         result = await agent.run("x")
@@ -61,7 +61,7 @@ async def test_an_agent_calls_a_tool_of_a_server(own_place: Path):
 
 async def test_results_of_every_kind_are_converted(own_place: Path):
     async with served(own_place) as server:
-        await server.ready()
+        await server.wait_ready()
         mixed = (await call(server, "mixed")).content
         assert isinstance(mixed, tuple)
         assert mixed[0] == Image("image/png", b"\x89PNG")
@@ -80,7 +80,7 @@ async def test_results_of_every_kind_are_converted(own_place: Path):
 async def test_progress_is_reported(own_place: Path):
     reports: list[str] = []
     async with served(own_place) as server:
-        await server.ready()
+        await server.wait_ready()
         assert (await call(server, "progress", reports.append)).content == "baked"
     assert reports == ["baking (1/2)", "baking (2/2)"]
 
@@ -92,7 +92,7 @@ async def test_a_server_gets_its_own_environment_and_none_of_our_keys(
     monkeypatch.setenv("DB_TOKEN", "theirs")
     config = raw(env={"DB_TOKEN": "${DB_TOKEN}", "LEVEL": "${LEVEL:-3}"})
     async with served(own_place, config=config) as server:
-        await server.ready()
+        await server.wait_ready()
         env = json.loads(str((await call(server, "env")).content))
     assert (env["DB_TOKEN"], env["LEVEL"], env["cwd"]) == ("theirs", "3", str(own_place))
     assert "OPENAI_API_KEY" not in env
@@ -105,14 +105,14 @@ async def test_a_slow_server_delays_nobody(own_place: Path):
         result = await Agent(Scripted(["hello"]), [server]).run("x")
         assert (result.text, server.status.state) == ("hello", "starting")
         flag.touch()
-        assert await server.ready()
+        assert await server.wait_ready()
         assert server.tools()
 
 
 async def test_a_server_that_dies_of_the_newer_hello_gets_the_older_one(own_place: Path):
     log = Log()
     async with served(own_place, "old", on_change=log) as server:
-        assert await server.ready()
+        assert await server.wait_ready()
         assert [status.state for status in log.seen] == ["starting", "up"]
         assert (await call(server, "echo", text="hm")).content == "hm"
 
@@ -120,7 +120,7 @@ async def test_a_server_that_dies_of_the_newer_hello_gets_the_older_one(own_plac
 async def test_closing_ends_the_whole_tree_even_what_left_its_group(own_place: Path):
     mark = marker()
     async with served(own_place) as server:
-        await server.ready()
+        await server.wait_ready()
         await call(server, "child", mark=mark)
         await seen(mark)
     await gone(mark)
@@ -159,7 +159,7 @@ async def test_a_server_of_the_official_sdk_speaks_the_newer_protocol(own_place:
     config = {"command": sys.executable, "args": [SDK, "stdio"]}
     log = Log()
     async with served(own_place, name="sdk", config=config, on_change=log) as server:
-        assert await server.ready()
+        assert await server.wait_ready()
         assert (await call(server, "add", a=2, b=3)).content == "5"
         assert "Add before you multiply." in server.instructions()
         before = server.tools()
@@ -171,25 +171,25 @@ async def test_a_server_of_the_official_sdk_speaks_the_newer_protocol(own_place:
 
 
 def test_names_are_taken_by_every_provider_and_by_rules():
-    assert server_word("my server (beta)!") == "my_server_beta"
-    assert server_word("a__b") == "a_b"
-    assert tool_name("db", "query.run", {}) == "mcp__db__query_run"
+    assert sanitize_server_name("my server (beta)!") == "my_server_beta"
+    assert sanitize_server_name("a__b") == "a_b"
+    assert make_tool_name("db", "query.run", {}) == "mcp__db__query_run"
     taken = {"mcp__db__query_run": 1}
-    other = tool_name("db", "query/run", taken)
+    other = make_tool_name("db", "query/run", taken)
     assert other != "mcp__db__query_run"
-    assert len(tool_name("db", "x" * 200, {})) == 64
-    assert tool_name("", "", {}) == "mcp__server__tool"
+    assert len(make_tool_name("db", "x" * 200, {})) == 64
+    assert make_tool_name("", "", {}) == "mcp__server__tool"
 
 
 def test_arguments_are_checked_before_a_server_sees_them():
     form = {"type": "object", "properties": {"n": {"type": "integer"}, "s": {"type": ["string"]}},
             "required": ["n"], "additionalProperties": False}  # fmt: skip
     spec = ToolSpec("t", "", form)
-    assert "`n` is missing" in (problem_with({}, spec) or "")
-    assert "of type integer" in (problem_with({"n": "1"}, spec) or "")
-    assert "of type integer" in (problem_with({"n": True}, spec) or "")
-    assert "there is no `x`" in (problem_with({"n": 1, "x": 2}, spec) or "")
-    assert problem_with({"n": 1, "s": 3}, spec) is None
+    assert "`n` is missing" in (check_arguments({}, spec) or "")
+    assert "of type integer" in (check_arguments({"n": "1"}, spec) or "")
+    assert "of type integer" in (check_arguments({"n": True}, spec) or "")
+    assert "there is no `x`" in (check_arguments({"n": 1, "x": 2}, spec) or "")
+    assert check_arguments({"n": 1, "s": 3}, spec) is None
 
 
 async def test_a_server_is_asked_about_before_every_start(own_place: Path):
@@ -202,7 +202,7 @@ async def test_a_server_is_asked_about_before_every_start(own_place: Path):
         return next(words)
 
     async with served(own_place, on_change=log, objection=objection) as server:
-        await server.ready()
+        await server.wait_ready()
         with pytest.raises(ToolError, match="went away"):
             await call(server, "crash")
         assert (await log.until("failed")).problem == "it was rewritten"
@@ -220,7 +220,7 @@ async def test_both_hellos_of_a_server_are_one_start(own_place: Path):
         return ""
 
     async with served(own_place, "old", objection=objection) as server:
-        assert await server.ready()
+        assert await server.wait_ready()
     assert asked == [False, False]
 
 
@@ -231,7 +231,7 @@ def test_a_program_needs_somebody_to_start_it():
 
 async def test_a_call_of_a_server_that_was_closed_is_an_error(own_place: Path):
     async with served(own_place) as server:
-        await server.ready()
+        await server.wait_ready()
         tool = server.tools()[0]
     with pytest.raises(ToolError, match="is not running"):
         await tool.call({}, context())

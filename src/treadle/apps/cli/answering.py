@@ -11,17 +11,17 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.agents.structured import NOT_GIVEN
+from treadle.agents.structured import MISSING_ANSWER
 from treadle.apps.cli.options import UsageError
-from treadle.apps.wiring import Wired
+from treadle.apps.wiring import AgentSession
 from treadle.core.errors import OutputMismatch
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.items import AssistantItem
-from treadle.models.structured import parse
+from treadle.models.structured import parse_structured_output
 
-TRIES = 3
+MAX_ATTEMPTS = 3
 
 
 def read_schema(file: str) -> dict[str, object]:
@@ -34,24 +34,24 @@ def read_schema(file: str) -> dict[str, object]:
     return schema
 
 
-async def answer(
-    wired: Wired, driver: Driver, schema: dict[str, object]
+async def run_structured_turn(
+    session: AgentSession, driver: Driver, schema: dict[str, object]
 ) -> tuple[TurnResult, object]:
     """The turn that gave the answer, with the answer as its text, and the value in it."""
-    for _ in range(TRIES):
-        turn = await wired.agent.finish(driver)
+    for _ in range(MAX_ATTEMPTS):
+        turn = await session.agent.finish_turn(driver)
         if turn.reason != "end_turn":
             return turn, None
-        text = wired.answer.text if wired.answer is not None else turn.text
+        text = session.final_answer.text if session.final_answer is not None else turn.text
         if text is None:
-            driver.submit(NOT_GIVEN)
+            driver.submit(MISSING_ANSWER)
             continue
         try:
-            value = parse(schema, text)
+            value = parse_structured_output(schema, text)
         except ValueError as error:
             driver.submit(f"The answer does not fit: {error}. Give it again, corrected.")
             continue
         said = AssistantItem((Text(text),))
         return msgspec.structs.replace(turn, items=(*turn.items, said)), value
-    name = wired.model.name
-    raise OutputMismatch(f"{name} gave no answer that fits in {TRIES} tries", provider=name)
+    name = session.model.name
+    raise OutputMismatch(f"{name} gave no answer that fits in {MAX_ATTEMPTS} tries", provider=name)

@@ -10,7 +10,7 @@ import sys
 
 from treadle.apps.cli import exits
 from treadle.apps.cli.main import COMMANDS
-from treadle.apps.cli.options import OPTIONS, Option
+from treadle.apps.cli.options import OPTIONS, CliOption
 
 USAGE = """\
 usage: treadle completions bash >> ~/.bashrc
@@ -21,24 +21,24 @@ usage: treadle completions bash >> ~/.bashrc
 def run(arguments: list[str]) -> int:
     match arguments:
         case ["bash"]:
-            print(bash())
+            print(render_bash())
         case ["zsh"]:
-            print(zsh())
+            print(render_zsh())
         case ["fish"]:
-            print(fish())
+            print(render_fish())
         case ["options"]:
-            print(options_help())
+            print(render_options_help())
         case ["--help" | "-h" | "help", *_]:
             print(USAGE)
         case _:
             print(USAGE, file=sys.stderr)
-            return exits.USAGE
-    return exits.DONE
+            return exits.USAGE_ERROR
+    return exits.SUCCESS
 
 
-def bash() -> str:
+def render_bash() -> str:
     flags = " ".join(f"--{option.name}" for option in OPTIONS)
-    cases = "\n".join(_bash_case(option) for option in OPTIONS if option.metavar)
+    cases = "\n".join(_render_bash_case(option) for option in OPTIONS if option.metavar)
     return f"""\
 _treadle() {{
     local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}}
@@ -55,10 +55,10 @@ _treadle() {{
 complete -o default -F _treadle treadle"""
 
 
-def _bash_case(option: Option) -> str:
+def _render_bash_case(option: CliOption) -> str:
     names = f"--{option.name}" + (f"|-{option.short}" if option.short else "")
-    if option.words:
-        reply = f'COMPREPLY=($(compgen -W "{" ".join(option.words)}" -- "$word"))'
+    if option.choices:
+        reply = f'COMPREPLY=($(compgen -W "{" ".join(option.choices)}" -- "$word"))'
     elif option.metavar == "PATH":
         reply = 'COMPREPLY=($(compgen -f -- "$word"))'
     else:
@@ -66,10 +66,10 @@ def _bash_case(option: Option) -> str:
     return f"        {names}) {reply}; return ;;"
 
 
-def zsh() -> str:
-    lines = "\n".join(f"        {_zsh_option(option)} \\" for option in OPTIONS)
+def render_zsh() -> str:
+    lines = "\n".join(f"        {_render_zsh_option(option)} \\" for option in OPTIONS)
     commands = "\n".join(
-        f"        '{name}:{_quoted(text)}'" for name, (_, text) in COMMANDS.items()
+        f"        '{name}:{_strip_quotes(text)}'" for name, (_, text) in COMMANDS.items()
     )
     return f"""\
 #compdef treadle
@@ -84,48 +84,50 @@ _treadle() {{
 _treadle "$@\""""
 
 
-def _zsh_option(option: Option) -> str:
-    many = "*" if option.many else ""
+def _render_zsh_option(option: CliOption) -> str:
+    many = "*" if option.repeatable else ""
     value = ""
-    if option.words:
-        value = f":{option.metavar}:({' '.join(option.words)})"
+    if option.choices:
+        value = f":{option.metavar}:({' '.join(option.choices)})"
     elif option.metavar:
         value = f":{option.metavar}:" + ("_files" if option.metavar == "PATH" else "")
-    text = f"[{_quoted(option.help)}]{value}'"
+    text = f"[{_strip_quotes(option.help)}]{value}'"
     if option.short and not many:
         both = f"(-{option.short} --{option.name})"
         return f"'{both}'{{-{option.short},--{option.name}}}'{text}"
     return f"'{many}--{option.name}{text}"
 
 
-def fish() -> str:
+def render_fish() -> str:
     lines = ["complete -c treadle -f"]
     for name, (_, text) in COMMANDS.items():
-        lines.append(f"complete -c treadle -n __fish_use_subcommand -a {name} -d '{_quoted(text)}'")
+        lines.append(
+            f"complete -c treadle -n __fish_use_subcommand -a {name} -d '{_strip_quotes(text)}'"
+        )
     for option in OPTIONS:
         parts = [f"complete -c treadle -l {option.name}"]
         if option.short:
             parts.append(f"-s {option.short}")
-        if option.words:
-            parts.append(f"-x -a '{' '.join(option.words)}'")
+        if option.choices:
+            parts.append(f"-x -a '{' '.join(option.choices)}'")
         elif option.metavar:
             parts.append("-r -F" if option.metavar == "PATH" else "-x")
-        lines.append(f"{' '.join(parts)} -d '{_quoted(option.help)}'")
+        lines.append(f"{' '.join(parts)} -d '{_strip_quotes(option.help)}'")
     return "\n".join(lines)
 
 
-def _quoted(text: str) -> str:
+def _strip_quotes(text: str) -> str:
     """Inside single quotes, brackets and colons of every shell."""
     return text.replace("'", "").replace("[", "(").replace("]", ")").replace(":", ",")
 
 
-def options_help() -> str:
+def render_options_help() -> str:
     """Every option of `treadle -p`, a line each."""
     rows = []
     for option in OPTIONS:
         short = f"-{option.short}, " if option.short else "    "
         value = f" {option.metavar}" if option.metavar else ""
-        words = f" ({', '.join(option.words)})" if option.words else ""
+        words = f" ({', '.join(option.choices)})" if option.choices else ""
         rows.append((f"{short}--{option.name}{value}", option.help + words))
     width = max(len(left) for left, _ in rows)
     return "\n".join(f"  {left:{width}}  {right}" for left, right in rows)

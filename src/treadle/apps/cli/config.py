@@ -9,11 +9,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from treadle.apps.cli import exits
-from treadle.apps.cli.printing import say, warn
-from treadle.apps.settings import TABLE, Settings, home, load, project_file, shown
+from treadle.apps.cli.printing import print_line, print_error
+from treadle.apps.settings import (
+    SETTINGS,
+    Settings,
+    treadle_home,
+    load_settings,
+    project_config_file,
+    format_value,
+)
 from treadle.apps.wiring.rules import is_trusted
 from treadle.core.errors import ConfigError
-from treadle.core.terminal import visible
+from treadle.core.terminal import escape_invisible
 
 USAGE = """\
 usage: treadle config             every setting, its value and where that comes from
@@ -27,11 +34,11 @@ narrow, and only where you trust the folder), TREADLE_* variables, and flags; th
 def run(arguments: list[str]) -> int:
     try:
         folder = Path.cwd()
-        settings = load(folder, trusted=lambda: is_trusted(folder))
+        settings = load_settings(folder, is_trusted=lambda: is_trusted(folder))
     except (ConfigError, FileNotFoundError) as error:
-        warn(f"treadle: {error}")
-        return exits.USAGE
-    names = [setting.name for setting in TABLE]
+        print_error(f"treadle: {error}")
+        return exits.USAGE_ERROR
+    names = [setting.name for setting in SETTINGS]
     match arguments:
         case []:
             _print_table(settings, folder)
@@ -44,20 +51,22 @@ def run(arguments: list[str]) -> int:
         case ["--help" | "-h" | "help", *_]:
             print(USAGE)
         case [name] if name.replace("-", "_") in names:
-            say(shown(getattr(settings, name.replace("-", "_"))))
+            print_line(format_value(getattr(settings, name.replace("-", "_"))))
         case _:
-            from treadle.apps.settings import BY_NAME, nearest
+            from treadle.apps.settings import SETTINGS_BY_NAME, suggest_name
 
             word = arguments[0]
-            warn(f"treadle: no setting is called {word!r}{nearest(word, BY_NAME)}")
-            return exits.USAGE
-    return exits.DONE
+            print_error(
+                f"treadle: no setting is called {word!r}{suggest_name(word, SETTINGS_BY_NAME)}"
+            )
+            return exits.USAGE_ERROR
+    return exits.SUCCESS
 
 
 def _print_table(settings: Settings, folder: Path) -> None:
     rows = [
-        (one.name, shown(getattr(settings, one.name)), settings.origin(one.name), one.help)
-        for one in TABLE
+        (one.name, format_value(getattr(settings, one.name)), settings.origin(one.name), one.help)
+        for one in SETTINGS
     ]
     name_width, value_width, origin_width = (
         max(len(row[column]) for row in rows) for column in range(3)
@@ -65,10 +74,10 @@ def _print_table(settings: Settings, folder: Path) -> None:
     value_width = min(value_width, 30)
     for name, value, origin, text in rows:
         line = f"{name:{name_width}}  {value:{value_width}}  {origin:{origin_width}}  {text}"
-        say(visible(line.rstrip()))
-    say()
-    for file in (home() / "config.toml", project_file(folder)):
+        print_line(escape_invisible(line.rstrip()))
+    print_line()
+    for file in (treadle_home() / "config.toml", project_config_file(folder)):
         if not file.exists():
-            say(f"{visible(str(file))} is not there")
+            print_line(f"{escape_invisible(str(file))} is not there")
     for note in settings.notes:
-        say(f"note: {visible(note)}")
+        print_line(f"note: {escape_invisible(note)}")

@@ -13,12 +13,19 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from treadle.apps.cli.exits import DISK, DONE, USAGE, code_for
+from treadle.apps.cli.exits import IO_ERROR, SUCCESS, USAGE_ERROR, exit_code_for
 from treadle.apps.cli.options import UsageError
-from treadle.apps.cli.printing import say, warn
-from treadle.apps.wiring.costs import ALL, CostReport, as_values, lines, report, sentence
+from treadle.apps.cli.printing import print_line, print_error
+from treadle.apps.wiring.costs import (
+    ALL_GROUPINGS,
+    CostReport,
+    report_to_dict,
+    format_report,
+    load_cost_report,
+    format_total,
+)
 from treadle.core.errors import TreadleError
-from treadle.core.terminal import visible
+from treadle.core.terminal import escape_invisible
 
 HELP = """\
 usage: treadle cost [--by day|model|project|session] [--since 30d] [--here]
@@ -31,61 +38,66 @@ What the sessions of this machine spent: money, tokens, and how much came from t
   --json         numbers for a program; the cost of calls whose price is not known is null
   --html FILE    a page with plots, by session too; nothing in it comes from elsewhere"""
 
-UNITS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
-USUAL = ("day", "model", "project")
+SECONDS_PER_UNIT = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
+DEFAULT_GROUPINGS = ("day", "model", "project")
 
 
 def run(arguments: list[str]) -> int:
     if any(word in ("--help", "-h") for word in arguments):
         print(HELP)
-        return DONE
+        return SUCCESS
     try:
-        return _cost(arguments)
+        return _print_cost(arguments)
     except UsageError as error:
-        warn(f"treadle cost: {error}")
-        return USAGE
+        print_error(f"treadle cost: {error}")
+        return USAGE_ERROR
     except TreadleError as error:
-        warn(f"treadle cost: {error}")
-        return code_for(error)
+        print_error(f"treadle cost: {error}")
+        return exit_code_for(error)
 
 
-def _cost(arguments: list[str]) -> int:
-    given = _read(arguments)
+def _print_cost(arguments: list[str]) -> int:
+    given = _parse_arguments(arguments)
     is_json, file = "json" in given, given.get("html")
     if is_json and file is not None:
         raise UsageError("--json and --html are two; choose one")
-    by = [one for one in ALL if one == given["by"]] if "by" in given else []
+    by = [one for one in ALL_GROUPINGS if one == given["by"]] if "by" in given else []
     if "by" in given and not by:
-        raise UsageError(f"--by is {given['by']!r}; it has to be one of {', '.join(ALL)}")
-    found = report(
-        by or (ALL if is_json or file else [one for one in ALL if one in USUAL]),
-        since=since(given.get("since", "30d"), time.time()),
+        raise UsageError(f"--by is {given['by']!r}; it has to be one of {', '.join(ALL_GROUPINGS)}")
+    found = load_cost_report(
+        by
+        or (
+            ALL_GROUPINGS
+            if is_json or file
+            else [one for one in ALL_GROUPINGS if one in DEFAULT_GROUPINGS]
+        ),
+        since=parse_since(given.get("since", "30d"), time.time()),
         folder=Path.cwd() if "here" in given else None,
     )
     if is_json:
-        print(json.dumps(as_values(found), indent=2))
-        return DONE
+        print(json.dumps(report_to_dict(found), indent=2))
+        return SUCCESS
     if file is not None:
-        return _write(Path(file), found)
+        return _write_html(Path(file), found)
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
-    for line in lines(found, max(20, shutil.get_terminal_size().columns), plain=plain):
-        say(visible(line.rstrip()))
-    return DONE
+    for line in format_report(found, max(20, shutil.get_terminal_size().columns), plain=plain):
+        print_line(escape_invisible(line.rstrip()))
+    return SUCCESS
 
 
-def _write(file: Path, found: CostReport) -> int:
-    from treadle.apps.wiring.costpage import page
+def _write_html(file: Path, report: CostReport) -> int:
+    from treadle.apps.wiring.costpage import render_cost_html
 
     try:
-        file.write_text(page(found), encoding="utf-8", errors="backslashreplace")
+        file.write_text(render_cost_html(report), encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        warn(f"treadle cost: {file}: {error.strerror}")
-        return DISK
-    say(f"{file}: {sentence(found.whole)}")
-    return DONE
+        print_error(f"treadle cost: {file}: {error.strerror}")
+        return IO_ERROR
+    print_line(f"{file}: {format_total(report.total)}")
+    return SUCCESS
 
 
-def _read(arguments: list[str]) -> dict[str, str]:
+def _parse_arguments(arguments: list[str]) -> dict[str, str]:
     given: dict[str, str] = {}
     words = list(arguments)
     while words:
@@ -102,14 +114,14 @@ def _read(arguments: list[str]) -> dict[str, str]:
     return given
 
 
-def since(text: str, now: float) -> float | None:
+def parse_since(text: str, now: float) -> float | None:
     """Seconds since 1970. Days begin at midnight here, so that a bar is a whole day."""
     if text == "all":
         return None
     number, unit = text[:-1], text[-1:]
-    if number.isascii() and number.isdigit() and unit in UNITS and len(number) < 6:
-        moment = now - int(number) * UNITS[unit]
-        return moment if unit == "h" else _midnight(moment)
+    if number.isascii() and number.isdigit() and unit in SECONDS_PER_UNIT and len(number) < 6:
+        moment = now - int(number) * SECONDS_PER_UNIT[unit]
+        return moment if unit == "h" else _start_of_day(moment)
     try:
         return datetime.strptime(text, "%Y-%m-%d").astimezone().timestamp()
     except ValueError as error:
@@ -119,6 +131,6 @@ def since(text: str, now: float) -> float | None:
         ) from error
 
 
-def _midnight(moment: float) -> float:
+def _start_of_day(moment: float) -> float:
     day = datetime.fromtimestamp(max(moment, 0.0)).astimezone()
     return day.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()

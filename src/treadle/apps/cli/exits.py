@@ -13,9 +13,9 @@ from treadle.core.errors import (
     QuotaExhausted,
     RateLimited,
     SessionBusy,
-    SessionElsewhere,
+    SessionInOtherFolder,
     SessionTooNew,
-    SessionUnknown,
+    SessionNotFound,
     StoreError,
     StoreFull,
     StreamBroken,
@@ -24,28 +24,28 @@ from treadle.core.errors import (
     Unreachable,
 )
 
-DONE = 0
+SUCCESS = 0
 ERROR = 1
-USAGE = 2
+USAGE_ERROR = 2
 MAX_TURNS = 3
 BUDGET_EXCEEDED = 4
 GOAL_NOT_MET = 5
 REFUSED = 6
 APPROVAL_NEEDED = 7
-UNKNOWN = 66  # no such session
-ELSEWHERE = 67  # the session belongs to another folder
-BUSY = 68  # another process has the session open
+SESSION_NOT_FOUND = 66  # no such session
+WRONG_FOLDER = 67  # the session belongs to another folder
+SESSION_BUSY = 68  # another process has the session open
 UNAVAILABLE = 69
-DISK = 74
-PARKED = 75
-TOO_NEW = 76  # the session was written by a newer version
-NO_ACCESS = 77
+IO_ERROR = 74
+SUSPENDED = 75
+SESSION_TOO_NEW = 76  # the session was written by a newer version
+ACCESS_DENIED = 77
 ABORTED = 130
-NO_READER = 141  # of standard output: as if SIGPIPE had ended us
+BROKEN_PIPE = 141  # of standard output: as if SIGPIPE had ended us
 TERMINATED = 143
 
-OF_REASON = {
-    "end_turn": DONE,
+EXIT_CODE_BY_REASON = {
+    "end_turn": SUCCESS,
     "max_turns": MAX_TURNS,
     "budget_exceeded": BUDGET_EXCEEDED,
     "goal_not_met": GOAL_NOT_MET,
@@ -55,22 +55,22 @@ OF_REASON = {
 }
 
 # In this order: the first that fits says the code.
-_CODES: tuple[tuple[tuple[type[TreadleError], ...], int], ...] = (
-    ((AccessDenied, QuotaExhausted), NO_ACCESS),
+_CODES_BY_ERROR: tuple[tuple[tuple[type[TreadleError], ...], int], ...] = (
+    ((AccessDenied, QuotaExhausted), ACCESS_DENIED),
     ((RateLimited, Overloaded, Unreachable, StreamBroken), UNAVAILABLE),
-    ((UnknownModel, ConfigError), USAGE),
-    ((SessionUnknown,), UNKNOWN),
-    ((SessionElsewhere,), ELSEWHERE),
-    ((SessionBusy,), BUSY),
-    ((SessionTooNew,), TOO_NEW),
-    ((StoreFull,), DISK),
+    ((UnknownModel, ConfigError), USAGE_ERROR),
+    ((SessionNotFound,), SESSION_NOT_FOUND),
+    ((SessionInOtherFolder,), WRONG_FOLDER),
+    ((SessionBusy,), SESSION_BUSY),
+    ((SessionTooNew,), SESSION_TOO_NEW),
+    ((StoreFull,), IO_ERROR),
 )
 
 
-def code_for(error: BaseException) -> int:
+def exit_code_for(error: BaseException) -> int:
     """The exit code for an error that ends the program."""
     if isinstance(error, KeyboardInterrupt):
         return ABORTED
     if isinstance(error, StoreError) and isinstance(error.__cause__, OSError):
-        return next((code for kinds, code in _CODES if isinstance(error, kinds)), DISK)
-    return next((code for kinds, code in _CODES if isinstance(error, kinds)), ERROR)
+        return next((code for kinds, code in _CODES_BY_ERROR if isinstance(error, kinds)), IO_ERROR)
+    return next((code for kinds, code in _CODES_BY_ERROR if isinstance(error, kinds)), ERROR)

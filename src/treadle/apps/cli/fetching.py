@@ -14,87 +14,87 @@ from typing import TYPE_CHECKING, TextIO
 from treadle.apps.cli import exits
 
 if TYPE_CHECKING:
-    from treadle.models.embedded import Progress
+    from treadle.models.embedded import DownloadProgress
 
 BAR_WIDTH = 30
 
 
-async def get(name: str) -> int:
-    from treadle.models.embedded import fetch, known, located
+async def download_model(name: str) -> int:
+    from treadle.models.embedded import download_weights, find_weights, locate_weights
 
-    weights = known(name)
-    here = located(weights)
+    weights = find_weights(name)
+    here = locate_weights(weights)
     if here is not None:
         print(f"{weights.title} is here already: {here}")
-        return exits.DONE
-    print(f"Fetching {weights.title}, {_size(weights.bytes)}, {weights.license}.")
-    bar = Bar(sys.stderr)
+        return exits.SUCCESS
+    print(f"Fetching {weights.title}, {_format_size(weights.size)}, {weights.license}.")
+    bar = ProgressBar(sys.stderr)
     try:
-        path = await fetch(weights.name, bar.show)
+        path = await download_weights(weights.name, bar.update)
     finally:
-        bar.end()
+        bar.finish()
     print(f"{weights.title} is here: {path}")
     print(f"From now on it is what `embedded` means. {weights.note}")
-    return exits.DONE
+    return exits.SUCCESS
 
 
-class Bar:
+class ProgressBar:
     """A bar that redraws itself on a terminal, and a line for each tenth elsewhere."""
 
     def __init__(self, out: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._out = out
         self._clock = clock
-        self._live = out.isatty()
+        self._is_terminal = out.isatty()
         self._stage = ("", "")
         self._start = (0.0, 0)  # when this stage began, and with how much
-        self._drawn = ""
+        self._last_line = ""
         self._tenth = -1
 
-    def show(self, now: Progress) -> None:
+    def update(self, progress: DownloadProgress) -> None:
         """A resumed fetch begins above zero; checking, or another source, begins anew."""
-        if now.phase == "done":
+        if progress.phase == "done":
             return
-        if (now.phase, now.source) != self._stage:
-            self._stage = (now.phase, now.source)
-            self._start, self._tenth = (self._clock(), now.done), -1
-        if self._live:
-            self._redraw(self._line(now))
-        elif now.total and (tenth := now.done * 10 // now.total) > self._tenth:
+        if (progress.phase, progress.source) != self._stage:
+            self._stage = (progress.phase, progress.source)
+            self._start, self._tenth = (self._clock(), progress.done), -1
+        if self._is_terminal:
+            self._redraw(self._format_line(progress))
+        elif progress.total and (tenth := progress.done * 10 // progress.total) > self._tenth:
             self._tenth = tenth
-            print(self._line(now), file=self._out, flush=True)
+            print(self._format_line(progress), file=self._out, flush=True)
 
-    def end(self) -> None:
-        if self._live and self._drawn:
+    def finish(self) -> None:
+        if self._is_terminal and self._last_line:
             print(file=self._out, flush=True)
-            self._drawn = ""
+            self._last_line = ""
 
     def _redraw(self, line: str) -> None:
-        if line != self._drawn:
-            self._out.write("\r" + line.ljust(len(self._drawn)))
+        if line != self._last_line:
+            self._out.write("\r" + line.ljust(len(self._last_line)))
             self._out.flush()
-            self._drawn = line
+            self._last_line = line
 
-    def _line(self, now: Progress) -> str:
-        share = min(1.0, now.done / now.total) if now.total else 0.0
+    def _format_line(self, progress: DownloadProgress) -> str:
+        share = min(1.0, progress.done / progress.total) if progress.total else 0.0
         filled = round(share * BAR_WIDTH)
         bar = "#" * filled + "." * (BAR_WIDTH - filled)
-        size = f"{_size(now.done)} of {_size(now.total)}"
-        return f"{now.phase} [{bar}] {share:4.0%}  {size}{self._pace(now.done, now.total)}"
+        size = f"{_format_size(progress.done)} of {_format_size(progress.total)}"
+        return f"{progress.phase} [{bar}] {share:4.0%}  {size}{self._format_speed(progress.done, progress.total)}"
 
-    def _pace(self, done: int, total: int) -> str:
+    def _format_speed(self, done: int, total: int) -> str:
         began, had = self._start
         seconds = self._clock() - began
         if seconds < 1 or done <= had:
             return ""
         speed = (done - had) / seconds
         left = (total - done) / speed
-        return f", {_size(speed)}/s, {_duration(left)} left"
+        return f", {_format_size(speed)}/s, {_format_duration(left)} left"
 
 
-def _size(amount: float) -> str:
+def _format_size(amount: float) -> str:
     return f"{amount / 1e9:.2f} GB" if amount >= 1e9 else f"{amount / 1e6:.0f} MB"
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

@@ -18,66 +18,68 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.cli import exits
-from treadle.apps.cli.options import CommandLine, UsageError, read
+from treadle.apps.cli.options import CommandLine, UsageError, parse_command_line
 from treadle.apps.cli.output import (
-    VERSION,
-    Began,
-    Progress,
-    Report,
+    FORMAT_VERSION,
+    StreamJsonHeader,
+    ProgressPrinter,
+    RunReport,
     Stdout,
-    detail_of,
-    discreet,
-    used,
+    get_turn_detail,
+    redact_report,
+    format_usage,
 )
-from treadle.apps.cli.printing import warn
-from treadle.apps.cli.prompting import is_piped, read_prompt
-from treadle.apps.cli.signals import Signals, guard_streams, harden
-from treadle.apps.settings import Settings, load
-from treadle.apps.wiring import Opening, Wired, wire
-from treadle.apps.wiring.discretion import shown
-from treadle.apps.wiring.doubts import Doubts
-from treadle.apps.wiring.parking import A_QUESTION, Postponed
-from treadle.apps.wiring.rules import NOBODY_CAN_BE_ASKED, is_trusted
+from treadle.apps.cli.printing import print_error
+from treadle.apps.cli.prompting import is_stdin_piped, read_prompt
+from treadle.apps.cli.signals import SignalListener, reopen_closed_streams, harden_process
+from treadle.apps.settings import Settings, load_settings
+from treadle.apps.wiring import SessionOptions, AgentSession, build_agent
+from treadle.apps.wiring.discretion import redact_for_display
+from treadle.apps.wiring.doubts import CrashReport
+from treadle.apps.wiring.parking import QUESTION_REASON, TurnSuspended
+from treadle.apps.wiring.rules import UNATTENDED_DENIAL_PREFIX, is_trusted
 from treadle.core.contracts.observer import Observer
 from treadle.core.errors import LoopError, TreadleError
 from treadle.core.events import ChildEvent, Event, TurnResult, UsageUpdated
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.steps import PendingApproval
 from treadle.core.transcript.content import Text, UserContent
-from treadle.core.transcript.entries import View, Wake
+from treadle.core.transcript.entries import View, WakeCondition
 from treadle.core.transcript.items import Item
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.usage import Usage
 
 if TYPE_CHECKING:
-    from treadle.apps.cli.lines import Lines
-    from treadle.apps.cli.parked import Word
+    from treadle.apps.cli.lines import StreamJsonWriter
+    from treadle.apps.cli.parked import ResumeInput
 
-NOBODY = (
-    NOBODY_CAN_BE_ASKED + " ({reason}). "
+UNATTENDED_DENIAL = (
+    UNATTENDED_DENIAL_PREFIX + " ({reason}). "
     "Do it in another way, or say in your answer what was left undone."
 )
-OUT_OF_TIME = "max_time"
+TIME_LIMIT_REASON = "max_time"
 
 
-def run(arguments: list[str], word: Word | None = None, *, reads_input: bool = True) -> int:
+def run(
+    arguments: list[str], resume_input: ResumeInput | None = None, *, reads_input: bool = True
+) -> int:
     """`word` is a person's, on what a parked session waits for."""
-    has_output = guard_streams()
+    has_output = reopen_closed_streams()
     try:
-        line = read(arguments)
-        at_terminal = line.prompt is not None or not is_piped() or line.has("plain")
+        line = parse_command_line(arguments)
+        at_terminal = line.prompt is not None or not is_stdin_piped() or line.has("plain")
         if at_terminal and not line.has("print"):
-            from treadle.apps.cli.interactive import start
+            from treadle.apps.cli.interactive import start_tui
 
-            return start(line)
-        folder = _folder()
-        settings = load(folder, line.settings(), trusted=lambda: is_trusted(folder))
+            return start_tui(line)
+        folder = _get_current_folder()
+        settings = load_settings(folder, line.settings(), is_trusted=lambda: is_trusted(folder))
         goes_on = line.has("continue") or line.has("resume")
         said: tuple[UserContent, ...] = ()
         if reads_input:
             added = [Path(folder, one).expanduser() for one in settings.add_dir]
             said = read_prompt(
-                line.prompt, line.texts("file"), folder, added=added, optional=goes_on
+                line.prompt, line.texts("file"), folder, added_folders=added, optional=goes_on
             )
         if not said and not goes_on:
             raise UsageError("there is no prompt: write it after -p, or into standard input")
@@ -86,19 +88,19 @@ def run(arguments: list[str], word: Word | None = None, *, reads_input: bool = T
             from treadle.apps.cli.answering import read_schema
 
             schema = read_schema(line.text("output_schema"))
-        headless = Headless(line, settings, folder, said, schema, has_output, word)
-        return asyncio.run(headless.work())
+        headless = HeadlessRun(line, settings, folder, said, schema, has_output, resume_input)
+        return asyncio.run(headless.run())
     except UsageError as error:
-        warn(f"treadle: {error}")
-        return exits.USAGE
+        print_error(f"treadle: {error}")
+        return exits.USAGE_ERROR
     except TreadleError as error:
-        warn(f"treadle: {shown(str(error))}")
-        return exits.code_for(error)
+        print_error(f"treadle: {redact_for_display(str(error))}")
+        return exits.exit_code_for(error)
     except KeyboardInterrupt:
         return exits.ABORTED
 
 
-def _folder() -> Path:
+def _get_current_folder() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError as error:
@@ -107,7 +109,7 @@ def _folder() -> Path:
         ) from error
 
 
-class Spending:
+class UsageObserver:
     """An observer that adds up what a run and its child agents used, however it ends."""
 
     def __init__(self) -> None:
@@ -123,162 +125,172 @@ class Spending:
         return None
 
 
-class Headless:
+class HeadlessRun:
     """One run, from the wiring to the last line."""
 
     def __init__(
         self,
-        line: CommandLine,
+        command_line: CommandLine,
         settings: Settings,
         folder: Path,
-        said: tuple[UserContent, ...],
+        prompt: tuple[UserContent, ...],
         schema: dict[str, object] | None,
         has_output: bool,
-        word: Word | None = None,
+        resume_input: ResumeInput | None = None,
     ) -> None:
-        self._line = line
+        self._command_line = command_line
         self._settings = settings
         self._folder = folder
-        self._said = said
+        self._prompt = prompt
         self._schema = schema
         self._has_output = has_output
-        self._format = line.text("output_format") or "text"
-        self._word = word
-        self._ruled: frozenset[str] = frozenset()  # calls that the person's ruling is about
-        self._wait: Postponed | None = None
-        self._spent = Spending()
+        self._format = command_line.text("output_format") or "text"
+        self._resume_input = resume_input
+        self._resumed_call_ids: frozenset[str] = (
+            frozenset()
+        )  # calls that the person's ruling is about
+        self._suspended: TurnSuspended | None = None
+        self._usage = UsageObserver()
         self._denied: list[str] = []
         self._driver: Driver | None = None
         self._task: asyncio.Task[object] | None = None
-        self._is_out_of_time = False
-        self._began = time.monotonic()
-        loud = line.has("verbose") or (sys.stderr.isatty() and not line.has("quiet"))
-        self._progress = Progress(verbose=line.has("verbose")) if loud else None
+        self._is_time_limit_reached = False
+        self._started_at = time.monotonic()
+        loud = command_line.has("verbose") or (
+            sys.stderr.isatty() and not command_line.has("quiet")
+        )
+        self._progress = ProgressPrinter(verbose=command_line.has("verbose")) if loud else None
 
-    async def work(self) -> int:
+    async def run(self) -> int:
         """Do it; the exit code."""
         self._task = asyncio.current_task()
-        self._out = Stdout(self._lose_reader)
-        self._signals = Signals(self._stop)
+        self._stdout = Stdout(self._on_stdout_closed)
+        self._signals = SignalListener(self._interrupt)
         self._signals.listen()
-        harden()
+        harden_process()
         try:
-            report = discreet(await self._report())
+            report = redact_report(await self._run_session())
             if self._format != "text":
-                from treadle.observe.jsonlines import line_of
+                from treadle.observe.jsonlines import encode_line
 
-                self._out.write_json(line_of(report).decode())
+                self._stdout.write_json(encode_line(report).decode())
             elif report.text:
-                self._out.write_text(report.text)
-            await self._out.drain()
+                self._stdout.write_text(report.text)
+            await self._stdout.drain()
         except asyncio.CancelledError:
-            if self._signals.code is None:
+            if self._signals.exit_code is None:
                 raise
-            return self._signals.code
-        if self._out.gone is None or self._signals.code is not None:
-            self._say_why(report)
-        return self._delivered(report.exit_code)
+            return self._signals.exit_code
+        if self._stdout.error is None or self._signals.exit_code is not None:
+            self._print_summary(report)
+        return self._final_exit_code(report.exit_code)
 
-    async def _report(self) -> Report:
-        lines = self._lines()
+    async def _run_session(self) -> RunReport:
+        lines = self._make_stream_json()
         try:
-            wired = await self._wired(lines)
+            wired = await self._build_session(lines)
         except TreadleError as error:
-            return self._failed(error, "", "")
+            return self._report_error(error, "", "")
         name, session = wired.model.name, wired.store.session_id
         try:
-            driver = wired.start(self._said or None)
+            driver = wired.start(self._prompt or None)
             try:
                 if lines is not None:
-                    await self._begin_lines(lines, wired)
+                    await self._start_stream_json(lines, wired)
                 self._driver = driver
                 if wired.view is not None:
-                    self._take_up(wired.view, driver)
-                turn, output = await self._drive(wired, driver)
-            except Postponed as wait:
-                self._wait = wait
-                await self._park(wait, wired, driver)
-                return self._parked(wait, name, session)
+                    self._prepare_resume(wired.view, driver)
+                turn, output = await self._run_turn(wired, driver)
+            except TurnSuspended as wait:
+                self._suspended = wait
+                await self._suspend(wait, wired, driver)
+                return self._report_suspended(wait, name, session)
             finally:
                 await driver.aclose()
         except TreadleError as error:
-            return self._failed(error, name, session)
+            return self._report_error(error, name, session)
         finally:
             self._driver = None
             await wired.aclose()
-        return self._finished(turn, output, name, session)
+        return self._report_turn(turn, output, name, session)
 
-    def _lines(self) -> Lines | None:
+    def _make_stream_json(self) -> StreamJsonWriter | None:
         if self._format != "stream-json":
             return None
-        from treadle.apps.cli.lines import Lines
+        from treadle.apps.cli.lines import StreamJsonWriter
 
-        return Lines(self._out)
+        return StreamJsonWriter(self._stdout)
 
-    async def _begin_lines(self, lines: Lines, wired: Wired) -> None:
-        from treadle.observe.jsonlines import line_of
+    async def _start_stream_json(
+        self, stream_json: StreamJsonWriter, session: AgentSession
+    ) -> None:
+        from treadle.observe.jsonlines import encode_line
 
-        lines.session_id = wired.store.session_id
-        await wired.agent.equipment.source.open()
-        self._out.write_json(shown(line_of(self._first_line(wired)).decode()))
+        stream_json.session_id = session.store.session_id
+        await session.agent.config.source.open()
+        self._stdout.write_json(
+            redact_for_display(encode_line(self._make_header(session)).decode())
+        )
 
-    async def _wired(self, lines: Lines | None) -> Wired:
-        line, observers = self._line, list[Observer]([self._spent])
-        if lines is not None:
-            observers.append(lines)
+    async def _build_session(self, stream_json: StreamJsonWriter | None) -> AgentSession:
+        line, observers = self._command_line, list[Observer]([self._usage])
+        if stream_json is not None:
+            observers.append(stream_json)
         if self._progress is not None:
             observers.append(self._progress)
         resume = line.text("resume") if line.has("resume") else None
-        opening = Opening(
+        opening = SessionOptions(
             resume="" if line.has("continue") else resume,
             allow=line.texts("allow"),
             deny=line.texts("deny"),
             until=line.text("until"),
-            schema=self._schema,
-            chars=sum(len(part.text) for part in self._said if isinstance(part, Text)),
-            park=line.has("park"),
+            output_schema=self._schema,
+            prompt_chars=sum(len(part.text) for part in self._prompt if isinstance(part, Text)),
+            suspend=line.has("park"),
         )
-        wired = await wire(
+        wired = await build_agent(
             self._settings,
             self._folder,
             opening,
             approve=self._decide,
             observers=observers,
-            tell=self._note,
+            notify=self._print_note,
         )
         for note in wired.notes:
-            self._note(note)
-        if self._word is None or not self._word.answers:
+            self._print_note(note)
+        if self._resume_input is None or not self._resume_input.answers:
             return wired
-        from treadle.apps.cli.parked import answer
+        from treadle.apps.cli.parked import record_answers
 
         try:
-            return await answer(wired, self._word.answers)
+            return await record_answers(wired, self._resume_input.answers)
         except BaseException:
             await wired.store.aclose()
             await wired.aclose()
             raise
 
-    def _take_up(self, view: View, driver: Driver) -> None:
+    def _prepare_resume(self, view: View, driver: Driver) -> None:
         """Go on where another process stopped."""
         move = pending(view.transcript)
         if isinstance(move, RunTools):
-            self._ruled = frozenset(call.id for call in move.calls)
-        if view.intents and not self._line.has("quiet"):
-            driver.watch(Doubts(view, lambda text: warn(f"treadle: {shown(text)}")))
+            self._resumed_call_ids = frozenset(call.id for call in move.calls)
+        if view.intents and not self._command_line.has("quiet"):
+            driver.watch(
+                CrashReport(view, lambda text: print_error(f"treadle: {redact_for_display(text)}"))
+            )
 
-    async def _drive(self, wired: Wired, driver: Driver) -> tuple[TurnResult, object]:
+    async def _run_turn(self, session: AgentSession, driver: Driver) -> tuple[TurnResult, object]:
         """One turn, or with a schema as many as it takes to an answer that fits."""
         limit = self._settings.max_time
         timer = None
         if limit is not None:
-            timer = asyncio.get_running_loop().call_later(limit, self._run_out_of_time)
+            timer = asyncio.get_running_loop().call_later(limit, self._on_time_limit)
         try:
             if self._schema is None:
-                return await wired.agent.finish(driver), None
-            from treadle.apps.cli.answering import answer
+                return await session.agent.finish_turn(driver), None
+            from treadle.apps.cli.answering import run_structured_turn
 
-            return await answer(wired, driver, self._schema)
+            return await run_structured_turn(session, driver, self._schema)
         finally:
             if timer is not None:
                 timer.cancel()
@@ -286,94 +298,108 @@ class Headless:
     # --- what happens meanwhile ------------------------------------------------------------
 
     def _decide(self, approval: PendingApproval) -> bool | str:
-        ruling = self._word.ruling if approval.call.id in self._ruled and self._word else None
-        is_question = approval.reason == A_QUESTION
+        ruling = (
+            self._resume_input.decision
+            if approval.call.id in self._resumed_call_ids and self._resume_input
+            else None
+        )
+        is_question = approval.reason == QUESTION_REASON
         if ruling is not None and not (is_question and ruling is True):
             return ruling
         waiting = self._driver.approvals if self._driver is not None else ()
-        if self._line.has("park") and approval in waiting:  # and it is not a child's
+        if self._command_line.has("park") and approval in waiting:  # and it is not a child's
             if is_question:
-                raise self._question(waiting)
+                raise self._question_suspension(waiting)
             detail = f"{approval.summary} waits for somebody's approval"
-            raise Postponed("approval", Wake("answer"), detail)
+            raise TurnSuspended("approval", WakeCondition("answer"), detail)
         self._denied.append(approval.summary)
-        return NOBODY.format(reason=approval.reason)
+        return UNATTENDED_DENIAL.format(reason=approval.reason)
 
-    def _question(self, waiting: Sequence[PendingApproval]) -> Postponed:
-        from treadle.apps.cli.parked import asked
+    def _question_suspension(self, waiting: Sequence[PendingApproval]) -> TurnSuspended:
+        from treadle.apps.cli.parked import format_questions
 
-        calls = tuple(one.call for one in waiting if one.reason == A_QUESTION)
-        return Postponed("question", Wake("answer"), f"it asks: {asked(calls)}")
+        calls = tuple(one.call for one in waiting if one.reason == QUESTION_REASON)
+        return TurnSuspended(
+            "question", WakeCondition("answer"), f"it asks: {format_questions(calls)}"
+        )
 
-    async def _park(self, wait: Postponed, wired: Wired, driver: Driver) -> None:
-        from treadle.core.transcript.entries import Parked
-        from treadle.sessions.parking import park
+    async def _suspend(
+        self, suspended: TurnSuspended, session: AgentSession, driver: Driver
+    ) -> None:
+        from treadle.core.transcript.entries import Suspended
+        from treadle.sessions.parking import suspend_turn
 
         turn_id = driver.trace[-1].turn_id
-        await park(wired.store, Parked(turn_id, wait.reason, wait.wake, wait.detail))
+        await suspend_turn(
+            session.store, Suspended(turn_id, suspended.reason, suspended.wake, suspended.detail)
+        )
 
-    def _note(self, text: str) -> None:
+    def _print_note(self, text: str) -> None:
         if self._progress is not None:
-            self._progress.say(text)
+            self._progress.print_line(text)
 
-    def _stop(self, reason: str) -> None:
+    def _interrupt(self, reason: str) -> None:
         if self._driver is not None:
             self._driver.interrupt(reason)
         elif self._task is not None:
             self._task.cancel()
 
-    def _run_out_of_time(self) -> None:
-        self._is_out_of_time = True
-        self._stop(OUT_OF_TIME)
+    def _on_time_limit(self) -> None:
+        self._is_time_limit_reached = True
+        self._interrupt(TIME_LIMIT_REASON)
 
-    def _lose_reader(self, error: OSError) -> None:
+    def _on_stdout_closed(self, error: OSError) -> None:
         # In the other formats nothing is written before the work is done.
         if self._format == "stream-json" and self._driver is not None:
             self._driver.interrupt("nobody reads standard output")
 
     # --- what came of it -------------------------------------------------------------------
 
-    def _finished(self, turn: TurnResult, output: object, model: str, session: str) -> Report:
-        reason, detail = str(turn.reason), detail_of(turn)
-        if turn.reason == "aborted" and self._is_out_of_time:
+    def _report_turn(
+        self, turn: TurnResult, output: object, model: str, session_id: str
+    ) -> RunReport:
+        reason, detail = str(turn.reason), get_turn_detail(turn)
+        if turn.reason == "aborted" and self._is_time_limit_reached:
             reason = "budget_exceeded"
             detail = f"{self._settings.max_time:g} s have passed, which is the limit"
-        code = exits.OF_REASON[reason]
+        code = exits.EXIT_CODE_BY_REASON[reason]
         if turn.error is not None:
-            code = exits.code_for(turn.error)
+            code = exits.exit_code_for(turn.error)
         elif reason == "end_turn" and self._denied:
             code = exits.APPROVAL_NEEDED
         elif reason == "end_turn" and not turn.text.strip() and not turn.rounds:
             code, detail = exits.ERROR, "the model said and did nothing"
-        if self._signals.code is not None and reason == "aborted":
-            code = self._signals.code
+        if self._signals.exit_code is not None and reason == "aborted":
+            code = self._signals.exit_code
         error = str(turn.error) if turn.error is not None else ""
-        return self._reported(
-            reason, code, model, session, turn.text, output, error, detail, turn.rounds
+        return self._make_report(
+            reason, code, model, session_id, turn.text, output, error, detail, turn.rounds
         )
 
-    def _parked(self, wait: Postponed, model: str, session: str) -> Report:
-        return self._reported("parked", exits.PARKED, model, session, detail=wait.detail)
+    def _report_suspended(self, suspended: TurnSuspended, model: str, session_id: str) -> RunReport:
+        return self._make_report(
+            "parked", exits.SUSPENDED, model, session_id, detail=suspended.detail
+        )
 
-    def _failed(self, error: TreadleError, model: str, session: str) -> Report:
-        code = exits.USAGE if isinstance(error, LoopError) else exits.code_for(error)
-        return self._reported("error", code, model, session, error=str(error))
+    def _report_error(self, error: TreadleError, model: str, session_id: str) -> RunReport:
+        code = exits.USAGE_ERROR if isinstance(error, LoopError) else exits.exit_code_for(error)
+        return self._make_report("error", code, model, session_id, error=str(error))
 
-    def _reported(
+    def _make_report(
         self,
         reason: str,
         code: int,
         model: str,
-        session: str,
+        session_id: str,
         text: str = "",
         output: object = None,
         error: str = "",
         detail: str = "",
         rounds: int = 0,
-    ) -> Report:
-        return Report(
-            version=VERSION,
-            session_id=session,
+    ) -> RunReport:
+        return RunReport(
+            version=FORMAT_VERSION,
+            session_id=session_id,
             model=model,
             reason=reason,
             exit_code=code,
@@ -382,42 +408,42 @@ class Headless:
             error=error,
             detail=detail,
             rounds=rounds,
-            seconds=round(time.monotonic() - self._began, 3),
-            usage=self._spent.usage,
+            seconds=round(time.monotonic() - self._started_at, 3),
+            usage=self._usage.usage,
             denied=tuple(self._denied),
         )
 
-    def _first_line(self, wired: Wired) -> Began:
-        tools = tuple(tool.spec.name for tool in wired.agent.equipment.source.tools())
-        return Began(
-            version=VERSION,
-            session_id=wired.store.session_id,
-            model=wired.model.name,
+    def _make_header(self, session: AgentSession) -> StreamJsonHeader:
+        tools = tuple(tool.spec.name for tool in session.agent.config.source.tools())
+        return StreamJsonHeader(
+            version=FORMAT_VERSION,
+            session_id=session.store.session_id,
+            model=session.model.name,
             folder=str(self._folder),
             permission_mode=self._settings.permission_mode,
             tools=tools,
-            notes=wired.notes,
+            notes=session.notes,
         )
 
-    def _say_why(self, report: Report) -> None:
+    def _print_summary(self, report: RunReport) -> None:
         """One sentence for everything but success; on success, what it took, if somebody looks."""
-        if report.exit_code != exits.DONE:
-            from treadle.apps.cli.reasons import sentence
+        if report.exit_code != exits.SUCCESS:
+            from treadle.apps.cli.reasons import explain_exit
 
-            warn(f"treadle: {sentence(report, self._wait)}")
+            print_error(f"treadle: {explain_exit(report, self._suspended)}")
         if self._progress is not None:
-            self._progress.say(
-                f"{used(report.usage)}, {report.seconds:.1f} s, session {report.session_id}"
+            self._progress.print_line(
+                f"{format_usage(report.usage)}, {report.seconds:.1f} s, session {report.session_id}"
             )
 
-    def _delivered(self, code: int) -> int:
-        gone = self._out.gone
+    def _final_exit_code(self, code: int) -> int:
+        gone = self._stdout.error
         if gone is None and self._has_output:
             return code
-        if self._signals.code is not None:
-            return self._signals.code
+        if self._signals.exit_code is not None:
+            return self._signals.exit_code
         if gone is not None and gone.errno == errno.EPIPE:
-            return exits.NO_READER
+            return exits.BROKEN_PIPE
         why = os.strerror(gone.errno or 0) if gone is not None else "it was closed"
-        warn(f"treadle: the answer could not be written to standard output: {why}")
-        return exits.DISK
+        print_error(f"treadle: the answer could not be written to standard output: {why}")
+        return exits.IO_ERROR

@@ -10,23 +10,23 @@ from pathlib import Path
 
 from treadle.apps.cli.options import CommandLine, UsageError
 
-SCREEN = "treadle.apps.tui.main"
-ONLY_HEADLESS = ("file", "output_format", "output_schema", "park", "quiet", "verbose")
+TUI_MODULE = "treadle.apps.tui.main"
+HEADLESS_OPTIONS = ("file", "output_format", "output_schema", "park", "quiet", "verbose")
 
 
-def start(line: CommandLine) -> int:
+def start_tui(command_line: CommandLine) -> int:
     """Until the person leaves; the exit code."""
-    for name in ONLY_HEADLESS:
-        if line.has(name):
+    for name in HEADLESS_OPTIONS:
+        if command_line.has(name):
             raise UsageError(f"--{name.replace('_', '-')} is an option of -p")
-    exit_code: int = import_module(SCREEN).start(
+    exit_code: int = import_module(TUI_MODULE).start(
         Path.cwd(),
-        line.settings(),
-        resume="" if line.has("continue") else line.text("resume") or None,
-        prompt=line.prompt or "",
-        allow=line.texts("allow"),
-        deny=line.texts("deny"),
-        until=line.text("until"),
-        plain=line.has("plain"),
+        command_line.settings(),
+        resume="" if command_line.has("continue") else command_line.text("resume") or None,
+        prompt=command_line.prompt or "",
+        allow=command_line.texts("allow"),
+        deny=command_line.texts("deny"),
+        until=command_line.text("until"),
+        plain=command_line.has("plain"),
     )
     return exit_code

@@ -7,30 +7,30 @@ reader may be slow, and keys stay at home. Loaded only for a run that prints the
 from __future__ import annotations
 
 from treadle.apps.cli.output import Stdout
-from treadle.apps.wiring.discretion import own_secrets, shown, without
-from treadle.core import events as told
+from treadle.apps.wiring.discretion import find_environment_secrets, redact_for_display, redact
+from treadle.core import events
 from treadle.core.events import Event
 from treadle.core.transcript.items import Item
-from treadle.observe.jsonlines import DELTAS, ItemLine, line_of, without_items
+from treadle.observe.jsonlines import DELTA_EVENTS, ItemLine, encode_line, without_items
 
-_OWN_WORDS = (told.TextDelta, told.ThinkingDelta)
+_MODEL_TEXT_EVENTS = (events.TextDelta, events.ThinkingDelta)
 
 
-class Lines:
-    """An observer that prints everything it is told."""
+class StreamJsonWriter:
+    """An observer that prints everything it is events."""
 
-    def __init__(self, out: Stdout) -> None:
-        self._out = out
-        self._secrets = own_secrets()
+    def __init__(self, stdout: Stdout) -> None:
+        self._stdout = stdout
+        self._secrets = find_environment_secrets()
         self.session_id = ""
 
     def on_event(self, event: Event) -> None:
-        if self._out.lags and isinstance(event, DELTAS):
+        if self._stdout.is_lagging and isinstance(event, DELTA_EVENTS):
             return
-        line = line_of(without_items(event)).decode()
-        own = isinstance(event, _OWN_WORDS)
-        self._out.write_json(without(self._secrets, line) if own else shown(line))
+        line = encode_line(without_items(event)).decode()
+        own = isinstance(event, _MODEL_TEXT_EVENTS)
+        self._stdout.write_json(redact(self._secrets, line) if own else redact_for_display(line))
 
     def on_item(self, position: int, item: Item) -> None:
-        line = line_of(ItemLine(self.session_id, position, item)).decode()
-        self._out.write_json(shown(line))
+        line = encode_line(ItemLine(self.session_id, position, item)).decode()
+        self._stdout.write_json(redact_for_display(line))

@@ -14,67 +14,69 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.cli.exits import DONE, ERROR
-from treadle.apps.cli.printing import say
-from treadle.core.terminal import harmless, visible
+from treadle.apps.cli.exits import SUCCESS, ERROR
+from treadle.apps.cli.printing import print_line
+from treadle.core.terminal import strip_escapes, escape_invisible
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
-    from treadle.sessions.family import Kin
-    from treadle.sessions.summary import Summary
+    from treadle.sessions.family import ChildSession
+    from treadle.sessions.summary import SessionSummary
 
 
-def show_list(options: argparse.Namespace, library: Library) -> int:
+def print_sessions(options: argparse.Namespace, library: Library) -> int:
     screen = None if options.all else max(5, shutil.get_terminal_size().lines - 3)
-    found = library.summaries(folder=Path.cwd() if options.here else None, limit=screen)
+    found = library.list_summaries(folder=Path.cwd() if options.here else None, limit=screen)
     rows = []
-    families = library.families(library.root / summary.key for summary in found)
+    families = library.list_child_sessions(library.root / summary.key for summary in found)
     for summary, family in zip(found, families, strict=True):
-        rows.append(_row(summary, library, family))
-        rows += child_rows(family, library) if options.all else []
+        rows.append(_make_row(summary, library, family))
+        rows += make_child_rows(family, library) if options.all else []
     if options.json:
         for row in rows:
             print(json.dumps({key: value for key, value in row.items() if key != "depth"}))
-        return DONE
+        return SUCCESS
     if not found:
         print("there are no sessions yet")
-        return DONE
-    for line in table(rows):
-        say(visible(harmless(line)))
-    return DONE
+        return SUCCESS
+    for line in format_table(rows):
+        print_line(escape_invisible(strip_escapes(line)))
+    return SUCCESS
 
 
-def _row(summary: Summary, library: Library, family: Sequence[Kin] = ()) -> dict[str, object]:
+def _make_row(
+    summary: SessionSummary, library: Library, children: Sequence[ChildSession] = ()
+) -> dict[str, object]:
     """What a list says of a session. Its cost is that of all who worked for it."""
-    usage = sum((kin.summary.usage for kin in family), summary.usage)
+    usage = sum((kin.summary.usage for kin in children), summary.usage)
     return {
         "id": summary.id,
         "updated": summary.updated,
         "turns": summary.turns,
         "cost": usage.cost,
-        "state": library.state(summary),
+        "state": library.describe_state(summary),
         "folder": summary.folder,
         "title": summary.title or (f"fork of {summary.parent.session}" if summary.parent else ""),
-        "children": len(family),
+        "children": len(children),
         "depth": 0,
     }
 
 
-def child_rows(family: Sequence[Kin], library: Library) -> list[dict[str, object]]:
+def make_child_rows(children: Sequence[ChildSession], library: Library) -> list[dict[str, object]]:
     """Each with what it cost itself."""
     return [
-        {**_row(kin.summary, library), "depth": kin.depth, "parent": kin.parent, "folder": ""}
-        for kin in family
+        {**_make_row(kin.summary, library), "depth": kin.depth, "parent": kin.parent, "folder": ""}
+        for kin in children
     ]
 
 
-def table(rows: list[dict[str, object]]) -> list[str]:
+def format_table(rows: list[dict[str, object]]) -> list[str]:
     """What fits the screen; the title takes what is left."""
     home = str(Path.home())
     cells = [
         [
             "  " * int(str(row["depth"])) + str(row["id"]),
-            ago(float(str(row["updated"]))),
+            format_age(float(str(row["updated"]))),
             "1 turn" if row["turns"] == 1 else f"{row['turns']} turns",
             "?" if row["cost"] is None else f"${float(str(row['cost'])):.2f}",
             str(row["state"]),
@@ -93,7 +95,7 @@ def table(rows: list[dict[str, object]]) -> list[str]:
     ]
 
 
-def ago(moment: float) -> str:
+def format_age(moment: float) -> str:
     seconds = max(0.0, time.time() - moment)
     for size, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
@@ -101,7 +103,7 @@ def ago(moment: float) -> str:
     return "just now"
 
 
-def show_hits(options: argparse.Namespace, library: Library) -> int:
+def print_search_results(options: argparse.Namespace, library: Library) -> int:
     import asyncio
 
     from treadle.sessions.searching import search
@@ -109,7 +111,7 @@ def show_hits(options: argparse.Namespace, library: Library) -> int:
     hits = asyncio.run(search(library.root, options.text, limit=options.limit))
     for hit in hits:
         child = f"  in its child {hit.child}:" if hit.child else ""
-        say(f"{hit.session}{child}  {hit.text}")
+        print_line(f"{hit.session}{child}  {hit.text}")
     if not hits:
         print(f"no session holds {options.text!r}", file=sys.stderr)
-    return DONE if hits else ERROR
+    return SUCCESS if hits else ERROR

@@ -38,11 +38,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("treadle.apps.cli.doctor", "check what is needed here, and say what to do"),
     "completions": ("treadle.apps.cli.completions", "print completions: bash, zsh or fish"),
 }
-AGENT = "treadle.apps.cli.headless"
-BESIDE = ("redo",)  # named with another command, where there is little room
+AGENT_MODULE = "treadle.apps.cli.headless"
+HIDDEN_COMMANDS = ("redo",)  # named with another command, where there is little room
 
 # It has to fit a screen of 24 lines.
-HELP = """\
+HELP_TEMPLATE = """\
 usage: treadle [PROMPT] [OPTIONS]       work with it at the terminal
        treadle -p PROMPT [OPTIONS]      do one task, print the answer
        treadle COMMAND [ARGUMENTS]
@@ -58,28 +58,28 @@ options of -p (all of them: treadle help options; also in ~/.treadle/config.toml
 
 def run(arguments: list[str], commands: dict[str, tuple[str, str]] = COMMANDS) -> int:
     try:
-        return _run(arguments, commands)
+        return _dispatch(arguments, commands)
     except KeyboardInterrupt:
         return ABORTED
     except BrokenPipeError:
-        _let_go()
+        _discard_stdout()
         return 141
 
 
-def _run(arguments: list[str], commands: dict[str, tuple[str, str]]) -> int:
+def _dispatch(arguments: list[str], commands: dict[str, tuple[str, str]]) -> int:
     match arguments:
         case ["--version" | "-V", *_]:
             print(f"treadle {__version__}")
         case ["help", "options"]:
-            return call("treadle.apps.cli.completions", ["options"])
+            return run_module("treadle.apps.cli.completions", ["options"])
         case ["--help" | "-h" | "help", *_]:
-            print(usage(commands))
+            print(format_help(commands))
         case [name, *rest] if name in commands:
-            return call(commands[name][0], rest)
+            return run_module(commands[name][0], rest)
         case [] | [""]:
-            return call(AGENT, [])
+            return run_module(AGENT_MODULE, [])
         case [first, *_] if first.startswith("-") or " " in first:
-            return call(AGENT, arguments)
+            return run_module(AGENT_MODULE, arguments)
         case [unknown, *_]:
             print(f"treadle: no command {unknown!r}; treadle --help lists them", file=sys.stderr)
             return USAGE_ERROR
@@ -87,7 +87,7 @@ def _run(arguments: list[str], commands: dict[str, tuple[str, str]]) -> int:
     return 0
 
 
-def call(module: str, arguments: list[str]) -> int:
+def run_module(module: str, arguments: list[str]) -> int:
     import gc
     from importlib import import_module
 
@@ -98,15 +98,17 @@ def call(module: str, arguments: list[str]) -> int:
     return exit_code
 
 
-def _let_go() -> None:
+def _discard_stdout() -> None:
     """Nobody reads standard output: the interpreter must not try to flush it at the end."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def usage(commands: dict[str, tuple[str, str]]) -> str:
+def format_help(commands: dict[str, tuple[str, str]]) -> str:
     width = max(map(len, [*commands, "--version"]))
-    rows = [(name, text) for name, (_, text) in commands.items() if name not in BESIDE]
+    rows = [(name, text) for name, (_, text) in commands.items() if name not in HIDDEN_COMMANDS]
     rows.append(("--version", "say which version this is"))
-    return HELP.format(commands="\n".join(f"  {name:{width}}  {text}" for name, text in rows))
+    return HELP_TEMPLATE.format(
+        commands="\n".join(f"  {name:{width}}  {text}" for name, text in rows)
+    )

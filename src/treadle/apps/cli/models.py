@@ -18,22 +18,22 @@ from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
 from treadle.apps.cli import exits
-from treadle.apps.cli.printing import say, warn
+from treadle.apps.cli.printing import print_line, print_error
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest, Reply
 from treadle.core.errors import TreadleError
-from treadle.core.terminal import visible
-from treadle.core.transcript.items import AssistantItem, user
+from treadle.core.terminal import escape_invisible
+from treadle.core.transcript.items import AssistantItem, to_user_item
 from treadle.core.transcript.transcript import Transcript
-from treadle.models.catalog import card_for, known
+from treadle.models.catalog import card_for, list_models
 from treadle.models.choice import (
     LOCAL_SERVERS,
-    Choice,
+    DefaultModel,
     LocalServer,
-    choose,
-    key_variable,
-    local_servers,
+    find_default_model,
+    find_key_variable,
+    find_local_servers,
 )
-from treadle.models.names import PLACES, Place, key_of, model
+from treadle.models.names import KNOWN_PROVIDERS, ProviderEntry, find_key, model
 
 USAGE = """\
 usage: treadle models [--all]        what can be used here, and why
@@ -43,14 +43,14 @@ usage: treadle models [--all]        what can be used here, and why
 A NAME is PROVIDER/MODEL (anthropic/claude-sonnet-4-5), a well-known model (gpt-5), a provider
 (anthropic), or embedded. Keys are read from the providers' usual variables."""
 
-QUESTION = "Answer with the single word: ready"
+TEST_PROMPT = "Answer with the single word: ready"
 ALL_SERVERS = (*LOCAL_SERVERS, "vllm")
 TEST_TOKENS = 1_024  # enough for a model that thinks before it says one word
 
 
-class Row(NamedTuple):
+class ModelRow(NamedTuple):
     name: str
-    where: str
+    source: str
     window: str
     price: str
     usable: bool
@@ -59,27 +59,27 @@ class Row(NamedTuple):
 def run(arguments: list[str]) -> int:
     match arguments:
         case [] | ["list"]:
-            work = _list(everything=False)
+            work = _list_models(include_all=False)
         case ["--all" | "-a"]:
-            work = _list(everything=True)
+            work = _list_models(include_all=True)
         case ["test", *names] if len(names) <= 1 and not any(map(_is_option, names)):
-            work = _test(names[0] if names else "")
+            work = _test_model(names[0] if names else "")
         case ["get", name] if not _is_option(name):
-            from treadle.apps.cli.fetching import get
+            from treadle.apps.cli.fetching import download_model
 
-            work = get(name)
+            work = download_model(name)
         case ["--help" | "-h" | "help", *_]:
             print(USAGE)
-            return exits.DONE
+            return exits.SUCCESS
         case _:
             print(f"treadle models: cannot read {' '.join(arguments)!r}", file=sys.stderr)
             print(USAGE, file=sys.stderr)
-            return exits.USAGE
+            return exits.USAGE_ERROR
     try:
         return asyncio.run(work)
     except TreadleError as error:
-        warn(f"treadle: {error}")
-        return exits.code_for(error)
+        print_error(f"treadle: {error}")
+        return exits.exit_code_for(error)
     except KeyboardInterrupt:
         return exits.ABORTED
 
@@ -91,69 +91,73 @@ def _is_option(word: str) -> bool:
 # ------------------------------------------------------------------ the table
 
 
-async def _list(everything: bool) -> int:
-    servers, choice = await asyncio.gather(local_servers(names=ALL_SERVERS), choose())
-    rows = [*_hosted(everything), *_served(servers), *_embedded()]
+async def _list_models(include_all: bool) -> int:
+    servers, choice = await asyncio.gather(
+        find_local_servers(names=ALL_SERVERS), find_default_model()
+    )
+    rows = [*_list_hosted(include_all), *_list_local(servers), *_list_embedded()]
     rows.sort(key=lambda row: not row.usable)
     print_table(rows, choice, sys.stdout)
-    return exits.DONE
+    return exits.SUCCESS
 
 
-def _hosted(everything: bool) -> Iterable[Row]:
-    for place in PLACES.values():
-        if not place.key_needed or (place.name == "openai-chat" and not everything):
+def _list_hosted(include_all: bool) -> Iterable[ModelRow]:
+    for place in KNOWN_PROVIDERS.values():
+        if not place.needs_key or (place.name == "openai-chat" and not include_all):
             continue
-        has_key = bool(key_of(place, os.environ))
-        variable = key_variable(place, os.environ)
+        has_key = bool(find_key(place, os.environ))
+        variable = find_key_variable(place, os.environ)
         where = f"{variable} is set" if has_key else f"set {variable}"
-        for name in _names_of(place, everything):
-            yield _row(card_for(f"{place.name}/{name}"), where, has_key)
+        for name in _list_model_names(place, include_all):
+            yield _make_row(card_for(f"{place.name}/{name}"), where, has_key)
 
 
-def _names_of(place: Place, everything: bool) -> list[str]:
-    start = f"{place.name}/"
-    listed = [full.removeprefix(start) for full in known() if full.startswith(start)]
-    if everything and listed:
+def _list_model_names(provider: ProviderEntry, include_all: bool) -> list[str]:
+    start = f"{provider.name}/"
+    listed = [full.removeprefix(start) for full in list_models() if full.startswith(start)]
+    if include_all and listed:
         return listed
-    return [place.default or ("DEPLOYMENT" if place.name == "azure" else "MODEL")]
+    return [provider.default_model or ("DEPLOYMENT" if provider.name == "azure" else "MODEL")]
 
 
-def _served(servers: list[LocalServer]) -> Iterable[Row]:
+def _list_local(servers: list[LocalServer]) -> Iterable[ModelRow]:
     answering = {server.provider: server for server in servers}
     for name in ALL_SERVERS:
         server = answering.get(name)
         if server is None:
-            hint = f"no server answers; {PLACES[name].urls[0]} says where"
-            yield Row(f"{name}/MODEL", hint, "", "free", usable=False)
+            hint = f"no server answers; {KNOWN_PROVIDERS[name].url_variables[0]} says where"
+            yield ModelRow(f"{name}/MODEL", hint, "", "free", usable=False)
         elif not server.models:
-            yield Row(f"{name}/MODEL", f"{server.url} has no model yet", "", "free", usable=False)
+            yield ModelRow(
+                f"{name}/MODEL", f"{server.url} has no model yet", "", "free", usable=False
+            )
         else:
             for one in server.models:
-                yield _row(card_for(f"{name}/{one}"), f"{server.url} answers", usable=True)
+                yield _make_row(card_for(f"{name}/{one}"), f"{server.url} answers", usable=True)
 
 
-def _embedded() -> Iterable[Row]:
-    from treadle.models.embedded import KNOWN, available
+def _list_embedded() -> Iterable[ModelRow]:
+    from treadle.models.embedded import ALL_WEIGHTS, list_available_weights
     from treadle.models.embedded.model import WINDOW
 
-    here, window = available(), f"{WINDOW:,}"
-    for weights in KNOWN:
+    here, window = list_available_weights(), f"{WINDOW:,}"
+    for weights in ALL_WEIGHTS:
         name = f"embedded/{weights.name}"
         if weights in here:
-            yield Row(name, "on this machine", window, "free", usable=True)
+            yield ModelRow(name, "on this machine", window, "free", usable=True)
         else:
-            size = f"{weights.bytes / 1e9:.1f} GB"
+            size = f"{weights.size / 1e9:.1f} GB"
             where = f"treadle models get {weights.name} ({size})"
-            yield Row(name, where, window, "free", usable=False)
+            yield ModelRow(name, where, window, "free", usable=False)
 
 
-def _row(card: ModelCard, where: str, usable: bool) -> Row:
+def _make_row(card: ModelCard, source: str, usable: bool) -> ModelRow:
     is_guess = "assumed" in card.note or card.input_price == 0
     window = f"~{card.window:,}" if is_guess else f"{card.window:,}"
-    return Row(card.name, where, window, price_of(card), usable)
+    return ModelRow(card.name, source, window, format_price(card), usable)
 
 
-def price_of(card: ModelCard) -> str:
+def format_price(card: ModelCard) -> str:
     """Input and output in USD for a million tokens."""
     if card.input_price is None or card.output_price is None:
         return "not known"
@@ -162,37 +166,37 @@ def price_of(card: ModelCard) -> str:
     return f"${card.input_price:g} / ${card.output_price:g}"
 
 
-def print_table(rows: list[Row], choice: Choice, out: TextIO) -> None:
+def print_table(rows: list[ModelRow], choice: DefaultModel, out: TextIO) -> None:
     """Usable models first; the one that runs without being named is marked."""
-    head = Row("MODEL", "FROM", "WINDOW", "$ IN / OUT PER MILLION", usable=True)
+    head = ModelRow("MODEL", "FROM", "WINDOW", "$ IN / OUT PER MILLION", usable=True)
     lines = [head, *rows]
     name_width, where_width, window_width = (
         max(map(len, column))
         for column in (
             [row.name for row in lines],
-            [row.where for row in lines],
+            [row.source for row in lines],
             [row.window for row in lines],
         )
     )
-    paint = _paint(out)
+    paint = _make_styler(out)
     for row in lines:
         mark = "*" if row.name == choice.model else " "
         line = (
-            f"{mark} {row.name:{name_width}}  {row.where:{where_width}}  "
+            f"{mark} {row.name:{name_width}}  {row.source:{where_width}}  "
             f"{row.window:>{window_width}}  {row.price}"
         )
         style = "1" if row is head or mark == "*" else "" if row.usable else "2"
-        print(paint(visible(line), style), file=out)
+        print(paint(escape_invisible(line), style), file=out)
     print(file=out)
-    print(f"* runs when no model is named: {visible(choice.line)}", file=out)
+    print(f"* runs when no model is named: {escape_invisible(choice.summary)}", file=out)
 
 
-def _paint(out: TextIO) -> _Painter:
+def _make_styler(out: TextIO) -> _AnsiStyler:
     plain = not out.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return _Painter(not plain)
+    return _AnsiStyler(not plain)
 
 
-class _Painter:
+class _AnsiStyler:
     def __init__(self, colours: bool) -> None:
         self._colours = colours
 
@@ -203,14 +207,14 @@ class _Painter:
 # ------------------------------------------------------------------ one real call
 
 
-async def _test(name: str) -> int:
+async def _test_model(name: str) -> int:
     if not name:
-        choice = await choose()
-        say(choice.line)
+        choice = await find_default_model()
+        print_line(choice.summary)
         name = choice.model
     asked = model(name)
     request = ModelRequest(
-        Transcript([user(QUESTION)]), options=ModelOptions(max_tokens=TEST_TOKENS)
+        Transcript([to_user_item(TEST_PROMPT)]), options=ModelOptions(max_tokens=TEST_TOKENS)
     )
     began = time.monotonic()
     first: float | None = None
@@ -226,23 +230,27 @@ async def _test(name: str) -> int:
     if reply is None:  # no model that keeps the contract ends without one
         print(f"treadle: {asked.name} ended without a reply", file=sys.stderr)
         return exits.ERROR
-    _report(asked.name, reply, first or 0.0, time.monotonic() - began)
-    return exits.DONE
+    _print_test_result(asked.name, reply, first or 0.0, time.monotonic() - began)
+    return exits.SUCCESS
 
 
-def _report(name: str, reply: AssistantItem, first: float, whole: float) -> None:
+def _print_test_result(
+    name: str, reply: AssistantItem, first_event_seconds: float, total_seconds: float
+) -> None:
     usage = reply.usage
     said = " ".join(reply.text.split())
     shown = said if len(said) <= 60 else said[:60] + "..."
     cached = f" ({usage.cache_read:,} from a cache)" if usage.cache_read else ""
     thought = f" ({usage.reasoning:,} for thinking)" if usage.reasoning else ""
     print(f"{name} answers: {shown!r}")
-    print(f"  latency  {first:.2f} s to the first piece, {whole:.2f} s in all")
+    print(
+        f"  latency  {first_event_seconds:.2f} s to the first piece, {total_seconds:.2f} s in all"
+    )
     print(f"  tokens   {usage.total_input:,} in{cached}, {usage.output:,} out{thought}")
-    print(f"  cost     {_money(usage.cost)}")
+    print(f"  cost     {_format_cost(usage.cost)}")
 
 
-def _money(cost: float | None) -> str:
+def _format_cost(cost: float | None) -> str:
     if cost is None:
         return "not known"
     return f"${cost:.6f}" if cost else "free"

@@ -19,86 +19,88 @@ from typing import Any
 
 import msgspec
 
-from treadle.apps.cli.printing import warn
-from treadle.apps.wiring.discretion import own_secrets, shown, without
-from treadle.core import events as told
+from treadle.apps.cli.printing import print_error
+from treadle.apps.wiring.discretion import find_environment_secrets, redact_for_display, redact
+from treadle.core import events
 from treadle.core.events import Event, TurnResult
-from treadle.core.terminal import escaped_json, harmless, visible
+from treadle.core.terminal import escape_json, strip_escapes, escape_invisible
 from treadle.core.transcript.items import Item
 from treadle.core.transcript.usage import Usage
 
-VERSION = 1  # of the report and of the lines (observe/jsonlines), which is tested to be the same
-PIECE = 4_096  # what a pipe that says "ready" takes without blocking
-LAG_BYTES = 8 << 20  # unread output after which single deltas are left out
+FORMAT_VERSION = (
+    1  # of the report and of the lines (observe/jsonlines), which is tested to be the same
+)
+CHUNK_BYTES = 4_096  # what a pipe that says "ready" takes without blocking
+MAX_UNREAD_BYTES = 8 << 20  # unread output after which single deltas are left out
 
 
 class Stdout:
     """Standard output. `gone` is why nothing more can be written, once that is so."""
 
-    def __init__(self, on_gone: Callable[[OSError], None], *, fd: int = 1) -> None:
+    def __init__(self, on_error: Callable[[OSError], None], *, fd: int = 1) -> None:
         self._fd = fd
-        self._on_gone = on_gone
-        self._waiting = bytearray()
+        self._on_error = on_error
+        self._buffer = bytearray()
         self._is_scheduled = False
-        self._emptied: asyncio.Future[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
-        self.gone: OSError | None = None
+        self.error: OSError | None = None
 
     @property
     def is_terminal(self) -> bool:
         return os.isatty(self._fd)
 
     @property
-    def lags(self) -> bool:
-        return len(self._waiting) > LAG_BYTES
+    def is_lagging(self) -> bool:
+        return len(self._buffer) > MAX_UNREAD_BYTES
 
     def write(self, data: bytes) -> None:
         """Queue it; all that is written in one round of the loop goes out together."""
-        if self.gone is not None:
+        if self.error is not None:
             return
-        self._waiting += data
+        self._buffer += data
         if not self._is_scheduled:
             self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._push)
+            asyncio.get_running_loop().call_soon(self._flush)
 
     def write_text(self, text: str) -> None:
         """An answer: byte for byte, unless a terminal would obey what stands in it."""
-        self.write((harmless(text) if self.is_terminal else text).encode() + b"\n")
+        self.write((strip_escapes(text) if self.is_terminal else text).encode() + b"\n")
 
     def write_json(self, line: str) -> None:
         """A line of JSON, whose value is the same wherever it is read."""
-        self.write(escaped_json(line).encode())
+        self.write(escape_json(line).encode())
 
     async def drain(self) -> None:
         """Until everything is written, or never will be."""
         if self._is_scheduled:
-            self._emptied = asyncio.get_running_loop().create_future()
-            await self._emptied
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
 
-    def _push(self) -> None:
+    def _flush(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while self._waiting:
+            while self._buffer:
                 if not self._poll.poll(0):
-                    loop.add_writer(self._fd, self._resume)
+                    loop.add_writer(self._fd, self._on_writable)
                     return
-                written = os.write(self._fd, self._waiting[:PIECE])
-                del self._waiting[:written]
+                written = os.write(self._fd, self._buffer[:CHUNK_BYTES])
+                del self._buffer[:written]
         except OSError as error:
-            self._waiting.clear()
-            self.gone = error
-            self._on_gone(error)
+            self._buffer.clear()
+            self.error = error
+            self._on_error(error)
         self._is_scheduled = False
-        if self._emptied is not None and not self._emptied.done():
-            self._emptied.set_result(None)
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
-    def _resume(self) -> None:
+    def _on_writable(self) -> None:
         asyncio.get_running_loop().remove_writer(self._fd)
-        self._push()
+        self._flush()
 
 
-class Report(msgspec.Struct, frozen=True, tag="result", omit_defaults=False):
+class RunReport(msgspec.Struct, frozen=True, tag="result", omit_defaults=False):
     """How a run ended. `denied` are calls that needed a person; `output` fits the schema given."""
 
     version: int
@@ -116,7 +118,7 @@ class Report(msgspec.Struct, frozen=True, tag="result", omit_defaults=False):
     denied: tuple[str, ...] = ()
 
 
-class Began(msgspec.Struct, frozen=True, tag="began"):
+class StreamJsonHeader(msgspec.Struct, frozen=True, tag="began"):
     """The first line of stream-json."""
 
     version: int
@@ -128,18 +130,18 @@ class Began(msgspec.Struct, frozen=True, tag="began"):
     notes: tuple[str, ...]
 
 
-def discreet(report: Report) -> Report:
+def redact_report(report: RunReport) -> RunReport:
     """The report without keys. The answer is what the model said: only our own are taken out."""
     return msgspec.structs.replace(
         report,
-        text=without(own_secrets(), report.text),
-        error=shown(report.error) if report.error else "",
-        detail=shown(report.detail) if report.detail else "",
-        denied=tuple(shown(summary) for summary in report.denied),
+        text=redact(find_environment_secrets(), report.text),
+        error=redact_for_display(report.error) if report.error else "",
+        detail=redact_for_display(report.detail) if report.detail else "",
+        denied=tuple(redact_for_display(summary) for summary in report.denied),
     )
 
 
-class Progress:
+class ProgressPrinter:
     """An observer that tells a person what happens, a line each, on standard error."""
 
     def __init__(self, *, verbose: bool = False) -> None:
@@ -147,30 +149,30 @@ class Progress:
         colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         self._style = "2" if colours else ""
 
-    def say(self, text: str) -> None:
-        line = harmless(shown(text)).replace("\n", " ").replace("\t", " ")
-        warn(visible(line), self._style)
+    def print_line(self, text: str) -> None:
+        line = strip_escapes(redact_for_display(text)).replace("\n", " ").replace("\t", " ")
+        print_error(escape_invisible(line), self._style)
 
     def on_event(self, event: Event) -> None:
         match event:
-            case told.ToolStarted(summary=summary):
-                self.say(f"· {summary}")
-            case told.ToolFinished(is_error=True, name=name, result=result) if not (
+            case events.ToolStarted(summary=summary):
+                self.print_line(f"· {summary}")
+            case events.ToolFinished(is_error=True, name=name, result=result) if not (
                 result.startswith("denied: ")
             ):
-                self.say(f"  {name} failed: {result}")
-            case told.ApprovalResolved(decision="deny", reason=reason):
-                self.say(f"  denied: {reason}")
-            case told.RetryScheduled(delay=delay, reason=reason):
-                self.say(f"  again in {delay:.0f} s: {reason}")
-            case told.ModelChanged(old=old, new=new, reason=reason):
-                self.say(f"  {new} takes over from {old}: {reason}")
-            case told.Warning(text=text) | told.Notified(text=text):
-                self.say(f"  {text}")
-            case told.UsageUpdated(turn=turn) if self._verbose:
-                self.say(f"  {used(turn)}")
-            case told.LoopContinued(transition=why) if self._verbose:
-                self.say(f"  goes on: {why}")
+                self.print_line(f"  {name} failed: {result}")
+            case events.ApprovalResolved(decision="deny", reason=reason):
+                self.print_line(f"  denied: {reason}")
+            case events.RetryScheduled(delay=delay, reason=reason):
+                self.print_line(f"  again in {delay:.0f} s: {reason}")
+            case events.ModelChanged(old=old, new=new, reason=reason):
+                self.print_line(f"  {new} takes over from {old}: {reason}")
+            case events.WarningRaised(text=text) | events.Notified(text=text):
+                self.print_line(f"  {text}")
+            case events.UsageUpdated(turn=turn) if self._verbose:
+                self.print_line(f"  {format_usage(turn)}")
+            case events.LoopContinued(transition=why) if self._verbose:
+                self.print_line(f"  goes on: {why}")
             case _:
                 pass
 
@@ -178,15 +180,15 @@ class Progress:
         if self._verbose and item.__class__.__name__ == "AssistantItem":
             text = getattr(item, "text", "").strip()
             if text:
-                self.say(text.splitlines()[0][:200])
+                self.print_line(text.splitlines()[0][:200])
 
 
-def used(usage: Usage) -> str:
+def format_usage(usage: Usage) -> str:
     """Tokens and money in a few words."""
     money = "" if not usage.cost else f", ${usage.cost:.4f}"
     return f"{usage.total_input:,} tokens in, {usage.output:,} out{money}"
 
 
-def detail_of(turn: TurnResult) -> str:
+def get_turn_detail(turn: TurnResult) -> str:
     """Why a turn ended, where the reason alone does not say it."""
     return str(turn.metadata.get("detail", ""))

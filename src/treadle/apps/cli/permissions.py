@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.cli import exits
-from treadle.apps.cli.printing import say, warn
-from treadle.core.terminal import visible
+from treadle.apps.cli.printing import print_line, print_error
+from treadle.core.terminal import escape_invisible
 
 if TYPE_CHECKING:
-    from treadle.policy.verdict import Finding
+    from treadle.policy.verdict import PolicyFinding
 
-_OK, _DIFFERS, _USAGE = exits.DONE, exits.ERROR, exits.USAGE
+_OK, _FAILED, _USAGE_ERROR = exits.SUCCESS, exits.ERROR, exits.USAGE_ERROR
 _MARKS = {"allow": "+", "ask": "?", "deny": "-"}
 
 
@@ -40,8 +40,8 @@ def run(arguments: list[str]) -> int:
             case _:
                 return _list(options)
     except (ConfigError, OSError) as error:
-        warn(f"treadle permissions: {error}")
-        return _USAGE
+        print_error(f"treadle permissions: {error}")
+        return _USAGE_ERROR
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,65 +70,67 @@ def _list(options: argparse.Namespace) -> int:
     rules = found()
     for name in ("deny", "ask", "allow"):
         for rule in getattr(rules, name):
-            say(f"{name:5}  {visible(rule.text):40}  {visible(str(rule.origin))}")
+            print_line(
+                f"{name:5}  {escape_invisible(rule.text):40}  {escape_invisible(str(rule.origin))}"
+            )
     if not (rules.allow or rules.ask or rules.deny):
         print("no rules: reading inside the workspace is allowed, all else is asked")
     for note in notes:
-        warn(f"note: {visible(note)}")
+        print_error(f"note: {escape_invisible(note)}")
     return _OK
 
 
 def _explain(options: argparse.Namespace) -> int:
     from treadle.apps.wiring.rules import load_rules
-    from treadle.policy.judge import Judge
-    from treadle.policy.remember import propose_rules
-    from treadle.policy.rulepolicy import situation_of
+    from treadle.policy.judge import PermissionEvaluator
+    from treadle.policy.remember import suggest_rules
+    from treadle.policy.rulepolicy import build_policy_context
     from treadle.policy.rules import InvalidRule
-    from treadle.policy.rulesfile import given_rules
-    from treadle.policy.verdict import Call
+    from treadle.policy.rulesfile import parse_rules
+    from treadle.policy.verdict import PolicyCall
 
     rules = load_rules(options.folder)[0]()
     root = os.path.realpath(options.folder)
     given = {name: getattr(options, name) for name in ("allow", "ask", "deny")}
     try:
-        extra = given_rules(given, root=root, home=str(Path.home()), scope="this command")
+        extra = parse_rules(given, root=root, home=str(Path.home()), scope="this command")
     except InvalidRule as error:
-        warn(f"treadle permissions: {error}")
-        return _USAGE
-    situation = situation_of(options.folder, rules + extra)
+        print_error(f"treadle permissions: {error}")
+        return _USAGE_ERROR
+    situation = build_policy_context(options.folder, rules + extra)
     key = {"bash": "command", "webfetch": "url", "web_fetch": "url"}.get(options.tool, "path")
-    call = Call(options.tool, {key: options.line}, situation.root)
-    ruling = Judge(situation).judge(call)
-    proposed = propose_rules(call, situation) if ruling.outcome == "ask" else ()
+    call = PolicyCall(options.tool, {key: options.line}, situation.root)
+    ruling = PermissionEvaluator(situation).evaluate(call)
+    proposed = suggest_rules(call, situation) if ruling.outcome == "ask" else ()
     if options.json:
-        parts = [_as_json(f) for f in ruling.findings]
+        parts = [_finding_to_dict(f) for f in ruling.findings]
         answer = {"verdict": ruling.outcome, "reason": ruling.reason, "parts": parts,
                   "always_allow": list(proposed)}  # fmt: skip
         print(json.dumps(answer))
         return _OK
-    say(f"{ruling.outcome}: {visible(ruling.reason)}")
+    print_line(f"{ruling.outcome}: {escape_invisible(ruling.reason)}")
     for finding in ruling.findings:
-        for line in _tree(finding, 1):
-            say(line)
+        for line in _format_tree(finding, 1):
+            print_line(line)
     if proposed:
-        say("always allow would save: " + ", ".join(map(visible, proposed)))
+        print_line("always allow would save: " + ", ".join(map(escape_invisible, proposed)))
     return _OK
 
 
-def _tree(finding: Finding, depth: int) -> Iterator[str]:
-    subject, reason = visible(finding.subject), visible(finding.reason)
+def _format_tree(finding: PolicyFinding, depth: int) -> Iterator[str]:
+    subject, reason = escape_invisible(finding.subject), escape_invisible(finding.reason)
     yield f"{'  ' * depth}{_MARKS[finding.outcome]} {subject}   {finding.outcome}: {reason}"
     for inner in finding.inner:
-        yield from _tree(inner, depth + 1)
+        yield from _format_tree(inner, depth + 1)
 
 
-def _as_json(finding: Finding) -> dict[str, object]:
+def _finding_to_dict(finding: PolicyFinding) -> dict[str, object]:
     return {
         "part": finding.subject,
         "verdict": finding.outcome,
         "reason": finding.reason,
         "rule": finding.rule,
-        "inner": [_as_json(inner) for inner in finding.inner],
+        "inner": [_finding_to_dict(inner) for inner in finding.inner],
     }
 
 
@@ -138,30 +140,30 @@ def _test(options: argparse.Namespace) -> int:
     code = _OK
     for outcome in run_cases(read_cases(options.cases)):
         line = {"id": outcome.id, "verdict": outcome.verdict, "reason": outcome.reason}
-        if outcome.differs:
+        if outcome.is_unexpected:
             line["expect"] = outcome.expect
-            code = _DIFFERS
+            code = _FAILED
         print(json.dumps(line))
     return code
 
 
 def _backtest(options: argparse.Namespace) -> int:
-    from treadle.apps.wiring.past import back_tested
+    from treadle.apps.wiring.past import backtest_rules
     from treadle.policy.rules import InvalidRule
 
     folder = Path(os.path.realpath(options.folder))
     try:
-        tested = back_tested(options.rules, folder, everywhere=options.all)
+        tested = backtest_rules(options.rules, folder, all_folders=options.all)
     except InvalidRule as error:
-        warn(f"treadle permissions: {error}")
-        return _USAGE
-    say(f"{', '.join(options.rules)} {tested.result}")
+        print_error(f"treadle permissions: {error}")
+        return _USAGE_ERROR
+    print_line(f"{', '.join(options.rules)} {tested.result}")
     for line in tested.result.examples:
-        say(f"  + {visible(line)}")
+        print_line(f"  + {escape_invisible(line)}")
     for line in tested.result.warnings:
-        say(f"  - denied then: {visible(line)}")
+        print_line(f"  - denied then: {escape_invisible(line)}")
     if tested.unanswered:
         print(f"{tested.unanswered} of the questions came up where nobody could be asked")
     if not tested.result.questions:
         print("nobody was asked anything yet", file=sys.stderr)
-    return _DIFFERS if tested.result.denied_covered else _OK
+    return _FAILED if tested.result.denied_covered else _OK

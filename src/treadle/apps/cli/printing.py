@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import sys
 
-from treadle.core.terminal import harmless
+from treadle.core.terminal import strip_escapes
 
 
-def say(text: str = "", *, end: str = "\n") -> None:
-    print(harmless(text), end=end)
+def print_line(text: str = "", *, end: str = "\n") -> None:
+    print(strip_escapes(text), end=end)
 
 
-def warn(text: str, style: str = "") -> None:
+def print_error(text: str, style: str = "") -> None:
     """`style` is the number of a colour or weight."""
-    safe = harmless(text)
+    safe = strip_escapes(text)
     try:
         print(f"\x1b[{style}m{safe}\x1b[0m" if style else safe, file=sys.stderr, flush=True)
     except (OSError, ValueError):

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.apps.cli.exits import DONE, USAGE, code_for
+from treadle.apps.cli.exits import SUCCESS, USAGE_ERROR, exit_code_for
 from treadle.apps.cli.options import UsageError
-from treadle.apps.cli.printing import say, warn
-from treadle.apps.settings import Settings, load
-from treadle.apps.wiring import Opening, wire
+from treadle.apps.cli.printing import print_line, print_error
+from treadle.apps.settings import Settings, load_settings
+from treadle.apps.wiring import SessionOptions, build_agent
 from treadle.apps.wiring.rules import is_trusted
-from treadle.context.prompt import Prompt
+from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import TreadleError
 from treadle.sessions.journal import Journal
@@ -33,11 +33,11 @@ What the model is told first here, on standard output; the size of each section 
   --tools        the definitions of the tools too"""
 
 
-class Told(msgspec.Struct, frozen=True):
+class PromptReport(msgspec.Struct, frozen=True):
     """All that a model is told before the first message."""
 
     model: str
-    prompt: Prompt
+    prompt: SystemPrompt
     tools: tuple[ToolSpec, ...]
     servers: tuple[str, ...]  # not started for this, so their tools are not known
     notes: tuple[str, ...]
@@ -46,30 +46,30 @@ class Told(msgspec.Struct, frozen=True):
 def run(arguments: list[str]) -> int:
     if any(word in ("--help", "-h") for word in arguments):
         print(HELP)
-        return DONE
+        return SUCCESS
     try:
-        flags, is_alone, with_tools = _read(arguments)
+        flags, is_alone, with_tools = _parse_arguments(arguments)
         folder = Path.cwd()
-        settings = load(folder, flags, trusted=lambda: is_trusted(folder))
-        told = asyncio.run(_told(settings, folder, is_alone))
+        settings = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder))
+        told = asyncio.run(_make_report(settings, folder, is_alone))
     except UsageError as error:
-        warn(f"treadle prompt: {error}")
-        return USAGE
+        print_error(f"treadle prompt: {error}")
+        return USAGE_ERROR
     except TreadleError as error:
-        warn(f"treadle prompt: {error}")
-        return code_for(error)
-    show = say if sys.stdout.isatty() else print
+        print_error(f"treadle prompt: {error}")
+        return exit_code_for(error)
+    show = print_line if sys.stdout.isatty() else print
     show(told.prompt.text)
     if with_tools:
         for tool in told.tools:
-            show(f"\n{_definition(tool)}")
+            show(f"\n{_format_tool(tool)}")
     sys.stdout.flush()
-    for line in (*told.notes, sizes(told)):
-        warn(line)
-    return DONE
+    for line in (*told.notes, format_sizes(told)):
+        print_error(line)
+    return SUCCESS
 
 
-def _read(arguments: Sequence[str]) -> tuple[dict[str, object], bool, bool]:
+def _parse_arguments(arguments: Sequence[str]) -> tuple[dict[str, object], bool, bool]:
     flags: dict[str, object] = {}
     is_alone = with_tools = False
     words = list(arguments)
@@ -89,33 +89,35 @@ def _read(arguments: Sequence[str]) -> tuple[dict[str, object], bool, bool]:
     return flags, is_alone, with_tools
 
 
-async def _told(settings: Settings, folder: Path, is_alone: bool) -> Told:
-    wired = await wire(settings, folder, Opening(interactive=not is_alone))
+async def _make_report(settings: Settings, folder: Path, is_headless: bool) -> PromptReport:
+    wired = await build_agent(settings, folder, SessionOptions(interactive=not is_headless))
     try:
-        return Told(
+        return PromptReport(
             wired.model.name,
             wired.prompt,
-            tuple(tool.spec for tool in wired.agent.equipment.source.tools()),
+            tuple(tool.spec for tool in wired.agent.config.source.tools()),
             tuple(server.name for server in wired.servers),
             wired.notes,
         )
     finally:
         await wired.store.aclose()
         if isinstance(wired.store, Journal):
-            shutil.rmtree(wired.store.place, ignore_errors=True)  # nothing was said in it
+            shutil.rmtree(wired.store.session_dir, ignore_errors=True)  # nothing was said in it
         await wired.aclose()
 
 
-def sizes(told: Told) -> str:
+def format_sizes(report: PromptReport) -> str:
     """The size of each section, and of the tools' definitions."""
-    tools = "".join(map(_definition, told.tools))
-    lines = ["", told.model, told.prompt.table()]
-    lines.append(f"{len(told.tools)} tools: {len(tools):,} chars more")
-    if told.servers:
-        lines.append(f"not counted: the tools of {', '.join(told.servers)}, which start with a run")
+    tools = "".join(map(_format_tool, report.tools))
+    lines = ["", report.model, report.prompt.format_sizes()]
+    lines.append(f"{len(report.tools)} tools: {len(tools):,} chars more")
+    if report.servers:
+        lines.append(
+            f"not counted: the tools of {', '.join(report.servers)}, which start with a run"
+        )
     return "\n".join(lines)
 
 
-def _definition(tool: ToolSpec) -> str:
+def _format_tool(tool: ToolSpec) -> str:
     schema = msgspec.json.encode(tool.schema).decode()
     return f"## {tool.name}\n{tool.description.strip()}\n{schema}"

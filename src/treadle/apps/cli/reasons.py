@@ -6,11 +6,11 @@ Loaded when there is something to say. Above stands headless.py.
 from __future__ import annotations
 
 from treadle.apps.cli import exits
-from treadle.apps.cli.output import Report
-from treadle.apps.wiring.parking import Postponed
+from treadle.apps.cli.output import RunReport
+from treadle.apps.wiring.parking import TurnSuspended
 
 
-def sentence(report: Report, wait: Postponed | None) -> str:
+def explain_exit(report: RunReport, suspended: TurnSuspended | None) -> str:
     """For a report whose exit code is not 0; `wait` is why it was parked, if it was."""
     again = f"treadle -p --resume {report.session_id} goes on with it" if report.session_id else ""
     match report.exit_code:
@@ -19,11 +19,11 @@ def sentence(report: Report, wait: Postponed | None) -> str:
             return f"not done, for want of somebody's approval: {calls}. --allow RULE allows it"
         case exits.REFUSED:
             return "the model refused"
-        case exits.PARKED:
-            from treadle.apps.cli.parked import how
+        case exits.SUSPENDED:
+            from treadle.apps.cli.parked import format_resume_hint
 
-            reason = wait.reason if wait is not None else ""
-            return f"parked: {report.detail}; {how(report.session_id, reason)}"
+            reason = suspended.reason if suspended is not None else ""
+            return f"parked: {report.detail}; {format_resume_hint(report.session_id, reason)}"
         case exits.MAX_TURNS | exits.BUDGET_EXCEEDED | exits.GOAL_NOT_MET:
             return f"{report.reason}: {report.detail}; {again}"
         case exits.ABORTED | exits.TERMINATED:

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.cli import exits
-from treadle.apps.cli.printing import say, warn
-from treadle.apps.cli.sessions import answered
+from treadle.apps.cli.printing import print_line, print_error
+from treadle.apps.cli.sessions import report_errors
 from treadle.core.errors import ConfigError
-from treadle.core.terminal import visible
+from treadle.core.terminal import escape_invisible
 
 if TYPE_CHECKING:
-    from treadle.apps.cli.parked import Word
-    from treadle.sessions.parking import Waiting
+    from treadle.apps.cli.parked import ResumeInput
+    from treadle.sessions.parking import SuspendedSession
 
 USAGE = """\
 usage: treadle resume                         what waits, and for what
@@ -40,35 +40,35 @@ def run(arguments: list[str]) -> int:
     match arguments:
         case ["--help" | "-h" | "help", *_]:
             print(USAGE)
-            return exits.DONE
+            return exits.SUCCESS
         case []:
-            return answered("resume", _list)
+            return report_errors("resume", _list_suspended)
         case ["--parked"]:
-            return answered("resume", _all_due)
+            return report_errors("resume", _resume_all_due)
         case ["--parked", session, *rest] | [session, *rest] if not session.startswith("-"):
-            return answered("resume", lambda: _one(session, rest))
+            return report_errors("resume", lambda: _resume_one(session, rest))
     print(USAGE, file=sys.stderr)
-    return exits.USAGE
+    return exits.USAGE_ERROR
 
 
-def _list() -> int:
-    found = _waiting()
+def _list_suspended() -> int:
+    found = _find_suspended()
     for one in found:
-        say(_line(one))
+        print_line(_format_suspended(one))
     if not found:
         print("nothing waits")
-    return exits.DONE
+    return exits.SUCCESS
 
 
-def _all_due() -> int:
+def _resume_all_due() -> int:
     """The worst exit code; 75 if something still waits."""
-    found, code = _waiting(), exits.DONE
+    found, code = _find_suspended(), exits.SUCCESS
     for one in found:
         if not one.is_due:
-            warn(_line(one))
-            code = code or exits.PARKED
+            print_error(_format_suspended(one))
+            code = code or exits.SUSPENDED
             continue
-        ended = _go_on(one.summary.id, one.summary.folder, [])
+        ended = _resume(one.summary.id, one.summary.folder, [])
         if ended in (exits.ABORTED, exits.TERMINATED):
             return ended
         code = ended or code
@@ -77,16 +77,16 @@ def _all_due() -> int:
     return code
 
 
-def _one(name: str, rest: list[str]) -> int:
+def _resume_one(name: str, rest: list[str]) -> int:
     from treadle.sessions.library import Library
 
     library = Library()
-    summary = library.summary(library.find(name))
-    options, word = _word(rest)
-    return _go_on(summary.id, summary.folder, options, word)
+    summary = library.get_summary(library.find(name))
+    options, word = _parse_resume_input(rest)
+    return _resume(summary.id, summary.folder, options, word)
 
 
-def _word(rest: list[str]) -> tuple[list[str], Word | None]:
+def _parse_resume_input(rest: list[str]) -> tuple[list[str], ResumeInput | None]:
     """A person's word, apart from the options of the run that stand behind it."""
     ruling: bool | str | None = None
     answers: tuple[str, ...] = ()
@@ -104,34 +104,40 @@ def _word(rest: list[str]) -> tuple[list[str], Word | None]:
                 break
     if ruling is None and not answers:
         return rest, None
-    from treadle.apps.cli.parked import Word
+    from treadle.apps.cli.parked import ResumeInput
 
-    return rest, Word(ruling, answers)
+    return rest, ResumeInput(ruling, answers)
 
 
-def _go_on(session: str, folder: str, options: list[str], word: Word | None = None) -> int:
+def _resume(
+    session_id: str, folder: str, options: list[str], resume_input: ResumeInput | None = None
+) -> int:
     from treadle.apps.cli import headless
 
     if not Path(folder).is_dir():
-        warn(f"treadle resume: {session} worked in {visible(folder)}, which is gone")
-        return exits.ELSEWHERE
+        print_error(
+            f"treadle resume: {session_id} worked in {escape_invisible(folder)}, which is gone"
+        )
+        return exits.WRONG_FOLDER
     os.chdir(folder)
-    return headless.run(["-p", "--resume", session, "--park", *options], word, reads_input=False)
+    return headless.run(
+        ["-p", "--resume", session_id, "--park", *options], resume_input, reads_input=False
+    )
 
 
-def _waiting() -> list[Waiting]:
+def _find_suspended() -> list[SuspendedSession]:
     from treadle.sessions.library import Library
-    from treadle.sessions.parking import waiting
+    from treadle.sessions.parking import list_suspended
 
-    return waiting(Library())
+    return list_suspended(Library())
 
 
-def _line(one: Waiting) -> str:
-    from treadle.apps.cli.parked import how as how_to
+def _format_suspended(suspended: SuspendedSession) -> str:
+    from treadle.apps.cli.parked import format_resume_hint as how_to
 
-    summary, parked = one.summary, one.parked
+    summary, parked = suspended.summary, suspended.entry
     match parked.wake.on:
-        case "time" if one.is_due:
+        case "time" if suspended.is_due:
             how = "its time has come"
         case "time":
             at = time.strftime("%Y-%m-%d %H:%M", time.localtime(parked.wake.at))
@@ -140,4 +146,4 @@ def _line(one: Waiting) -> str:
             how = f"until {parked.wake.path} is there"
         case _:
             how = how_to(summary.id, parked.reason)
-    return f"{summary.id}  {parked.reason}: {visible(f'{parked.detail} ({how})')}"
+    return f"{summary.id}  {parked.reason}: {escape_invisible(f'{parked.detail} ({how})')}"

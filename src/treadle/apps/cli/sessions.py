@@ -14,44 +14,60 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.cli.exits import (
-    BUSY,
-    DISK,
-    DONE,
-    ELSEWHERE,
+    SESSION_BUSY,
+    IO_ERROR,
+    SUCCESS,
+    WRONG_FOLDER,
     ERROR,
-    TOO_NEW,
-    UNKNOWN,
-    code_for,
+    SESSION_TOO_NEW,
+    SESSION_NOT_FOUND,
+    exit_code_for,
 )
-from treadle.apps.cli.listing import ago, child_rows, show_hits, show_list, table
-from treadle.apps.cli.printing import say, warn
-from treadle.core.errors import SessionUnknown, TreadleError
-from treadle.core.terminal import escaped_json, harmless, visible
-from treadle.sessions.library import PRUNE_BYTES, PRUNE_DAYS, Library
+from treadle.apps.cli.listing import (
+    format_age,
+    make_child_rows,
+    print_search_results,
+    print_sessions,
+    format_table,
+)
+from treadle.apps.cli.printing import print_line, print_error
+from treadle.core.errors import SessionNotFound, TreadleError
+from treadle.core.terminal import escape_json, strip_escapes, escape_invisible
+from treadle.sessions.library import DEFAULT_PRUNE_BYTES, DEFAULT_PRUNE_DAYS, Library
 
 if TYPE_CHECKING:
-    from treadle.sessions.journal import Resumed
-    from treadle.sessions.travel import TurnMark
-    from treadle.workspace.checkpoints import Checkpoints, Restored
+    from treadle.sessions.journal import ResumedSession
+    from treadle.sessions.travel import TurnInfo
+    from treadle.workspace.checkpoints import Checkpoints, RestoreResult
 
-__all__ = ["BUSY", "DISK", "DONE", "ELSEWHERE", "ERROR", "TOO_NEW", "UNKNOWN", "answered", "run"]
+__all__ = [
+    "SESSION_BUSY",
+    "IO_ERROR",
+    "SUCCESS",
+    "WRONG_FOLDER",
+    "ERROR",
+    "SESSION_TOO_NEW",
+    "SESSION_NOT_FOUND",
+    "report_errors",
+    "run",
+]
 
 GIB = 1 << 30
-MOST_NAMED = 20
+MAX_LISTED_PATHS = 20
 
 
 def run(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments or ["list"])
-    return answered("sessions", lambda: options.do(options, Library()))
+    return report_errors("sessions", lambda: options.do(options, Library()))
 
 
-def answered(command: str, work: Callable[[], int]) -> int:
+def report_errors(command: str, work: Callable[[], int]) -> int:
     """Do it; an error of ours is one sentence and a code of its own."""
     try:
         return work()
     except TreadleError as error:
-        warn(f"treadle {command}: {error}")
-        return code_for(error)
+        print_error(f"treadle {command}: {error}")
+        return exit_code_for(error)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,13 +85,13 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument(word)
         return one
 
-    one = command("list", show_list, "the newest sessions; all of them with --all")
+    one = command("list", print_sessions, "the newest sessions; all of them with --all")
     one.add_argument("--here", action="store_true", help="only those of this folder")
     one.add_argument(
         "--all", action="store_true", help="not only the first screen; with their child agents"
     )
     one.add_argument("--json", action="store_true", help="one JSON object a line")
-    one = command("search", show_hits, "the sessions in which a text stands", "text")
+    one = command("search", print_search_results, "the sessions in which a text stands", "text")
     one.add_argument("--limit", type=int, default=50)
     command("show", _show, "what was said and done, as text", "id")
     command("turns", _turns, "the turns that fork, rewind and undo know", "id")
@@ -99,8 +115,10 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("id", nargs="+")
     one.add_argument("--forks", action="store_true", help="and the forks that read them")
     one = command("prune", _prune, "delete old sessions, and the oldest if all take too much")
-    one.add_argument("--days", type=float, default=PRUNE_DAYS, help=f"older ({PRUNE_DAYS})")
-    size = PRUNE_BYTES // GIB
+    one.add_argument(
+        "--days", type=float, default=DEFAULT_PRUNE_DAYS, help=f"older ({DEFAULT_PRUNE_DAYS})"
+    )
+    size = DEFAULT_PRUNE_BYTES // GIB
     one.add_argument("--size", type=float, default=size, help=f"GiB in all ({size})")
     one.add_argument("--dry-run", action="store_true", help="only say what would go")
     return parser
@@ -110,56 +128,58 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _show(options: argparse.Namespace, library: Library) -> int:
-    from treadle.sessions.export import blocks, markdown
+    from treadle.sessions.export import read_blocks, render_markdown
 
     place = library.find(options.id)
-    say(markdown(library.summary(place), blocks(place)), end="")
-    [family] = library.families([place])
+    print_line(render_markdown(library.get_summary(place), read_blocks(place)), end="")
+    [family] = library.list_child_sessions([place])
     if family:
         print("\n## Child agents\n")
-        for line in table(child_rows(family, library)):
-            say(visible(harmless(line)))
-    return DONE
+        for line in format_table(make_child_rows(family, library)):
+            print_line(escape_invisible(strip_escapes(line)))
+    return SUCCESS
 
 
 def _turns(options: argparse.Namespace, library: Library) -> int:
-    from treadle.sessions.travel import turns
+    from treadle.sessions.travel import list_turns
 
-    for mark in turns(library.find(options.id)):
-        files = "with files" if mark.before else ""
-        text = " ".join(harmless(mark.text).split())[:70]
-        say(f"{mark.number:4}  {ago(mark.time):12}  {files:10}  {visible(text)}")
-    return DONE
+    for mark in list_turns(library.find(options.id)):
+        files = "with files" if mark.checkpoint_before else ""
+        text = " ".join(strip_escapes(mark.text).split())[:70]
+        print_line(
+            f"{mark.number:4}  {format_age(mark.time):12}  {files:10}  {escape_invisible(text)}"
+        )
+    return SUCCESS
 
 
 def _export(options: argparse.Namespace, library: Library) -> int:
-    from treadle.sessions.export import as_json, blocks, markdown
+    from treadle.sessions.export import render_json, read_blocks, render_markdown
 
     place = library.find(options.id)
-    summary = library.summary(place)
+    summary = library.get_summary(place)
     match options.format:
         case "json":
-            data = as_json(summary, place)
+            data = render_json(summary, place)
         case "html":
-            from treadle.sessions.page import page
+            from treadle.sessions.page import render_html
 
-            data = page(summary, blocks(place)).encode(errors="backslashreplace")
+            data = render_html(summary, read_blocks(place)).encode(errors="backslashreplace")
         case _:
-            data = markdown(summary, blocks(place)).encode(errors="backslashreplace")
+            data = render_markdown(summary, read_blocks(place)).encode(errors="backslashreplace")
     if options.output is None:
         if sys.stdout.isatty():  # somewhere else it stays as it is, byte for byte
             text = data.decode()
-            data = (escaped_json(text) if options.format == "json" else harmless(text)).encode()
+            data = (escape_json(text) if options.format == "json" else strip_escapes(text)).encode()
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
-        return DONE
+        return SUCCESS
     try:
         options.output.write_bytes(data)
     except OSError as error:
-        warn(f"treadle sessions: {options.output}: {error.strerror}")
-        return DISK
-    say(f"{options.output}: {len(data)} bytes")
-    return DONE
+        print_error(f"treadle sessions: {options.output}: {error.strerror}")
+        return IO_ERROR
+    print_line(f"{options.output}: {len(data)} bytes")
+    return SUCCESS
 
 
 # --- going back ----------------------------------------------------------------------------
@@ -168,42 +188,44 @@ def _export(options: argparse.Namespace, library: Library) -> int:
 def _fork(options: argparse.Namespace, library: Library) -> int:
     import asyncio
 
-    from treadle.core.transcript.entries import Told
+    from treadle.core.transcript.entries import NoticeShown
     from treadle.sessions.travel import fork
 
     async def work() -> str:
         place = library.find(options.id)
-        journal, _ = fork(library, place, folder=Path.cwd(), before=options.before)
-        journal.append(Told(f"a fork of {place.name}"))
+        journal, _ = fork(library, place, folder=Path.cwd(), before_turn=options.before)
+        journal.append(NoticeShown(f"a fork of {place.name}"))
         await journal.aclose()
         return journal.session_id
 
     session_id = asyncio.run(work())
     print(f"{session_id}: treadle --resume {session_id} goes on with it")
-    return DONE
+    return SUCCESS
 
 
 def _rewind(options: argparse.Namespace, library: Library) -> int:
     import asyncio
 
-    from treadle.sessions.travel import rewind, turn
+    from treadle.sessions.travel import rewind, find_turn
 
     async def work() -> int:
         place = library.find(options.id)
-        mark = turn(place, options.turn)
-        tree = "" if options.only == "conversation" else _before(place, mark)
+        mark = find_turn(place, options.turn)
+        tree = "" if options.only == "conversation" else _find_tree_before(place, mark)
         if options.only != "conversation" and not tree:
             print(f"no turn from {mark.number} on changed files: they stay", file=sys.stderr)
             if options.only == "files":
                 return ERROR
         resumed = library.resume(place.name)
-        code = DONE
+        code = SUCCESS
         try:
             # The files first: if that fails, the conversation still tells how they came about.
             if tree:
-                code = _tell(await _checkpoints(library, place).restore(tree))
+                code = _print_restored(await _open_checkpoints(library, place).restore(tree))
             if options.only == "files":
-                _note(resumed, f"put the files back to what they were before turn {mark.number}")
+                _append_notice(
+                    resumed, f"put the files back to what they were before turn {mark.number}"
+                )
             else:
                 await rewind(resumed.journal, mark.turn_id)
                 print(f"the conversation is back to before turn {mark.number}")
@@ -214,79 +236,96 @@ def _rewind(options: argparse.Namespace, library: Library) -> int:
     return asyncio.run(work())
 
 
-def _before(place: Path, mark: TurnMark) -> str:
+def _find_tree_before(session_dir: Path, mark: TurnInfo) -> str:
     """The files before a turn; one that changed none has those of the next that did."""
-    from treadle.sessions.travel import turns
+    from treadle.sessions.travel import list_turns
 
-    return next((m.before for m in turns(place) if m.number >= mark.number and m.before), "")
+    return next(
+        (
+            m.checkpoint_before
+            for m in list_turns(session_dir)
+            if m.number >= mark.number and m.checkpoint_before
+        ),
+        "",
+    )
 
 
 def _undo(options: argparse.Namespace, library: Library) -> int:
-    return _carry(options, library, back=True)
+    return _apply_last_turn(options, library, is_undo=True)
 
 
 def _redo(options: argparse.Namespace, library: Library) -> int:
-    return _carry(options, library, back=False)
+    return _apply_last_turn(options, library, is_undo=False)
 
 
-def _carry(options: argparse.Namespace, library: Library, *, back: bool) -> int:
+def _apply_last_turn(options: argparse.Namespace, library: Library, *, is_undo: bool) -> int:
     import asyncio
 
-    from treadle.sessions.travel import turns
+    from treadle.sessions.travel import list_turns
 
-    place = library.find(options.id) if options.id else library.latest(Path.cwd())
+    place = library.find(options.id) if options.id else library.find_latest(Path.cwd())
     if place is None:
-        raise SessionUnknown(f"there is no session in {Path.cwd()} whose changes could be undone")
-    marks = [mark for mark in turns(place) if mark.after and mark.before != mark.after]
+        raise SessionNotFound(f"there is no session in {Path.cwd()} whose changes could be undone")
+    marks = [
+        mark
+        for mark in list_turns(place)
+        if mark.checkpoint_after and mark.checkpoint_before != mark.checkpoint_after
+    ]
     if not marks:
         print(f"no turn of session {place.name} changed files", file=sys.stderr)
         return ERROR
     last = marks[-1]
-    old, new = (last.after, last.before) if back else (last.before, last.after)
+    old, new = (
+        (last.checkpoint_after, last.checkpoint_before)
+        if is_undo
+        else (last.checkpoint_before, last.checkpoint_after)
+    )
 
     async def work() -> int:
         resumed = library.resume(place.name)  # nobody works in it meanwhile
         try:
-            restored = await _checkpoints(library, place).apply(old, new)
+            restored = await _open_checkpoints(library, place).apply(old, new)
             if restored.written or restored.removed:
-                paths = ", ".join([*restored.written, *restored.removed][:MOST_NAMED])
-                word = "took back" if back else "brought back"
-                _note(resumed, f"{word} what turn {last.number} changed in the files: {paths}")
-            return _tell(restored)
+                paths = ", ".join([*restored.written, *restored.removed][:MAX_LISTED_PATHS])
+                word = "took back" if is_undo else "brought back"
+                _append_notice(
+                    resumed, f"{word} what turn {last.number} changed in the files: {paths}"
+                )
+            return _print_restored(restored)
         finally:
             await resumed.journal.aclose()
 
     return asyncio.run(work())
 
 
-def _note(resumed: Resumed, did: str) -> None:
+def _append_notice(resumed: ResumedSession, action: str) -> None:
     """Let the model know when the session goes on: it remembers its own changes."""
     from treadle.core.transcript.entries import ItemAdded
     from treadle.core.transcript.items import NoticeItem
     from treadle.core.transcript.pending import RunTools, pending
 
     if not isinstance(pending(resumed.view.transcript), RunTools):  # calls wait for their answers
-        resumed.journal.append(ItemAdded(NoticeItem(f"The user {did}.", kind="files")))
+        resumed.journal.append(ItemAdded(NoticeItem(f"The user {action}.", kind="files")))
 
 
-def _checkpoints(library: Library, place: Path) -> Checkpoints:
+def _open_checkpoints(library: Library, session_dir: Path) -> Checkpoints:
     from treadle.core.errors import WorkspaceError
     from treadle.workspace.checkpoints import Checkpoints
 
-    folder = Path(library.summary(place).folder)
+    folder = Path(library.get_summary(session_dir).folder)
     if folder.resolve() != folder:
         raise WorkspaceError(
             f"{folder} leads to {folder.resolve()} now; its files are put back where they were, "
             "or not at all: take the link away first"
         )
-    return Checkpoints(folder, library.checkpoints(folder))
+    return Checkpoints(folder, library.checkpoint_dir(folder))
 
 
-def _tell(restored: Restored) -> int:
+def _print_restored(restored: RestoreResult) -> int:
     print(f"{len(restored.written)} files written, {len(restored.removed)} removed")
     for skipped in restored.skipped:
-        warn(f"left alone: {visible(skipped.path)} ({skipped.reason})")
-    return ERROR if restored.skipped else DONE
+        print_error(f"left alone: {escape_invisible(skipped.path)} ({skipped.reason})")
+    return ERROR if restored.skipped else SUCCESS
 
 
 # --- making room ---------------------------------------------------------------------------
@@ -295,43 +334,47 @@ def _tell(restored: Restored) -> int:
 def _remove(options: argparse.Namespace, library: Library) -> int:
     places = [library.find(name) for name in options.id]
     freed = sum(library.remove(place, with_forks=options.forks) for place in places)
-    print(f"{len(places)} removed, {_size(freed)} freed")
-    return DONE
+    print(f"{len(places)} removed, {_format_size(freed)} freed")
+    return SUCCESS
 
 
 def _prune(options: argparse.Namespace, library: Library) -> int:
     pruned = library.prune(
-        days=options.days, most_bytes=int(options.size * GIB), dry=options.dry_run
+        days=options.days, max_bytes=int(options.size * GIB), dry_run=options.dry_run
     )
     for summary in pruned.removed:
-        say(f"{summary.id}  {ago(summary.updated)}  {visible(harmless(summary.title))}")
-    freed = pruned.freed + (0 if options.dry_run else _sweep(library))
+        print_line(
+            f"{summary.id}  {format_age(summary.updated)}  {escape_invisible(strip_escapes(summary.title))}"
+        )
+    freed = pruned.freed_bytes + (0 if options.dry_run else _sweep_checkpoints(library))
     word = "would be removed" if options.dry_run else "removed"
-    print(f"{len(pruned.removed)} {word}, {_size(freed)} freed, {_size(pruned.kept)} kept")
-    return DONE
+    print(
+        f"{len(pruned.removed)} {word}, {_format_size(freed)} freed, {_format_size(pruned.kept_bytes)} kept"
+    )
+    return SUCCESS
 
 
-def _sweep(library: Library) -> int:
+def _sweep_checkpoints(library: Library) -> int:
     """Forget the files that only removed sessions knew."""
     import asyncio
 
-    from treadle.sessions.travel import trees
+    from treadle.sessions.travel import list_checkpoint_trees
     from treadle.workspace.checkpoints import Checkpoints
 
     freed = 0
-    base = library.checkpoints(Path.cwd()).parent
+    base = library.checkpoint_dir(Path.cwd()).parent
     for store in [Path(entry.path) for entry in os.scandir(base)] if base.is_dir() else []:
         kept = [
             tree
-            for place in library.places()
+            for place in library.list_session_dirs()
             if place.parent.name == store.name
-            for tree in trees(place)
+            for tree in list_checkpoint_trees(place)
         ]
-        freed += asyncio.run(Checkpoints(store, store).sweep(kept))
+        freed += asyncio.run(Checkpoints(store, store).prune(kept))
     return freed
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     for unit, word in ((GIB, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if count >= unit:
             return f"{count / unit:.1f} {word}"

@@ -16,41 +16,41 @@ from collections.abc import Callable
 
 from treadle.apps.cli import exits
 
-PATIENCE = 1.5  # seconds after SIGTERM until the process leaves whatever still runs
+GRACE_SECONDS = 1.5  # seconds after SIGTERM until the process leaves whatever still runs
 
-_CODES = {
+_EXIT_CODES = {
     signal.SIGINT: exits.ABORTED,
     signal.SIGTERM: exits.TERMINATED,
     signal.SIGHUP: exits.TERMINATED,
 }
 
 
-class Signals:
+class SignalListener:
     """Listens while a run goes on. `code` is the exit code that a signal asked for, or None."""
 
-    def __init__(self, stop: Callable[[str], None]) -> None:
-        self._stop = stop
-        self.code: int | None = None
+    def __init__(self, interrupt: Callable[[str], None]) -> None:
+        self._interrupt = interrupt
+        self.exit_code: int | None = None
 
     def listen(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in _CODES:
+        for number in _EXIT_CODES:
             # One who ignores SIGHUP (nohup) or SIGINT (a shell's background job) means it.
             if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, self._hear, number)
+                loop.add_signal_handler(number, self._on_signal, number)
 
-    def _hear(self, number: signal.Signals) -> None:
-        code = _CODES[number]
-        if self.code is not None and number == signal.SIGINT:
-            os._exit(self.code)  # the journal is only ever appended to: it is whole as it is
-        if self.code is None:
-            self.code = code
+    def _on_signal(self, number: signal.Signals) -> None:
+        code = _EXIT_CODES[number]
+        if self.exit_code is not None and number == signal.SIGINT:
+            os._exit(self.exit_code)  # the journal is only ever appended to: it is whole as it is
+        if self.exit_code is None:
+            self.exit_code = code
         if number != signal.SIGINT:
-            asyncio.get_running_loop().call_later(PATIENCE, os._exit, code)
-        self._stop(number.name)
+            asyncio.get_running_loop().call_later(GRACE_SECONDS, os._exit, code)
+        self._interrupt(number.name)
 
 
-def guard_streams() -> bool:
+def reopen_closed_streams() -> bool:
     """Open what was closed, so that no file of ours gets its number; whether stdout was open."""
     was_open = True
     for number in (0, 1, 2):
@@ -66,7 +66,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 
 
-def harden() -> None:
+def harden_process() -> None:
     """Die with the parent; let no other process of the user read our memory, where keys are."""
     parent = os.getppid()
     try:

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 from treadle.apps.cli import exits
-from treadle.apps.cli.printing import say, warn
-from treadle.core.terminal import visible
+from treadle.apps.cli.printing import print_line, print_error
+from treadle.core.terminal import escape_invisible
 
 USAGE = "usage: treadle trust [--approve | --remove] [FOLDER]"
 
@@ -24,65 +24,70 @@ def run(arguments: list[str]) -> int:
     match arguments:
         case ["--help" | "-h" | "help", *_]:
             print(USAGE)
-            return exits.DONE
+            return exits.SUCCESS
         case ["--remove", *rest] if len(rest) <= 1:
-            return _change(rest, trusted=False)
+            return _set_trust(rest, trusted=False)
         case ["--approve", *rest] if len(rest) <= 1:
-            return _change(rest, trusted=True, approves=True)
+            return _set_trust(rest, trusted=True, approve_programs=True)
         case [*rest] if len(rest) <= 1 and not any(word.startswith("-") for word in rest):
-            return _change(rest, trusted=True)
+            return _set_trust(rest, trusted=True)
     print(USAGE, file=sys.stderr)
-    return exits.USAGE
+    return exits.USAGE_ERROR
 
 
-def _change(named: list[str], *, trusted: bool, approves: bool = False) -> int:
-    from treadle.apps.wiring.extras import brings
-    from treadle.apps.wiring.rules import project_rules, trust_file
+def _set_trust(folders: list[str], *, trusted: bool, approve_programs: bool = False) -> int:
+    from treadle.apps.wiring.extras import list_extension_files
+    from treadle.apps.wiring.rules import read_project_rules, trust_file
     from treadle.core.errors import ConfigError
     from treadle.policy.trust import TrustStore
 
-    folder = Path(named[0] if named else ".").resolve()
+    folder = Path(folders[0] if folders else ".").resolve()
     if not folder.is_dir():
-        warn(f"treadle: {visible(str(folder))} is not a folder")
-        return exits.USAGE
+        print_error(f"treadle: {escape_invisible(str(folder))} is not a folder")
+        return exits.USAGE_ERROR
     try:
         store = TrustStore(trust_file())
         if not trusted:
             store.distrust(folder)
-            say(f"{visible(str(folder))} is not trusted")
-            return exits.DONE
+            print_line(f"{escape_invisible(str(folder))} is not trusted")
+            return exits.SUCCESS
         store.trust(folder)
-        say(f"{visible(str(folder))} is trusted")
-        for name in brings(folder):
-            say(f"  {visible(name)}")
-        rules = project_rules(folder)
+        print_line(f"{escape_invisible(str(folder))} is trusted")
+        for name in list_extension_files(folder):
+            print_line(f"  {escape_invisible(name)}")
+        rules = read_project_rules(folder)
         for rule in rules.allow:
-            say(f"  allows {visible(rule.text)}  ({visible(str(rule.origin))})")
+            print_line(
+                f"  allows {escape_invisible(rule.text)}  ({escape_invisible(str(rule.origin))})"
+            )
         if rules.allow:
             store.accept_rules(folder, rules)
-        _show_programs(folder, approves)
+        _review_programs(folder, approve_programs)
     except (ConfigError, OSError) as error:
-        warn(f"treadle: {error}")
-        return exits.USAGE if isinstance(error, ConfigError) else exits.DISK
-    return exits.DONE
+        print_error(f"treadle: {error}")
+        return exits.USAGE_ERROR if isinstance(error, ConfigError) else exits.IO_ERROR
+    return exits.SUCCESS
 
 
-def _show_programs(folder: Path, approves: bool) -> None:
+def _review_programs(folder: Path, approve_programs: bool) -> None:
     """What of the folder would run, and whether it may."""
-    from treadle.apps.wiring.extras import approve, brought
+    from treadle.apps.wiring.extras import approve_extensions, discover_extensions
 
-    plugged = brought(folder)
+    plugged = discover_extensions(folder)
     for note in plugged.notes:
-        say(f"  {visible(note)}")
-    waiting = plugged.waiting
+        print_line(f"  {escape_invisible(note)}")
+    waiting = plugged.unapproved
     if not waiting:
         return
-    for line in (line for one in waiting for line in one.lines):
-        say(f"  {visible(line)}")
-    if not approves and sys.stdin is not None and sys.stdin.isatty():
-        approves = input("Let these run, as they are now? [y/N] ").strip().lower() in ("y", "yes")
-    if approves:
-        approve(folder)
-        say(f"approved: {', '.join(visible(one.name) for one in waiting)}")
+    for line in (line for one in waiting for line in one.detail_lines):
+        print_line(f"  {escape_invisible(line)}")
+    if not approve_programs and sys.stdin is not None and sys.stdin.isatty():
+        approve_programs = input("Let these run, as they are now? [y/N] ").strip().lower() in (
+            "y",
+            "yes",
+        )
+    if approve_programs:
+        approve_extensions(folder)
+        print_line(f"approved: {', '.join(escape_invisible(one.name) for one in waiting)}")
     else:
         print("these wait: `treadle trust --approve` lets them run")

@@ -11,7 +11,7 @@ from textual.binding import Binding
 
 from treadle.apps.tui.choosing import Choices
 from treadle.apps.tui.screen import FullScreen
-from treadle.apps.tui.transcript import Transcript
+from treadle.apps.tui.transcript import TranscriptWidget
 
 
 class TerminalApp(FullScreen):
@@ -35,58 +35,58 @@ class TerminalApp(FullScreen):
         Binding("ctrl+end", "bottom", "end", priority=True, show=False),
     ]
 
-    _last_key = _before = ""  # the last key that was pressed, and the one before
+    _last_key = _previous_key = ""  # the last key that was pressed, and the one before
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key) and not event.is_forwarded:
-            self._before, self._last_key = self._last_key, event.key
-            if event.key not in ("escape", "ctrl+c") and self.edges.hint:
-                self.edges.hint = ""
-                self.changed()
+            self._previous_key, self._last_key = self._last_key, event.key
+            if event.key not in ("escape", "ctrl+c") and self.status_area.hint:
+                self.status_area.hint = ""
+                self.schedule_frame()
         await super().on_event(event)
 
     def action_escape(self) -> None:
         """Stop what runs; else drop what is offered or typed; twice on nothing goes back."""
         if self._conversation is None:
             return
-        if self.prompt.drop_offers():
+        if self.prompt.dismiss_completions():
             return
         if self._conversation.view.is_busy:
             self._conversation.interrupt()
-        elif self.own.stop():
+        elif self.shell_commands.stop():
             pass
         elif self.prompt.text:
-            self.prompt.history_lines.add(self.prompt.text)
-            self.prompt.put("")
-        elif self._before == "escape" and "rewind" in self.host.can:
-            self.edges.hint = ""
-            self._do(self.rewind())
+            self.prompt.prompt_history.add(self.prompt.text)
+            self.prompt.set_text("")
+        elif self._previous_key == "escape" and "rewind" in self.host.abilities:
+            self.status_area.hint = ""
+            self._spawn(self.rewind())
         else:
-            self.edges.hint = "esc again to go back to an earlier point"
-        self.changed()
+            self.status_area.hint = "esc again to go back to an earlier point"
+        self.schedule_frame()
 
     def action_stop(self) -> None:
         """ctrl+c: stop, clear, and the second one in a row leaves."""
         if self._conversation is None:
-            self._end(130)
+            self._exit_with(130)
         elif self._conversation.view.is_busy:
-            if self._conversation.driver.is_interrupted and self._before == "ctrl+c":
-                self._do(self._close(130))
+            if self._conversation.driver.is_interrupted and self._previous_key == "ctrl+c":
+                self._spawn(self._close(130))
             self._conversation.interrupt()
         elif self.dialogs.is_open:
-            self.dialogs.answered(None)
+            self.dialogs.submit_answer(None)
         elif self.prompt.text:
-            self.prompt.history_lines.add(self.prompt.text)
-            self.prompt.put("")
-        elif self._before == "ctrl+c":
-            self._do(self._close(0))
+            self.prompt.prompt_history.add(self.prompt.text)
+            self.prompt.set_text("")
+        elif self._previous_key == "ctrl+c":
+            self._spawn(self._close(0))
         else:
-            self.edges.hint = "ctrl+c again to leave"
-        self.changed()
+            self.status_area.hint = "ctrl+c again to leave"
+        self.schedule_frame()
 
     def action_end(self) -> None:
         if not self.prompt.text and not self.dialogs.is_open:
-            self._do(self._close(0))
+            self._spawn(self._close(0))
         elif self.prompt.has_focus:
             self.prompt.action_delete_right()
 
@@ -96,28 +96,28 @@ class TerminalApp(FullScreen):
         modes = self.host.modes
         now = modes.index(self.host.mode) if self.host.mode in modes else -1
         self.host.change_mode(modes[(now + 1) % len(modes)])
-        self.changed_mode()
+        self.show_mode()
 
     def action_unfold(self) -> None:
         self.transcript.toggle_last()
 
     def action_todos(self) -> None:
-        self.order("/todo")
+        self.run_command("/todo")
 
     def action_page(self, by: int) -> None:
         if isinstance(self.focused, Choices):
-            self.focused.turn_page(by)
+            self.focused.scroll_body(by)
         else:
             self.transcript.scroll_pages(by)
-        self.changed()
+        self.schedule_frame()
 
     def action_line(self, by: int) -> None:
         self.transcript.scroll_lines(by)
-        self.changed()
+        self.schedule_frame()
 
     def action_bottom(self) -> None:
         self.transcript.action_bottom()
-        self.changed()
+        self.schedule_frame()
 
     def action_redraw(self) -> None:
         self.redraw()
@@ -125,8 +125,8 @@ class TerminalApp(FullScreen):
     def action_copy_reply(self) -> None:
         self._copy(self.transcript.last_reply())
 
-    @on(Transcript.Copied)
-    def _on_copied(self, event: Transcript.Copied) -> None:
+    @on(TranscriptWidget.CopyRequested)
+    def _on_copy_requested(self, event: TranscriptWidget.CopyRequested) -> None:
         self._copy(event.text)
 
     def _copy(self, text: str) -> None:
@@ -134,26 +134,26 @@ class TerminalApp(FullScreen):
         text = selected or text
         if text:
             self.copy_to_clipboard(text)
-        self.edges.hint = f"copied {len(text):,} characters" if text else "nothing to copy"
-        self.changed()
+        self.status_area.hint = f"copied {len(text):,} characters" if text else "nothing to copy"
+        self.schedule_frame()
 
-    @on(Transcript.Left)
-    def _on_left(self) -> None:
+    @on(TranscriptWidget.Exited)
+    def _on_exited(self) -> None:
         self.prompt.focus()
-        self.changed()
+        self.schedule_frame()
 
-    @on(Transcript.Search)
+    @on(TranscriptWidget.SearchRequested)
     def action_search(self) -> None:
         if not self.dialogs.is_open:
-            self._do(self._search())
+            self._spawn(self._search())
 
     async def _search(self) -> None:
-        text = await self.dialogs.write("Search", self.transcript.sought, anew=True)
+        text = await self.dialogs.ask_text("Search", self.transcript.search_text, select_all=True)
         if text is None:
-            self.transcript.seek("")
-        elif self.transcript.seek(text.strip()):
+            self.transcript.search("")
+        elif self.transcript.search(text.strip()):
             self.transcript.focus()
-            self.edges.hint = "n goes up, N down, enter opens, esc returns"
+            self.status_area.hint = "n goes up, N down, enter opens, esc returns"
         elif text.strip():
-            self.edges.hint = f"{text.strip()!r} is nowhere"
-        self.changed()
+            self.status_area.hint = f"{text.strip()!r} is nowhere"
+        self.schedule_frame()

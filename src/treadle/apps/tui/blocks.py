@@ -21,48 +21,48 @@ CallState = Literal[
 ]
 
 
-class Said(msgspec.Struct, frozen=True):
+class UserMessageBlock(msgspec.Struct, frozen=True):
     """The person's words; `steered` if they came while the agent worked."""
 
     text: str
     steered: bool = False
-    attached: tuple[str, ...] = ()
+    attachments: tuple[str, ...] = ()
 
 
-class Words(msgspec.Struct, frozen=True):
+class MarkdownBlock(msgspec.Struct, frozen=True):
     """Markdown without fenced blocks. `tight` goes on directly under the block before."""
 
     text: str
-    tight: bool = False
+    is_continuation: bool = False
 
 
-class Code(msgspec.Struct, frozen=True):
+class CodeBlock(msgspec.Struct, frozen=True):
     """Lines of a fenced block; a long one is several of these, all but the first tight."""
 
     language: str
     text: str
     fence: str = "```"
     indent: int = 0
-    tight: bool = False
+    is_continuation: bool = False
 
 
-class Thought(msgspec.Struct, frozen=True):
+class ThinkingBlock(msgspec.Struct, frozen=True):
     """What the model thought; folded to one line unless opened. A long one is several of these."""
 
     text: str
-    tight: bool = False
+    is_continuation: bool = False
 
 
-class Child(msgspec.Struct, frozen=True):
+class ChildProgress(msgspec.Struct, frozen=True):
     """What a child agent has done so far."""
 
     calls: int = 0
     tokens: int = 0
-    now: str = ""
-    recent: tuple[str, ...] = ()
+    activity: str = ""
+    recent_calls: tuple[str, ...] = ()
 
 
-class Call(msgspec.Struct, frozen=True):
+class ToolCallBlock(msgspec.Struct, frozen=True):
     """A tool call. `result` is what the model was told, `display` what is for the person."""
 
     call_id: str
@@ -70,38 +70,46 @@ class Call(msgspec.Struct, frozen=True):
     state: CallState = "writing"
     summary: str = ""
     raw: str = ""
-    size: int = 0
+    argument_chars: int = 0
     progress: str = ""
     result: str = ""
     display: str = ""
     reason: str = ""
     task_id: str = ""
     full_output: str = ""
-    child: Child | None = None
+    child: ChildProgress | None = None
 
     @property
-    def is_over(self) -> bool:
+    def is_finished(self) -> bool:
         return self.state in ("done", "failed", "denied", "stopped")
 
 
-class Note(msgspec.Struct, frozen=True):
+class NoteBlock(msgspec.Struct, frozen=True):
     text: str
     tone: Tone = "faint"
 
 
-class Shell(msgspec.Struct, frozen=True):
+class ShellBlock(msgspec.Struct, frozen=True):
     """A command of the person's own. No exit code yet means that it still runs."""
 
     command: str
     output: str = ""
     exit_code: int | None = None
-    is_over: bool = False
+    is_finished: bool = False
 
 
-Block = Said | Words | Code | Thought | Call | Note | Shell
+ViewBlock = (
+    UserMessageBlock
+    | MarkdownBlock
+    | CodeBlock
+    | ThinkingBlock
+    | ToolCallBlock
+    | NoteBlock
+    | ShellBlock
+)
 
 
-class Todo(msgspec.Struct, frozen=True):
+class TodoLine(msgspec.Struct, frozen=True):
     text: str
     state: Literal["open", "active", "done"] = "open"
 

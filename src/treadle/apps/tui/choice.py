@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 
-class Option(msgspec.Struct, frozen=True):
+class ChoiceOption(msgspec.Struct, frozen=True):
     """`key` is the letter that takes it at once, where nothing is filtered."""
 
     value: str
     label: str
-    about: str = ""
+    description: str = ""
     key: str = ""

@@ -14,13 +14,13 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 
-from treadle.apps.tui.choice import Option
-from treadle.apps.tui.completing import matches
-from treadle.apps.tui.markdown import lead, safe, wrapped
+from treadle.apps.tui.choice import ChoiceOption
+from treadle.apps.tui.completing import fuzzy_match
+from treadle.apps.tui.markdown import styled_prefix, make_printable, wrap_text
 from treadle.apps.tui.palette import Palette
 
-Body = Callable[[int], list[Text]]
-MOST_ROWS = 12
+BodyRenderer = Callable[[int], list[Text]]
+MAX_ROWS = 12
 
 
 class Choices(Widget, can_focus=True):
@@ -28,12 +28,12 @@ class Choices(Widget, can_focus=True):
 
     DEFAULT_CSS = "Choices { height: auto; max-height: 80vh; }"
 
-    class Chosen(Message):
+    class Selected(Message):
         def __init__(self, value: str | None) -> None:
             super().__init__()
             self.value = value
 
-    class Looked(Message):
+    class Highlighted(Message):
         """Another choice is under the cursor."""
 
         def __init__(self, value: str) -> None:
@@ -43,53 +43,58 @@ class Choices(Widget, can_focus=True):
     def __init__(
         self,
         title: str,
-        options: Sequence[Option],
+        options: Sequence[ChoiceOption],
         palette: Palette,
         *,
-        body: Body | None = None,
-        filters: bool = False,
+        body: BodyRenderer | None = None,
+        filterable: bool = False,
         hint: str = "",
-        now: str = "",
+        current: str = "",
     ) -> None:
         super().__init__()
         self.title = title
         self.options = list(options)
-        self.shown = list(options)
-        self.at = next((at for at, one in enumerate(options) if now and one.value == now), 0)
-        self.typed = ""
+        self.matching_options = list(options)
+        self.cursor = next(
+            (at for at, one in enumerate(options) if current and one.value == current), 0
+        )
+        self.filter_text = ""
         self._palette = palette
         self._body = body
-        self._filters = filters
+        self._is_filterable = filterable
         self._hint = hint
         self._offset = 0
 
     # --- painting ------------------------------------------------------------------------
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._lines(width, max(int(viewport.height * 0.8) - 1, 4)))
+        return len(self._build_lines(width, max(int(viewport.height * 0.8) - 1, 4)))
 
     def render(self) -> Text:
-        lines = [safe(line) for line in self._lines(self.size.width, self.size.height)]
+        lines = [
+            make_printable(line) for line in self._build_lines(self.size.width, self.size.height)
+        ]
         text = Text("\n").join(lines)
         text.no_wrap = True
         return text
 
-    def _lines(self, width: int, height: int) -> list[Text]:
+    def _build_lines(self, width: int, height: int) -> list[Text]:
         palette = self._palette
-        head = wrapped(Text(self.title, palette.bold), width)
-        if self._filters:
+        head = wrap_text(Text(self.title, palette.bold), width)
+        if self._is_filterable:
             head.append(
-                lead("› ", palette.accent).append(
-                    self.typed or "type to filter", (palette.plain if self.typed else palette.faint)
+                styled_prefix("› ", palette.accent).append(
+                    self.filter_text or "type to filter",
+                    (palette.plain if self.filter_text else palette.faint),
                 )
             )
-        foot = wrapped(Text(self._hint, palette.faint), width)[:1] if self._hint else []
+        foot = wrap_text(Text(self._hint, palette.faint), width)[:1] if self._hint else []
         room = max(height - len(head) - len(foot), 1)
-        rows = self._rows(width, min(room, MOST_ROWS))
+        rows = self._option_rows(width, min(room, MAX_ROWS))
         body = self._body(width) if self._body is not None else []
-        return [*head, *self._window(body, max(room - len(rows), 0)), *rows, *foot][:height]
+        return [*head, *self._visible_body(body, max(room - len(rows), 0)), *rows, *foot][:height]
 
-    def _window(self, body: list[Text], room: int) -> list[Text]:
+    def _visible_body(self, body: list[Text], room: int) -> list[Text]:
         """As much of the body as there is room for, from where it was scrolled to."""
         if len(body) <= room:
             self._offset = 0
@@ -102,91 +107,91 @@ class Choices(Widget, can_focus=True):
         word = f"… {left} more lines (pgdn)" if left else "the end (pgup)"
         return [*part, Text(word, self._palette.faint)]
 
-    def _rows(self, width: int, most: int) -> list[Text]:
+    def _option_rows(self, width: int, max_rows: int) -> list[Text]:
         """The choices around the one under the cursor. Few are shown whole, many in a line each."""
-        if not self.shown:
+        if not self.matching_options:
             return [Text("  nothing fits", self._palette.faint)]
-        whole = [self._row(place, width) for place in range(len(self.shown))]
-        if not self._filters and sum(map(len, whole)) <= most:
+        whole = [self._option_row(place, width) for place in range(len(self.matching_options))]
+        if not self._is_filterable and sum(map(len, whole)) <= max_rows:
             return [line for row in whole for line in row]
-        first = max(0, min(self.at - most // 2, len(self.shown) - most))
-        rows = [row[0] for row in whole[first : first + most]]
+        first = max(0, min(self.cursor - max_rows // 2, len(self.matching_options) - max_rows))
+        rows = [row[0] for row in whole[first : first + max_rows]]
         for row, line in zip(whole[first:], rows, strict=False):
             if len(row) > 1:
                 line.append("…", self._palette.faint)
             line.truncate(max(width, 1), overflow="ellipsis")
         return rows
 
-    def _row(self, place: int, width: int) -> list[Text]:
-        option, is_at = self.shown[place], place == self.at
+    def _option_row(self, index: int, width: int) -> list[Text]:
+        option, is_at = self.matching_options[index], index == self.cursor
         text = Text(" ".join(option.label.split()), end="")
         text.stylize(self._palette.accent if is_at else self._palette.plain)
-        if option.about:
-            text.append("  " + " ".join(option.about.split()), self._palette.faint)
-        sign = lead("▸ " if is_at else "  ", self._palette.accent)
-        if option.key and not self._filters:
+        if option.description:
+            text.append("  " + " ".join(option.description.split()), self._palette.faint)
+        sign = styled_prefix("▸ " if is_at else "  ", self._palette.accent)
+        if option.key and not self._is_filterable:
             sign.append(f"{option.key} ", self._palette.faint)
-        lines = wrapped(text, max(width - sign.cell_len, 1))
+        lines = wrap_text(text, max(width - sign.cell_len, 1))
         rest = Text(" " * sign.cell_len)
         return [(rest if number else sign) + line for number, line in enumerate(lines)]
 
     # --- keys ----------------------------------------------------------------------------
 
     def on_key(self, event: events.Key) -> None:
-        if self._take(event):
+        if self._handle_key(event):
             event.stop()
             event.prevent_default()
 
-    def _take(self, event: events.Key) -> bool:
+    def _handle_key(self, event: events.Key) -> bool:
         match event.key:
             case "up" | "ctrl+p":
-                self._move(-1)
+                self._move_cursor(-1)
             case "down" | "ctrl+n":
-                self._move(1)
+                self._move_cursor(1)
             case "enter":
-                if self.shown:
-                    self.post_message(self.Chosen(self.shown[self.at].value))
+                if self.matching_options:
+                    self.post_message(self.Selected(self.matching_options[self.cursor].value))
             case "escape":
-                self.post_message(self.Chosen(None))
-            case "backspace" if self._filters:
-                self._filter(self.typed[:-1])
+                self.post_message(self.Selected(None))
+            case "backspace" if self._is_filterable:
+                self._apply_filter(self.filter_text[:-1])
             case _:
-                return self._letter(event)
+                return self._handle_character(event)
         return True
 
-    def _letter(self, event: events.Key) -> bool:
+    def _handle_character(self, event: events.Key) -> bool:
         if not event.is_printable or event.character is None:
             return False
-        if self._filters:
-            self._filter(self.typed + event.character)
+        if self._is_filterable:
+            self._apply_filter(self.filter_text + event.character)
             return True
-        for option in self.shown:
+        for option in self.matching_options:
             if option.key == event.character.lower():
-                self.post_message(self.Chosen(option.value))
+                self.post_message(self.Selected(option.value))
                 return True
         return False
 
-    def turn_page(self, by: int) -> None:
+    def scroll_body(self, pages: int) -> None:
         """Scroll the lines above the choices."""
-        self._offset += by * max(self.size.height // 2, 1)
+        self._offset += pages * max(self.size.height // 2, 1)
         self.refresh()
 
-    def _move(self, by: int) -> None:
-        if self.shown:
-            self.at = (self.at + by) % len(self.shown)
-            self.post_message(self.Looked(self.shown[self.at].value))
+    def _move_cursor(self, by: int) -> None:
+        if self.matching_options:
+            self.cursor = (self.cursor + by) % len(self.matching_options)
+            self.post_message(self.Highlighted(self.matching_options[self.cursor].value))
             self.refresh(layout=True)
 
-    def _filter(self, typed: str) -> None:
-        self.typed, self.at = typed, 0
-        by_label = {f"{one.label} {one.about}": one for one in self.options}
-        found = matches(typed, by_label, most=len(by_label)) if typed else list(by_label)
-        self.shown = [by_label[label] for label in found]
-        if self.shown:
-            self.post_message(self.Looked(self.shown[0].value))
+    def _apply_filter(self, text: str) -> None:
+        self.filter_text, self.cursor = text, 0
+        by_label = {f"{one.label} {one.description}": one for one in self.options}
+        found = fuzzy_match(text, by_label, limit=len(by_label)) if text else list(by_label)
+        self.matching_options = [by_label[label] for label in found]
+        if self.matching_options:
+            self.post_message(self.Highlighted(self.matching_options[0].value))
         self.refresh(layout=True)
 
-    def rebody(self, body: Body) -> None:
+    def set_body(self, body: BodyRenderer) -> None:
         """Other lines above the choices."""
         self._body = body
         self.refresh(layout=True)

@@ -19,17 +19,17 @@ import msgspec
 from treadle.apps.wiring import programs
 from treadle.core.transcript.content import Image
 
-PATIENCE = 5.0  # seconds for a program to answer; an owner of the selection may be gone
-MOST_BYTES = 20 << 20
-_DOORS = ("DISPLAY", "XAUTHORITY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
-KINDS = ("image/png", "image/jpeg", "image/webp", "image/gif")
-NO_PROGRAM = (
+TIMEOUT_SECONDS = 5.0  # seconds for a program to answer; an owner of the selection may be gone
+MAX_BYTES = 20 << 20
+_DISPLAY_VARIABLES = ("DISPLAY", "XAUTHORITY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
+NO_PROGRAM_MESSAGE = (
     "nothing here can read the clipboard: install wl-clipboard (Wayland), xclip (X11) "
     "or pngpaste (macOS)"
 )
 
 
-class Clip(msgspec.Struct, frozen=True):
+class ClipboardContent(msgspec.Struct, frozen=True):
     """A picture, or a text, or why there is neither."""
 
     image: Image | None = None
@@ -37,12 +37,12 @@ class Clip(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-async def clip(environ: Mapping[str, str] = os.environ) -> Clip:
+async def read_clipboard(environ: Mapping[str, str] = os.environ) -> ClipboardContent:
     """What the clipboard holds now."""
-    there = _programs(environ)
+    there = _find_programs(environ)
     if not there:
-        return Clip(problem=NO_PROGRAM)
-    found = Clip(problem="the clipboard is empty")
+        return ClipboardContent(problem=NO_PROGRAM_MESSAGE)
+    found = ClipboardContent(problem="the clipboard is empty")
     for program in there:
         found = await _READERS[program]()
         if not found.problem:
@@ -50,8 +50,8 @@ async def clip(environ: Mapping[str, str] = os.environ) -> Clip:
     return found
 
 
-def _programs(environ: Mapping[str, str]) -> list[str]:
-    there = [name for name in _READERS if programs.found(name, Path.cwd(), environ)]
+def _find_programs(environ: Mapping[str, str]) -> list[str]:
+    there = [name for name in _READERS if programs.find_program(name, Path.cwd(), environ)]
     has_display = {
         "wl-paste": bool(environ.get("WAYLAND_DISPLAY")),
         "xclip": bool(environ.get("DISPLAY")),
@@ -62,79 +62,87 @@ def _programs(environ: Mapping[str, str]) -> list[str]:
 # ------------------------------------------------------------------ the programs
 
 
-async def _wayland() -> Clip:
-    code, listed, said = await _run("wl-paste", "--list-types")
+async def _read_wayland() -> ClipboardContent:
+    code, listed, said = await _run_program("wl-paste", "--list-types")
     if code:
-        return _nothing("wl-paste", said)
-    kind = _picture(listed)
+        return _no_content("wl-paste", said)
+    kind = _find_image_type(listed)
     if kind:
-        _, data, said = await _run("wl-paste", "--type", kind)
-        return _image(kind, data, said)
-    _, data, said = await _run("wl-paste", "--no-newline")
-    return _text(data, said)
+        _, data, said = await _run_program("wl-paste", "--type", kind)
+        return _image_content(kind, data, said)
+    _, data, said = await _run_program("wl-paste", "--no-newline")
+    return _text_content(data, said)
 
 
-async def _x11() -> Clip:
+async def _read_x11() -> ClipboardContent:
     ask = ("xclip", "-selection", "clipboard", "-o")
-    code, listed, said = await _run(*ask, "-t", "TARGETS")
+    code, listed, said = await _run_program(*ask, "-t", "TARGETS")
     if code:
-        return _nothing("xclip", said)
-    kind = _picture(listed)
+        return _no_content("xclip", said)
+    kind = _find_image_type(listed)
     if kind:
-        _, data, said = await _run(*ask, "-t", kind)
-        return _image(kind, data, said)
-    _, data, said = await _run(*ask)
-    return _text(data, said)
+        _, data, said = await _run_program(*ask, "-t", kind)
+        return _image_content(kind, data, said)
+    _, data, said = await _run_program(*ask)
+    return _text_content(data, said)
 
 
-async def _pngpaste() -> Clip:
-    _, data, said = await _run("pngpaste", "-")
-    return _image("image/png", data, said)
+async def _read_pngpaste() -> ClipboardContent:
+    _, data, said = await _run_program("pngpaste", "-")
+    return _image_content("image/png", data, said)
 
 
-async def _applescript() -> Clip:
-    _, printed, said = await _run("osascript", "-e", "get the clipboard as «class PNGf»")
+async def _read_osascript() -> ClipboardContent:
+    _, printed, said = await _run_program("osascript", "-e", "get the clipboard as «class PNGf»")
     held = re.search(rb"PNGf([0-9A-Fa-f]+)", printed)
     if held:
-        return _image("image/png", bytes.fromhex(held[1].decode()), said)
-    _, data, said = await _run("pbpaste")
-    return _text(data, said)
+        return _image_content("image/png", bytes.fromhex(held[1].decode()), said)
+    _, data, said = await _run_program("pbpaste")
+    return _text_content(data, said)
 
 
-_READERS: dict[str, Callable[[], Awaitable[Clip]]] = {
-    "wl-paste": _wayland,
-    "xclip": _x11,
-    "pngpaste": _pngpaste,
-    "osascript": _applescript,
+_READERS: dict[str, Callable[[], Awaitable[ClipboardContent]]] = {
+    "wl-paste": _read_wayland,
+    "xclip": _read_x11,
+    "pngpaste": _read_pngpaste,
+    "osascript": _read_osascript,
 }
 
 
 # ------------------------------------------------------------------ what they say
 
 
-def _picture(listed: bytes) -> str:
-    offered = listed.decode(errors="replace").split()
-    return next((kind for kind in KINDS if kind in offered), "")
+def _find_image_type(types: bytes) -> str:
+    offered = types.decode(errors="replace").split()
+    return next((kind for kind in IMAGE_TYPES if kind in offered), "")
 
 
-def _image(kind: str, data: bytes, said: str) -> Clip:
-    if len(data) > MOST_BYTES:
-        return Clip(problem=f"the picture in the clipboard is too large: {len(data):,} bytes")
-    return Clip(Image(kind, data)) if data else _nothing("the clipboard", said)
+def _image_content(media_type: str, data: bytes, stderr: str) -> ClipboardContent:
+    if len(data) > MAX_BYTES:
+        return ClipboardContent(
+            problem=f"the picture in the clipboard is too large: {len(data):,} bytes"
+        )
+    return (
+        ClipboardContent(Image(media_type, data)) if data else _no_content("the clipboard", stderr)
+    )
 
 
-def _text(data: bytes, said: str) -> Clip:
+def _text_content(data: bytes, stderr: str) -> ClipboardContent:
     text = data.decode(errors="replace")
-    return Clip(text=text) if text else _nothing("the clipboard", said)
+    return ClipboardContent(text=text) if text else _no_content("the clipboard", stderr)
 
 
-def _nothing(who: str, said: str) -> Clip:
-    why = " ".join(said.split())[:200]
-    return Clip(problem=f"{who}: {why}" if why else "the clipboard holds no picture and no text")
+def _no_content(source: str, stderr: str) -> ClipboardContent:
+    why = " ".join(stderr.split())[:200]
+    return ClipboardContent(
+        problem=f"{source}: {why}" if why else "the clipboard holds no picture and no text"
+    )
 
 
-async def _run(*words: str) -> tuple[int, bytes, str]:
+async def _run_program(*argv: str) -> tuple[int, bytes, str]:
     """Exit code, output, and what it said about an error."""
-    program = programs.found(words[0], Path.cwd()) or words[0]
-    most = MOST_BYTES * 2 + 1_000  # one of them writes pictures as hexadecimal digits
-    return await programs.run(program, *words[1:], passed=_DOORS, seconds=PATIENCE, most=most)
+    program = programs.find_program(argv[0], Path.cwd()) or argv[0]
+    most = MAX_BYTES * 2 + 1_000  # one of them writes pictures as hexadecimal digits
+    return await programs.run_program(
+        program, *argv[1:], variables=_DISPLAY_VARIABLES, timeout=TIMEOUT_SECONDS, max_bytes=most
+    )

@@ -20,9 +20,9 @@ from treadle.core.errors import ConfigError
 from treadle.core.textfile import read_text
 from treadle.tools import frontmatter
 
-PLACES = (".treadle/commands", ".claude/commands")
-MOST_BYTES = 256 * 1024
-_PLACE = re.compile(r"\$(ARGUMENTS|[1-9])")
+COMMAND_FOLDERS = (".treadle/commands", ".claude/commands")
+MAX_BYTES = 256 * 1024
+_PLACEHOLDER = re.compile(r"\$(ARGUMENTS|[1-9])")
 
 
 class CustomCommand(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class CustomCommand(msgspec.Struct, frozen=True):
     body: str
     file: Path
 
-    def text(self, arguments: str) -> str:
+    def expand(self, arguments: str) -> str:
         """What is sent."""
         try:
             words = shlex.split(arguments)
@@ -44,12 +44,12 @@ class CustomCommand(msgspec.Struct, frozen=True):
             number = int(place[1])
             return words[number - 1] if number <= len(words) else ""
 
-        if _PLACE.search(self.body):
-            return _PLACE.sub(put, self.body)
+        if _PLACEHOLDER.search(self.body):
+            return _PLACEHOLDER.sub(put, self.body)
         return f"{self.body}\n\n{arguments}".strip()
 
 
-def custom_commands(
+def find_custom_commands(
     folders: Iterable[Path], home: Path | None = None
 ) -> tuple[list[CustomCommand], list[str]]:
     """All of them, and a line for each that is left out. Of two with one name the first counts.
@@ -60,13 +60,13 @@ def custom_commands(
     problems: list[str] = []
     for folder in dict.fromkeys(folders):
         within = None if folder == home else folder
-        for base in (folder / place for place in PLACES):
-            if within is not None and not _is_beneath(base, within):
+        for base in (folder / place for place in COMMAND_FOLDERS):
+            if within is not None and not _is_inside(base, within):
                 problems.append(f"{base}: leads out of {within} by a link; it is not read")
                 continue
             for file in sorted(base.glob("**/*.md")):
                 try:
-                    command = _read(file, base, within)
+                    command = _read_command(file, base, within)
                 except (ConfigError, FileNotFoundError) as error:
                     problems.append(str(error))
                 else:
@@ -74,14 +74,14 @@ def custom_commands(
     return list(found.values()), problems
 
 
-def _is_beneath(path: Path, folder: Path) -> bool:
+def _is_inside(path: Path, folder: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
-def _read(file: Path, base: Path, within: Path | None) -> CustomCommand:
+def _read_command(file: Path, base: Path, within: Path | None) -> CustomCommand:
     try:
-        front, body = frontmatter.split(read_text(file, MOST_BYTES, within=within))
-    except frontmatter.BrokenHead as error:
+        front, body = frontmatter.parse_frontmatter(read_text(file, MAX_BYTES, within=within))
+    except frontmatter.FrontmatterError as error:
         raise ConfigError(f"{file}: {error}") from error
     name = ":".join(file.relative_to(base).with_suffix("").parts)
     summary = str(front.get("description") or body.strip().split("\n", 1)[0])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from treadle.apps.tui.markdown import lead
+from treadle.apps.tui.markdown import styled_prefix
 from treadle.apps.tui.palette import Palette
 
 _HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
@@ -17,21 +17,23 @@ def is_diff(text: str) -> bool:
     return text.startswith(("--- ", "diff --git ")) and "\n@@ " in text
 
 
-def counted(text: str) -> tuple[int, int]:
+def count_changes(text: str) -> tuple[int, int]:
     """How many lines come and go."""
     rows = [row for row in text.split("\n") if not row.startswith(("+++ ", "--- "))]
     return sum(row.startswith("+") for row in rows), sum(row.startswith("-") for row in rows)
 
 
-def lines(text: str, width: int, palette: Palette, most: int | None = None) -> list[Text]:
+def render_diff(
+    text: str, width: int, palette: Palette, max_lines: int | None = None
+) -> list[Text]:
     """The diff, one Text a line, cut at the width; at most so many, with a word on the rest."""
-    rows = list(_rows(text, width, palette))
-    if most is None or len(rows) <= most:
+    rows = list(_render_rows(text, width, palette))
+    if max_lines is None or len(rows) <= max_lines:
         return rows
-    return [*rows[:most], Text(f"… {len(rows) - most} more lines", palette.faint)]
+    return [*rows[:max_lines], Text(f"… {len(rows) - max_lines} more lines", palette.faint)]
 
 
-def _rows(text: str, width: int, palette: Palette) -> Iterator[Text]:
+def _render_rows(text: str, width: int, palette: Palette) -> Iterator[Text]:
     old = new = 0
     hunks = 0
     for row in text.split("\n"):
@@ -49,21 +51,21 @@ def _rows(text: str, width: int, palette: Palette) -> Iterator[Text]:
         elif row.startswith(("--- ", "diff --git ", "index ", "\\ No newline")):
             continue
         elif row.startswith("+"):
-            yield _row(new, "+", row[1:], width, palette, "added")
+            yield _render_row(new, "+", row[1:], width, palette, "added")
             new += 1
         elif row.startswith("-"):
-            yield _row(old, "-", row[1:], width, palette, "removed")
+            yield _render_row(old, "-", row[1:], width, palette, "removed")
             old += 1
         elif row.startswith("..."):
             yield Text(row, palette.faint)
         elif hunks:
-            yield _row(new, " ", row[1:], width, palette, "plain")
+            yield _render_row(new, " ", row[1:], width, palette, "plain")
             old, new = old + 1, new + 1
 
 
-def _row(number: int, sign: str, text: str, width: int, palette: Palette, role: str) -> Text:
+def _render_row(number: int, sign: str, text: str, width: int, palette: Palette, role: str) -> Text:
     style = getattr(palette, role)
-    shown = lead(f"{number:>4} ", palette.faint)
+    shown = styled_prefix(f"{number:>4} ", palette.faint)
     body = Text(f"{sign} {text.expandtabs(4)}", style)
     room = max(width - shown.cell_len, 4)
     body.truncate(room, overflow="ellipsis", pad=role != "plain")

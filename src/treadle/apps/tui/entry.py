@@ -6,10 +6,10 @@ from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
 
-from treadle.apps.tui.prompt import NEW_LINE
+from treadle.apps.tui.prompt import NEW_LINE_KEYS
 
 
-class Entry(TextArea):
+class TextEntry(TextArea):
     """Enter ends it, escape leaves it."""
 
     DEFAULT_CSS = """
@@ -19,7 +19,7 @@ class Entry(TextArea):
     }
     """
 
-    class Given(Message):
+    class Submitted(Message):
         def __init__(self, text: str | None) -> None:
             super().__init__()
             self.text = text
@@ -30,12 +30,12 @@ class Entry(TextArea):
         self.move_cursor(self.document.end)
 
     async def _on_key(self, event: events.Key) -> None:
-        if event.key in NEW_LINE:
+        if event.key in NEW_LINE_KEYS:
             self.insert("\n")
         elif event.key == "enter":
-            self.post_message(self.Given(self.text))
+            self.post_message(self.Submitted(self.text))
         elif event.key == "escape":
-            self.post_message(self.Given(None))
+            self.post_message(self.Submitted(None))
         else:
             await super()._on_key(event)
             return

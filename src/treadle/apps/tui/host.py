@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from treadle.core.contracts.model import ModelCard
-from treadle.core.contracts.workspace import Completed
+from treadle.core.contracts.workspace import CommandResult
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.steps import PendingApproval
 from treadle.core.transcript.content import ToolCall
@@ -48,19 +48,19 @@ class FileChange(msgspec.Struct, frozen=True):
     kind: Literal["added", "removed", "changed"]
 
 
-class Ask(msgspec.Struct, frozen=True):
+class ModelQuestion(msgspec.Struct, frozen=True):
     """A question of the model to the person; any other answer than the choices will do, too."""
 
-    question: str
+    text: str
     choices: tuple[tuple[str, str], ...] = ()
 
 
-class Doors(msgspec.Struct, frozen=True):
+class HostCallbacks(msgspec.Struct, frozen=True):
     """How what is below reaches the person: about a child's call, a question, a line to show."""
 
-    approve: Callable[[PendingApproval], Awaitable[bool | str]]
-    ask: Callable[[Ask], Awaitable[str | None]]
-    tell: Callable[[str], None]
+    ask_approval: Callable[[PendingApproval], Awaitable[bool | str]]
+    ask_user: Callable[[ModelQuestion], Awaitable[str | None]]
+    show_message: Callable[[str], None]
 
 
 class Host(Protocol):
@@ -74,35 +74,37 @@ class Host(Protocol):
     @property
     def folder(self) -> Path: ...
 
-    def added(self) -> tuple[Path, ...]:
+    def list_added_folders(self) -> tuple[Path, ...]:
         """Folders beside it that may be worked in."""
 
     @property
-    def can(self) -> frozenset[Ability]: ...
+    def abilities(self) -> frozenset[Ability]: ...
 
     @property
     def is_trusted(self) -> bool: ...
 
     @property
-    def is_declined(self) -> bool:
+    def is_trust_declined(self) -> bool:
         """Whether the person does not want to be asked about trust again."""
 
     def trust(self) -> None: ...
 
-    def decline(self) -> None: ...
+    def decline_trust(self) -> None: ...
 
-    def brings(self) -> list[str]:
+    def list_extension_files(self) -> list[str]:
         """The files and folders here that would count with trust."""
 
-    def waiting(self) -> list[str]:
+    def list_unapproved_programs(self) -> list[str]:
         """The programs that the folder brings and that nobody approved as they are, a line each."""
 
-    def approve(self) -> None:
+    def approve_programs(self) -> None:
         """The person saw those lines, and lets the programs run."""
 
     # --- the session
 
-    async def open(self, doors: Doors, *, resume: str | None = None, fork: bool = False) -> Driver:
+    async def open(
+        self, callbacks: HostCallbacks, *, resume: str | None = None, fork: bool = False
+    ) -> Driver:
         """A new session, or (part of) the id of one, "" for the last one here."""
 
     async def reopen(self) -> Driver:
@@ -122,7 +124,7 @@ class Host(Protocol):
     @property
     def model(self) -> ModelCard: ...
 
-    def models(self) -> list[tuple[str, str]]:
+    def list_models(self) -> list[tuple[str, str]]:
         """Names that `change_model` takes, each with a word on it."""
 
     async def change_model(self, name: str) -> Driver: ...
@@ -140,26 +142,26 @@ class Host(Protocol):
 
     # --- looking around
 
-    def sessions(self) -> list[SessionLine]: ...
+    def list_sessions(self) -> list[SessionLine]: ...
 
-    def turns(self) -> list[TurnLine]: ...
+    def list_turns(self) -> list[TurnLine]: ...
 
-    def permissions(self) -> list[tuple[str, str]]:
+    def list_permissions(self) -> list[tuple[str, str]]:
         """The rules in force, each with where it comes from."""
 
-    def settings(self) -> list[tuple[str, str, str]]:
+    def list_settings(self) -> list[tuple[str, str, str]]:
         """Name, value, origin."""
 
-    def agents(self) -> list[tuple[str, str]]: ...
+    def list_agents(self) -> list[tuple[str, str]]: ...
 
-    def skills(self) -> list[tuple[str, str]]: ...
+    def list_skills(self) -> list[tuple[str, str]]: ...
 
-    async def preview(self, call: ToolCall) -> str:
+    async def preview_call(self, call: ToolCall) -> str:
         """What a call would do to files, as a unified diff; "" if that cannot be said."""
 
     # --- going back
 
-    async def changes(self, turn_id: str) -> list[FileChange]:
+    async def preview_rewind(self, turn_id: str) -> list[FileChange]:
         """What going back to before this turn would do to files."""
 
     async def rewind(self, turn_id: str, *, files: bool) -> tuple[Driver, str]: ...
@@ -171,13 +173,15 @@ class Host(Protocol):
 
     # --- small services
 
-    async def shell(self, command: str, on_output: Callable[[str], None]) -> Completed:
+    async def run_shell_command(
+        self, command: str, on_output: Callable[[str], None]
+    ) -> CommandResult:
         """A command of the person's own."""
 
     async def remember(self, text: str) -> str:
         """Write a line into the project's memory; where."""
 
-    def keep_theme(self, name: str) -> str:
+    def save_theme(self, name: str) -> str:
         """Write the theme into the user's settings; a sentence about it."""
 
     async def export(self, path: str) -> Path:

@@ -17,8 +17,8 @@ from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XT
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
-PIECE = 1 << 16
-LOOK = 0.1  # seconds after which a lone escape is one
+READ_SIZE = 1 << 16
+POLL_SECONDS = 0.1  # seconds after which a lone escape is one
 
 
 class PasteParser(XTermParser):
@@ -26,28 +26,28 @@ class PasteParser(XTermParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self._pasted: list[str] | None = None  # what has come of a paste that is not over
+        self._paste_parts: list[str] | None = None  # what has come of a paste that is not over
 
     def feed(self, data: str) -> Iterable[Message]:
         while data:
-            if self._pasted is None:
+            if self._paste_parts is None:
                 before, begins, data = data.partition(BRACKETED_PASTE_START)
                 if before:
                     yield from super().feed(before)
                 if begins:
-                    self._pasted = []
+                    self._paste_parts = []
                 continue
             # The end may have come in two pieces.
-            last = self._pasted.pop() if self._pasted else ""
+            last = self._paste_parts.pop() if self._paste_parts else ""
             inside, ends, data = (last + data).partition(BRACKETED_PASTE_END)
-            self._pasted.append(inside)
+            self._paste_parts.append(inside)
             if ends:
-                text = "".join(self._pasted).replace("\x00", "")
-                self._pasted = None
+                text = "".join(self._paste_parts).replace("\x00", "")
+                self._paste_parts = None
                 yield events.Paste(text)
             else:
                 kept = len(BRACKETED_PASTE_END)
-                self._pasted[-1:] = [inside[:-kept], inside[-kept:]]
+                self._paste_parts[-1:] = [inside[:-kept], inside[-kept:]]
 
 
 class KeyboardDriver(LinuxDriver):
@@ -59,20 +59,20 @@ class KeyboardDriver(LinuxDriver):
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                if selector.select(LOOK):
-                    data = self._read()
+                if selector.select(POLL_SECONDS):
+                    data = self._read_input()
                     if not data:
                         self.exit_event.wait()
                         break
-                    self._tell(parser.feed(decode(data)))
-                self._tell(parser.tick())
+                    self._dispatch(parser.feed(decode(data)))
+                self._dispatch(parser.tick())
 
-    def _read(self) -> bytes:
+    def _read_input(self) -> bytes:
         try:
-            return os.read(self.fileno, PIECE)
+            return os.read(self.fileno, READ_SIZE)
         except OSError:
             return b""
 
-    def _tell(self, messages: Iterable[Message]) -> None:
+    def _dispatch(self, messages: Iterable[Message]) -> None:
         for message in messages:
             self.process_message(message)

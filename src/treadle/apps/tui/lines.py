@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from rich.text import Text
 from textual.widget import Widget
 
-from treadle.apps.tui.markdown import safe
+from treadle.apps.tui.markdown import make_printable
 
 
-class Lines(Widget):
+class LinesWidget(Widget):
     """Shows Texts, one a row; is as high as there are. A layout is made only when that changes."""
 
     DEFAULT_CSS = "Lines { height: 0; }"
@@ -19,10 +19,10 @@ class Lines(Widget):
         super().__init__(id=id)
         self.lines: list[Text] = []
 
-    def set(self, lines: Sequence[Text]) -> None:
+    def set_lines(self, lines: Sequence[Text]) -> None:
         if len(lines) != len(self.lines):
             self.styles.height = len(lines)
-        self.lines = [safe(line) for line in lines]
+        self.lines = [make_printable(line) for line in lines]
         self.refresh()
 
     def render(self) -> Text:

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from treadle.apps.settings import home, load
+from treadle.apps.settings import treadle_home, load_settings
 from treadle.apps.tui.host import Host
-from treadle.apps.tui.options import Options
+from treadle.apps.tui.options import TerminalOptions
 
-USAGE = 2
+EXIT_USAGE = 2
 
 
 def start(
@@ -30,18 +30,20 @@ def start(
     plain: bool = False,
 ) -> int:
     """Open the terminal in a folder. `flags` are settings by name; wrong ones are raised."""
-    from treadle.apps.tui.wired import WiredHost
-    from treadle.apps.wiring import Opening
+    from treadle.apps.tui.wired import LocalHost
+    from treadle.apps.wiring import SessionOptions
     from treadle.apps.wiring.rules import is_trusted
 
-    theme = load(folder, flags, trusted=lambda: is_trusted(folder)).theme
-    host = WiredHost(folder, flags, Opening(allow=allow, deny=deny, until=until))
-    return run(host, Options(resume, prompt, theme, plain, home() / "history.jsonl"))
+    theme = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder)).theme
+    host = LocalHost(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))
+    return run(
+        host, TerminalOptions(resume, prompt, theme, plain, treadle_home() / "history.jsonl")
+    )
 
 
-def run(host: Host, options: Options) -> int:
+def run(host: Host, options: TerminalOptions) -> int:
     """Until the person leaves; the exit code."""
-    if options.is_plain or _is_dumb():
+    if options.is_plain or _is_dumb_terminal():
         from treadle.apps.tui.plain import run_plain
 
         return run_plain(host, options)
@@ -49,17 +51,17 @@ def run(host: Host, options: Options) -> int:
         print(
             "treadle: there is no terminal here; -p does one task, --plain talks", file=sys.stderr
         )
-        return USAGE
+        return EXIT_USAGE
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)  # a shell may export them, and they do not follow a resize
     from treadle.apps.tui.app import TerminalApp
 
     app = TerminalApp(host, options)
     app.run()
-    if app.farewell:
-        print(app.farewell)
+    if app.resume_hint:
+        print(app.resume_hint)
     return app.return_code or 0
 
 
-def _is_dumb() -> bool:
+def _is_dumb_terminal() -> bool:
     return os.environ.get("TERM", "") in ("dumb", "unknown")

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 
-class Options(msgspec.Struct, frozen=True):
+class TerminalOptions(msgspec.Struct, frozen=True):
     """`resume` is an id, "" for the last session here, None for a new one. `prompt` is said first.
     `history` is the file that remembers what was typed."""
 
@@ -15,4 +15,4 @@ class Options(msgspec.Struct, frozen=True):
     prompt: str = ""
     theme: str = ""
     is_plain: bool = False
-    history: Path | None = None
+    history_file: Path | None = None

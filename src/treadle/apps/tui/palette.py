@@ -22,7 +22,7 @@ class Palette(msgspec.Struct, frozen=True):
     good: Style
     warning: Style
     error: Style
-    said: Style
+    user_message: Style
     code: Style
     keyword: Style
     string: Style
@@ -31,11 +31,11 @@ class Palette(msgspec.Struct, frozen=True):
     function: Style
     added: Style
     removed: Style
-    found: Style
+    search_match: Style
     bold: Style = Style(bold=True)
     plain: Style = Style.null()
 
-    def tone(self, name: str) -> Style:
+    def tone_style(self, name: str) -> Style:
         tones = {
             "faint": self.faint,
             "good": self.good,
@@ -45,11 +45,11 @@ class Palette(msgspec.Struct, frozen=True):
         return tones.get(name, self.plain)
 
 
-def _palette(name: str, **roles: str) -> Palette:
+def _make_palette(name: str, **roles: str) -> Palette:
     return Palette(name, **{role: Style.parse(text) for role, text in roles.items()})
 
 
-DARK = _palette(
+DARK = _make_palette(
     "dark",
     accent="#7fb0ff",
     faint="#808792",
@@ -67,7 +67,7 @@ DARK = _palette(
     removed="#f0a9a9 on #321a1c",
     found="black on #dcae62",
 )
-LIGHT = _palette(
+LIGHT = _make_palette(
     "light",
     accent="#0a56c2",
     faint="#6b7280",
@@ -85,7 +85,7 @@ LIGHT = _palette(
     removed="#8f1a20 on #fde5e4",
     found="black on #ffd866",
 )
-NONE = _palette(
+NONE = _make_palette(
     "none",
     accent="bold",
     faint="dim",
@@ -111,7 +111,7 @@ def is_colourless(environ: Mapping[str, str] = os.environ) -> bool:
     return bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
 
 
-def chosen(name: str, environ: Mapping[str, str] = os.environ) -> Palette:
+def select_palette(name: str, environ: Mapping[str, str] = os.environ) -> Palette:
     """The theme of this name; without one, what the terminal lets us guess. NO_COLOR wins."""
     if is_colourless(environ):
         return NONE

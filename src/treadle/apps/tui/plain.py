@@ -17,49 +17,59 @@ from typing import Any, TextIO
 
 from treadle.apps.tui import commands, diffs, painting, trusting
 from treadle.apps.tui.attaching import Attachments
-from treadle.apps.tui.blocks import Block, Call, Code, Note, Said, Shell, Thought, Tone, Words
-from treadle.apps.tui.choice import Option
-from treadle.apps.tui.conversation import Conversation, Question
-from treadle.apps.tui.custom import CustomCommand, custom_commands
-from treadle.apps.tui.host import Ask, Doors, Host
-from treadle.apps.tui.markdown import visible
-from treadle.apps.tui.options import Options
-from treadle.apps.tui.shelling import OwnCommands
-from treadle.apps.wiring.discretion import shown
+from treadle.apps.tui.blocks import (
+    ViewBlock,
+    ToolCallBlock,
+    CodeBlock,
+    NoteBlock,
+    UserMessageBlock,
+    ShellBlock,
+    ThinkingBlock,
+    Tone,
+    MarkdownBlock,
+)
+from treadle.apps.tui.choice import ChoiceOption
+from treadle.apps.tui.conversation import Conversation, PendingQuestion
+from treadle.apps.tui.custom import CustomCommand, find_custom_commands
+from treadle.apps.tui.host import ModelQuestion, HostCallbacks, Host
+from treadle.apps.tui.markdown import replace_controls
+from treadle.apps.tui.options import TerminalOptions
+from treadle.apps.tui.shelling import ShellCommands
+from treadle.apps.wiring.discretion import redact_for_display
 from treadle.core import terminal
 from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.steps import PendingApproval
 
-PATIENCE = 1.5
+CLOSE_TIMEOUT = 1.5
 
 
-def run_plain(host: Host, options: Options) -> int:
-    return asyncio.run(Plain(host, options).run())
+def run_plain(host: Host, options: TerminalOptions) -> int:
+    return asyncio.run(PlainFrontend(host, options).run())
 
 
-class Plain:
+class PlainFrontend:
     """Implements commands.Face on two streams."""
 
-    def __init__(self, host: Host, options: Options, out: TextIO | None = None) -> None:
+    def __init__(self, host: Host, options: TerminalOptions, out: TextIO | None = None) -> None:
         self.host = host
-        self.custom: Sequence[CustomCommand] = ()
-        self.doors = Doors(self._approve, self._ask, self.tell)
+        self.custom_commands: Sequence[CustomCommand] = ()
+        self.callbacks = HostCallbacks(self._ask_approval, self._ask_user, self.show_message)
         self._options = options
         self._out = out or sys.stdout
-        self._attachments = Attachments(host.folder, host.added)
-        self._own = OwnCommands(host)
+        self._attachments = Attachments(host.folder, host.list_added_folders)
+        self._shell_commands = ShellCommands(host)
         self._conversation: Conversation | None = None
-        self._lines: deque[str | None] = deque()  # typed, not yet taken; None is the end
-        self._asked: asyncio.Future[str | None] | None = None
+        self._unread_lines: deque[str | None] = deque()  # typed, not yet taken; None is the end
+        self._line_future: asyncio.Future[str | None] | None = None
         self._is_tty = os.isatty(0)
-        self._printed = 0  # blocks that are on the screen, whole
-        self._begun = 0  # characters of the block that grows
-        self._over: asyncio.Event = asyncio.Event()
-        self._code = 0
-        self._work: set[asyncio.Task[None]] = set()
-        self._asking: Question | None = None
-        self._stops = 0
+        self._printed_blocks = 0  # blocks that are on the screen, whole
+        self._printed_chars = 0  # characters of the block that grows
+        self._closing: asyncio.Event = asyncio.Event()
+        self._exit_code = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._shown_question: PendingQuestion | None = None
+        self._interrupts = 0
 
     @property
     def conversation(self) -> Conversation:
@@ -70,128 +80,142 @@ class Plain:
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._stop)
+        loop.add_signal_handler(signal.SIGINT, self._on_sigint)
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._leave, 143)
-        reader = _Reader(self._heard)
+            loop.add_signal_handler(number, self._exit_with, 143)
+        reader = _LineReader(self._on_line)
         try:
-            if await self._begin():
-                await self._over.wait()
+            if await self._start_up():
+                await self._closing.wait()
         finally:
             reader.close()
-            for task in list(self._work):
+            for task in list(self._tasks):
                 task.cancel()
             await self._close()
-        return self._code
+        return self._exit_code
 
-    async def _begin(self) -> bool:
+    async def _start_up(self) -> bool:
         try:
-            if not await trusting.at_the_start(self.host, self.choose):
+            if not await trusting.ask_at_start(self.host, self.choose):
                 return False
-            driver = await self.host.open(self.doors, resume=self._options.resume)
+            driver = await self.host.open(self.callbacks, resume=self._options.resume)
         except (TreadleError, OSError) as error:
             print(f"treadle: {error}", file=sys.stderr)
-            self._code = 2
+            self._exit_code = 2
             return False
-        self._take_up(driver)
+        self._attach_driver(driver)
         if self._options.prompt:
             self._send(self._options.prompt)
-        self._pump()
+        self._process_lines()
         return True
 
-    def _take_up(self, driver: Driver) -> None:
+    def _attach_driver(self, driver: Driver) -> None:
         folders = [self.host.folder] if self.host.is_trusted else []
-        self.custom, problems = custom_commands([*folders, Path.home()], home=Path.home())
-        self._conversation = Conversation(driver, self._show)
-        if self.host.is_declined and not self.host.is_trusted:
-            self.conversation.show(Note(trusting.DECLINED))
+        self.custom_commands, problems = find_custom_commands(
+            [*folders, Path.home()], home=Path.home()
+        )
+        self._conversation = Conversation(driver, self._print_new_blocks)
+        if self.host.is_trust_declined and not self.host.is_trusted:
+            self.conversation.show_block(NoteBlock(trusting.DECLINED_NOTE))
         for note in (*self.host.notes, *problems):
-            self.conversation.show(Note(note))
-        if self.conversation.is_unfinished:
-            self.conversation.note("the last turn was not finished: an empty line goes on with it")
+            self.conversation.show_block(NoteBlock(note))
+        if self.conversation.has_unfinished_turn:
+            self.conversation.show_note(
+                "the last turn was not finished: an empty line goes on with it"
+            )
         self.conversation.start()
-        self._printed = self._begun = 0
-        self._show()
-        self._prompt()
+        self._printed_blocks = self._printed_chars = 0
+        self._print_new_blocks()
+        self._print_prompt()
 
     async def _close(self) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(CLOSE_TIMEOUT):
                 if self._conversation is not None:
                     await self._conversation.aclose()
                 await self.host.aclose()
         except TimeoutError:
             pass  # the journal is only appended to: it is whole as it is
 
-    def _leave(self, code: int) -> None:
-        self._code = code
-        self._over.set()
+    def _exit_with(self, code: int) -> None:
+        self._exit_code = code
+        self._closing.set()
 
-    def _stop(self) -> None:
-        self._stops += 1
-        if self._conversation is not None and self._conversation.view.is_busy and self._stops == 1:
+    def _on_sigint(self) -> None:
+        self._interrupts += 1
+        if (
+            self._conversation is not None
+            and self._conversation.view.is_busy
+            and self._interrupts == 1
+        ):
             self._conversation.interrupt()
-        elif self._stops == 1 and self._own.stop():
-            self._stops = 0
+        elif self._interrupts == 1 and self._shell_commands.stop():
+            self._interrupts = 0
         else:
-            self._leave(130 if self._stops > 1 else 0)
+            self._exit_with(130 if self._interrupts > 1 else 0)
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        self._follow(asyncio.get_running_loop().create_task(work))
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._track_task(asyncio.get_running_loop().create_task(coroutine))
 
-    def _follow(self, task: asyncio.Task[None]) -> None:
-        self._work.add(task)
-        task.add_done_callback(self._done)
+    def _track_task(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._work.discard(task)
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            self.tell(f"{type(task.exception()).__name__}: {task.exception()}", "error")
-        self._pump()
+            self.show_message(f"{type(task.exception()).__name__}: {task.exception()}", "error")
+        self._process_lines()
 
     # --- what is typed -------------------------------------------------------------------
 
-    def _heard(self, line: str | None) -> None:
-        self._lines.append(line)
-        self._pump()
+    def _on_line(self, line: str | None) -> None:
+        self._unread_lines.append(line)
+        self._process_lines()
 
-    def _pump(self) -> None:
+    def _process_lines(self) -> None:
         """Hand on the lines that can be taken now: an answer to a question, else a message.
 
         From a terminal a message may come at any time; lines of a file or a pipe wait their turn,
         so that an answer in them is not taken for a message.
         """
-        while self._lines:
-            if self._asked is not None:
-                if not self._asked.done():
-                    self._asked.set_result(self._lines[0] and self._lines.popleft())
+        while self._unread_lines:
+            if self._line_future is not None:
+                if not self._line_future.done():
+                    self._line_future.set_result(
+                        self._unread_lines[0] and self._unread_lines.popleft()
+                    )
                 return
             is_resting = (
                 self._conversation is not None
-                and self._conversation.is_resting
+                and self._conversation.is_idle
                 and not self._conversation.questions
-                and not self._work
+                and not self._tasks
             )
-            if self._conversation is None or not (is_resting or (self._is_tty and self._lines[0])):
+            if self._conversation is None or not (
+                is_resting or (self._is_tty and self._unread_lines[0])
+            ):
                 return
-            line = self._lines.popleft()
-            self._stops = 0
+            line = self._unread_lines.popleft()
+            self._interrupts = 0
             if line is None:
-                self._leave(0)
+                self._exit_with(0)
             else:
                 self._send(line)
 
     def _send(self, text: str) -> None:
         line = text.strip()
         if not line:
-            if self.conversation.is_unfinished:
-                self.conversation.go_on()
+            if self.conversation.has_unfinished_turn:
+                self.conversation.resume()
         elif line.startswith("/"):
-            self._do(commands.perform(self, line))
+            self._spawn(commands.run_command(self, line))
         elif line.startswith("!"):
-            self._follow(self._own.start(self.conversation, line[1:].strip()))
+            self._track_task(self._shell_commands.start(self.conversation, line[1:].strip()))
         else:
-            self.conversation.say(self._own.with_ran(self._attachments.item(text)))
+            self.conversation.submit(
+                self._shell_commands.attach_outputs(self._attachments.build_item(text))
+            )
 
     # --- what is shown -------------------------------------------------------------------
 
@@ -200,133 +224,140 @@ class Plain:
             self._out.write(text)
             self._out.flush()
         except (BrokenPipeError, ValueError):
-            self._leave(141)
+            self._exit_with(141)
 
-    def _prompt(self) -> None:
+    def _print_prompt(self) -> None:
         self._write(f"[{self.host.mode}] > " if self._out.isatty() else "")
 
-    def _show(self) -> None:
+    def _print_new_blocks(self) -> None:
         """Print what is new; a block that still grows, as far as it is."""
         if self._conversation is None:
             return
         view = self._conversation.view
-        was_busy = self._begun or self._printed < len(view.blocks)
-        while self._printed < len(view.blocks):
-            block = view.blocks[self._printed]
-            is_growing = self._printed == view.stream
-            if isinstance(block, Call) and not (block.is_over or block.state == "background"):
+        was_busy = self._printed_chars or self._printed_blocks < len(view.blocks)
+        while self._printed_blocks < len(view.blocks):
+            block = view.blocks[self._printed_blocks]
+            is_growing = self._printed_blocks == view.stream_index
+            if isinstance(block, ToolCallBlock) and not (
+                block.is_finished or block.state == "background"
+            ):
                 break
-            if isinstance(block, Shell) and not block.is_over:
+            if isinstance(block, ShellBlock) and not block.is_finished:
                 break
-            if isinstance(block, Words | Code):
-                self._write(visible(block.text[self._begun :]))
-                self._begun = len(block.text)
+            if isinstance(block, MarkdownBlock | CodeBlock):
+                self._write(replace_controls(block.text[self._printed_chars :]))
+                self._printed_chars = len(block.text)
             elif not is_growing:
-                self._write(visible(self._told(block)))
+                self._write(replace_controls(self._format_block(block)))
             if is_growing:
                 break
-            if isinstance(block, Words | Code):
+            if isinstance(block, MarkdownBlock | CodeBlock):
                 self._write("" if block.text.endswith("\n") else "\n")
-            self._printed, self._begun = self._printed + 1, 0
-        self._sync_questions()
-        if was_busy and not view.is_busy and self._printed == len(view.blocks):
-            self._prompt()
-        if self._lines:
-            asyncio.get_running_loop().call_soon(self._pump)
+            self._printed_blocks, self._printed_chars = self._printed_blocks + 1, 0
+        self._show_first_question()
+        if was_busy and not view.is_busy and self._printed_blocks == len(view.blocks):
+            self._print_prompt()
+        if self._unread_lines:
+            asyncio.get_running_loop().call_soon(self._process_lines)
 
-    def _told(self, block: Block) -> str:
+    def _format_block(self, block: ViewBlock) -> str:
         match block:
-            case Said(text=text, steered=steered):
+            case UserMessageBlock(text=text, steered=steered):
                 return f"You{' (meanwhile)' if steered else ''}: {text}\n"
-            case Thought(text=text, tight=tight):
+            case ThinkingBlock(text=text, is_continuation=tight):
                 return "" if tight else f"Thinking: {' '.join(text.split())[:200]}\n"
-            case Call():
-                return self._call(block)
-            case Shell(exit_code=code):
+            case ToolCallBlock():
+                return self._format_call(block)
+            case ShellBlock(exit_code=code):
                 ended = f"exit code {code}\n" if code else ""
                 return f"{painting.plain_text(block)}\n{ended}"
-            case Note(text=text, tone=tone):
+            case NoteBlock(text=text, tone=tone):
                 return f"{'Error: ' if tone == 'error' else ''}{text}\n"
         return ""
 
-    def _call(self, call: Call) -> str:
-        line = f"Tool {painting.title(call)}: {call.state}"
+    def _format_call(self, call: ToolCallBlock) -> str:
+        line = f"Tool {painting.format_call_title(call)}: {call.state}"
         if diffs.is_diff(call.display):
             return f"{line}\n{call.display}\n"
         first = (call.reason if call.state == "denied" else call.result).strip().split("\n")
         more = f" (and {len(first) - 1} more lines)" if len(first) > 1 else ""
         return f"{line}. {first[0][:200]}{more}\n"
 
-    def tell(self, text: str, tone: Tone = "plain") -> None:
-        self._write(visible(shown(text)) + "\n")
+    def show_message(self, text: str, tone: Tone = "plain") -> None:
+        self._write(replace_controls(redact_for_display(text)) + "\n")
 
     # --- questions -----------------------------------------------------------------------
 
-    async def _approve(self, approval: PendingApproval) -> bool | str:
+    async def _ask_approval(self, approval: PendingApproval) -> bool | str:
         return await self.conversation.ask_approval(approval)
 
-    async def _ask(self, ask: Ask) -> str | None:
-        return await self.conversation.ask(ask)
+    async def _ask_user(self, question: ModelQuestion) -> str | None:
+        return await self.conversation.ask_user(question)
 
-    def _sync_questions(self) -> None:
+    def _show_first_question(self) -> None:
         questions = self.conversation.questions
         first = questions[0] if questions else None
-        if first is not None and first is not self._asking:
-            self._asking = first
-            self._do(self._settle(first))
+        if first is not None and first is not self._shown_question:
+            self._shown_question = first
+            self._spawn(self._ask_question(first))
 
-    async def _settle(self, question: Question) -> None:
-        if question.ask is not None:
-            options = [Option(label, label, about) for label, about in question.ask.choices]
-            self._write(visible(question.ask.question) + "\n")
-            answer = await self.choose("Answer", options) if options else await self._line("> ")
+    async def _ask_question(self, question: PendingQuestion) -> None:
+        if question.model_question is not None:
+            options = [
+                ChoiceOption(label, label, about)
+                for label, about in question.model_question.choices
+            ]
+            self._write(replace_controls(question.model_question.text) + "\n")
+            answer = await self.choose("Answer", options) if options else await self._ask_line("> ")
             self.conversation.answer(question, answer)
             return
         approval = question.approval
         assert approval is not None, "a question is one or the other"
         asked = f"May it {approval.summary.strip('[]')}? {approval.reason}"
-        self._write(f"\n{terminal.visible(asked)}\n")
-        preview = await self.host.preview(approval.call)
-        self._write(terminal.visible(preview or approval.call.raw, keep="\n\t") + "\n")
-        options = [Option("y", "yes")]
+        self._write(f"\n{terminal.escape_invisible(asked)}\n")
+        preview = await self.host.preview_call(approval.call)
+        self._write(terminal.escape_invisible(preview or approval.call.raw, keep="\n\t") + "\n")
+        options = [ChoiceOption("y", "yes")]
         if approval.rules and not question.is_child:
-            options.append(Option("a", terminal.visible(f"always: {', '.join(approval.rules)}")))
-        options += [Option("n", "no, and say why"), Option("s", "stop")]
+            options.append(
+                ChoiceOption("a", terminal.escape_invisible(f"always: {', '.join(approval.rules)}"))
+            )
+        options += [ChoiceOption("n", "no, and say why"), ChoiceOption("s", "stop")]
         match await self.choose("Allow", options):
             case "y":
                 self.conversation.approve(question)
             case "a":
                 self.conversation.approve(question, always=True)
             case "n":
-                self.conversation.deny(question, (await self._line("Why not? ") or "").strip())
+                self.conversation.deny(question, (await self._ask_line("Why not? ") or "").strip())
             case _:
                 self.conversation.interrupt()
 
-    async def _line(self, question: str) -> str | None:
+    async def _ask_line(self, question: str) -> str | None:
         self._write(question)
-        self._asked = asyncio.get_running_loop().create_future()
-        self._pump()
+        self._line_future = asyncio.get_running_loop().create_future()
+        self._process_lines()
         try:
-            return await self._asked
+            return await self._line_future
         finally:
-            self._asked = None
+            self._line_future = None
 
     async def choose(
         self,
         title: str,
-        options: Sequence[Option],
+        options: Sequence[ChoiceOption],
         *,
-        filters: bool = False,
-        words: str = "",
-        now: str = "",
+        filterable: bool = False,
+        message: str = "",
+        current: str = "",
     ) -> str | None:
-        if words:
-            self._write(visible(f"{words}\n\n"))
+        if message:
+            self._write(replace_controls(f"{message}\n\n"))
         for number, option in enumerate(options, 1):
-            about = f" ({option.about})" if option.about else ""
-            self._write(visible(f"  {number} {option.label}{about}\n"))
+            about = f" ({option.description})" if option.description else ""
+            self._write(replace_controls(f"  {number} {option.label}{about}\n"))
         while True:
-            line = await self._line(
+            line = await self._ask_line(
                 f"{title}{'' if title[-1] == '?' else ','} 1 to {len(options)}: "
             )
             given = (line or "").strip()
@@ -339,57 +370,61 @@ class Plain:
                     return option.value
 
     async def rewind(self) -> None:
-        turns = self.host.turns()
-        options = [Option(one.turn_id, one.text[:80] or "(went on)") for one in reversed(turns)]
+        turns = self.host.list_turns()
+        options = [
+            ChoiceOption(one.turn_id, one.text[:80] or "(went on)") for one in reversed(turns)
+        ]
         chosen = await self.choose("Go back to before", options)
         if chosen is None:
             return
-        changes = await self.host.changes(chosen)
+        changes = await self.host.preview_rewind(chosen)
         for change in changes:
-            self.tell(f"  {change.path} would be {change.kind}")
+            self.show_message(f"  {change.path} would be {change.kind}")
         files = bool(changes) and (
-            await self.choose("Files", [Option("y", "files too"), Option("n", "only the words")])
+            await self.choose(
+                "Files", [ChoiceOption("y", "files too"), ChoiceOption("n", "only the words")]
+            )
             == "y"
         )
 
         async def opening() -> Driver:
             driver, words = await self.host.rewind(chosen, files=files)
-            self.tell(words or "went back")
+            self.show_message(words or "went back")
             return driver
 
-        await self.move(opening)
+        await self.switch_session(opening)
 
-    async def move(self, opening: Callable[[], Awaitable[Driver]]) -> None:
+    async def switch_session(self, open_driver: Callable[[], Awaitable[Driver]]) -> None:
         driver = self.conversation.driver
         before = driver.session_id if len(driver.history) else None
         await self.conversation.aclose()
         try:
-            driver = await opening()
+            driver = await open_driver()
         except (TreadleError, OSError) as error:
-            self.tell(str(error), "error")
-            driver = await self.host.open(self.doors, resume=before)
-        self._take_up(driver)
+            self.show_message(str(error), "error")
+            driver = await self.host.open(self.callbacks, resume=before)
+        self._attach_driver(driver)
 
-    def put(self, text: str) -> None:
-        self.tell(f"the text was: {text}")
+    def set_prompt_text(self, text: str) -> None:
+        self.show_message(f"the text was: {text}")
 
     def change_theme(self, name: str) -> None:
-        self.tell("there are no colours here")
+        self.show_message("there are no colours here")
 
-    def changed_mode(self) -> None:
-        self.tell(f"{self.host.mode}: {commands.MODES.get(self.host.mode, '')}")
+    def show_mode(self) -> None:
+        self.show_message(f"{self.host.mode}: {commands.MODE_DESCRIPTIONS.get(self.host.mode, '')}")
 
     def quit(self) -> None:
-        self._leave(0)
+        self._exit_with(0)
 
 
-class _Reader:
+class _LineReader:
     """Lines from standard input, without a thread and without making it non-blocking: the terminal
     is shared with what we write to."""
 
-    def __init__(self, heard: Callable[[str | None], None]) -> None:
-        self._heard = heard
-        self._rest = b""
+    def __init__(self, on_line: Callable[[str | None], None]) -> None:
+        self._on_line = on_line
+        self._buffer = b""
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
         try:
@@ -404,15 +439,15 @@ class _Reader:
         except OSError:
             data = b""
         if not data:
-            if self._rest:
-                self._heard(self._rest.decode(errors="replace"))
-            self._rest = b""
-            self._heard(None)
+            if self._buffer:
+                self._on_line(self._buffer.decode(errors="replace"))
+            self._buffer = b""
+            self._on_line(None)
             self.close()
             return
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
-            self._heard(line.decode(errors="replace"))
+            self._on_line(line.decode(errors="replace"))
 
     def close(self) -> None:
         self._is_closed = True

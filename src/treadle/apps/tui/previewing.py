@@ -13,21 +13,21 @@ from treadle.core.errors import ConfigError
 from treadle.core.textfile import read_text
 from treadle.core.transcript.content import Arguments, ToolCall
 
-MOST_BYTES = 2 << 20
+MAX_BYTES = 2 << 20
 
 
-def preview(call: ToolCall, folder: Path) -> str:
+def preview_diff(call: ToolCall, folder: Path) -> str:
     """A unified diff, or ""."""
     given = call.arguments
     if given is None:
         return ""
-    path = _text(given, "file_path", "path", "file")
+    path = _find_text(given, "file_path", "path", "file")
     if not path:
         return ""
-    before = _content(folder / Path(path).expanduser())
+    before = _read_content(folder / Path(path).expanduser())
     if before is None:
         return ""
-    after = _after(given, before)
+    after = _apply_edits(given, before)
     if after is None or after == before:
         return ""
     rows = unified_diff(
@@ -36,29 +36,37 @@ def preview(call: ToolCall, folder: Path) -> str:
     return "\n".join(rows)
 
 
-def _after(given: Arguments, before: str) -> str | None:
-    content = _text(given, "content", "contents")
+def _apply_edits(arguments: Arguments, text: str) -> str | None:
+    content = _find_text(arguments, "content", "contents")
     if content is not None:
         return content
-    edits = given.get("edits") or [given]
+    edits = arguments.get("edits") or [arguments]
     for edit in edits if isinstance(edits, list) else []:
-        old = _text(edit, "old_string", "old_str", "old_text") if isinstance(edit, dict) else None
-        new = _text(edit, "new_string", "new_str", "new_text") if isinstance(edit, dict) else None
-        if not old or new is None or old not in before:
+        old = (
+            _find_text(edit, "old_string", "old_str", "old_text")
+            if isinstance(edit, dict)
+            else None
+        )
+        new = (
+            _find_text(edit, "new_string", "new_str", "new_text")
+            if isinstance(edit, dict)
+            else None
+        )
+        if not old or new is None or old not in text:
             return None
-        before = before.replace(old, new, -1 if edit.get("replace_all") else 1)
-    return before
+        text = text.replace(old, new, -1 if edit.get("replace_all") else 1)
+    return text
 
 
-def _content(path: Path) -> str | None:
+def _read_content(path: Path) -> str | None:
     """A file's text; one that is not there yet is empty."""
     try:
-        return read_text(path, MOST_BYTES, within=None)
+        return read_text(path, MAX_BYTES, within=None)
     except FileNotFoundError:
         return ""
     except ConfigError:
         return None
 
 
-def _text(given: Arguments, *names: str) -> str | None:
-    return next((given[name] for name in names if isinstance(given.get(name), str)), None)
+def _find_text(arguments: Arguments, *names: str) -> str | None:
+    return next((arguments[name] for name in names if isinstance(arguments.get(name), str)), None)

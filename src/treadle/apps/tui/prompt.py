@@ -16,14 +16,14 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from treadle.apps.tui.attaching import Attachments
-from treadle.apps.tui.clipboard import clip
-from treadle.apps.tui.completing import Offer, offers
+from treadle.apps.tui.clipboard import read_clipboard
+from treadle.apps.tui.completing import Completion, find_completions
 from treadle.apps.tui.remembering import PromptHistory
 
-NEW_LINE = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter"})
+NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter"})
 
 
-class Prompt(TextArea):
+class PromptWidget(TextArea):
     """Several lines, a history, offers and attachments."""
 
     DEFAULT_CSS = """
@@ -33,15 +33,15 @@ class Prompt(TextArea):
     }
     """
 
-    class Sent(Message):
+    class Submitted(Message):
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
-    class Offering(Message):
+    class CompletionsChanged(Message):
         """What is offered has changed."""
 
-    class Noted(Message):
+    class HintRaised(Message):
         """A word for the person about what was done here."""
 
         def __init__(self, text: str) -> None:
@@ -52,7 +52,7 @@ class Prompt(TextArea):
         self,
         history: PromptHistory,
         attachments: Attachments,
-        commands: Callable[[], Sequence[tuple[str, str]]],
+        list_commands: Callable[[], Sequence[tuple[str, str]]],
         id: str | None = None,
     ) -> None:
         super().__init__(
@@ -64,112 +64,121 @@ class Prompt(TextArea):
             tab_behavior="focus",
         )
         self.cursor_blink = False  # nothing moves on its own: calmer, and less to send over ssh
-        self.history_lines = history
+        self.prompt_history = history
         self.attachments = attachments
-        self.files: Sequence[str] = ()
-        self.offers: list[Offer] = []
-        self.picked = 0
-        self._commands = commands
+        self.project_files: Sequence[str] = ()
+        self.completions: list[Completion] = []
+        self.selected_completion = 0
+        self._list_commands = list_commands
 
     # --- keys ----------------------------------------------------------------------------
 
     async def _on_key(self, event: events.Key) -> None:
-        taken = self._take(event.key)
+        taken = self._handle_key(event.key)
         if taken:
             event.stop()
             event.prevent_default()
             return
         await super()._on_key(event)
 
-    def _take(self, key: str) -> bool:
+    def _handle_key(self, key: str) -> bool:
         if key == "ctrl+v":
-            self.run_worker(self._paste_clip())
+            self.run_worker(self._paste_clipboard())
             return True
-        if key in NEW_LINE:
+        if key in NEW_LINE_KEYS:
             self.insert("\n")
             return True
         if key == "enter":
-            return self._enter()
-        if self.offers and key in ("tab", "up", "down"):
+            return self._handle_enter()
+        if self.completions and key in ("tab", "up", "down"):
             if key == "tab":
-                self._accept()
+                self._accept_completion()
             else:
-                self.picked = (self.picked + (1 if key == "down" else -1)) % len(self.offers)
-                self.post_message(self.Offering())
+                self.selected_completion = (
+                    self.selected_completion + (1 if key == "down" else -1)
+                ) % len(self.completions)
+                self.post_message(self.CompletionsChanged())
             return True
-        if key == "up" and (self.cursor_at_first_line or self.history_lines.is_walking):
-            return self._recall(self.history_lines.before(self.text))
-        if key == "down" and self.history_lines.is_walking:
-            return self._recall(self.history_lines.after())
+        if key == "up" and (self.cursor_at_first_line or self.prompt_history.is_browsing):
+            return self._show_from_history(self.prompt_history.previous(self.text))
+        if key == "down" and self.prompt_history.is_browsing:
+            return self._show_from_history(self.prompt_history.next())
         return False
 
-    def _enter(self) -> bool:
+    def _handle_enter(self) -> bool:
         row, column = self.cursor_location
         line = self.document.get_line(row)
         if column and line[column - 1] == "\\" and column == len(line):
             self.replace("\n", (row, column - 1), (row, column))
             return True
-        if self.offers:
-            self._offer()  # of what stands here now: who types fast is ahead of the last offer
-        if self.offers and self.offers[self.picked].text.strip() != self.text.strip():
+        if self.completions:
+            self._update_completions()  # of what stands here now: who types fast is ahead of the last offer
+        if (
+            self.completions
+            and self.completions[self.selected_completion].text.strip() != self.text.strip()
+        ):
             is_command = self.text.startswith("/")
-            self._accept()
+            self._accept_completion()
             if not is_command:
                 return True
-        self.send()
+        self.submit()
         return True
 
-    def send(self) -> None:
+    def submit(self) -> None:
         text = self.text
-        self.history_lines.add(self.attachments.expanded(text) if len(text) < 10_000 else text)
-        self._set("")
-        self.post_message(self.Sent(text))
+        self.prompt_history.add(
+            self.attachments.expand_pastes(text) if len(text) < 10_000 else text
+        )
+        self._replace_text("")
+        self.post_message(self.Submitted(text))
 
-    def _recall(self, text: str | None) -> bool:
+    def _show_from_history(self, text: str | None) -> bool:
         if text is None:
             return False
-        self._set(text)
+        self._replace_text(text)
         return True
 
-    def _set(self, text: str) -> None:
+    def _replace_text(self, text: str) -> None:
         self.load_text(text)
         self.move_cursor(self.document.end)
-        self._offer()
+        self._update_completions()
 
-    def put(self, text: str) -> None:
+    def set_text(self, text: str) -> None:
         """Another text, the cursor at its end."""
-        self._set(text)
+        self._replace_text(text)
 
     # --- offers --------------------------------------------------------------------------
 
     def on_text_area_changed(self) -> None:
-        self._offer()
+        self._update_completions()
 
-    def _offer(self) -> None:
+    def _update_completions(self) -> None:
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column]
         if row and before.startswith("/"):
             before = ""
         found = (
-            [] if self.history_lines.is_walking else offers(before, self.files, self._commands())
+            []
+            if self.prompt_history.is_browsing
+            else find_completions(before, self.project_files, self._list_commands())
         )
-        if found != self.offers:
-            self.offers, self.picked = found, 0
-            self.post_message(self.Offering())
+        if found != self.completions:
+            self.completions, self.selected_completion = found, 0
+            self.post_message(self.CompletionsChanged())
 
-    def _accept(self) -> None:
+    def _accept_completion(self) -> None:
         row, column = self.cursor_location
-        offer = self.offers[self.picked]
+        offer = self.completions[self.selected_completion]
         self.replace(offer.text, (row, offer.start), (row, column))
         self.move_cursor((row, offer.start + len(offer.text)))
-        self._offer()
+        self._update_completions()
 
-    def drop_offers(self) -> bool:
+    def dismiss_completions(self) -> bool:
         """Whether there was something to drop."""
-        had = bool(self.offers)
-        self.offers = []
+        had = bool(self.completions)
+        self.completions = []
         if had:
-            self.post_message(self.Offering())
+            self.post_message(self.CompletionsChanged())
         return had
 
     # --- pasting -------------------------------------------------------------------------
@@ -178,16 +187,16 @@ class Prompt(TextArea):
         event.stop()
         event.prevent_default()
         if event.text:
-            self.insert(self.attachments.pasted(event.text))
+            self.insert(self.attachments.add_paste(event.text))
         else:  # so does a terminal paste what is no text
-            self.run_worker(self._paste_clip())
+            self.run_worker(self._paste_clipboard())
 
-    async def _paste_clip(self) -> None:
+    async def _paste_clipboard(self) -> None:
         """What the desktop's clipboard holds, or else what was last cut or copied here."""
-        found = await clip()
+        found = await read_clipboard()
         if found.image is not None:
-            self.insert(self.attachments.pictured(found.image))
+            self.insert(self.attachments.add_image(found.image))
         elif found.text or self.app.clipboard:
-            self.insert(self.attachments.pasted(found.text or self.app.clipboard))
+            self.insert(self.attachments.add_paste(found.text or self.app.clipboard))
         else:
-            self.post_message(self.Noted(found.problem))
+            self.post_message(self.HintRaised(found.problem))

@@ -12,41 +12,43 @@ from collections.abc import Iterator
 
 import msgspec
 
-from treadle.apps.tui.blocks import Code, Words
+from treadle.apps.tui.blocks import CodeBlock, MarkdownBlock
 
-MOST_CHARS = 4_000
-MOST_LINES = 64
+MAX_CHARS = 4_000
+MAX_LINES = 64
 
 _FENCE = re.compile(r"^([ ]{0,12})(`{3,}|~{3,})[ ]*([^`\n]*)$")
 
-Piece = Words | Code
+ReplyBlock = MarkdownBlock | CodeBlock
 
 
-def begun() -> Words:
+def start_block() -> MarkdownBlock:
     """What a reply begins with."""
-    return Words("")
+    return MarkdownBlock("")
 
 
-def grown(last: Piece, more: str) -> tuple[Piece, ...]:
+def append_text(block: ReplyBlock, delta: str) -> tuple[ReplyBlock, ...]:
     """The last block with more text: itself, longer, or closed and followed by others."""
-    text = last.text + more
-    if "\n" not in more and len(text) <= MOST_CHARS:
-        return (msgspec.structs.replace(last, text=text),)
-    if isinstance(last, Code):
-        return tuple(_code(last, text))
-    return tuple(_words(text, last.tight))
+    text = block.text + delta
+    if "\n" not in delta and len(text) <= MAX_CHARS:
+        return (msgspec.structs.replace(block, text=text),)
+    if isinstance(block, CodeBlock):
+        return tuple(_split_code(block, text))
+    return tuple(_split_blocks(text, block.is_continuation))
 
 
-def whole(text: str) -> tuple[Piece, ...]:
+def split_markdown(text: str) -> tuple[ReplyBlock, ...]:
     """A text that is complete, as blocks."""
-    return tuple(piece for piece in grown(begun(), text.rstrip() + "\n") if not is_empty(piece))
+    return tuple(
+        piece for piece in append_text(start_block(), text.rstrip() + "\n") if not is_empty(piece)
+    )
 
 
-def is_empty(piece: Piece) -> bool:
-    return isinstance(piece, Words) and not piece.text.strip()
+def is_empty(block: ReplyBlock) -> bool:
+    return isinstance(block, MarkdownBlock) and not block.text.strip()
 
 
-def _words(text: str, tight: bool) -> Iterator[Piece]:
+def _split_blocks(text: str, is_continuation: bool) -> Iterator[ReplyBlock]:
     """Markdown from the beginning of a block on."""
     start = position = 0
     while True:
@@ -58,32 +60,32 @@ def _words(text: str, tight: bool) -> Iterator[Piece]:
         if fence is not None:
             before = text[start:position]
             if before.strip():
-                yield from _cut(before, tight)
+                yield from _split_paragraph(before, is_continuation)
             indent, mark, info = fence.groups()
             language = info.split()[0] if info.strip() else ""
-            yield from _code(Code(language, "", mark, len(indent)), text[end + 1 :])
+            yield from _split_code(CodeBlock(language, "", mark, len(indent)), text[end + 1 :])
             return
         if not line.strip() and text[start:position].strip():
-            yield from _cut(text[start:position], tight)
-            start, tight = end + 1, False
-        elif end - start > MOST_CHARS:
-            yield from _cut(text[start : end + 1], tight)
-            start, tight = end + 1, True
+            yield from _split_paragraph(text[start:position], is_continuation)
+            start, is_continuation = end + 1, False
+        elif end - start > MAX_CHARS:
+            yield from _split_paragraph(text[start : end + 1], is_continuation)
+            start, is_continuation = end + 1, True
         position = end + 1
-    yield from _cut(text[start:], tight)
+    yield from _split_paragraph(text[start:], is_continuation)
 
 
-def _cut(text: str, tight: bool) -> Iterator[Words]:
+def _split_paragraph(text: str, is_continuation: bool) -> Iterator[MarkdownBlock]:
     """A paragraph, in pieces if it is very long."""
     start = 0
-    while len(text) - start > MOST_CHARS:
-        cut = text.rfind(" ", start, start + MOST_CHARS) + 1 or start + MOST_CHARS
-        yield Words(text[start:cut], tight)
-        start, tight = cut, True
-    yield Words(text[start:], tight)
+    while len(text) - start > MAX_CHARS:
+        cut = text.rfind(" ", start, start + MAX_CHARS) + 1 or start + MAX_CHARS
+        yield MarkdownBlock(text[start:cut], is_continuation)
+        start, is_continuation = cut, True
+    yield MarkdownBlock(text[start:], is_continuation)
 
 
-def _code(block: Code, text: str) -> Iterator[Piece]:
+def _split_code(block: CodeBlock, text: str) -> Iterator[ReplyBlock]:
     """The inside of a fenced block, and what follows it if it ends here."""
     start = position = lines = 0
     closing = re.compile(rf"^[ ]{{0,12}}{re.escape(block.fence[0])}{{{len(block.fence)},}}[ ]*$")
@@ -93,15 +95,15 @@ def _code(block: Code, text: str) -> Iterator[Piece]:
             break
         if closing.match(text[position:end]):
             yield msgspec.structs.replace(block, text=text[start:position])
-            yield from _words(text[end + 1 :], tight=False)
+            yield from _split_blocks(text[end + 1 :], is_continuation=False)
             return
         position, lines = end + 1, lines + 1
-        if lines == MOST_LINES or position - start > MOST_CHARS:
+        if lines == MAX_LINES or position - start > MAX_CHARS:
             yield msgspec.structs.replace(block, text=text[start:position])
-            block = msgspec.structs.replace(block, tight=True)
+            block = msgspec.structs.replace(block, is_continuation=True)
             start, lines = position, 0
-    while len(text) - start > MOST_CHARS:
-        yield msgspec.structs.replace(block, text=text[start : start + MOST_CHARS])
-        block = msgspec.structs.replace(block, tight=True)
-        start += MOST_CHARS
+    while len(text) - start > MAX_CHARS:
+        yield msgspec.structs.replace(block, text=text[start : start + MAX_CHARS])
+        block = msgspec.structs.replace(block, is_continuation=True)
+        start += MAX_CHARS
     yield msgspec.structs.replace(block, text=text[start:])

@@ -7,10 +7,17 @@ from collections.abc import Iterable
 import msgspec
 
 from treadle.apps.tui import prose
-from treadle.apps.tui.blocks import Call, Note, Thought
-from treadle.apps.tui.scene import View, added, own_words, said, with_call, with_todos
-from treadle.apps.tui.view import settled
-from treadle.apps.wiring.discretion import shown
+from treadle.apps.tui.blocks import ToolCallBlock, NoteBlock, ThinkingBlock
+from treadle.apps.tui.scene import (
+    ViewState,
+    add_block,
+    redact_own_secrets,
+    build_user_block,
+    add_call,
+    update_todos,
+)
+from treadle.apps.tui.view import apply_tool_result
+from treadle.apps.wiring.discretion import redact_for_display
 from treadle.core.transcript.content import Opaque, Text, Thinking, ToolCall
 from treadle.core.transcript.items import (
     AssistantItem,
@@ -24,45 +31,52 @@ from treadle.core.transcript.items import (
 _replace = msgspec.structs.replace
 
 
-def recalled(items: Iterable[Item], view: View | None = None) -> View:
+def build_view(items: Iterable[Item], view: ViewState | None = None) -> ViewState:
     """The view of a whole transcript."""
-    view = view or View()
+    view = view or ViewState()
     for item in items:
-        view = recall(view, item)
+        view = apply_item(view, item)
     return view
 
 
-def recall(view: View, item: Item) -> View:
+def apply_item(view: ViewState, item: Item) -> ViewState:
     """The view after an item that an earlier process wrote down."""
     match item:
         case UserItem():
-            return added(view, said(item))
+            return add_block(view, build_user_block(item))
         case AssistantItem():
-            return _reply(view, item)
+            return _apply_reply(view, item)
         case ToolResultItem():
-            return settled(view, item)
+            return apply_tool_result(view, item)
         case SummaryItem():
             text = f"{item.replaces} earlier items are summarised for the model"
-            return added(view, Note(text))
+            return add_block(view, NoteBlock(text))
         case NoticeItem(kind="interrupted"):
-            return added(view, Note("interrupted", "warning"))
+            return add_block(view, NoteBlock("interrupted", "warning"))
         case NoticeItem():
             return view
 
 
-def _reply(view: View, item: AssistantItem) -> View:
+def _apply_reply(view: ViewState, item: AssistantItem) -> ViewState:
     for part in item.content:
         match part:
             case Text(text=text):
-                for piece in prose.whole(own_words(text)):
-                    view = added(view, piece)
+                for piece in prose.split_markdown(redact_own_secrets(text)):
+                    view = add_block(view, piece)
             case Thinking(text=text) if text.strip():
-                view = added(view, Thought(text))
+                view = add_block(view, ThinkingBlock(text))
             case ToolCall():
-                call = Call(part.id, part.name, raw=shown(part.raw), size=len(part.raw))
-                view = with_todos(with_call(view, call), part)
+                call = ToolCallBlock(
+                    part.id,
+                    part.name,
+                    raw=redact_for_display(part.raw),
+                    argument_chars=len(part.raw),
+                )
+                view = update_todos(add_call(view, call), part)
             case Opaque(label=label) if label:
-                view = added(view, Note(label))
+                view = add_block(view, NoteBlock(label))
             case _:
                 pass
-    return _replace(view, model=item.model or view.model, context=item.usage.total or view.context)
+    return _replace(
+        view, model=item.model or view.model, context_tokens=item.usage.total or view.context_tokens
+    )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-KEPT = 500
+MAX_LINES = 500
 
 
 class PromptHistory:
@@ -17,48 +17,48 @@ class PromptHistory:
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
-        self._lines = _read(file)
-        self._at = len(self._lines)
+        self._lines = _read_lines(file)
+        self._position = len(self._lines)
         self._draft = ""
 
     def add(self, text: str) -> None:
         text = text.strip()
         if text and (not self._lines or self._lines[-1] != text):
             self._lines.append(text)
-            self._write(text)
-        self._at = len(self._lines)
+            self._append_to_file(text)
+        self._position = len(self._lines)
         self._draft = ""
 
-    def before(self, now: str) -> str | None:
+    def previous(self, current: str) -> str | None:
         """The one before, or None at the beginning."""
-        if self._at == 0:
+        if self._position == 0:
             return None
-        if self._at == len(self._lines):
-            self._draft = now
-        self._at -= 1
-        return self._lines[self._at]
+        if self._position == len(self._lines):
+            self._draft = current
+        self._position -= 1
+        return self._lines[self._position]
 
-    def after(self) -> str | None:
-        if self._at >= len(self._lines):
+    def next(self) -> str | None:
+        if self._position >= len(self._lines):
             return None
-        self._at += 1
-        return self._draft if self._at == len(self._lines) else self._lines[self._at]
+        self._position += 1
+        return self._draft if self._position == len(self._lines) else self._lines[self._position]
 
-    def leave(self) -> None:
+    def reset(self) -> None:
         """What is shown is being changed: it is the draft now."""
-        self._at = len(self._lines)
+        self._position = len(self._lines)
 
     @property
-    def is_walking(self) -> bool:
-        return self._at < len(self._lines)
+    def is_browsing(self) -> bool:
+        return self._position < len(self._lines)
 
-    def _write(self, text: str) -> None:
+    def _append_to_file(self, text: str) -> None:
         if self._file is None:
             return
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            if len(self._lines) > 2 * KEPT:
-                self._lines = self._lines[-KEPT:]
+            if len(self._lines) > 2 * MAX_LINES:
+                self._lines = self._lines[-MAX_LINES:]
                 data = b"".join(msgspec.json.encode(line) + b"\n" for line in self._lines)
                 self._file.write_bytes(data)
             else:
@@ -69,7 +69,7 @@ class PromptHistory:
             self._file = None
 
 
-def _read(file: Path | None) -> list[str]:
+def _read_lines(file: Path | None) -> list[str]:
     if file is None:
         return []
     try:
@@ -77,7 +77,7 @@ def _read(file: Path | None) -> list[str]:
     except OSError:
         return []
     found: list[str] = []
-    for row in rows[-KEPT:]:
+    for row in rows[-MAX_LINES:]:
         try:
             found.append(msgspec.json.decode(row, type=str))
         except msgspec.DecodeError:

@@ -13,19 +13,19 @@ import msgspec
 
 from treadle.apps.tui import prose
 from treadle.apps.tui.blocks import (
-    Block,
-    Call,
-    Code,
-    Note,
-    Said,
-    Shell,
+    ViewBlock,
+    ToolCallBlock,
+    CodeBlock,
+    NoteBlock,
+    UserMessageBlock,
+    ShellBlock,
     TaskLine,
-    Thought,
-    Todo,
-    Words,
+    ThinkingBlock,
+    TodoLine,
+    MarkdownBlock,
 )
-from treadle.apps.tui.shelf import Shelf
-from treadle.apps.wiring.discretion import own_secrets, shown, without
+from treadle.apps.tui.shelf import PersistentList
+from treadle.apps.wiring.discretion import find_environment_secrets, redact_for_display, redact
 from treadle.context.compaction.pins import TODO_TOOLS
 from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import UserItem
@@ -34,135 +34,137 @@ from treadle.core.transcript.usage import Usage
 _replace = msgspec.structs.replace
 
 
-class View(msgspec.Struct, frozen=True):
+class ViewState(msgspec.Struct, frozen=True):
     """All that can be seen. `stream` is the place of the block that grows, `mark` the place where
     the present attempt at a reply began, `calls` where the calls are that are not over yet."""
 
-    blocks: Shelf[Block] = msgspec.field(default_factory=Shelf)
-    stream: int | None = None
-    mark: int = 0
-    calls: dict[str, int] = {}
-    queue: tuple[str, ...] = ()
-    todos: tuple[Todo, ...] = ()
+    blocks: PersistentList[ViewBlock] = msgspec.field(default_factory=PersistentList)
+    stream_index: int | None = None
+    reply_start: int = 0
+    open_calls: dict[str, int] = {}
+    queued_messages: tuple[str, ...] = ()
+    todos: tuple[TodoLine, ...] = ()
     tasks: tuple[TaskLine, ...] = ()
     is_busy: bool = False
     activity: str = ""
     model: str = ""
-    context: int = 0
+    context_tokens: int = 0
     usage: Usage = Usage()
-    turn: Usage = Usage()
-    turns: int = 0
+    turn_usage: Usage = Usage()
+    turn_count: int = 0
 
 
 # ------------------------------------------------------------------ blocks
 
 
-def added(view: View, block: Block) -> View:
+def add_block(view: ViewState, block: ViewBlock) -> ViewState:
     """One more block; whatever grew before is closed."""
-    view = closed(view)
-    return _replace(view, blocks=view.blocks.add(_discreet(block)))
+    view = close_stream(view)
+    return _replace(view, blocks=view.blocks.append(_redact_block(block)))
 
 
-def replaced(view: View, place: int, block: Block) -> View:
-    return _replace(view, blocks=view.blocks.put(place, _discreet(block)))
+def replace_block(view: ViewState, index: int, block: ViewBlock) -> ViewState:
+    return _replace(view, blocks=view.blocks.set(index, _redact_block(block)))
 
 
-def _discreet(block: Block) -> Block:
+def _redact_block(block: ViewBlock) -> ViewBlock:
     """What the program says shows no keys. (A call's texts are looked through as they come.)"""
     match block:
-        case Note(text=text):
-            return _replace(block, text=shown(text))
-        case Shell(output=output):
-            return _replace(block, output=shown(output))
+        case NoteBlock(text=text):
+            return _replace(block, text=redact_for_display(text))
+        case ShellBlock(output=output):
+            return _replace(block, output=redact_for_display(output))
     return block
 
 
-def queued(view: View, item: UserItem) -> View:
+def queue_message(view: ViewState, item: UserItem) -> ViewState:
     """The person spoke while the agent works: shown as waiting until it is taken."""
-    return _replace(view, queue=(*view.queue, said(item).text))
+    return _replace(view, queued_messages=(*view.queued_messages, build_user_block(item).text))
 
 
-def closed(view: View) -> View:
+def close_stream(view: ViewState) -> ViewState:
     """Nothing grows any more. A block that never got a word disappears."""
-    if view.stream is None:
+    if view.stream_index is None:
         return view
-    last = view.blocks[view.stream]
+    last = view.blocks[view.stream_index]
     blocks = view.blocks
-    if isinstance(last, Words | Code) and prose.is_empty(last):
-        blocks = blocks.first(view.stream)
-    return _replace(view, blocks=blocks, stream=None)
+    if isinstance(last, MarkdownBlock | CodeBlock) and prose.is_empty(last):
+        blocks = blocks.truncate(view.stream_index)
+    return _replace(view, blocks=blocks, stream_index=None)
 
 
-def growing(view: View, first: Block) -> tuple[View, Block, int]:
+def open_stream(view: ViewState, first: ViewBlock) -> tuple[ViewState, ViewBlock, int]:
     """The block that grows, if it is of the same sort as `first`; otherwise `first` begins."""
-    if view.stream is not None:
-        last = view.blocks[view.stream]
-        if isinstance(last, Thought) == isinstance(first, Thought):
-            return view, last, view.stream
-    view = added(view, first)
+    if view.stream_index is not None:
+        last = view.blocks[view.stream_index]
+        if isinstance(last, ThinkingBlock) == isinstance(first, ThinkingBlock):
+            return view, last, view.stream_index
+    view = add_block(view, first)
     place = len(view.blocks) - 1
-    return _replace(view, stream=place), first, place
+    return _replace(view, stream_index=place), first, place
 
 
-def since(view: View, place: int) -> Iterator[Block]:
-    for index in range(place, len(view.blocks)):
+def iterate_blocks(view: ViewState, start: int) -> Iterator[ViewBlock]:
+    for index in range(start, len(view.blocks)):
         yield view.blocks[index]
 
 
-def own_words(text: str) -> str:
+def redact_own_secrets(text: str) -> str:
     """What the model says is shown as it is, but for keys of this process."""
-    return without(_own_secrets(), text)
+    return redact(_own_secrets(), text)
 
 
 @lru_cache(maxsize=1)
 def _own_secrets() -> tuple[str, ...]:
-    return own_secrets()
+    return find_environment_secrets()
 
 
 # ------------------------------------------------------------------ calls
 
 
-def with_call(view: View, call: Call) -> View:
+def add_call(view: ViewState, call: ToolCallBlock) -> ViewState:
     """A call begins, unless it is known already."""
-    if call.call_id in view.calls:
+    if call.call_id in view.open_calls:
         return view
-    view = added(view, call)
-    return _replace(view, calls={**view.calls, call.call_id: len(view.blocks) - 1})
+    view = add_block(view, call)
+    return _replace(view, open_calls={**view.open_calls, call.call_id: len(view.blocks) - 1})
 
 
-def on_call(view: View, call_id: str, change: Callable[[Call], Call]) -> View:
+def update_call(
+    view: ViewState, call_id: str, change: Callable[[ToolCallBlock], ToolCallBlock]
+) -> ViewState:
     """The view with one call changed; one that is not known, or is over, changes nothing."""
-    place = view.calls.get(call_id)
+    place = view.open_calls.get(call_id)
     if place is None:
         return view
     call = view.blocks[place]
-    assert isinstance(call, Call), "view.calls holds the places of calls"
-    return replaced(view, place, change(call))
+    assert isinstance(call, ToolCallBlock), "view.calls holds the places of calls"
+    return replace_block(view, place, change(call))
 
 
-def with_todos(view: View, call: ToolCall) -> View:
+def update_todos(view: ViewState, call: ToolCall) -> ViewState:
     """The todo list is what the model last wrote down as such."""
     if call.name.lower() not in TODO_TOOLS or not call.arguments:
         return view
     given = call.arguments.get("todos", call.arguments.get("items"))
     if not isinstance(given, list):
         return view
-    return _replace(view, todos=tuple(_todo(one) for one in given))
+    return _replace(view, todos=tuple(_parse_todo(one) for one in given))
 
 
-def _todo(given: Any) -> Todo:
-    if not isinstance(given, dict):
-        return Todo(str(given))
-    text = given.get("content", given.get("text", given.get("task", "")))
-    match str(given.get("status", given.get("state", ""))).lower():
+def _parse_todo(value: Any) -> TodoLine:
+    if not isinstance(value, dict):
+        return TodoLine(str(value))
+    text = value.get("content", value.get("text", value.get("task", "")))
+    match str(value.get("status", value.get("state", ""))).lower():
         case "done" | "completed" | "cancelled":
-            return Todo(str(text), "done")
+            return TodoLine(str(text), "done")
         case "in_progress" | "active" | "doing":
-            return Todo(str(text), "active")
-    return Todo(str(text))
+            return TodoLine(str(text), "active")
+    return TodoLine(str(text))
 
 
-def said(item: UserItem) -> Said:
+def build_user_block(item: UserItem) -> UserMessageBlock:
     """A person's message as a block: the words, and the names of what goes with them."""
     texts = [part.text for part in item.content if isinstance(part, Text)]
     names = [f"text, {len(text):,} characters" for text in texts[1:]]
@@ -171,4 +173,4 @@ def said(item: UserItem) -> Said:
             names.append(part.url or f"{part.media_type}, {len(part.data):,} bytes")
         elif isinstance(part, Document):
             names.append(part.title or part.url or part.media_type)
-    return Said(texts[0] if texts else "", item.steered, tuple(names))
+    return UserMessageBlock(texts[0] if texts else "", item.steered, tuple(names))

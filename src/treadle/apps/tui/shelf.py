@@ -19,7 +19,7 @@ _MASK = _WIDTH - 1
 _Node = tuple[Any, ...]
 
 
-class Shelf(Generic[T]):
+class PersistentList(Generic[T]):
     """A tree of tuples, thirty-two wide. What stands beyond `length` is void."""
 
     __slots__ = ("_length", "_root", "_shift")
@@ -46,24 +46,24 @@ class Shelf(Generic[T]):
         for index in range(self._length):
             yield self[index]
 
-    def add(self, value: T) -> Shelf[T]:
+    def append(self, value: T) -> PersistentList[T]:
         """This and one more."""
         root, shift = self._root, self._shift
         if self._length >> (shift + _BITS):
             root, shift = (root,), shift + _BITS
-        return _shelf(_put(root, shift, self._length, value), shift, self._length + 1)
+        return _make_list(_append(root, shift, self._length, value), shift, self._length + 1)
 
-    def put(self, index: int, value: T) -> Shelf[T]:
+    def set(self, index: int, value: T) -> PersistentList[T]:
         """This with another value at a place that is taken."""
         if not 0 <= index < self._length:
             raise IndexError(index)
-        return _shelf(_replace(self._root, self._shift, index, value), self._shift, self._length)
+        return _make_list(_set(self._root, self._shift, index, value), self._shift, self._length)
 
-    def first(self, length: int) -> Shelf[T]:
+    def truncate(self, length: int) -> PersistentList[T]:
         """The beginning of this."""
-        return self if length >= self._length else _shelf(self._root, self._shift, length)
+        return self if length >= self._length else _make_list(self._root, self._shift, length)
 
-    def changed(self, old: Shelf[T]) -> Iterator[int]:
+    def changed_indexes(self, old: PersistentList[T]) -> Iterator[int]:
         """The places, in order, that are not the very same as in `old`."""
         ours, theirs = self._root, old._root
         shift = max(self._shift, old._shift)
@@ -72,32 +72,34 @@ class Shelf(Generic[T]):
         for _ in range(old._shift, shift, _BITS):
             theirs = (theirs,)
         both = min(self._length, old._length)
-        yield from _differences(ours, theirs, shift, 0, both)
+        yield from _find_differences(ours, theirs, shift, 0, both)
         yield from range(both, self._length)
 
 
-def _shelf(root: _Node, shift: int, length: int) -> Shelf[Any]:
-    made: Shelf[Any] = Shelf()
+def _make_list(root: _Node, shift: int, length: int) -> PersistentList[Any]:
+    made: PersistentList[Any] = PersistentList()
     made._root, made._shift, made._length = root, shift, length
     return made
 
 
-def _put(node: _Node, shift: int, index: int, value: object) -> _Node:
+def _append(node: _Node, shift: int, index: int, value: object) -> _Node:
     """Add at the end: whatever stands behind the place was cut off before, and goes."""
     place = (index >> shift) & _MASK
     if not shift:
         return (*node[:place], value)
     below = node[place] if place < len(node) else ()
-    return (*node[:place], _put(below, shift - _BITS, index, value))
+    return (*node[:place], _append(below, shift - _BITS, index, value))
 
 
-def _replace(node: _Node, shift: int, index: int, value: object) -> _Node:
+def _set(node: _Node, shift: int, index: int, value: object) -> _Node:
     place = (index >> shift) & _MASK
-    new = value if not shift else _replace(node[place], shift - _BITS, index, value)
+    new = value if not shift else _set(node[place], shift - _BITS, index, value)
     return (*node[:place], new, *node[place + 1 :])
 
 
-def _differences(ours: _Node, theirs: _Node, shift: int, base: int, length: int) -> Iterator[int]:
+def _find_differences(
+    ours: _Node, theirs: _Node, shift: int, base: int, length: int
+) -> Iterator[int]:
     for place in range(min(len(ours), len(theirs))):
         start = base + (place << shift)
         if start >= length:
@@ -105,6 +107,6 @@ def _differences(ours: _Node, theirs: _Node, shift: int, base: int, length: int)
         if ours[place] is theirs[place]:
             continue
         if shift:
-            yield from _differences(ours[place], theirs[place], shift - _BITS, start, length)
+            yield from _find_differences(ours[place], theirs[place], shift - _BITS, start, length)
         else:
             yield start

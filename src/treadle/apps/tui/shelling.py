@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 
-from treadle.apps.tui.blocks import Shell
+from treadle.apps.tui.blocks import ShellBlock
 from treadle.apps.tui.conversation import Conversation
 from treadle.apps.tui.host import Host
 from treadle.core.errors import TreadleError
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.items import UserItem
 
-SHOWN_CHARS = 20_000
-TOLD_CHARS = 8_000
+MAX_SHOWN_CHARS = 20_000
+MAX_SENT_CHARS = 8_000
 
 
-class OwnCommands:
+class ShellCommands:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._running: set[asyncio.Task[None]] = set()
-        self.ran: list[str] = []  # since the last message
+        self.recent_outputs: list[str] = []  # since the last message
 
     def start(self, conversation: Conversation, command: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._run(conversation, command))
@@ -34,30 +34,30 @@ class OwnCommands:
             task.cancel()
         return bool(running)
 
-    def with_ran(self, item: UserItem) -> UserItem:
+    def attach_outputs(self, item: UserItem) -> UserItem:
         """The message, and what was run before it."""
-        ran, self.ran = self.ran, []
+        ran, self.recent_outputs = self.recent_outputs, []
         return UserItem((*item.content, *(Text(text) for text in ran)), item.steered)
 
     async def _run(self, conversation: Conversation, command: str) -> None:
         parts: list[str] = []
-        place = conversation.show(Shell(command))
+        place = conversation.show_block(ShellBlock(command))
 
         def show(output: str, code: int | None = None, *, is_over: bool = False) -> None:
-            conversation.replace(place, Shell(command, output, code, is_over))
+            conversation.replace_block(place, ShellBlock(command, output, code, is_over))
 
         def heard(text: str) -> None:
             parts.append(text)
-            show("".join(parts)[-SHOWN_CHARS:])
+            show("".join(parts)[-MAX_SHOWN_CHARS:])
 
         try:
-            done = await self._host.shell(command, heard)
+            done = await self._host.run_shell_command(command, heard)
         except TreadleError as error:
             show(str(error), is_over=True)
         except asyncio.CancelledError:
-            show("".join(parts)[-SHOWN_CHARS:] + "\nstopped", is_over=True)
+            show("".join(parts)[-MAX_SHOWN_CHARS:] + "\nstopped", is_over=True)
             raise
         else:
             show(done.output, done.exit_code, is_over=True)
             said = f"I ran `{command}` myself; exit code {done.exit_code}, output:\n"
-            self.ran.append(said + done.output[-TOLD_CHARS:])
+            self.recent_outputs.append(said + done.output[-MAX_SENT_CHARS:])

@@ -6,7 +6,7 @@ from textual.theme import Theme
 
 from treadle.apps.tui.palette import THEMES
 
-_VARIABLES = {
+_THEME_VARIABLES = {
     "ansi-background": "ansi_default",
     "ansi-foreground": "ansi_default",
     "border-blurred": "ansi_default",
@@ -22,7 +22,7 @@ _VARIABLES = {
 }
 
 
-def themes() -> list[Theme]:
+def build_themes() -> list[Theme]:
     """One for each palette, under the name `treadle-NAME`."""
     return [
         Theme(
@@ -40,7 +40,7 @@ def themes() -> list[Theme]:
             surface="ansi_default",
             panel="ansi_default",
             boost="ansi_default",
-            variables=_VARIABLES,
+            variables=_THEME_VARIABLES,
         )
         for name in THEMES
     ]

@@ -21,16 +21,23 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from treadle.apps.tui.blocks import Block, Call, Code, Said, Thought, Words
-from treadle.apps.tui.markdown import CONSOLE, safe
-from treadle.apps.tui.painting import is_foldable, is_tight, paint, plain_text
+from treadle.apps.tui.blocks import (
+    ViewBlock,
+    ToolCallBlock,
+    CodeBlock,
+    UserMessageBlock,
+    ThinkingBlock,
+    MarkdownBlock,
+)
+from treadle.apps.tui.markdown import CONSOLE, make_printable
+from treadle.apps.tui.painting import is_foldable, is_tight, render_block, plain_text
 from treadle.apps.tui.palette import Palette
-from treadle.apps.tui.scene import View
+from treadle.apps.tui.scene import ViewState
 
-KEPT_LINES = 4_000  # painted lines that are remembered
+MAX_CACHED_LINES = 4_000  # painted lines that are remembered
 
 
-class Transcript(Widget, can_focus=True):
+class TranscriptWidget(Widget, can_focus=True):
     """Shows a View. With the focus on it, blocks can be chosen, opened, copied and searched."""
 
     DEFAULT_CSS = "Transcript { height: 1fr; }"
@@ -47,64 +54,64 @@ class Transcript(Widget, can_focus=True):
         Binding("escape,i,q", "leave", "back", show=False),
     ]
 
-    class Left(Message):
+    class Exited(Message):
         """The person goes back to the prompt."""
 
-    class Copied(Message):
+    class CopyRequested(Message):
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
-    class Search(Message):
+    class SearchRequested(Message):
         """The person wants to look for something."""
 
     def __init__(self, palette: Palette, id: str | None = None) -> None:
         super().__init__(id=id)
         self.palette = palette
-        self.view = View()
+        self.view = ViewState()
         self.is_following = True
-        self.chosen: int | None = None
-        self.sought = ""
+        self.selected_index: int | None = None
+        self.search_text = ""
         self._top = (0, 0)
-        self._flipped: set[int] = set()  # blocks that the person opened or folded
-        self._painted: OrderedDict[int, list[Strip]] = OrderedDict()
-        self._lines = 0
-        self._rows: list[tuple[int, int]] | None = None
-        self.painted_blocks = 0  # how often a block was painted: the tests count
+        self._expanded: set[int] = set()  # blocks that the person opened or folded
+        self._strip_cache: OrderedDict[int, list[Strip]] = OrderedDict()
+        self._cached_lines = 0
+        self._visible_rows: list[tuple[int, int]] | None = None
+        self.render_count = 0  # how often a block was painted: the tests count
 
     # --- what is shown -------------------------------------------------------------------
 
-    def show(self, view: View) -> None:
+    def update_view(self, view: ViewState) -> None:
         """Another view; only what differs is painted again."""
         old, self.view = self.view, view
         if view.blocks is old.blocks:
             return
-        for place in view.blocks.changed(old.blocks):
-            self._drop(place)
-            self._drop(place + 1)  # whether it stands tight depends on what is before
+        for place in view.blocks.changed_indexes(old.blocks):
+            self._invalidate_block(place)
+            self._invalidate_block(place + 1)  # whether it stands tight depends on what is before
         for place in range(len(view.blocks), len(old.blocks)):
-            self._drop(place)
-            self._flipped.discard(place)
-        if self.chosen is not None and self.chosen >= len(view.blocks):
-            self.chosen = None
+            self._invalidate_block(place)
+            self._expanded.discard(place)
+        if self.selected_index is not None and self.selected_index >= len(view.blocks):
+            self.selected_index = None
         self.repaint()
 
-    def begin(self, view: View) -> None:
+    def reset(self, view: ViewState) -> None:
         """Another session: nothing of the one before counts."""
-        self._flipped.clear()
-        self.chosen, self.is_following, self._top = None, True, (0, 0)
+        self._expanded.clear()
+        self.selected_index, self.is_following, self._top = None, True, (0, 0)
         self.restyle(self.palette)
         self.view = view
         self.repaint()
 
     def restyle(self, palette: Palette) -> None:
         self.palette = palette
-        self._painted.clear()
-        self._lines = 0
+        self._strip_cache.clear()
+        self._cached_lines = 0
         self.repaint()
 
     def repaint(self) -> None:
-        self._rows = None
+        self._visible_rows = None
         self.refresh()
 
     @property
@@ -113,74 +120,76 @@ class Transcript(Widget, can_focus=True):
 
     # --- lines ---------------------------------------------------------------------------
 
-    def _drop(self, place: int) -> None:
-        gone = self._painted.pop(place, None)
+    def _invalidate_block(self, index: int) -> None:
+        gone = self._strip_cache.pop(index, None)
         if gone is not None:
-            self._lines -= len(gone)
+            self._cached_lines -= len(gone)
 
-    def strips(self, place: int) -> list[Strip]:
+    def block_strips(self, index: int) -> list[Strip]:
         """The lines of a block, with the empty one that sets it off."""
-        known = self._painted.get(place)
+        known = self._strip_cache.get(index)
         if known is not None:
-            self._painted.move_to_end(place)
+            self._strip_cache.move_to_end(index)
             return known
-        strips = self._paint(place)
-        self._painted[place] = strips
-        self._lines += len(strips)
-        while self._lines > KEPT_LINES and len(self._painted) > 1:
-            _, gone = self._painted.popitem(last=False)
-            self._lines -= len(gone)
+        strips = self._render_strips(index)
+        self._strip_cache[index] = strips
+        self._cached_lines += len(strips)
+        while self._cached_lines > MAX_CACHED_LINES and len(self._strip_cache) > 1:
+            _, gone = self._strip_cache.popitem(last=False)
+            self._cached_lines -= len(gone)
         return strips
 
-    def _paint(self, place: int) -> list[Strip]:
-        self.painted_blocks += 1
-        block = self.view.blocks[place]
-        before = self.view.blocks[place - 1] if place else None
+    def _render_strips(self, index: int) -> list[Strip]:
+        self.render_count += 1
+        block = self.view.blocks[index]
+        before = self.view.blocks[index - 1] if index else None
         width = max(self.size.width, 1)
-        lines = paint(block, width, self.palette, is_open=self.is_open(place))
-        if self.sought:
+        lines = render_block(block, width, self.palette, is_expanded=self.is_expanded(index))
+        if self.search_text:
             for line in lines:
-                line.highlight_regex(_literal(self.sought), self.palette.found)
-        strips = [_strip(safe(line), width) for line in lines]
-        if lines and place and not is_tight(block, before):
+                line.highlight_regex(_literal_pattern(self.search_text), self.palette.search_match)
+        strips = [_to_strip(make_printable(line), width) for line in lines]
+        if lines and index and not is_tight(block, before):
             strips.insert(0, Strip.blank(0))
         return strips
 
-    def is_open(self, place: int) -> bool:
-        block = self.view.blocks[place]
-        while isinstance(block, Thought) and block.tight and place:
-            place -= 1
-            block = self.view.blocks[place]
-        return place in self._flipped
+    def is_expanded(self, index: int) -> bool:
+        block = self.view.blocks[index]
+        while isinstance(block, ThinkingBlock) and block.is_continuation and index:
+            index -= 1
+            block = self.view.blocks[index]
+        return index in self._expanded
 
     def _layout(self) -> list[tuple[int, int]]:
         """Which line of which block stands in each row."""
-        if self._rows is None:
-            self._rows = self._from_end() if self.is_following else self._from_top()
-            if self._rows:
-                self._top = self._rows[0]
-        return self._rows
+        if self._visible_rows is None:
+            self._visible_rows = (
+                self._rows_from_end() if self.is_following else self._rows_from_top()
+            )
+            if self._visible_rows:
+                self._top = self._visible_rows[0]
+        return self._visible_rows
 
-    def _from_end(self) -> list[tuple[int, int]]:
+    def _rows_from_end(self) -> list[tuple[int, int]]:
         height, place = self.size.height, len(self.view.blocks) - 1
         rows: list[tuple[int, int]] = []
         while place >= 0 and len(rows) < height:
-            count = len(self.strips(place))
+            count = len(self.block_strips(place))
             rows[:0] = [(place, line) for line in range(count)]
             place -= 1
         return rows[-height:] if height else []
 
-    def _from_top(self) -> list[tuple[int, int]]:
+    def _rows_from_top(self) -> list[tuple[int, int]]:
         height = self.size.height
         place, line = self._top
         rows: list[tuple[int, int]] = []
         while place < len(self.view.blocks) and len(rows) < height:
-            count = len(self.strips(place))
+            count = len(self.block_strips(place))
             rows += [(place, at) for at in range(min(line, count), count)]
             place, line = place + 1, 0
         if len(rows) < height:
             self.is_following = True  # nothing more below
-            return self._from_end()
+            return self._rows_from_end()
         return rows[:height]
 
     def render_line(self, y: int) -> Strip:
@@ -189,12 +198,12 @@ class Transcript(Widget, can_focus=True):
         if y >= len(rows):
             return Strip.blank(width, self.rich_style)
         place, line = rows[y]
-        strip = self.strips(place)[line]
-        if place == self.chosen and self.has_focus and strip.cell_length:
+        strip = self.block_strips(place)[line]
+        if place == self.selected_index and self.has_focus and strip.cell_length:
             strip = Strip([Segment("▌", self.palette.accent), *strip.crop(1)])
         selection = self.text_selection
         if selection is not None:
-            strip = _selected(
+            strip = _highlight_selection(
                 strip, selection, y, self.screen.get_component_rich_style("screen--selection")
             )
         strip = strip.adjust_cell_length(width, Style.null()).apply_style(self.rich_style)
@@ -202,7 +211,7 @@ class Transcript(Widget, can_focus=True):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         rows = self._layout()
-        text = "\n".join(self.strips(place)[line].text.rstrip() for place, line in rows)
+        text = "\n".join(self.block_strips(place)[line].text.rstrip() for place, line in rows)
         return selection.extract(text), "\n"
 
     # --- moving --------------------------------------------------------------------------
@@ -222,11 +231,11 @@ class Transcript(Widget, can_focus=True):
                 line, count = line - moved, count + moved
             elif place > 0:
                 place -= 1
-                line = len(self.strips(place))
+                line = len(self.block_strips(place))
             else:
                 break
         while count > 0 and place < len(self.view.blocks):
-            left = len(self.strips(place)) - line
+            left = len(self.block_strips(place)) - line
             if left > count:
                 line, count = line + count, 0
             else:
@@ -237,13 +246,13 @@ class Transcript(Widget, can_focus=True):
     def scroll_pages(self, count: int) -> None:
         self.scroll_lines(count * max(self.size.height - 2, 1))
 
-    def reveal(self, place: int, line: int = 0) -> None:
+    def reveal(self, index: int, line: int = 0) -> None:
         """Bring a block into sight."""
         shown = {(p, at) for p, at in self._layout()}
-        if (place, line) in shown:
+        if (index, line) in shown:
             return
         self.is_following = False
-        self._top = (place, line)
+        self._top = (index, line)
         above = self._layout_top_margin()
         self.repaint()
         if above:
@@ -275,9 +284,9 @@ class Transcript(Widget, can_focus=True):
     # --- choosing, opening, copying ------------------------------------------------------
 
     def on_focus(self) -> None:
-        if self.chosen is None and len(self.view.blocks):
+        if self.selected_index is None and len(self.view.blocks):
             rows = self._layout()
-            self.chosen = rows[-1][0] if rows else len(self.view.blocks) - 1
+            self.selected_index = rows[-1][0] if rows else len(self.view.blocks) - 1
         self.refresh()
 
     def on_blur(self) -> None:
@@ -286,45 +295,45 @@ class Transcript(Widget, can_focus=True):
     def action_choose(self, by: int) -> None:
         if not len(self.view.blocks):
             return
-        place = len(self.view.blocks) if self.chosen is None else self.chosen
+        place = len(self.view.blocks) if self.selected_index is None else self.selected_index
         place += by
-        while 0 <= place < len(self.view.blocks) and not self.strips(place):
+        while 0 <= place < len(self.view.blocks) and not self.block_strips(place):
             place += by
         if 0 <= place < len(self.view.blocks):
-            self.chosen = place
-            lines = len(self.strips(place))
+            self.selected_index = place
+            lines = len(self.block_strips(place))
             self.reveal(place, 0 if by < 0 else lines - 1)
             self.refresh()
         elif place >= len(self.view.blocks):
             self.action_bottom()
 
     def action_unfold(self) -> None:
-        if self.chosen is not None:
-            self.toggle(self.chosen)
+        if self.selected_index is not None:
+            self.toggle(self.selected_index)
 
-    def toggle(self, place: int) -> None:
+    def toggle(self, index: int) -> None:
         """Open a block, or fold it."""
-        if not 0 <= place < len(self.view.blocks) or not is_foldable(self.view.blocks[place]):
+        if not 0 <= index < len(self.view.blocks) or not is_foldable(self.view.blocks[index]):
             return
-        block = self.view.blocks[place]
-        while isinstance(block, Thought) and block.tight and place:
-            place -= 1
-            block = self.view.blocks[place]
+        block = self.view.blocks[index]
+        while isinstance(block, ThinkingBlock) and block.is_continuation and index:
+            index -= 1
+            block = self.view.blocks[index]
         self._layout()
-        self._flipped ^= {place}
-        self._drop(place)
-        while isinstance(block, Thought) and place + 1 < len(self.view.blocks):
-            place += 1
-            block = self.view.blocks[place]
-            if not (isinstance(block, Thought) and block.tight):
+        self._expanded ^= {index}
+        self._invalidate_block(index)
+        while isinstance(block, ThinkingBlock) and index + 1 < len(self.view.blocks):
+            index += 1
+            block = self.view.blocks[index]
+            if not (isinstance(block, ThinkingBlock) and block.is_continuation):
                 break
-            self._drop(place)
+            self._invalidate_block(index)
         self.repaint()
 
     def toggle_last(self) -> None:
         """Open or fold the newest block that can be."""
         for place in range(len(self.view.blocks) - 1, -1, -1):
-            if isinstance(self.view.blocks[place], Call | Thought):
+            if isinstance(self.view.blocks[place], ToolCallBlock | ThinkingBlock):
                 self.toggle(place)
                 return
 
@@ -332,82 +341,84 @@ class Transcript(Widget, can_focus=True):
         rows = self._layout()
         if event.y < len(rows) and event.chain == 1:
             place, line = rows[event.y]
-            first = len(self.strips(place)) - len(self._body(place))
+            first = len(self.block_strips(place)) - len(self._strips_without_gap(place))
             if line <= first + 1:
                 self.toggle(place)
 
-    def _body(self, place: int) -> list[Strip]:
-        strips = self.strips(place)
+    def _strips_without_gap(self, index: int) -> list[Strip]:
+        strips = self.block_strips(index)
         return strips[1:] if strips and not strips[0].text else strips
 
     def action_copy(self) -> None:
-        if self.chosen is not None:
-            self.post_message(self.Copied(plain_text(self.view.blocks[self.chosen])))
+        if self.selected_index is not None:
+            self.post_message(self.CopyRequested(plain_text(self.view.blocks[self.selected_index])))
 
     def last_reply(self) -> str:
         """The words of the newest reply, for copying."""
-        parts: list[Block] = []
+        parts: list[ViewBlock] = []
         for place in range(len(self.view.blocks) - 1, -1, -1):
             block = self.view.blocks[place]
-            if isinstance(block, Words | Code):
+            if isinstance(block, MarkdownBlock | CodeBlock):
                 parts.append(block)
-            elif parts or isinstance(block, Said):
+            elif parts or isinstance(block, UserMessageBlock):
                 break
-        return "\n\n".join(_source(parts[::-1]))
+        return "\n\n".join(_markdown_source(parts[::-1]))
 
     def action_leave(self) -> None:
-        self.chosen = None
+        self.selected_index = None
         self.is_following = True
         self.repaint()
-        self.post_message(self.Left())
+        self.post_message(self.Exited())
 
     # --- searching -----------------------------------------------------------------------
 
     def action_search(self) -> None:
-        self.post_message(self.Search())
+        self.post_message(self.SearchRequested())
 
-    def seek(self, text: str) -> bool:
+    def search(self, text: str) -> bool:
         """Show the newest block with this text; whether there is one."""
-        self.sought = text
-        self._painted.clear()
-        self._lines = 0
+        self.search_text = text
+        self._strip_cache.clear()
+        self._cached_lines = 0
         self.repaint()
-        start = len(self.view.blocks) if self.chosen is None else self.chosen + 1
-        return bool(text) and (self._seek(start, -1) or self._seek(len(self.view.blocks), -1))
+        start = len(self.view.blocks) if self.selected_index is None else self.selected_index + 1
+        return bool(text) and (
+            self._search_from(start, -1) or self._search_from(len(self.view.blocks), -1)
+        )
 
     def action_again(self, by: int) -> None:
-        if self.sought and self.chosen is not None:
-            self._seek(self.chosen, by)
+        if self.search_text and self.selected_index is not None:
+            self._search_from(self.selected_index, by)
 
-    def _seek(self, start: int, by: int) -> bool:
-        wanted = self.sought.casefold()
-        place = start + by
+    def _search_from(self, start: int, direction: int) -> bool:
+        wanted = self.search_text.casefold()
+        place = start + direction
         while 0 <= place < len(self.view.blocks):
             block = self.view.blocks[place]
             if wanted in plain_text(block).casefold():
-                self._found(place, wanted)
+                self._show_match(place, wanted)
                 return True
-            place += by
+            place += direction
         return False
 
-    def _found(self, place: int, wanted: str) -> None:
+    def _show_match(self, index: int, query: str) -> None:
         """Choose a block, opened if what is sought is inside, and bring the line into sight."""
-        self.chosen = place
-        is_shown = any(wanted in s.text.casefold() for s in self.strips(place))
-        if not is_shown and is_foldable(self.view.blocks[place]) and not self.is_open(place):
-            self.toggle(place)
-        lines = [at for at, s in enumerate(self.strips(place)) if wanted in s.text.casefold()]
-        self.reveal(place, lines[0] if lines else 0)
+        self.selected_index = index
+        is_shown = any(query in s.text.casefold() for s in self.block_strips(index))
+        if not is_shown and is_foldable(self.view.blocks[index]) and not self.is_expanded(index):
+            self.toggle(index)
+        lines = [at for at, s in enumerate(self.block_strips(index)) if query in s.text.casefold()]
+        self.reveal(index, lines[0] if lines else 0)
         self.refresh()
 
 
-def _strip(line: Text, width: int) -> Strip:
+def _to_strip(line: Text, width: int) -> Strip:
     line.end = ""
     segments = list(line.render(CONSOLE))
     return Strip(segments).crop(0, width)
 
 
-def _selected(strip: Strip, selection: Selection, y: int, style: Style) -> Strip:
+def _highlight_selection(strip: Strip, selection: Selection, y: int, style: Style) -> Strip:
     span = selection.get_span(y)
     if span is None:
         return strip
@@ -417,19 +428,19 @@ def _selected(strip: Strip, selection: Selection, y: int, style: Style) -> Strip
     return Strip.join([before, middle.apply_style(style), after])
 
 
-def _literal(text: str) -> str:
+def _literal_pattern(text: str) -> str:
     return f"(?i){re.escape(text)}"
 
 
-def _source(parts: Sequence[Block]) -> Iterator[str]:
+def _markdown_source(parts: Sequence[ViewBlock]) -> Iterator[str]:
     """The Markdown that blocks came from."""
     for number, block in enumerate(parts):
-        if not isinstance(block, Code):
+        if not isinstance(block, CodeBlock):
             yield plain_text(block)
-        elif not block.tight:
+        elif not block.is_continuation:
             text = block.text
             for more in parts[number + 1 :]:
-                if not isinstance(more, Code) or not more.tight:
+                if not isinstance(more, CodeBlock) or not more.is_continuation:
                     break
                 text += more.text
             yield f"{block.fence}{block.language}\n{text}{block.fence}"

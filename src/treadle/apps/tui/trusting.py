@@ -10,68 +10,68 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
-from treadle.apps.tui.choice import Option
+from treadle.apps.tui.choice import ChoiceOption
 from treadle.apps.tui.host import Host
-from treadle.core.terminal import visible
+from treadle.core.terminal import escape_invisible
 
-DECLINED = "this folder's own files do not count, as you said: /trust changes that"
-_YES = Option("yes", "Trust it", key="y")
-_NO = Option("no", "Work here without its own files counting", key="n")
-_NEVER = Option("never", "The same, and do not ask again", key="d")
-_LEAVE = Option("quit", "Leave", key="q")
+DECLINED_NOTE = "this folder's own files do not count, as you said: /trust changes that"
+_YES = ChoiceOption("yes", "Trust it", key="y")
+_NO = ChoiceOption("no", "Work here without its own files counting", key="n")
+_NEVER = ChoiceOption("never", "The same, and do not ask again", key="d")
+_QUIT = ChoiceOption("quit", "Leave", key="q")
 
 
-class Choose(Protocol):
+class Chooser(Protocol):
     """How the person is asked: a title, some words under it, and what to choose from."""
 
     def __call__(
-        self, title: str, options: Sequence[Option], *, words: str = ""
+        self, title: str, options: Sequence[ChoiceOption], *, message: str = ""
     ) -> Awaitable[str | None]: ...
 
 
-async def at_the_start(host: Host, choose: Choose) -> bool:
+async def ask_at_start(host: Host, choose: Chooser) -> bool:
     """Ask if it has not been said yet; whether to go on at all."""
-    if host.is_trusted or host.is_declined:
+    if host.is_trusted or host.is_trust_declined:
         return True
-    answer = await _ask(host, choose, [_YES, _NO, _NEVER, _LEAVE])
+    answer = await _ask_trust(host, choose, [_YES, _NO, _NEVER, _QUIT])
     return answer in ("yes", "no", "never")
 
 
-async def again(host: Host, choose: Choose) -> bool:
+async def ask_again(host: Host, choose: Chooser) -> bool:
     """Ask about what is still open; whether anything is different now."""
     if host.is_trusted:
-        return await _approve(host, choose)
-    never = Option("never", "No, and do not ask at the start", key="n")
-    return await _ask(host, choose, [_YES, never]) == "yes"
+        return await _ask_programs(host, choose)
+    never = ChoiceOption("never", "No, and do not ask at the start", key="n")
+    return await _ask_trust(host, choose, [_YES, never]) == "yes"
 
 
-async def _ask(host: Host, choose: Choose, options: Sequence[Option]) -> str | None:
-    brings = host.brings()
-    there = f"\nhas {visible(', '.join(brings))}" if brings else ""
+async def _ask_trust(host: Host, choose: Chooser, options: Sequence[ChoiceOption]) -> str | None:
+    brings = host.list_extension_files()
+    there = f"\nhas {escape_invisible(', '.join(brings))}" if brings else ""
     words = (
-        f"{visible(str(host.folder))}{there}\n\n"
+        f"{escape_invisible(str(host.folder))}{there}\n\n"
         "A trusted folder's own files count: its AGENTS.md and CLAUDE.md, its settings, "
         "commands, agents, skills and allow rules. Trust it if you know who wrote them. "
         "Either way, you are asked before anything is changed."
     )
-    answer = await choose("Do you trust the files in this folder?", options, words=words)
+    answer = await choose("Do you trust the files in this folder?", options, message=words)
     if answer == "yes":
         host.trust()
-        await _approve(host, choose)
+        await _ask_programs(host, choose)
     elif answer == "never":
-        host.decline()
+        host.decline_trust()
     return answer
 
 
-async def _approve(host: Host, choose: Choose) -> bool:
-    waiting = host.waiting()
+async def _ask_programs(host: Host, choose: Chooser) -> bool:
+    waiting = host.list_unapproved_programs()
     if not waiting:
         return False
     answer = await choose(
         "May these programs of the folder run, as they are now?",
-        [Option("yes", "Let them run", key="y"), Option("no", "Not now", key="n")],
-        words="\n".join(map(visible, waiting)),
+        [ChoiceOption("yes", "Let them run", key="y"), ChoiceOption("no", "Not now", key="n")],
+        message="\n".join(map(escape_invisible, waiting)),
     )
     if answer == "yes":
-        host.approve()
+        host.approve_programs()
     return answer == "yes"

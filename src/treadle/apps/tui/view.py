@@ -14,31 +14,31 @@ import msgspec
 
 from treadle.apps.tui import prose
 from treadle.apps.tui.blocks import (
-    Call,
+    ToolCallBlock,
     CallState,
-    Child,
-    Code,
-    Note,
-    Said,
-    Shell,
+    ChildProgress,
+    CodeBlock,
+    NoteBlock,
+    UserMessageBlock,
+    ShellBlock,
     TaskLine,
-    Thought,
-    Words,
+    ThinkingBlock,
+    MarkdownBlock,
 )
 from treadle.apps.tui.scene import (
-    View,
-    added,
-    closed,
-    growing,
-    on_call,
-    own_words,
-    replaced,
-    said,
-    since,
-    with_call,
-    with_todos,
+    ViewState,
+    add_block,
+    close_stream,
+    open_stream,
+    update_call,
+    redact_own_secrets,
+    replace_block,
+    build_user_block,
+    iterate_blocks,
+    add_call,
+    update_todos,
 )
-from treadle.apps.wiring.discretion import shown
+from treadle.apps.wiring.discretion import redact_for_display
 from treadle.core.events import (
     ApprovalRequired,
     ApprovalResolved,
@@ -68,247 +68,267 @@ from treadle.core.events import (
     TurnResult,
     TurnStarted,
     UsageUpdated,
-    Warning,
+    WarningRaised,
 )
 from treadle.core.transcript.items import ToolResultItem
 from treadle.core.transcript.usage import Usage
 
-KEPT_PROGRESS = 4_000
-KEPT_CHILD_LINES = 40
+MAX_PROGRESS_CHARS = 4_000
+MAX_CHILD_LINES = 40
 _replace = msgspec.structs.replace
 
-__all__ = ["View", "settled", "step"]
+__all__ = ["ViewState", "apply_tool_result", "apply_event"]
 
 
-def step(view: View, event: Event) -> View:
+def apply_event(view: ViewState, event: Event) -> ViewState:
     """The view after an event. Events of kinds that show nothing leave it as it is."""
-    change = _STEPS.get(type(event))
+    change = _REDUCERS.get(type(event))
     return view if change is None else change(view, event)
 
 
-def settled(view: View, item: ToolResultItem) -> View:
+def apply_tool_result(view: ViewState, item: ToolResultItem) -> ViewState:
     """The whole answer to a call, where its event had only the beginning."""
 
-    def settle(call: Call) -> Call:
+    def settle(call: ToolCallBlock) -> ToolCallBlock:
         state: CallState = call.state
-        if not call.is_over and state != "background":
+        if not call.is_finished and state != "background":
             state = "failed" if item.is_error else "done"
         return _replace(
             call,
             state=state,
-            result=shown(item.text),
-            display=shown(item.display),
+            result=redact_for_display(item.text),
+            display=redact_for_display(item.display),
             full_output=item.full_output,
             progress="",
         )
 
-    view = on_call(view, item.call_id, settle)
+    view = update_call(view, item.call_id, settle)
     if any(task.call_id == item.call_id for task in view.tasks):
         return view
-    calls = {call: place for call, place in view.calls.items() if call != item.call_id}
-    return _replace(view, calls=calls)
+    calls = {call: place for call, place in view.open_calls.items() if call != item.call_id}
+    return _replace(view, open_calls=calls)
 
 
-def _turn_started(view: View, event: TurnStarted) -> View:
-    return _replace(view, is_busy=True, activity="waiting", turn=Usage(), turns=view.turns + 1)
+def _turn_started(view: ViewState, event: TurnStarted) -> ViewState:
+    return _replace(
+        view, is_busy=True, activity="waiting", turn_usage=Usage(), turn_count=view.turn_count + 1
+    )
 
 
-def _input_accepted(view: View, event: InputAccepted) -> View:
-    block, queue = said(event.item), list(view.queue)
+def _input_accepted(view: ViewState, event: InputAccepted) -> ViewState:
+    block, queue = build_user_block(event.item), list(view.queued_messages)
     if block.text in queue:
         queue.remove(block.text)
-    return _replace(added(view, block), queue=tuple(queue))
+    return _replace(add_block(view, block), queued_messages=tuple(queue))
 
 
-def _request_started(view: View, event: RequestStarted) -> View:
-    view = closed(view)
-    return _replace(view, mark=len(view.blocks), model=event.model, activity="waiting")
+def _request_started(view: ViewState, event: RequestStarted) -> ViewState:
+    view = close_stream(view)
+    return _replace(view, reply_start=len(view.blocks), model=event.model, activity="waiting")
 
 
-def _text(view: View, event: TextDelta) -> View:
-    view, last, place = growing(view, prose.begun())
-    assert isinstance(last, Words | Code), "text grows after text"
-    pieces = prose.grown(last, own_words(event.text))
-    blocks = view.blocks.put(place, pieces[0])
+def _text_delta(view: ViewState, event: TextDelta) -> ViewState:
+    view, last, place = open_stream(view, prose.start_block())
+    assert isinstance(last, MarkdownBlock | CodeBlock), "text grows after text"
+    pieces = prose.append_text(last, redact_own_secrets(event.text))
+    blocks = view.blocks.set(place, pieces[0])
     for piece in pieces[1:]:
-        blocks = blocks.add(piece)
-    return _replace(view, blocks=blocks, stream=len(blocks) - 1, activity="writing")
+        blocks = blocks.append(piece)
+    return _replace(view, blocks=blocks, stream_index=len(blocks) - 1, activity="writing")
 
 
-def _thinking(view: View, event: ThinkingDelta) -> View:
-    view, last, place = growing(view, Thought(""))
-    assert isinstance(last, Thought), "thinking grows after thinking"
+def _thinking_delta(view: ViewState, event: ThinkingDelta) -> ViewState:
+    view, last, place = open_stream(view, ThinkingBlock(""))
+    assert isinstance(last, ThinkingBlock), "thinking grows after thinking"
     view = _replace(view, activity="thinking")
-    if len(last.text) > prose.MOST_CHARS:
-        blocks = view.blocks.add(Thought(event.text, tight=True))
-        return _replace(view, blocks=blocks, stream=place + 1)
-    return replaced(view, place, Thought(last.text + event.text, last.tight))
+    if len(last.text) > prose.MAX_CHARS:
+        blocks = view.blocks.append(ThinkingBlock(event.text, is_continuation=True))
+        return _replace(view, blocks=blocks, stream_index=place + 1)
+    return replace_block(view, place, ThinkingBlock(last.text + event.text, last.is_continuation))
 
 
-def _call_began(view: View, event: ToolCallBegan) -> View:
-    view = with_call(view, Call(event.call_id, event.name))
+def _tool_call_began(view: ViewState, event: ToolCallBegan) -> ViewState:
+    view = add_call(view, ToolCallBlock(event.call_id, event.name))
     return _replace(view, activity=f"calling {event.name}")
 
 
-def _call_grew(view: View, event: ToolCallDelta) -> View:
-    return on_call(view, event.call_id, lambda c: _replace(c, size=c.size + len(event.text)))
+def _tool_call_delta(view: ViewState, event: ToolCallDelta) -> ViewState:
+    return update_call(
+        view,
+        event.call_id,
+        lambda c: _replace(c, argument_chars=c.argument_chars + len(event.text)),
+    )
 
 
-def _call_requested(view: View, event: ToolCallRequested) -> View:
+def _tool_call_requested(view: ViewState, event: ToolCallRequested) -> ViewState:
     call = event.call
-    view = with_call(view, Call(call.id, call.name))
-    view = on_call(view, call.id, lambda c: _replace(c, raw=shown(call.raw), size=len(call.raw)))
-    return with_todos(view, call)
+    view = add_call(view, ToolCallBlock(call.id, call.name))
+    view = update_call(
+        view,
+        call.id,
+        lambda c: _replace(c, raw=redact_for_display(call.raw), argument_chars=len(call.raw)),
+    )
+    return update_todos(view, call)
 
 
-def _approval_required(view: View, event: ApprovalRequired) -> View:
-    def ask(call: Call) -> Call:
-        return _replace(call, state="asking", summary=shown(event.summary), reason=event.reason)
+def _approval_required(view: ViewState, event: ApprovalRequired) -> ViewState:
+    def ask(call: ToolCallBlock) -> ToolCallBlock:
+        return _replace(
+            call, state="asking", summary=redact_for_display(event.summary), reason=event.reason
+        )
 
-    return _replace(on_call(view, event.call.id, ask), activity="asking")
+    return _replace(update_call(view, event.call.id, ask), activity="asking")
 
 
-def _approval_resolved(view: View, event: ApprovalResolved) -> View:
+def _approval_resolved(view: ViewState, event: ApprovalResolved) -> ViewState:
     denied = event.decision == "deny"
 
-    def resolve(call: Call) -> Call:
+    def resolve(call: ToolCallBlock) -> ToolCallBlock:
         return _replace(call, state="denied" if denied else "writing", reason=event.reason)
 
-    return _replace(on_call(view, event.call_id, resolve), activity="working")
+    return _replace(update_call(view, event.call_id, resolve), activity="working")
 
 
-def _tool_started(view: View, event: ToolStarted) -> View:
-    def start(call: Call) -> Call:
-        return _replace(call, state="running", summary=shown(event.summary))
+def _tool_started(view: ViewState, event: ToolStarted) -> ViewState:
+    def start(call: ToolCallBlock) -> ToolCallBlock:
+        return _replace(call, state="running", summary=redact_for_display(event.summary))
 
-    view = with_call(view, Call(event.call_id, event.name))
-    return _replace(on_call(view, event.call_id, start), activity=f"running {event.name}")
-
-
-def _tool_progress(view: View, event: ToolProgress) -> View:
-    def grow(call: Call) -> Call:
-        return _replace(call, progress=shown(call.progress + event.text)[-KEPT_PROGRESS:])
-
-    return on_call(view, event.call_id, grow)
+    view = add_call(view, ToolCallBlock(event.call_id, event.name))
+    return _replace(update_call(view, event.call_id, start), activity=f"running {event.name}")
 
 
-def _tool_finished(view: View, event: ToolFinished) -> View:
+def _tool_progress(view: ViewState, event: ToolProgress) -> ViewState:
+    def grow(call: ToolCallBlock) -> ToolCallBlock:
+        return _replace(
+            call, progress=redact_for_display(call.progress + event.text)[-MAX_PROGRESS_CHARS:]
+        )
+
+    return update_call(view, event.call_id, grow)
+
+
+def _tool_finished(view: ViewState, event: ToolFinished) -> ViewState:
     """The beginning of the answer; the whole of it follows as an item."""
 
-    def finish(call: Call) -> Call:
+    def finish(call: ToolCallBlock) -> ToolCallBlock:
         ended: CallState = "failed" if event.is_error else "done"
         if call.state == "denied":
             ended = "denied"
-        result, display = shown(event.result), shown(event.display)
+        result, display = redact_for_display(event.result), redact_for_display(event.display)
         return _replace(call, state=ended, result=result, display=display, progress="")
 
-    return _replace(on_call(view, event.call_id, finish), activity="working")
+    return _replace(update_call(view, event.call_id, finish), activity="working")
 
 
-def _tool_detached(view: View, event: ToolDetached) -> View:
-    place = view.calls.get(event.call_id)
+def _tool_detached(view: ViewState, event: ToolDetached) -> ViewState:
+    place = view.open_calls.get(event.call_id)
     call = view.blocks[place] if place is not None else None
-    summary = call.summary if isinstance(call, Call) else event.task_id
+    summary = call.summary if isinstance(call, ToolCallBlock) else event.task_id
 
-    def detach(call: Call) -> Call:
+    def detach(call: ToolCallBlock) -> ToolCallBlock:
         return _replace(call, state="background", task_id=event.task_id)
 
-    view = on_call(view, event.call_id, detach)
+    view = update_call(view, event.call_id, detach)
     return _replace(view, tasks=(*view.tasks, TaskLine(event.task_id, event.call_id, summary)))
 
 
-def _task_finished(view: View, event: TaskFinished) -> View:
+def _task_finished(view: ViewState, event: TaskFinished) -> ViewState:
     left = tuple(task for task in view.tasks if task.task_id != event.task_id)
     how = "failed" if event.is_error else "is done"
     summary = next((t.summary for t in view.tasks if t.task_id == event.task_id), event.name)
-    note = Note(f"task {event.task_id} {summary} {how}", "warning" if event.is_error else "good")
-    return _replace(added(view, note), tasks=left)
+    note = NoteBlock(
+        f"task {event.task_id} {summary} {how}", "warning" if event.is_error else "good"
+    )
+    return _replace(add_block(view, note), tasks=left)
 
 
-def _child_event(view: View, event: ChildEvent) -> View:
-    return on_call(view, event.call_id, lambda c: _replace(c, child=_child(c.child, event.child)))
+def _child_event(view: ViewState, event: ChildEvent) -> ViewState:
+    return update_call(
+        view, event.call_id, lambda c: _replace(c, child=_update_child(c.child, event.child))
+    )
 
 
-def _child(child: Child | None, event: Event) -> Child:
-    child = child or Child()
+def _update_child(child: ChildProgress | None, event: Event) -> ChildProgress:
+    child = child or ChildProgress()
     match event:
         case ToolStarted(summary=summary):
-            now = shown(summary)
-            recent = (*child.recent, now)[-KEPT_CHILD_LINES:]
-            return _replace(child, calls=child.calls + 1, now=now, recent=recent)
+            now = redact_for_display(summary)
+            recent = (*child.recent_calls, now)[-MAX_CHILD_LINES:]
+            return _replace(child, calls=child.calls + 1, activity=now, recent_calls=recent)
         case UsageUpdated(turn=turn):
             return _replace(child, tokens=turn.total)
         case ThinkingDelta():
-            return child if child.now == "thinking" else _replace(child, now="thinking")
+            return child if child.activity == "thinking" else _replace(child, activity="thinking")
         case TextDelta():
-            return child if child.now == "writing" else _replace(child, now="writing")
+            return child if child.activity == "writing" else _replace(child, activity="writing")
         case ChildEvent(child=grandchild):
-            return _replace(child, now=_child(None, grandchild).now or child.now)
+            return _replace(
+                child, activity=_update_child(None, grandchild).activity or child.activity
+            )
         case TurnFinished() | RunFailed():
-            return _replace(child, now="")
+            return _replace(child, activity="")
     return child
 
 
-def _retry(view: View, event: RetryScheduled) -> View:
-    note = Note(f"{event.reason} · trying again in {event.delay:.0f} s", "warning")
-    return _replace(added(view, note), activity="waiting to try again")
+def _retry_scheduled(view: ViewState, event: RetryScheduled) -> ViewState:
+    note = NoteBlock(f"{event.reason} · trying again in {event.delay:.0f} s", "warning")
+    return _replace(add_block(view, note), activity="waiting to try again")
 
 
-def _discarded(view: View, event: ReplyDiscarded) -> View:
+def _reply_discarded(view: ViewState, event: ReplyDiscarded) -> ViewState:
     """What the failed attempt said is void; what others said beside it stays."""
-    blocks = view.blocks.first(view.mark)
-    for block in since(view, view.mark):
-        if isinstance(block, Note | Shell | Said):
-            blocks = blocks.add(block)
-    calls = {call: place for call, place in view.calls.items() if place < view.mark}
-    return _replace(view, blocks=blocks, stream=None, calls=calls)
+    blocks = view.blocks.truncate(view.reply_start)
+    for block in iterate_blocks(view, view.reply_start):
+        if isinstance(block, NoteBlock | ShellBlock | UserMessageBlock):
+            blocks = blocks.append(block)
+    calls = {call: place for call, place in view.open_calls.items() if place < view.reply_start}
+    return _replace(view, blocks=blocks, stream_index=None, open_calls=calls)
 
 
-def _model_changed(view: View, event: ModelChanged) -> View:
+def _model_changed(view: ViewState, event: ModelChanged) -> ViewState:
     text = f"{event.old} did not answer ({event.reason}); {event.new} takes over"
-    return _replace(added(view, Note(text, "warning")), model=event.new)
+    return _replace(add_block(view, NoteBlock(text, "warning")), model=event.new)
 
 
-def _usage(view: View, event: UsageUpdated) -> View:
+def _usage_updated(view: ViewState, event: UsageUpdated) -> ViewState:
     """What filled the window is what was sent and what came back."""
     return _replace(
         view,
         model=event.model,
-        context=event.last.total,
+        context_tokens=event.last.total,
         usage=view.usage + event.last,
-        turn=event.turn,
+        turn_usage=event.turn,
     )
 
 
-def _mutation_started(view: View, event: MutationStarted) -> View:
+def _mutation_started(view: ViewState, event: MutationStarted) -> ViewState:
     return _replace(view, activity=event.mutator)
 
 
-def _mutation_finished(view: View, event: MutationFinished) -> View:
-    if not event.dirty:
+def _mutation_finished(view: ViewState, event: MutationFinished) -> ViewState:
+    if not event.changed:
         return _replace(view, activity="working")
-    note = Note(f"{event.mutator}: the model now sees a shorter history", "faint")
-    return _replace(added(view, note), activity="working")
+    note = NoteBlock(f"{event.mutator}: the model now sees a shorter history", "faint")
+    return _replace(add_block(view, note), activity="working")
 
 
-def _tools_changed(view: View, event: ToolsChanged) -> View:
+def _tools_changed(view: ViewState, event: ToolsChanged) -> ViewState:
     parts = [f"+{name}" for name in event.added] + [f"-{name}" for name in event.removed]
-    return added(view, Note("tools: " + " ".join(parts)))
+    return add_block(view, NoteBlock("tools: " + " ".join(parts)))
 
 
-def _notified(view: View, event: Notified) -> View:
-    return added(view, Note(event.text))
+def _notified(view: ViewState, event: Notified) -> ViewState:
+    return add_block(view, NoteBlock(event.text))
 
 
-def _warned(view: View, event: Warning) -> View:
-    return added(view, Note(event.text, "warning"))
+def _warning_raised(view: ViewState, event: WarningRaised) -> ViewState:
+    return add_block(view, NoteBlock(event.text, "warning"))
 
 
-def _failed(view: View, event: RunFailed) -> View:
-    return _ended(view, event.result, Note(event.error, "error"))
+def _run_failed(view: ViewState, event: RunFailed) -> ViewState:
+    return _end_turn(view, event.result, NoteBlock(event.error, "error"))
 
 
-_ENDINGS = {
+_STOP_MESSAGES = {
     "max_turns": "stopped: the limit of tool rounds is reached; say go on to continue",
     "budget_exceeded": "stopped: the budget is spent",
     "goal_not_met": "stopped: the goal was not met",
@@ -317,36 +337,36 @@ _ENDINGS = {
 }
 
 
-def _finished(view: View, event: TurnFinished) -> View:
-    text = _ENDINGS.get(event.result.reason, "")
+def _turn_finished(view: ViewState, event: TurnFinished) -> ViewState:
+    text = _STOP_MESSAGES.get(event.result.reason, "")
     if event.result.metadata.get("blocked"):
         text = ""  # a warning has said why
-    return _ended(view, event.result, Note(text, "warning") if text else None)
+    return _end_turn(view, event.result, NoteBlock(text, "warning") if text else None)
 
 
-def _ended(view: View, result: TurnResult, note: Note | None) -> View:
+def _end_turn(view: ViewState, result: TurnResult, note: NoteBlock | None) -> ViewState:
     """The turn is over: nothing runs any more but tasks in the background."""
-    view = closed(view)
-    for place in view.calls.values():
+    view = close_stream(view)
+    for place in view.open_calls.values():
         call = view.blocks[place]
-        if isinstance(call, Call) and not call.is_over and call.state != "background":
-            view = replaced(view, place, _replace(call, state="stopped", progress=""))
+        if isinstance(call, ToolCallBlock) and not call.is_finished and call.state != "background":
+            view = replace_block(view, place, _replace(call, state="stopped", progress=""))
     background = {task.call_id for task in view.tasks}
-    calls = {call: place for call, place in view.calls.items() if call in background}
+    calls = {call: place for call, place in view.open_calls.items() if call in background}
     if note is not None:
-        view = added(view, note)
-    return _replace(view, is_busy=False, activity="", calls=calls)
+        view = add_block(view, note)
+    return _replace(view, is_busy=False, activity="", open_calls=calls)
 
 
-_STEPS: dict[type[Event], Callable[[View, Any], View]] = {
+_REDUCERS: dict[type[Event], Callable[[ViewState, Any], ViewState]] = {
     TurnStarted: _turn_started,
     InputAccepted: _input_accepted,
     RequestStarted: _request_started,
-    TextDelta: _text,
-    ThinkingDelta: _thinking,
-    ToolCallBegan: _call_began,
-    ToolCallDelta: _call_grew,
-    ToolCallRequested: _call_requested,
+    TextDelta: _text_delta,
+    ThinkingDelta: _thinking_delta,
+    ToolCallBegan: _tool_call_began,
+    ToolCallDelta: _tool_call_delta,
+    ToolCallRequested: _tool_call_requested,
     ApprovalRequired: _approval_required,
     ApprovalResolved: _approval_resolved,
     ToolStarted: _tool_started,
@@ -355,15 +375,15 @@ _STEPS: dict[type[Event], Callable[[View, Any], View]] = {
     ToolDetached: _tool_detached,
     TaskFinished: _task_finished,
     ChildEvent: _child_event,
-    RetryScheduled: _retry,
-    ReplyDiscarded: _discarded,
+    RetryScheduled: _retry_scheduled,
+    ReplyDiscarded: _reply_discarded,
     ModelChanged: _model_changed,
-    UsageUpdated: _usage,
+    UsageUpdated: _usage_updated,
     MutationStarted: _mutation_started,
     MutationFinished: _mutation_finished,
     ToolsChanged: _tools_changed,
     Notified: _notified,
-    Warning: _warned,
-    RunFailed: _failed,
-    TurnFinished: _finished,
+    WarningRaised: _warning_raised,
+    RunFailed: _run_failed,
+    TurnFinished: _turn_finished,
 }

@@ -17,6 +17,6 @@ The only place that knows all of the parts. Hosts stand above and use this alone
 everything else stand below.
 """
 
-from treadle.apps.wiring.wire import Opening, Wired, wire
+from treadle.apps.wiring.wire import SessionOptions, AgentSession, build_agent
 
-__all__ = ["Opening", "Wired", "wire"]
+__all__ = ["SessionOptions", "AgentSession", "build_agent"]

@@ -12,18 +12,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.core.contracts.mutator import MutationPoint, Scene
-from treadle.core.contracts.policy import Proposal
+from treadle.core.contracts.mutator import MutationPoint, MutationContext
+from treadle.core.contracts.policy import PermissionRequest
 from treadle.core.contracts.store import Store
 from treadle.core.events import Event, TurnStarted
 from treadle.core.transcript.items import Item
 from treadle.core.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
-    from treadle.workspace.checkpoints import Keeping
+    from treadle.workspace.checkpoints import CheckpointRecorder
 
 
-class KeptFiles:
+class TurnCheckpoints:
     """An Observer of where a turn begins, and a Mutator where it ends.
 
     `before` is for the policy, which sees every call, also those of children.
@@ -32,28 +32,35 @@ class KeptFiles:
     name = "checkpoints"
     points: frozenset[MutationPoint] = frozenset({"after_turn_ended"})
 
-    def __init__(self, folder: Path, store: Store, tell: Callable[[str], None] | None) -> None:
+    def __init__(self, folder: Path, store: Store, notify: Callable[[str], None] | None) -> None:
         self._folder = folder
         self._store = store
-        self._tell = tell or (lambda text: None)
-        self._keeping: Keeping | None = None
+        self._notify = notify or (lambda text: None)
+        self._recorder: CheckpointRecorder | None = None
         self._turn_id = ""
-        self._kept = ""  # the turn whose beginning is kept
-        self._is_told = False
-        self._one_at_a_time = asyncio.Lock()
+        self._recorded_turn_id = ""  # the turn whose beginning is kept
+        self._is_warned = False
+        self._lock = asyncio.Lock()
 
-    async def before(self, proposal: Proposal) -> None:
+    async def before_call(self, request: PermissionRequest) -> None:
         """Return when the files are kept as they were before this call."""
-        if proposal.tool.effect == "pure" or self._kept == self._turn_id or self._is_too_much():
+        if (
+            request.tool.effect == "pure"
+            or self._recorded_turn_id == self._turn_id
+            or self._contains_home()
+        ):
             return
-        async with self._one_at_a_time:
-            if self._kept != self._turn_id:
-                await self._made().keep(self._turn_id)
-                self._kept = self._turn_id
+        async with self._lock:
+            if self._recorded_turn_id != self._turn_id:
+                await self._get_recorder().record(self._turn_id)
+                self._recorded_turn_id = self._turn_id
 
-    async def mutate(self, scene: Scene) -> Transcript | None:
-        if scene.session_id == self._store.session_id and self._kept == scene.turn_id:
-            await self._made().keep(scene.turn_id)
+    async def mutate(self, context: MutationContext) -> Transcript | None:
+        if (
+            context.session_id == self._store.session_id
+            and self._recorded_turn_id == context.turn_id
+        ):
+            await self._get_recorder().record(context.turn_id)
         return None
 
     def on_event(self, event: Event) -> None:
@@ -63,20 +70,20 @@ class KeptFiles:
     def on_item(self, position: int, item: Item) -> None:
         return None
 
-    def _is_too_much(self) -> bool:
+    def _contains_home(self) -> bool:
         """Whoever works at home, or above it, does not want all of that copied."""
         if not Path.home().resolve().is_relative_to(self._folder):
             return False
-        if not self._is_told:
-            self._is_told = True
-            self._tell(f"{self._folder} holds your home folder: its files are not kept for undo")
+        if not self._is_warned:
+            self._is_warned = True
+            self._notify(f"{self._folder} holds your home folder: its files are not kept for undo")
         return True
 
-    def _made(self) -> Keeping:
-        if self._keeping is None:
+    def _get_recorder(self) -> CheckpointRecorder:
+        if self._recorder is None:
             from treadle.sessions.library import Library
-            from treadle.workspace.checkpoints import Checkpoints, Keeping
+            from treadle.workspace.checkpoints import Checkpoints, CheckpointRecorder
 
-            checkpoints = Checkpoints(self._folder, Library().checkpoints(self._folder))
-            self._keeping = Keeping(checkpoints, self._store.append, self._tell)
-        return self._keeping
+            checkpoints = Checkpoints(self._folder, Library().checkpoint_dir(self._folder))
+            self._recorder = CheckpointRecorder(checkpoints, self._store.append, self._notify)
+        return self._recorder

@@ -8,11 +8,11 @@ from __future__ import annotations
 import html
 import time
 
-from treadle.apps.wiring.costs import CostReport, Section, sections, sentence
-from treadle.observe.plots import Bar, svg_bar, svg_columns
-from treadle.sessions.spending import day_of
+from treadle.apps.wiring.costs import CostReport, CostTable, make_tables, format_total
+from treadle.observe.plots import ChartBar, render_svg_bar, render_svg_columns
+from treadle.sessions.spending import format_local_day
 
-_PAGE = """<!doctype html>
+_PAGE_TEMPLATE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>What was spent</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
@@ -41,46 +41,48 @@ small {{ opacity: .7; padding-left: .5rem; }}
 """
 
 
-def page(given: CostReport) -> str:
+def render_cost_html(report: CostReport) -> str:
     now = time.strftime("%Y-%m-%d %H:%M")
-    since = f"since {day_of(given.since)}" if given.since is not None else "in all"
-    parts = sections(given) if given.whole.calls else []
-    return _PAGE.format(
-        whole=html.escape(sentence(given.whole)),
+    since = f"since {format_local_day(report.since)}" if report.since is not None else "in all"
+    parts = make_tables(report) if report.total.calls else []
+    return _PAGE_TEMPLATE.format(
+        whole=html.escape(format_total(report.total)),
         when=html.escape(f"{since}; as of {now}"),
-        body="\n".join(_days(part) if part.by == "day" else _table(part) for part in parts),
+        body="\n".join(
+            _render_days(part) if part.by == "day" else _render_table(part) for part in parts
+        ),
     )
 
 
-def _days(part: Section) -> str:
+def _render_days(table: CostTable) -> str:
     """A plot, and its numbers for who wants them."""
-    most = max(part.rows, key=lambda row: row.value or 0.0)
-    highest = f"most: {most.shown.partition('  ')[0]} on {most.label}"
-    ends = [part.rows[0].label, highest, part.rows[-1].label]
+    most = max(table.rows, key=lambda row: row.value or 0.0)
+    highest = f"most: {most.value_text.partition('  ')[0]} on {most.label}"
+    ends = [table.rows[0].label, highest, table.rows[-1].label]
     named = "".join(f"<span>{html.escape(text)}</span>" for text in ends)
     return (
-        f"<h2>By day, in {part.unit}</h2><figure>{svg_columns(part.rows)}"
+        f"<h2>By day, in {table.unit}</h2><figure>{render_svg_columns(table.rows)}"
         f"<figcaption>{named}</figcaption></figure>"
-        f"<details><summary>Numbers</summary>{_rows(part)}</details>"
+        f"<details><summary>Numbers</summary>{_render_rows(table)}</details>"
     )
 
 
-def _table(part: Section) -> str:
-    return f"<h2>By {part.by}, in {part.unit}</h2>{_rows(part)}"
+def _render_table(table: CostTable) -> str:
+    return f"<h2>By {table.by}, in {table.unit}</h2>{_render_rows(table)}"
 
 
-def _rows(part: Section) -> str:
-    most = max((row.value or 0.0 for row in part.rows), default=0.0)
+def _render_rows(table: CostTable) -> str:
+    most = max((row.value or 0.0 for row in table.rows), default=0.0)
     rows = [
-        f"<tr><td>{html.escape(row.label)}{svg_bar(row.value, most)}</td>"
-        f"<td>{_number(row)}</td></tr>"
-        for row in part.rows
+        f"<tr><td>{html.escape(row.label)}{render_svg_bar(row.value, most)}</td>"
+        f"<td>{_format_number(row)}</td></tr>"
+        for row in table.rows
     ]
-    left = "".join(f'<p class="faint">{html.escape(text)}</p>' for text in part.left)
+    left = "".join(f'<p class="faint">{html.escape(text)}</p>' for text in table.omitted)
     return f"<table>{''.join(rows)}</table>{left}"
 
 
-def _number(row: Bar) -> str:
+def _format_number(row: ChartBar) -> str:
     """The money first, and the tokens smaller."""
-    money, _, rest = row.shown.partition("  ")
+    money, _, rest = row.value_text.partition("  ")
     return f"{html.escape(money) or '0'} <small>{html.escape(' '.join(rest.split()))}</small>"

@@ -20,45 +20,68 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.core.contracts.hook import Add, Answer, Block, Change, Hook, HookPoint, Moment, Permit
+from treadle.core.contracts.hook import (
+    AddContext,
+    HookAnswer,
+    Block,
+    Change,
+    Hook,
+    HookPoint,
+    HookInput,
+    Permit,
+)
 from treadle.core.contracts.model import Model, ModelEvent, ModelRequest
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.tool import Probe, Resources, Tool, ToolContext, ToolOutput, ToolSpec
-from treadle.core.contracts.wrapping import WrappedModel, streaming
+from treadle.core.contracts.tool import (
+    ProbeResult,
+    Resources,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
+from treadle.core.contracts.wrapping import WrappedModel, open_stream
 from treadle.core.errors import ModelError, ToolError, TreadleError
-from treadle.core.secrets import secrets_of, without
+from treadle.core.secrets import find_secrets, redact
 from treadle.core.transcript.content import Arguments, Text
 
 if TYPE_CHECKING:
-    from treadle.models.redaction import Redaction
+    from treadle.models.redaction import SecretRedactor
 
-__all__ = ["Discreet", "DiscreetHook", "Reticent", "own_secrets", "shown", "without"]
+__all__ = [
+    "RedactingSource",
+    "RedactingHook",
+    "RedactingModel",
+    "find_environment_secrets",
+    "redact_for_display",
+    "redact",
+]
 
 
-def own_secrets(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def find_environment_secrets(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """The values of this process's variables that are secret, longest first."""
-    return secrets_of(os.environ if environ is None else environ)
+    return find_secrets(os.environ if environ is None else environ)
 
 
 @lru_cache(maxsize=1)
-def _redaction() -> Redaction:
-    from treadle.models.redaction import Redaction
+def _get_redaction() -> SecretRedactor:
+    from treadle.models.redaction import SecretRedactor
 
-    return Redaction()
+    return SecretRedactor()
 
 
-def shown(text: str) -> str:
+def redact_for_display(text: str) -> str:
     """The text without keys of this process and without well-known shapes of tokens."""
-    return _redaction().text(text)
+    return _get_redaction().redact_text(text)
 
 
-class Discreet:
+class RedactingSource:
     """A source whose tools tell no secret of this process."""
 
     def __init__(self, source: ToolSource, secrets: tuple[str, ...]) -> None:
         self._source = source
         self._secrets = secrets
-        self._seen: Sequence[Tool] | None = None
+        self._source_tools: Sequence[Tool] | None = None
         self._tools: tuple[Tool, ...] = ()
 
     @property
@@ -67,9 +90,9 @@ class Discreet:
 
     def tools(self) -> Sequence[Tool]:
         offered = self._source.tools()
-        if offered is not self._seen:
-            self._seen = offered
-            self._tools = tuple(DiscreetTool(tool, self._secrets) for tool in offered)
+        if offered is not self._source_tools:
+            self._source_tools = offered
+            self._tools = tuple(RedactingTool(tool, self._secrets) for tool in offered)
         return self._tools
 
     def instructions(self) -> str:
@@ -82,7 +105,7 @@ class Discreet:
         await self._source.aclose()
 
 
-class DiscreetTool:
+class RedactingTool:
     """A tool whose words are looked through before anybody hears them."""
 
     def __init__(self, tool: Tool, secrets: tuple[str, ...]) -> None:
@@ -103,27 +126,27 @@ class DiscreetTool:
         return self._tool.resources(arguments)
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        progress, secrets = context.progress, self._secrets
+        progress, secrets = context.report_progress, self._secrets
         quiet = msgspec.structs.replace(
-            context, progress=lambda text: progress(without(secrets, text))
+            context, report_progress=lambda text: progress(redact(secrets, text))
         )
         try:
-            return self._cleaned(await self._tool.call(arguments, quiet))
+            return self._redact_output(await self._tool.call(arguments, quiet))
         except ToolError as error:
             text = str(error)
-            if without(secrets, text) == text:
+            if redact(secrets, text) == text:
                 raise
-            raise ToolError(without(secrets, text)) from None
+            raise ToolError(redact(secrets, text)) from None
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
         return await self._tool.evidence(arguments, context)
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> Probe:
+    ) -> ProbeResult:
         return await self._tool.probe(arguments, evidence, context)
 
-    def _cleaned(self, output: ToolOutput) -> ToolOutput:
+    def _redact_output(self, output: ToolOutput) -> ToolOutput:
         texts = [output.display]
         if isinstance(output.content, str):
             texts.append(output.content)
@@ -133,17 +156,17 @@ class DiscreetTool:
             return output
         content = output.content
         if isinstance(content, str):
-            content = without(self._secrets, content)
+            content = redact(self._secrets, content)
         else:
             content = tuple(
-                Text(without(self._secrets, part.text)) if isinstance(part, Text) else part
+                Text(redact(self._secrets, part.text)) if isinstance(part, Text) else part
                 for part in content
             )
-        display = without(self._secrets, output.display)
+        display = redact(self._secrets, output.display)
         return msgspec.structs.replace(output, content=content, display=display)
 
 
-class DiscreetHook:
+class RedactingHook:
     """A hook whose reasons and additions are looked through. Arguments that it gives to a call are
     meant for that call, and stay."""
 
@@ -155,23 +178,23 @@ class DiscreetHook:
     def points(self) -> frozenset[HookPoint]:
         return self._hook.points
 
-    async def ask(self, moment: Moment) -> Answer | None:
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
         try:
-            return self._cleaned(await self._hook.ask(moment))
+            return self._redact_answer(await self._hook.run(hook_input))
         except TreadleError as error:
-            error.args = (without(self._secrets, str(error)),)
+            error.args = (redact(self._secrets, str(error)),)
             raise
 
-    def _cleaned(self, answer: Answer | None) -> Answer | None:
+    def _redact_answer(self, answer: HookAnswer | None) -> HookAnswer | None:
         match answer:
             case Block(reason=reason) | Permit(reason=reason):
-                return msgspec.structs.replace(answer, reason=without(self._secrets, reason))
-            case Add(text=text) | Change(text=str(text)):
-                return msgspec.structs.replace(answer, text=without(self._secrets, text))
+                return msgspec.structs.replace(answer, reason=redact(self._secrets, reason))
+            case AddContext(text=text) | Change(text=str(text)):
+                return msgspec.structs.replace(answer, text=redact(self._secrets, text))
         return answer
 
 
-class Reticent(WrappedModel):
+class RedactingModel(WrappedModel):
     """Everything is the wrapped model's, but its errors quote no secret."""
 
     def __init__(self, model: Model, secrets: tuple[str, ...]) -> None:
@@ -181,13 +204,13 @@ class Reticent(WrappedModel):
     @property
     def fallback(self) -> Model | None:
         fallback = self._model.fallback
-        return Reticent(fallback, self._secrets) if fallback is not None else None
+        return RedactingModel(fallback, self._secrets) if fallback is not None else None
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         try:
-            async with streaming(self._model, request) as events:
+            async with open_stream(self._model, request) as events:
                 async for event in events:
                     yield event
         except ModelError as error:
-            error.args = (without(self._secrets, str(error)),)
+            error.args = (redact(self._secrets, str(error)),)
             raise

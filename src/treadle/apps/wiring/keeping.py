@@ -12,27 +12,29 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from treadle.apps.settings import home
+from treadle.apps.settings import treadle_home
 from treadle.core.errors import ConfigError
 from treadle.core.textfile import read_text
 
 
-def keep(name: str, value: str) -> Path:
+def write_setting(name: str, value: str) -> Path:
     """Write `name = "value"` into ~/.treadle/config.toml; the file."""
-    file = (home() / "config.toml").resolve()  # a link, as those who share settings have, stays one
-    text = _read(file)
+    file = (
+        treadle_home() / "config.toml"
+    ).resolve()  # a link, as those who share settings have, stays one
+    text = _read_config(file)
     try:
         wanted = {**tomllib.loads(text), name: value}
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file}: nothing is written, it is not TOML: {error}") from error
-    for changed in _versions(text, name, value):
-        if _parsed(changed) == wanted:
-            _write(file, changed)
+    for changed in _candidate_edits(text, name, value):
+        if _parse_toml(changed) == wanted:
+            _write_config(file, changed)
             return file
     raise ConfigError(f'{file}: {name} is set in a way of its own; write {name} = "{value}" there')
 
 
-def _versions(text: str, name: str, value: str) -> Iterator[str]:
+def _candidate_edits(text: str, name: str, value: str) -> Iterator[str]:
     """Ways to put it, the most natural first; a line of a longer text may look like a key."""
     line = re.compile(
         rf"^([ \t]*(?:{name}|\"{name}\"|'{name}')[ \t]*=[ \t]*)(?:\"[^\"\n]*\"|'[^'\n]*')",
@@ -49,14 +51,14 @@ def _versions(text: str, name: str, value: str) -> Iterator[str]:
     yield new + text
 
 
-def _parsed(text: str) -> object:
+def _parse_toml(text: str) -> object:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         return None
 
 
-def _read(file: Path) -> str:
+def _read_config(file: Path) -> str:
     try:
         return read_text(file, within=None)
     except FileNotFoundError:
@@ -65,9 +67,9 @@ def _read(file: Path) -> str:
         raise ConfigError(f"nothing is written: {error}") from error
 
 
-def _write(file: Path, text: str) -> None:
-    from treadle.policy.rulesfile import write_private
+def _write_config(file: Path, text: str) -> None:
+    from treadle.policy.rulesfile import write_private_file
 
     mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
-    write_private(file, text.encode())
+    write_private_file(file, text.encode())
     file.chmod(mode)

@@ -11,19 +11,24 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.core.contracts.policy import Deny, Proposal, Verdict
-from treadle.core.contracts.workspace import Completed, Executed, FileContent, Running
+from treadle.core.contracts.policy import Deny, PermissionRequest, Verdict
+from treadle.core.contracts.workspace import (
+    CommandResult,
+    ProgramResult,
+    FileContent,
+    RunningCommand,
+)
 from treadle.core.errors import WorkspaceError
 
 if TYPE_CHECKING:
-    from treadle.policy.modes import Mode
+    from treadle.policy.modes import PermissionMode
     from treadle.policy.rulepolicy import RulePolicy
     from treadle.policy.rules import RuleSet
-    from treadle.workspace.local import LocalWorkspace, Options
+    from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
     from treadle.workspace.processes import Process
 
 
-class LateWorkspace:
+class LazyWorkspace:
     """A local workspace that is made with its first use: the contract, and what tools use beyond.
 
     Files and programs outside of the walls need no more; what goes by the walls waits for them.
@@ -32,37 +37,37 @@ class LateWorkspace:
     def __init__(
         self,
         root: Path,
-        options: Callable[[], Options],
-        tell: Callable[[str], None] | None = None,
+        options: Callable[[], WorkspaceOptions],
+        notify: Callable[[str], None] | None = None,
     ) -> None:
         self._root = root.resolve()
         self._options = options
-        self._tell = tell
-        self._made: LocalWorkspace | None = None
-        self._warming: asyncio.Task[LocalWorkspace] | None = None
+        self._notify = notify
+        self._local: LocalWorkspace | None = None
+        self._preload_task: asyncio.Task[LocalWorkspace] | None = None
         self._is_closed = False
 
-    def warm(self) -> None:
+    def preload(self) -> None:
         """Begin to make it and its walls, and go on."""
-        if self._warming is None and not self._is_closed:
-            self._warming = asyncio.get_running_loop().create_task(self.opened())
-            self._warming.add_done_callback(_seen)
+        if self._preload_task is None and not self._is_closed:
+            self._preload_task = asyncio.get_running_loop().create_task(self.open())
+            self._preload_task.add_done_callback(_consume_exception)
 
-    def local(self) -> LocalWorkspace:
+    def get_local(self) -> LocalWorkspace:
         """The workspace itself, whether or not its walls are known."""
         if self._is_closed:
             raise WorkspaceError("the workspace is closed")
-        if self._made is None:
+        if self._local is None:
             from treadle.workspace.local import LocalWorkspace
 
-            self._made = LocalWorkspace(self._root, self._options())
-        return self._made
+            self._local = LocalWorkspace(self._root, self._options())
+        return self._local
 
-    async def opened(self) -> LocalWorkspace:
+    async def open(self) -> LocalWorkspace:
         """The workspace, once it is known whether commands are walled in."""
-        local = self.local()
+        local = self.get_local()
         await local.prepare()
-        tell, self._tell = self._tell, None
+        tell, self._notify = self._notify, None
         if tell is not None and not local.sandboxed and self._options().sandbox != "off":
             tell(f"commands run without a sandbox: {local.sandbox_problem}")
         return local
@@ -71,19 +76,19 @@ class LateWorkspace:
     def root(self) -> Path:
         return self._root
 
-    def resolve(self, path: str, *, changing: bool = False) -> Path:
-        return self.local().resolve(path, changing=changing)
+    def resolve(self, path: str, *, for_write: bool = False) -> Path:
+        return self.get_local().resolve(path, for_write=for_write)
 
     async def read(self, path: str, *, limit: int | None = None) -> FileContent:
-        return await self.local().read(path, limit=limit)
+        return await self.get_local().read(path, limit=limit)
 
     async def write(
         self, path: str, data: bytes, *, expected: str | None = None, mode: int | None = None
     ) -> FileContent:
-        return await self.local().write(path, data, expected=expected, mode=mode)
+        return await self.get_local().write(path, data, expected=expected, mode=mode)
 
     async def remove(self, path: str, *, expected: str | None = None) -> None:
-        await self.local().remove(path, expected=expected)
+        await self.get_local().remove(path, expected=expected)
 
     async def run(
         self,
@@ -93,16 +98,16 @@ class LateWorkspace:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         on_output: Callable[[str], None] | None = None,
-        confined: bool | None = None,
+        sandboxed: bool | None = None,
         network: bool | None = None,
-    ) -> Completed:
-        return await (await self.opened()).run(
+    ) -> CommandResult:
+        return await (await self.open()).run(
             command,
             cwd=cwd,
             env=env,
             timeout=timeout,
             on_output=on_output,
-            confined=confined,
+            sandboxed=sandboxed,
             network=network,
         )
 
@@ -112,11 +117,11 @@ class LateWorkspace:
         *,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
-        confined: bool | None = None,
+        sandboxed: bool | None = None,
         network: bool | None = None,
-    ) -> Running:
-        return await (await self.opened()).start(
-            command, cwd=cwd, env=env, confined=confined, network=network
+    ) -> RunningCommand:
+        return await (await self.open()).start(
+            command, cwd=cwd, env=env, sandboxed=sandboxed, network=network
         )
 
     async def execute(
@@ -128,10 +133,10 @@ class LateWorkspace:
         timeout: float | None = None,
         stdin: bytes = b"",
         limit: int = 8 << 20,
-        confined: bool | None = None,
-        reading: bool = False,
-    ) -> Executed:
-        local = self.local() if reading or confined is False else await self.opened()
+        sandboxed: bool | None = None,
+        read_only: bool = False,
+    ) -> ProgramResult:
+        local = self.get_local() if read_only or sandboxed is False else await self.open()
         return await local.execute(
             argv,
             cwd=cwd,
@@ -139,8 +144,8 @@ class LateWorkspace:
             timeout=timeout,
             stdin=stdin,
             limit=limit,
-            confined=confined,
-            reading=reading,
+            sandboxed=sandboxed,
+            read_only=read_only,
         )
 
     async def spawn(
@@ -151,92 +156,92 @@ class LateWorkspace:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Process:
-        return await self.local().spawn(argv, descriptors, cwd=cwd, env=env)
+        return await self.get_local().spawn(argv, descriptors, cwd=cwd, env=env)
 
     async def aclose(self) -> None:
         self._is_closed = True
-        if self._warming is not None:
-            self._warming.cancel()
-            await asyncio.wait({self._warming})
-        if self._made is not None:
-            await self._made.aclose()
+        if self._preload_task is not None:
+            self._preload_task.cancel()
+            await asyncio.wait({self._preload_task})
+        if self._local is not None:
+            await self._local.aclose()
 
 
-class LatePolicy:
+class LazyPolicy:
     """The rules' verdicts, from a judge that is made with the first call."""
 
     def __init__(
         self,
-        workspace: LateWorkspace,
+        workspace: LazyWorkspace,
         rules: Callable[[], RuleSet],
         *,
-        mode: Mode,
+        mode: PermissionMode,
         interactive: bool,
-        added: tuple[str, ...] = (),
-        keep: Callable[[tuple[str, ...]], None] | None = None,
+        added_folders: tuple[str, ...] = (),
+        save_rules: Callable[[tuple[str, ...]], None] | None = None,
     ) -> None:
         self._workspace = workspace
         self._rules = rules
-        self._mode: Mode = mode
+        self._mode: PermissionMode = mode
         self._interactive = interactive
-        self._added = added
-        self._keep = keep
-        self._made: RulePolicy | None = None
-        self._judged = ""  # the session whose call is being judged
+        self._added_folders = added_folders
+        self._save_rules = save_rules
+        self._policy: RulePolicy | None = None
+        self._session_id = ""  # the session whose call is being judged
         # Where the next command of a session would run; its tools know.
-        self.stands: Callable[[str], str] | None = None
+        self.session_cwd: Callable[[str], str] | None = None
         # Awaited before a call that is not denied, so before its effect.
-        self.before: Callable[[Proposal], Awaitable[None]] | None = None
+        self.before_call: Callable[[PermissionRequest], Awaitable[None]] | None = None
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> PermissionMode:
         return self._mode
 
-    def change_mode(self, mode: Mode) -> None:
+    def change_mode(self, mode: PermissionMode) -> None:
         """The person chose another mode."""
         self._mode = mode
-        if self._made is not None:
-            self._made.change_mode(mode)
+        if self._policy is not None:
+            self._policy.change_mode(mode)
 
-    async def decide(self, proposal: Proposal) -> Verdict:
-        policy = await self.policy()
-        self._judged = proposal.session_id
-        verdict = await policy.decide(proposal)
-        if self.before is not None and not isinstance(verdict, Deny):
-            await self.before(proposal)
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        policy = await self.get_policy()
+        self._session_id = request.session_id
+        verdict = await policy.decide(request)
+        if self.before_call is not None and not isinstance(verdict, Deny):
+            await self.before_call(request)
         return verdict
 
-    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
-        await (await self.policy()).remember(proposal, rules)
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
+        await (await self.get_policy()).save_rules(request, rules)
 
-    async def policy(self) -> RulePolicy:
-        if self._made is None:
+    async def get_policy(self) -> RulePolicy:
+        if self._policy is None:
             # Whether commands are walled in is known only when the workspace is open.
-            workspace = await self._workspace.opened()
-            self._made = self._make(sandboxed=workspace.sandboxed)
-        return self._made
+            workspace = await self._workspace.open()
+            self._policy = self._make_policy(sandboxed=workspace.sandboxed)
+        return self._policy
 
-    def _make(self, *, sandboxed: bool) -> RulePolicy:
-        from treadle.policy.rulepolicy import RulePolicy, situation_of
+    def _make_policy(self, *, sandboxed: bool) -> RulePolicy:
+        from treadle.policy.rulepolicy import RulePolicy, build_policy_context
 
         async def keep(rules: tuple[str, ...]) -> None:
-            if self._keep is not None:
-                self._keep(rules)
+            if self._save_rules is not None:
+                self._save_rules(rules)
 
         return RulePolicy(
-            situation_of(self._workspace.root, self._rules(), self._added),
+            build_policy_context(self._workspace.root, self._rules(), self._added_folders),
             mode=self._mode,
             interactive=self._interactive,
             sandboxed=sandboxed,
-            cwd=self._cwd,
-            keep=keep,
+            get_cwd=self._cwd,
+            save_rules=keep,
         )
 
     def _cwd(self) -> str:
         root = str(self._workspace.root)
-        return self.stands(self._judged) if self.stands is not None else root
+        return self.session_cwd(self._session_id) if self.session_cwd is not None else root
 
 
-def _seen(task: asyncio.Task[LocalWorkspace]) -> None:
+def _consume_exception(task: asyncio.Task[LocalWorkspace]) -> None:
     if not task.cancelled():
         task.exception()  # raised again to whoever needs the workspace

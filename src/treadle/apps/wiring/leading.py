@@ -11,19 +11,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 
-def leads_out(name: str, folder: Path, added: Callable[[], Sequence[Path]]) -> Path | None:
+def find_outside_target(
+    name: str, folder: Path, get_added_folders: Callable[[], Sequence[Path]]
+) -> Path | None:
     """Where a name of this folder leads by a link, if that is neither here nor in one `added`."""
-    if Path(name).is_absolute() or not _is_in(os.path.normpath(folder / name), folder):
+    if Path(name).is_absolute() or not _is_inside(os.path.normpath(folder / name), folder):
         return None
     real = Path(os.path.realpath(folder / name))
-    if any(_is_in(real, Path(os.path.realpath(one))) for one in (folder, *added())):
+    if any(_is_inside(real, Path(os.path.realpath(one))) for one in (folder, *get_added_folders())):
         return None
     return real
 
 
-def refusal(name: str, real: Path) -> str:
-    return f"{name} is a link out of the folder, to {real}: it is not attached; name that path"
+def format_symlink_refusal(name: str, target: Path) -> str:
+    return f"{name} is a link out of the folder, to {target}: it is not attached; name that path"
 
 
-def _is_in(path: str | Path, folder: Path) -> bool:
+def _is_inside(path: str | Path, folder: Path) -> bool:
     return Path(path).is_relative_to(folder)

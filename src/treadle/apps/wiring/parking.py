@@ -15,72 +15,72 @@ import time
 from collections.abc import AsyncIterator
 from typing import Literal
 
-from treadle.core.contracts.gate import Account, Gate, Pass, Stop
+from treadle.core.contracts.gate import RequestEstimate, Gate, Admit, Stop
 from treadle.core.contracts.model import Model, ModelEvent, ModelRequest
-from treadle.core.contracts.policy import Ask, Deny, Policy, Proposal, Verdict
-from treadle.core.contracts.wrapping import WrappedModel, streaming
+from treadle.core.contracts.policy import Ask, Deny, Policy, PermissionRequest, Verdict
+from treadle.core.contracts.wrapping import WrappedModel, open_stream
 from treadle.core.errors import Overloaded, RateLimited, TreadleError
-from treadle.core.transcript.entries import Wake
+from treadle.core.transcript.entries import WakeCondition
 from treadle.core.transcript.usage import Usage
 
-LONGEST_WAIT = 60.0  # seconds that a run which may be parked waits for a provider
-A_QUESTION = "it is a question to the user"
+MAX_WAIT_SECONDS = 60.0  # seconds that a run which may be parked waits for a provider
+QUESTION_REASON = "it is a question to the user"
 
-Reason = Literal["rate_limit", "approval", "question", "budget"]
+SuspendReason = Literal["rate_limit", "approval", "question", "budget"]
 
 
-class Postponed(TreadleError):
+class TurnSuspended(TreadleError):
     """The turn cannot go on now. `wake` says what it waits for."""
 
-    def __init__(self, reason: Reason, wake: Wake, detail: str) -> None:
+    def __init__(self, reason: SuspendReason, wake: WakeCondition, detail: str) -> None:
         super().__init__(detail)
-        self.reason: Reason = reason
+        self.reason: SuspendReason = reason
         self.wake = wake
         self.detail = detail
 
 
-class Patient(WrappedModel):
+class SuspendOnRateLimit(WrappedModel):
     """Everything is the wrapped model's, but a wait that is too long puts the turn off."""
 
-    def __init__(self, model: Model, session_id: str, longest: float = LONGEST_WAIT) -> None:
+    def __init__(self, model: Model, session_id: str, max_wait: float = MAX_WAIT_SECONDS) -> None:
         super().__init__(model)
         self._session_id = session_id
-        self._longest = longest
+        self._max_wait = max_wait
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         try:
-            async with streaming(self._model, request) as events:
+            async with open_stream(self._model, request) as events:
                 async for event in events:
                     yield event
         except (RateLimited, Overloaded) as error:
             wait = error.retry_after or 0.0
             is_ours = request.session_id == self._session_id and self.fallback is None
-            if not is_ours or wait <= self._longest:
+            if not is_ours or wait <= self._max_wait:
                 raise
-            wake = Wake("time", at=time.time() + wait)
-            raise Postponed("rate_limit", wake, f"{error}; again in {wait:.0f} s") from error
+            wake = WakeCondition("time", at=time.time() + wait)
+            raise TurnSuspended("rate_limit", wake, f"{error}; again in {wait:.0f} s") from error
 
 
-class Unhurried:
+class SuspendOnBudget:
     """Everything is the wrapped gate's, but the end of a budget puts the turn off."""
 
     def __init__(self, gate: Gate, session_id: str) -> None:
         self._gate = gate
         self._session_id = session_id
 
-    def admit(self, account: Account) -> Pass | Stop:
-        answer = self._gate.admit(account)
+    def admit(self, estimate: RequestEstimate) -> Admit | Stop:
+        answer = self._gate.admit(estimate)
         is_over = isinstance(answer, Stop) and answer.reason == "budget_exceeded"
-        if is_over and account.session_id == self._session_id:
+        if is_over and estimate.session_id == self._session_id:
             assert isinstance(answer, Stop), "only a Stop has a reason"
-            raise Postponed("budget", Wake("money"), answer.detail)
+            raise TurnSuspended("budget", WakeCondition("money"), answer.detail)
         return answer
 
-    def settle(self, account: Account, used: Usage) -> None:
-        self._gate.settle(account, used)
+    def settle(self, estimate: RequestEstimate, used: Usage) -> None:
+        self._gate.settle(estimate, used)
 
 
-class Inquiring:
+class SuspendOnQuestion:
     """Everything is the wrapped policy's, but a question of the session waits for a person.
 
     It is held back like a call that needs an approval, before anything of its round happens.
@@ -90,10 +90,10 @@ class Inquiring:
         self._policy = policy
         self._session_id = session_id
 
-    async def decide(self, proposal: Proposal) -> Verdict:
-        verdict = await self._policy.decide(proposal)
-        is_ours = proposal.tool.name == "ask" and proposal.session_id == self._session_id
-        return Ask(A_QUESTION) if is_ours and not isinstance(verdict, Deny) else verdict
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        verdict = await self._policy.decide(request)
+        is_ours = request.tool.name == "ask" and request.session_id == self._session_id
+        return Ask(QUESTION_REASON) if is_ours and not isinstance(verdict, Deny) else verdict
 
-    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
-        await self._policy.remember(proposal, rules)
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
+        await self._policy.save_rules(request, rules)

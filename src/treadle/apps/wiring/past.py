@@ -12,106 +12,113 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.apps.wiring.rules import NOBODY_CAN_BE_ASKED, load_rules
+from treadle.apps.wiring.rules import UNATTENDED_DENIAL_PREFIX, load_rules
 from treadle.core.transcript.content import ToolCall
-from treadle.core.transcript.entries import ItemAdded, Ruling
+from treadle.core.transcript.entries import ItemAdded, ApprovalDecision
 from treadle.core.transcript.items import AssistantItem
-from treadle.policy.backtest import BackTest, PastRuling, back_test
-from treadle.policy.rulepolicy import situation_of
+from treadle.policy.backtest import BacktestResult, PastDecision, run_backtest
+from treadle.policy.rulepolicy import build_policy_context
 from treadle.policy.rules import Rule
-from treadle.policy.rulesfile import given_rules
-from treadle.policy.verdict import Call
+from treadle.policy.rulesfile import parse_rules
+from treadle.policy.verdict import PolicyCall
 from treadle.sessions.library import Library
-from treadle.tools.steady import meant
+from treadle.tools.steady import unwrap_call
 
 if TYPE_CHECKING:
-    from treadle.sessions.lines import Line
+    from treadle.sessions.lines import Record
 
 
-class Tested(msgspec.Struct, frozen=True):
+class BacktestReport(msgspec.Struct, frozen=True):
     """What the rules would have meant; `unanswered` were questions that nobody could be asked."""
 
-    result: BackTest
+    result: BacktestResult
     unanswered: int
 
 
-class Question(msgspec.Struct, frozen=True):
+class PastPermissionRequest(msgspec.Struct, frozen=True):
     """A call that the rules did not decide, and what came of it."""
 
-    call: Call
-    ruling: PastRuling
+    call: PolicyCall
+    decision: PastDecision
     is_unanswered: bool
 
 
-def back_tested(
-    rules: Sequence[str], folder: Path, *, everywhere: bool, library: Library | None = None
-) -> Tested:
+def backtest_rules(
+    rules: Sequence[str], folder: Path, *, all_folders: bool, library: Library | None = None
+) -> BacktestReport:
     """These allow rules against the past of this folder, or of all, each with its own rules."""
     library = library or Library()
-    whole, unanswered = BackTest(), 0
-    for place, sessions in _folders(library, None if everywhere else folder):
-        questions = [question for one in sessions for question in asked(one, place)]
+    whole, unanswered = BacktestResult(), 0
+    for place, sessions in _group_by_folder(library, None if all_folders else folder):
+        questions = [
+            question for one in sessions for question in read_permission_requests(one, place)
+        ]
         unanswered += sum(question.is_unanswered for question in questions)
         if questions:
-            past = ((question.call, question.ruling) for question in questions)
+            past = ((question.call, question.decision) for question in questions)
             in_force = load_rules(place)[0]()
-            whole = _sum(
-                whole, back_test(_parsed(rules, place), past, situation_of(place, in_force))
+            whole = _merge(
+                whole,
+                run_backtest(
+                    _parse_rules(rules, place), past, build_policy_context(place, in_force)
+                ),
             )
-    _parsed(rules, folder)  # a wrong rule is told also where there is no past
-    return Tested(whole, unanswered)
+    _parse_rules(rules, folder)  # a wrong rule is told also where there is no past
+    return BacktestReport(whole, unanswered)
 
 
-def asked(place: Path, folder: Path) -> Iterator[Question]:
+def read_permission_requests(session_dir: Path, folder: Path) -> Iterator[PastPermissionRequest]:
     """Every question of a session, in order."""
-    from treadle.sessions.lines import decode
-    from treadle.sessions.reading import Reading
+    from treadle.sessions.lines import decode_entry
+    from treadle.sessions.reading import JournalReader
 
     calls: dict[str, ToolCall] = {}
-    for line, _ in Reading(place).lines():
-        if not _may_matter(line):
+    for line, _ in JournalReader(session_dir).records():
+        if not _is_relevant(line):
             continue
         try:
-            entry = decode(line.raw)
+            entry = decode_entry(line.raw)
         except msgspec.DecodeError:
             continue  # a kind of a newer version
         match entry:
             case ItemAdded(item=AssistantItem() as reply):
                 calls.update({call.id: call for call in reply.calls})
-            case Ruling(call_id=call_id) if call_id in calls:
-                yield _question(calls[call_id], entry, folder)
+            case ApprovalDecision(call_id=call_id) if call_id in calls:
+                yield _make_request(calls[call_id], entry, folder)
             case _:
                 pass
 
 
-def _may_matter(line: Line) -> bool:
+def _is_relevant(line: Record) -> bool:
     return line.kind == "ruling" or (line.kind == "item" and b'"type":"tool_call"' in line.raw)
 
 
-def _question(call: ToolCall, ruling: Ruling, folder: Path) -> Question:
+def _make_request(call: ToolCall, ruling: ApprovalDecision, folder: Path) -> PastPermissionRequest:
     # What nobody could answer was not refused by anybody.
-    is_unanswered = ruling.decision == "deny" and ruling.reason.startswith(NOBODY_CAN_BE_ASKED)
-    said: PastRuling = "denied" if ruling.decision == "deny" and not is_unanswered else "approved"
-    tool, arguments = meant(call.name, call.arguments or {})
-    return Question(Call(tool, arguments, str(folder)), said, is_unanswered)
+    is_unanswered = ruling.decision == "deny" and ruling.reason.startswith(UNATTENDED_DENIAL_PREFIX)
+    said: PastDecision = "denied" if ruling.decision == "deny" and not is_unanswered else "approved"
+    tool, arguments = unwrap_call(call.name, call.arguments or {})
+    return PastPermissionRequest(PolicyCall(tool, arguments, str(folder)), said, is_unanswered)
 
 
-def _folders(library: Library, only: Path | None) -> Iterator[tuple[Path, list[Path]]]:
+def _group_by_folder(
+    library: Library, only_folder: Path | None
+) -> Iterator[tuple[Path, list[Path]]]:
     found: dict[str, list[Path]] = {}
-    for summary in library.summaries(folder=only):
+    for summary in library.list_summaries(folder=only_folder):
         found.setdefault(summary.folder, []).append(library.root / summary.key)
     for folder, sessions in found.items():
         yield Path(folder), sessions
 
 
-def _parsed(rules: Sequence[str], folder: Path) -> tuple[Rule, ...]:
+def _parse_rules(rules: Sequence[str], folder: Path) -> tuple[Rule, ...]:
     root = os.path.realpath(folder)
     home = str(Path.home())
-    return given_rules({"allow": list(rules)}, root=root, home=home, scope="this command").allow
+    return parse_rules({"allow": list(rules)}, root=root, home=home, scope="this command").allow
 
 
-def _sum(one: BackTest, two: BackTest) -> BackTest:
-    return BackTest(
+def _merge(one: BacktestResult, two: BacktestResult) -> BacktestResult:
+    return BacktestResult(
         one.questions + two.questions,
         one.covered + two.covered,
         one.denied + two.denied,

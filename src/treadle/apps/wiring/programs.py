@@ -13,31 +13,31 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from treadle.workspace.environment import search_path
+from treadle.workspace.environment import split_search_path
 
-SECONDS = 10.0
-MOST_BYTES = 16 << 20
-KEPT = ("HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "XDG_CONFIG_HOME")
-_LIMITED = 'ulimit -v 2000000; ulimit -c 0; exec "$@"'  # some 2 GB: a file may have no end
+TIMEOUT_SECONDS = 10.0
+MAX_OUTPUT_BYTES = 16 << 20
+PASSED_VARIABLES = ("HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "XDG_CONFIG_HOME")
+_LIMIT_SCRIPT = 'ulimit -v 2000000; ulimit -c 0; exec "$@"'  # some 2 GB: a file may have no end
 
 
-def found(name: str, folder: Path, environ: Mapping[str, str] | None = None) -> str | None:
+def find_program(name: str, folder: Path, environ: Mapping[str, str] | None = None) -> str | None:
     """The program, but none of this folder: anybody could have put it there."""
     environ = os.environ if environ is None else environ
-    return shutil.which(name, path=_path(folder, environ))
+    return shutil.which(name, path=_safe_path(folder, environ))
 
 
-def is_foreign(program: Path, folder: Path) -> bool:
+def is_inside_folder(program: Path, folder: Path) -> bool:
     """Whether a program lies in the folder, or does in truth."""
     return Path(os.path.realpath(program)).is_relative_to(folder.resolve())
 
 
-async def run(
+async def run_program(
     *argv: str,
     cwd: Path | None = None,
-    passed: Iterable[str] = (),
-    seconds: float | None = None,
-    most: int = MOST_BYTES,
+    variables: Iterable[str] = (),
+    timeout: float | None = None,
+    max_bytes: int = MAX_OUTPUT_BYTES,
 ) -> tuple[int, bytes, str]:
     """Exit code, the beginning of what it printed, and what it said about an error.
 
@@ -45,11 +45,11 @@ async def run(
     libraries or modules is among those, since it may lead into the folder.
     127 is one that cannot be started, 124 one that did not end in time.
     """
-    env = {name: os.environ[name] for name in (*KEPT, *passed) if name in os.environ}
-    env["PATH"] = _path(Path.cwd(), os.environ)
+    env = {name: os.environ[name] for name in (*PASSED_VARIABLES, *variables) if name in os.environ}
+    env["PATH"] = _safe_path(Path.cwd(), os.environ)
     try:
         process = await asyncio.create_subprocess_exec(
-            *("/bin/sh", "-c", _LIMITED, "sh", *argv),
+            *("/bin/sh", "-c", _LIMIT_SCRIPT, "sh", *argv),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -62,25 +62,27 @@ async def run(
     assert out is not None
     assert err is not None
     try:
-        async with asyncio.timeout(SECONDS if seconds is None else seconds):
-            printed, said = await asyncio.gather(_taken(out, most), _taken(err, 10_000))
-            code = 0 if len(printed) > most else await process.wait()
+        async with asyncio.timeout(TIMEOUT_SECONDS if timeout is None else timeout):
+            printed, said = await asyncio.gather(
+                _read_up_to(out, max_bytes), _read_up_to(err, 10_000)
+            )
+            code = 0 if len(printed) > max_bytes else await process.wait()
     except TimeoutError:
         return 124, b"", "it does not answer"
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return code, printed[:most], said.decode(errors="replace")
+    return code, printed[:max_bytes], said.decode(errors="replace")
 
 
-def _path(folder: Path, environ: Mapping[str, str]) -> str:
-    return search_path(environ.get("PATH", ""), (folder.resolve(),))[0]
+def _safe_path(folder: Path, environ: Mapping[str, str]) -> str:
+    return split_search_path(environ.get("PATH", ""), (folder.resolve(),))[0]
 
 
-async def _taken(stream: asyncio.StreamReader, most: int) -> bytes:
+async def _read_up_to(stream: asyncio.StreamReader, max_bytes: int) -> bytes:
     """At most a little more than so many bytes; the end of the program ends the rest."""
     data = bytearray()
-    while len(data) <= most and (piece := await stream.read(1 << 16)):
+    while len(data) <= max_bytes and (piece := await stream.read(1 << 16)):
         data += piece
     return bytes(data)

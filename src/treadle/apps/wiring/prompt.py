@@ -9,15 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.context.prompt import Prompt, build, facts, own
+from treadle.context.prompt import SystemPrompt, build_prompt, describe_environment, read_section
 
 if TYPE_CHECKING:
     from treadle.context.memory import Memory
 
-ALONE = "Nobody can answer questions during this run: decide, and say in the end what you chose."
+UNATTENDED_INSTRUCTION = (
+    "Nobody can answer questions during this run: decide, and say in the end what you chose."
+)
 
 
-def system_prompt(
+def build_system_prompt(
     root: Path,
     *,
     notes: list[str],
@@ -27,29 +29,29 @@ def system_prompt(
     added_folders: Sequence[Path] = (),
     tools: str = "",
     skills: str = "",
-    added: str = "",
+    appended: str = "",
     is_small: bool = False,
-) -> tuple[Prompt, Memory | None]:
+) -> tuple[SystemPrompt, Memory | None]:
     """Its sections, and the memory in it, if there is any.
 
     Constant during a session, so that it stays in the provider's cache.
     """
-    extra = [own("plan")] if mode == "plan" else []
-    extra += [] if interactive or is_small else [ALONE]
-    extra += [added] if added.strip() else []
-    memory = None if is_small else _memory(root, trusted, notes)
-    prompt = build(
-        environment=facts(root, added=added_folders),
+    extra = [read_section("plan")] if mode == "plan" else []
+    extra += [] if interactive or is_small else [UNATTENDED_INSTRUCTION]
+    extra += [appended] if appended.strip() else []
+    memory = None if is_small else _load_memory(root, trusted, notes)
+    prompt = build_prompt(
+        environment=describe_environment(root, added_folders=added_folders),
         tools=tools,
         memory=memory.text if memory is not None else "",
         skills=skills,
-        added="\n\n".join(extra),
-        is_small=is_small,
+        user_text="\n\n".join(extra),
+        for_small_model=is_small,
     )
     return prompt, memory
 
 
-def _memory(root: Path, trusted: bool, notes: list[str]) -> Memory | None:
+def _load_memory(root: Path, trusted: bool, notes: list[str]) -> Memory | None:
     home = Path.home()
     own_files = (home / ".treadle" / "AGENTS.md", home / ".claude" / "CLAUDE.md")
     project_files = [root / name for name in ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")]

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.core.contracts.hook import Answer, HookPoint, Moment
-from treadle.core.contracts.mutator import MutationPoint, Scene
-from treadle.core.secrets import without
+from treadle.core.contracts.hook import HookAnswer, HookPoint, HookInput
+from treadle.core.contracts.mutator import MutationPoint, MutationContext
+from treadle.core.secrets import redact
 from treadle.core.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from treadle.context.memory import Memory, MemoryFile
     from treadle.context.reminders import Reminders
-    from treadle.tools.builtin import Builtin
+    from treadle.tools.builtin import BuiltinSource
 
 
-class LateReminders:
+class LazyReminders:
     """A Mutator before each model call but a session's first; `at_stop` is its Hook."""
 
     name = "reminders"
@@ -31,7 +31,7 @@ class LateReminders:
 
     def __init__(
         self,
-        builtin: Builtin,
+        builtin: BuiltinSource,
         root: Path,
         memory: Memory | None,
         mode: Callable[[], str],
@@ -46,59 +46,67 @@ class LateReminders:
         self._secrets = secrets
         self._mode = mode
         self._first_mode = mode()
-        self._made: Reminders | None = None
-        self.at_stop = _AtStop(self)
+        self._reminders: Reminders | None = None
+        self.stop_hook = _StopHook(self)
 
-    async def mutate(self, scene: Scene) -> Transcript | None:
-        if self._made is None and len(scene.transcript) < 2 and self._mode() == self._first_mode:
+    async def mutate(self, context: MutationContext) -> Transcript | None:
+        if (
+            self._reminders is None
+            and len(context.transcript) < 2
+            and self._mode() == self._first_mode
+        ):
             return None  # one message: nothing was seen that could have changed since
-        return await self.reminders().mutate(scene)
+        return await self.get_reminders().mutate(context)
 
-    def reminders(self) -> Reminders:
-        if self._made is None:
+    def get_reminders(self) -> Reminders:
+        if self._reminders is None:
             from treadle.context.memory import Memory
             from treadle.context.reminders import ChangedFiles, ChangedMemory, Reminders
 
-            folders = self._folders if self._trusted else None
+            folders = self._iter_seen_folders if self._trusted else None
             memory = ChangedMemory(self._memory or Memory(), self._root, folders)
-            self._made = Reminders(
-                changed_files=ChangedFiles(self._seen),
-                changed_memory=lambda session_id: self._discreet(memory(session_id)),
-                mode=_said_first(self._first_mode, self._mode),
+            self._reminders = Reminders(
+                changed_files=ChangedFiles(self._get_seen_files),
+                changed_memory=lambda session_id: self._redact_files(memory(session_id)),
+                mode=_start_with_mode(self._first_mode, self._mode),
             )
-        return self._made
+        return self._reminders
 
-    def _discreet(self, files: list[MemoryFile]) -> list[MemoryFile]:
+    def _redact_files(self, files: list[MemoryFile]) -> list[MemoryFile]:
         return [
-            msgspec.structs.replace(file, text=without(self._secrets, file.text)) for file in files
+            msgspec.structs.replace(file, text=redact(self._secrets, file.text)) for file in files
         ]
 
     @property
-    def is_made(self) -> bool:
-        return self._made is not None
+    def is_created(self) -> bool:
+        return self._reminders is not None
 
-    def _seen(self, session_id: str) -> dict[Path, str]:
-        notes = self._builtin.desk.notes(session_id)
-        return {path: seen.digest for path, seen in notes.seen.items()}
+    def _get_seen_files(self, session_id: str) -> dict[Path, str]:
+        notes = self._builtin.sessions.get(session_id)
+        return {path: seen.digest for path, seen in notes.seen_files.items()}
 
-    def _folders(self, session_id: str) -> Iterator[Path]:
+    def _iter_seen_folders(self, session_id: str) -> Iterator[Path]:
         """Below the root, where the session saw files."""
-        for path in self._builtin.desk.notes(session_id).seen:
+        for path in self._builtin.sessions.get(session_id).seen_files:
             if path.parent != self._root and path.is_relative_to(self._root):
                 yield path.parent
 
 
-class _AtStop:
+class _StopHook:
     points: frozenset[HookPoint] = frozenset({"stop"})
 
-    def __init__(self, late: LateReminders) -> None:
-        self._late = late
+    def __init__(self, reminders: LazyReminders) -> None:
+        self._reminders = reminders
 
-    async def ask(self, moment: Moment) -> Answer | None:
-        return await self._late.reminders().at_stop.ask(moment) if self._late.is_made else None
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+        return (
+            await self._reminders.get_reminders().stop_hook.run(hook_input)
+            if self._reminders.is_created
+            else None
+        )
 
 
-def _said_first(first: str, mode: Callable[[], str]) -> Callable[[], str]:
+def _start_with_mode(first: str, mode: Callable[[], str]) -> Callable[[], str]:
     """The first answer is the mode that the prompt was written for."""
     answers = iter((first,))
     return lambda: next(answers, None) or mode()

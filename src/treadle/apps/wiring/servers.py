@@ -15,116 +15,124 @@ from typing import Any
 
 import msgspec
 
-from treadle.apps.wiring.extras import objections
-from treadle.apps.wiring.late import LateWorkspace
-from treadle.apps.wiring.surroundings import own_surroundings
+from treadle.apps.wiring.extras import start_objections
+from treadle.apps.wiring.late import LazyWorkspace
+from treadle.apps.wiring.surroundings import make_hook_environment
 from treadle.core.errors import ConfigError
 from treadle.tools.federation import Federation
-from treadle.tools.mcp.config import ServerConfig, server_config, withheld
-from treadle.tools.mcp.server import McpServer, McpStatus, State
+from treadle.tools.mcp.config import McpServerConfig, parse_server_config, find_secret_variables
+from treadle.tools.mcp.server import McpServer, McpStatus, McpState
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
-class Servers(Federation):
+class McpServers(Federation):
     """All of them; `open` starts each, and waits for them no longer than `patience`."""
 
-    def __init__(self, servers: Sequence[McpServer], patience: float, trouble: Trouble) -> None:
+    def __init__(
+        self, servers: Sequence[McpServer], startup_wait: float, problems: ServerProblems
+    ) -> None:
         super().__init__(servers)
         self.servers = tuple(servers)
-        self._patience = patience
-        self._trouble = trouble
+        self._startup_wait = startup_wait
+        self._problems = problems
 
     async def open(self) -> None:
         await super().open()
-        if self._patience:
-            await asyncio.gather(*(server.ready(self._patience) for server in self.servers))
+        if self._startup_wait:
+            await asyncio.gather(
+                *(server.wait_ready(self._startup_wait) for server in self.servers)
+            )
             for server in self.servers:
-                self._trouble.missed(server.status, self._patience)
+                self._problems.on_timeout(server.status, self._startup_wait)
 
 
-class Trouble:
+class ServerProblems:
     """Tells the person which server is away, and why: once, until it was up again."""
 
-    def __init__(self, tell: Tell | None) -> None:
-        self._tell = tell or (lambda text: None)
-        self._told: dict[str, State] = {}
+    def __init__(self, notify: Notify | None) -> None:
+        self._notify = notify or (lambda text: None)
+        self._reported: dict[str, McpState] = {}
 
-    def heard(self, status: McpStatus) -> None:
+    def on_status(self, status: McpStatus) -> None:
         """A server changed."""
         if status.state == "up":
-            self._told.pop(status.name, None)
-        elif status.state in _SAID and self._told.get(status.name) != status.state:
-            self._told[status.name] = status.state
-            self._tell(_SAID[status.state].format(name=status.name, problem=status.problem))
+            self._reported.pop(status.name, None)
+        elif status.state in _PROBLEM_TEXTS and self._reported.get(status.name) != status.state:
+            self._reported[status.name] = status.state
+            self._notify(
+                _PROBLEM_TEXTS[status.state].format(name=status.name, problem=status.problem)
+            )
 
-    def missed(self, status: McpStatus, waited: float) -> None:
+    def on_timeout(self, status: McpStatus, waited: float) -> None:
         """Nobody waits for a server any longer."""
         if status.state == "starting":
             what = f"the server {status.name} is not up after {waited:g} s"
-            self._tell(f"{what}; its tools come when it is")
+            self._notify(f"{what}; its tools come when it is")
 
 
-_SAID: Mapping[State, str] = {
+_PROBLEM_TEXTS: Mapping[McpState, str] = {
     "down": "the server {name} is down and is started again: {problem}",
     "failed": "the server {name} does not start: {problem}",
     "login": "{problem}",
 }
 
 
-def servers_of(
+def make_servers(
     definitions: Mapping[str, Mapping[str, Any]],
-    workspace: LateWorkspace,
+    workspace: LazyWorkspace,
     *,
-    own: Collection[str],
+    user_servers: Collection[str],
     trusted: bool,
-    patience: float,
+    startup_wait: float,
     notes: list[str],
-    tell: Tell | None,
-) -> Servers:
+    notify: Notify | None,
+) -> McpServers:
     """The servers as a source; a definition that is wrong is noted and left out.
 
     `own` names those of the user's own settings, `trusted` is about the folder.
     """
-    trouble = Trouble(tell)
-    objection = objections(workspace.root)
+    trouble = ServerProblems(notify)
+    objection = start_objections(workspace.root)
     made: list[McpServer] = []
     for name, definition in definitions.items():
         try:
-            if name in own:
-                config = _own(server_config(name, definition), workspace.root, trusted)
+            if name in user_servers:
+                config = _isolate_user_server(
+                    parse_server_config(name, definition), workspace.root, trusted
+                )
             else:
-                config = server_config(name, definition, trusted=False)
-                notes.extend(_kept(name, withheld(definition)))
+                config = parse_server_config(name, definition, trusted=False)
+                notes.extend(_format_withheld(name, find_secret_variables(definition)))
             made.append(
                 McpServer(
                     name,
                     config,
                     start=workspace.spawn,
                     root=workspace.root,
-                    on_change=trouble.heard,
-                    objection=partial(objection, name, definition),
+                    on_change=trouble.on_status,
+                    start_objection=partial(objection, name, definition),
                 )
             )
         except ConfigError as error:
             notes.append(str(error))
-    return Servers(made, patience, trouble)
+    return McpServers(made, startup_wait, trouble)
 
 
-def _own(config: ServerConfig, root: Path, trusted: bool) -> ServerConfig:
+def _isolate_user_server(config: McpServerConfig, root: Path, trusted: bool) -> McpServerConfig:
     """One of the user's own: what the folder holds must not become part of it.
 
     Where the folder is not trusted it does not even stand there, since `npx` and their like run
     what they find.
     """
-    if config.kind != "stdio":
+    if config.transport != "stdio":
         return config
-    env = own_surroundings(" ".join((config.command, *config.args)), root)
+    env = make_hook_environment(" ".join((config.command, *config.args)), root)
     cwd = config.cwd if trusted else str(Path.home() / config.cwd)
     return msgspec.structs.replace(config, cwd=cwd, env={**env, **config.env})
 
 
-def _kept(name: str, variables: Sequence[str]) -> list[str]:
+def _format_withheld(name: str, variables: Sequence[str]) -> list[str]:
     if not variables:
         return []
     named = f"the server {name} of this folder gets no secret: {', '.join(variables)} stays empty"

@@ -12,33 +12,33 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treadle.agents.agent import Agent, Approver
-from treadle.apps.settings import Settings, home
-from treadle.apps.wiring.bench import Bench, Place, Reins
-from treadle.apps.wiring.discretion import own_secrets
-from treadle.apps.wiring.late import LatePolicy, LateWorkspace
-from treadle.apps.wiring.rules import is_trusted, keep_rules, load_rules
-from treadle.apps.wiring.sessions import open_session, outputs_of
-from treadle.context.prompt import Prompt
+from treadle.apps.settings import Settings, treadle_home
+from treadle.apps.wiring.bench import AgentBuilder, BuildContext, InterruptHandle
+from treadle.apps.wiring.discretion import find_environment_secrets
+from treadle.apps.wiring.late import LazyPolicy, LazyWorkspace
+from treadle.apps.wiring.rules import is_trusted, make_rule_saver, load_rules
+from treadle.apps.wiring.sessions import open_session, get_outputs_dir
+from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.steps import Said
+from treadle.core.loop.steps import UserInput
 from treadle.core.transcript.entries import View
-from treadle.policy.budgets import Purse
+from treadle.policy.budgets import SharedBudget
 
 if TYPE_CHECKING:
-    from treadle.agents.structured import FinalAnswer
+    from treadle.agents.structured import FinalAnswerTool
     from treadle.tools.mcp.server import McpServer
-    from treadle.workspace.local import Options
+    from treadle.workspace.local import WorkspaceOptions
 
 # The most characters that a token stands for in ordinary text.
 CHARS_PER_TOKEN = 5
 
 
-class Opening(msgspec.Struct, frozen=True):
+class SessionOptions(msgspec.Struct, frozen=True):
     """What a host asks for beside the settings.
 
     `resume` is a session's id, "" for the last one here, or None for a new one. `until` is a
@@ -53,13 +53,13 @@ class Opening(msgspec.Struct, frozen=True):
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     until: str = ""
-    schema: dict[str, Any] | None = None
-    chars: int = 0
-    park: bool = False
-    keep_files: bool | None = None
+    output_schema: dict[str, Any] | None = None
+    prompt_chars: int = 0
+    suspend: bool = False
+    checkpoints: bool | None = None
 
 
-class Wired(msgspec.Struct, frozen=True):
+class AgentSession(msgspec.Struct, frozen=True):
     """An agent that can work, with all that its host needs of the parts.
 
     `prompt` is what the model is told first. `notes` are lines for the person: the model and what
@@ -68,26 +68,26 @@ class Wired(msgspec.Struct, frozen=True):
     """
 
     agent: Agent
-    workspace: LateWorkspace
-    policy: LatePolicy
+    workspace: LazyWorkspace
+    policy: LazyPolicy
     store: Store
     view: View | None
-    prompt: Prompt
+    prompt: SystemPrompt
     notes: tuple[str, ...]
-    purse: Purse | None = None
-    answer: FinalAnswer | None = None
+    shared_budget: SharedBudget | None = None
+    final_answer: FinalAnswerTool | None = None
     servers: tuple[McpServer, ...] = ()
-    reins: Reins = msgspec.field(default_factory=Reins)
-    helper: Model | None = None
+    interrupt_handle: InterruptHandle = msgspec.field(default_factory=InterruptHandle)
+    small_model: Model | None = None
 
     @property
     def model(self) -> Model:
-        return self.agent.equipment.model
+        return self.agent.config.model
 
-    def start(self, said: Said | None = None) -> Driver:
+    def start(self, input: UserInput | None = None) -> Driver:
         """The session's driver; close it before this."""
-        driver = self.agent.start(input=said, view=self.view, store=self.store)
-        self.reins.driver = driver
+        driver = self.agent.start(input=input, view=self.view, store=self.store)
+        self.interrupt_handle.driver = driver
         return driver
 
     async def aclose(self) -> None:
@@ -95,103 +95,105 @@ class Wired(msgspec.Struct, frozen=True):
         try:
             await self.agent.aclose()
         finally:
-            if self.helper is not None:
-                await self.helper.aclose()
+            if self.small_model is not None:
+                await self.small_model.aclose()
             await self.workspace.aclose()
 
 
-async def wire(
+async def build_agent(
     settings: Settings,
     folder: Path,
-    opening: Opening | None = None,
+    options: SessionOptions | None = None,
     *,
     approve: Approver | None = None,
     hooks: Sequence[Hook] = (),
     observers: Sequence[Observer] = (),
-    tell: Callable[[str], None] | None = None,
-) -> Wired:
+    notify: Callable[[str], None] | None = None,
+) -> AgentSession:
     """Put an agent together. Wrong settings, rules and models are told here, before any work.
 
     Without `approve`, a call that needs a person is denied in words that the model can read.
     `tell` hears what becomes known only later, a line for the person each.
     """
-    opening = opening or Opening()
+    options = options or SessionOptions()
     folder = folder.resolve()  # noqa: ASYNC240 - before there is anything to block
     notes = list(settings.notes)
-    rules, waiting = load_rules(folder, opening.allow, opening.deny)
+    rules, waiting = load_rules(folder, options.allow, options.deny)
     notes += waiting
     model, line = await choose_model(settings)
     notes.insert(0, line)
-    helper = _helper(settings)
-    _check_length(opening.chars, model)
-    store, view, told = open_session(opening.resume, folder)
+    helper = _make_small_model(settings)
+    _check_prompt_length(options.prompt_chars, model)
+    store, view, told = open_session(options.resume, folder)
     notes += told
-    outputs = outputs_of(store)
-    workspace = LateWorkspace(folder, lambda: _workspace_options(settings, folder, outputs), tell)
+    outputs = get_outputs_dir(store)
+    workspace = LazyWorkspace(
+        folder, lambda: _make_workspace_options(settings, folder, outputs), notify
+    )
     try:
         if settings.sandbox == "required":
-            await workspace.opened()  # refused now, and not half-way through the work
-        policy = LatePolicy(
+            await workspace.open()  # refused now, and not half-way through the work
+        policy = LazyPolicy(
             workspace,
             rules,
             mode=settings.permission_mode,
             interactive=approve is not None,
-            added=settings.add_dir,
-            keep=keep_rules(folder),
+            added_folders=settings.add_dir,
+            save_rules=make_rule_saver(folder),
         )
-        place = Place(
+        place = BuildContext(
             settings=settings,
             folder=folder,
             model=model,
-            helper=helper,
+            small_model=helper,
             workspace=workspace,
             policy=policy,
             store=store,
             view=view,
             notes=notes,
-            tell=tell,
+            notify=notify,
             trusted=is_trusted(folder),
         )
-        return _put_together(place, opening, approve, hooks, observers)
+        return _build_session(place, options, approve, hooks, observers)
     except BaseException:
         await workspace.aclose()
         await store.aclose()
         raise
 
 
-def _put_together(
-    place: Place,
-    opening: Opening,
+def _build_session(
+    context: BuildContext,
+    options: SessionOptions,
     approve: Approver | None,
     hooks: Sequence[Hook],
     observers: Sequence[Observer],
-) -> Wired:
-    bench = Bench(place, interactive=opening.interactive, park=opening.park)
+) -> AgentSession:
+    bench = AgentBuilder(context, interactive=options.interactive, suspend=options.suspend)
     bench.hooks += hooks
     bench.observers += observers
-    bench.plug_in()
-    bench.instruct()
-    bench.remind()
-    if opening.until:
-        bench.aim_at(opening.until)
-    keeps_files = not opening.interactive if opening.keep_files is None else opening.keep_files
+    bench.add_extensions()
+    bench.add_prompt()
+    bench.add_reminders()
+    if options.until:
+        bench.add_goal(options.until)
+    keeps_files = not options.interactive if options.checkpoints is None else options.checkpoints
     if keeps_files:
-        bench.keep_files()
-    if opening.schema is not None:
-        bench.hold_to(opening.schema)
-    return Wired(
-        agent=bench.agent(approve),
-        workspace=place.workspace,
-        policy=place.policy,
-        store=place.store,
-        view=place.view,
+        bench.add_checkpoints()
+    if options.output_schema is not None:
+        bench.add_output_schema(options.output_schema)
+    return AgentSession(
+        agent=bench.build(approve),
+        workspace=context.workspace,
+        policy=context.policy,
+        store=context.store,
+        view=context.view,
         prompt=bench.prompt,
-        notes=tuple(place.notes),
-        purse=bench.purse,
-        answer=bench.answer,
+        notes=tuple(context.notes),
+        shared_budget=bench.shared_budget,
+        final_answer=bench.final_answer,
         servers=bench.servers,
-        reins=bench.reins,
-        helper=place.helper,
+        interrupt_handle=bench.interrupt_handle,
+        small_model=context.small_model,
     )
 
 
@@ -200,17 +202,17 @@ async def choose_model(settings: Settings) -> tuple[Model, str]:
     from treadle.models import names
 
     if settings.model:
-        from treadle.models.choice import expectation
+        from treadle.models.choice import describe_card
 
         model = names.model(settings.model, aliases=settings.aliases)
-        return model, f"{model.name} ({settings.origin('model')}): {expectation(model.card)}"
-    from treadle.models.choice import choose
+        return model, f"{model.name} ({settings.origin('model')}): {describe_card(model.card)}"
+    from treadle.models.choice import find_default_model
 
-    choice = await choose()
-    return names.model(choice.model, aliases=settings.aliases), choice.line
+    choice = await find_default_model()
+    return names.model(choice.model, aliases=settings.aliases), choice.summary
 
 
-def _helper(settings: Settings) -> Model | None:
+def _make_small_model(settings: Settings) -> Model | None:
     if not settings.small_model:
         return None
     from treadle.models import names
@@ -218,21 +220,21 @@ def _helper(settings: Settings) -> Model | None:
     return names.model(settings.small_model, aliases=settings.aliases)
 
 
-def _workspace_options(settings: Settings, folder: Path, outputs: Path) -> Options:
-    from treadle.workspace.local import Options
+def _make_workspace_options(settings: Settings, folder: Path, outputs: Path) -> WorkspaceOptions:
+    from treadle.workspace.local import WorkspaceOptions
 
-    own = (home() / "skills", home() / "hooks")
-    return Options(
-        added=tuple(Path(folder, one).expanduser() for one in settings.add_dir),
+    own = (treadle_home() / "skills", treadle_home() / "hooks")
+    return WorkspaceOptions(
+        extra_roots=tuple(Path(folder, one).expanduser() for one in settings.add_dir),
         readable=tuple(place for place in own if place.is_dir()),
         sandbox=settings.sandbox,
         network=settings.network,
-        outputs=outputs,
-        secrets=own_secrets(),
+        outputs_dir=outputs,
+        secrets=find_environment_secrets(),
     )
 
 
-def _check_length(chars: int, model: Model) -> None:
+def _check_prompt_length(chars: int, model: Model) -> None:
     if chars > model.card.window * CHARS_PER_TOKEN:
         raise ConfigError(
             f"the prompt is too long: {chars:,} characters, and {model.name} takes about "

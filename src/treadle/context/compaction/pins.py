@@ -26,19 +26,23 @@ from treadle.core.transcript.items import (
 TODO_TOOLS = frozenset({"todo", "todowrite", "todo_write"})
 EDITING_TOOLS = frozenset({"write", "edit", "multiedit", "apply_patch"})
 PATH_KEYS = ("file_path", "path")
-SAID = "What the user said so far, word for word:"
-BETWEEN = "\n---\n"  # a message that holds this line itself is cut and joined again the same
-MOST_RULINGS = 40
-MOST_FILES = 60
+USER_MESSAGES_HEADING = "What the user said so far, word for word:"
+MESSAGE_SEPARATOR = (
+    "\n---\n"  # a message that holds this line itself is cut and joined again the same
+)
+MAX_DENIALS = 40
+MAX_FILES = 60
 
 
-def pinned(items: Sequence[Item]) -> list[Item]:
+def collect_pins(items: Sequence[Item]) -> list[Item]:
     """What of these items stays in view: the user's words first, then the rest."""
-    others = [notice for notice in (_todos(items), _files(items)) if notice is not None]
+    others = [
+        notice for notice in (_find_todos(items), _find_edited_files(items)) if notice is not None
+    ]
     late = [item for item in items if isinstance(item, NoticeItem) and item.kind == "tools"]
-    said = words_of(items)
-    first = [gathered(said)] if said else []
-    return [*first, *_rulings(items)[-MOST_RULINGS:], *others, *late]
+    said = collect_user_messages(items)
+    first = [make_user_messages_notice(said)] if said else []
+    return [*first, *_find_denials(items)[-MAX_DENIALS:], *others, *late]
 
 
 def is_pin(item: Item) -> bool:
@@ -47,26 +51,28 @@ def is_pin(item: Item) -> bool:
     return isinstance(item, UserItem)
 
 
-def words_of(items: Sequence[Item]) -> list[str]:
+def collect_user_messages(items: Sequence[Item]) -> list[str]:
     """What the user said, message by message, gathered before or not."""
     words: list[str] = []
     for item in items:
         if isinstance(item, UserItem):
-            words.append("\n".join(_said(part) for part in item.content))
+            words.append("\n".join(_content_text(part) for part in item.content))
         elif isinstance(item, NoticeItem) and item.kind == "said":
-            words += item.text.removeprefix(SAID + "\n").split(BETWEEN)
+            words += item.text.removeprefix(USER_MESSAGES_HEADING + "\n").split(MESSAGE_SEPARATOR)
     return words
 
 
-def gathered(words: Sequence[str]) -> NoticeItem:
-    return NoticeItem(f"{SAID}\n{BETWEEN.join(words)}", kind="said", then="ask")
+def make_user_messages_notice(messages: Sequence[str]) -> NoticeItem:
+    return NoticeItem(
+        f"{USER_MESSAGES_HEADING}\n{MESSAGE_SEPARATOR.join(messages)}", kind="said", next_move="ask"
+    )
 
 
-def _said(part: UserContent) -> str:
+def _content_text(part: UserContent) -> str:
     return part.text if isinstance(part, Text) else f"[a {part.media_type} that was shown]"
 
 
-def _todos(items: Sequence[Item]) -> NoticeItem | None:
+def _find_todos(items: Sequence[Item]) -> NoticeItem | None:
     for item in reversed(items):
         if isinstance(item, NoticeItem) and item.kind == "todos":
             return item
@@ -80,7 +86,7 @@ def _todos(items: Sequence[Item]) -> NoticeItem | None:
     return None
 
 
-def _rulings(items: Sequence[Item]) -> list[NoticeItem]:
+def _find_denials(items: Sequence[Item]) -> list[NoticeItem]:
     calls = {
         call.id: call for item in items if isinstance(item, AssistantItem) for call in item.calls
     }
@@ -96,7 +102,7 @@ def _rulings(items: Sequence[Item]) -> list[NoticeItem]:
     return list(unique.values())
 
 
-def _files(items: Sequence[Item]) -> NoticeItem | None:
+def _find_edited_files(items: Sequence[Item]) -> NoticeItem | None:
     paths: dict[str, None] = {}
     for item in items:
         if isinstance(item, NoticeItem) and item.kind == "files":
@@ -112,5 +118,5 @@ def _files(items: Sequence[Item]) -> NoticeItem | None:
                         paths[path] = None
     if not paths:
         return None
-    newest = list(paths)[-MOST_FILES:]
+    newest = list(paths)[-MAX_FILES:]
     return NoticeItem("Files that were changed in this session:\n" + "\n".join(newest), "files")

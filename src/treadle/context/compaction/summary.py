@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, Reply, UsageSeen
-from treadle.core.contracts.mutator import Reserve, freely
+from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, Reply, ModelUsageUpdated
+from treadle.core.contracts.mutator import ReserveBudget, no_reservation
 from treadle.core.errors import ModelError
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import (
@@ -19,7 +19,7 @@ from treadle.core.transcript.items import (
     SummaryItem,
     ToolResultItem,
     UserItem,
-    user,
+    to_user_item,
 )
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
@@ -32,40 +32,40 @@ failed, what is left to do and in which order. The user's own messages are kept 
 do not repeat them. Write short plain sentences under the headings Goal, Known, Done, Failed, Next.
 Write nothing else."""
 
-MOST_TOKENS = 2_000
+MAX_TOKENS = 2_000
 RESULT_CHARS = 1_500
 ARGUMENT_CHARS = 500
 
 
-async def summarised(
+async def summarize(
     model: Model,
     items: Sequence[Item],
     limit: int,
     *,
     focus: str = "",
     session_id: str = "",
-    reserve: Reserve = freely,
+    reserve: ReserveBudget = no_reservation,
 ) -> str:
     """Notes on these items, or an empty text if there are none to be had. `limit`: characters
     shown. `reserve` asks whether there is money for it."""
-    shown = as_text(items, limit)
+    shown = format_items(items, limit)
     task = f"<conversation>\n{shown}\n</conversation>"
     if focus:
         task += f"\n\nAbove all, keep what concerns this: {focus}"
     request = ModelRequest(
-        Transcript([user(task)]),
+        Transcript([to_user_item(task)]),
         system=INSTRUCTIONS,
-        options=ModelOptions(max_tokens=MOST_TOKENS),
+        options=ModelOptions(max_tokens=MAX_TOKENS),
         session_id=f"{session_id}/summary",  # its own cached beginning
     )
-    settle = reserve(model.card, len(task) + len(INSTRUCTIONS), MOST_TOKENS)
+    settle = reserve(model.card, len(task) + len(INSTRUCTIONS), MAX_TOKENS)
     if settle is None:
         return ""
     reply: AssistantItem | None = None
     used = Usage()
     try:
         async for event in model.stream(request):
-            if isinstance(event, UsageSeen):
+            if isinstance(event, ModelUsageUpdated):
                 used = event.usage
             elif isinstance(event, Reply):
                 reply, used = event.item, event.item.usage
@@ -76,12 +76,12 @@ async def summarised(
     return reply.text.strip() if reply is not None else ""
 
 
-def as_text(items: Sequence[Item], limit: int) -> str:
+def format_items(items: Sequence[Item], limit: int) -> str:
     """A conversation for reading; when it is too long its oldest part is left out."""
     lines: list[str] = []
     left = limit
     for item in reversed(items):
-        text = _line(item)
+        text = _format_item(item)
         if len(text) > left:
             lines.append("[what came before is left out]")
             break
@@ -90,7 +90,7 @@ def as_text(items: Sequence[Item], limit: int) -> str:
     return "\n".join(reversed(lines))
 
 
-def _line(item: Item) -> str:
+def _format_item(item: Item) -> str:
     if isinstance(item, UserItem):
         return f"USER: {item.text[: RESULT_CHARS * 4]}"
     if isinstance(item, SummaryItem):

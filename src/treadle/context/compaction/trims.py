@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.context.compaction.pins import gathered, words_of
+from treadle.context.compaction.pins import make_user_messages_notice, collect_user_messages
 from treadle.core.transcript.content import (
     AssistantContent,
     Document,
@@ -30,56 +30,61 @@ from treadle.core.transcript.items import (
     UserItem,
 )
 
-LARGE = 2_000
-SHOWN = 300
+LARGE_RESULT_CHARS = 2_000
+PREVIEW_CHARS = 300
 
 
-def trimmed(items: Sequence[Item], keep_last: int, large: int = LARGE) -> list[Item]:
+def trim_old_items(
+    items: Sequence[Item], keep_last: int, max_chars: int = LARGE_RESULT_CHARS
+) -> list[Item]:
     """Large results and pictures before the last `keep_last` items, as references."""
     border = len(items) - keep_last
     return [
-        _reference(item, large) if position < border else item
+        _trim_item(item, max_chars) if position < border else item
         for position, item in enumerate(items)
     ]
 
 
-def squeezed(items: Sequence[Item], limit: int) -> list[Item]:
+def truncate_results(items: Sequence[Item], limit: int) -> list[Item]:
     """Every result cut to about `limit` characters, its beginning and end kept: the last resort
     before the user's words."""
     return [
-        _squeeze_result(item, limit) if isinstance(item, ToolResultItem) else item for item in items
+        _truncate_result(item, limit) if isinstance(item, ToolResultItem) else item
+        for item in items
     ]
 
 
-def cut_pastes(items: Sequence[Item], limit: int) -> list[Item]:
+def truncate_user_messages(items: Sequence[Item], limit: int) -> list[Item]:
     """User messages that are larger than `limit`, with their middle left out."""
-    return [_cut_paste(item, limit) for item in items]
+    return [_truncate_user_message(item, limit) for item in items]
 
 
-def cut_replies(items: Sequence[Item], limit: int) -> list[Item]:
+def truncate_replies(items: Sequence[Item], limit: int) -> list[Item]:
     """Replies with texts and call arguments of at most about `limit` characters each."""
-    return [_cut_reply(item, limit) if isinstance(item, AssistantItem) else item for item in items]
+    return [
+        _truncate_reply(item, limit) if isinstance(item, AssistantItem) else item for item in items
+    ]
 
 
-def _reference(item: Item, large: int) -> Item:
+def _trim_item(item: Item, max_chars: int) -> Item:
     if isinstance(item, UserItem):
-        return _without_pictures(item)
+        return _remove_images(item)
     if isinstance(item, AssistantItem):
-        return _without_thinking(item)
+        return _remove_thinking(item)
     if not isinstance(item, ToolResultItem):
         return item
     has_pictures = any(isinstance(part, (Image, Document)) for part in item.content)
-    if not has_pictures and len(item.text) <= large:
+    if not has_pictures and len(item.text) <= max_chars:
         return item
     text = item.text
     note = (
-        f"{text[:SHOWN]}\n[{len(text):,} characters, out of view now; "
+        f"{text[:PREVIEW_CHARS]}\n[{len(text):,} characters, out of view now; "
         f'recall with id "{item.call_id}" shows them]'
     )
     return msgspec.structs.replace(item, content=(Text(note),))
 
 
-def _without_pictures(item: UserItem) -> UserItem:
+def _remove_images(item: UserItem) -> UserItem:
     if not any(isinstance(part, (Image, Document)) for part in item.content):
         return item
     content: list[UserContent] = [
@@ -89,22 +94,24 @@ def _without_pictures(item: UserItem) -> UserItem:
     return msgspec.structs.replace(item, content=tuple(content))
 
 
-def _squeeze_result(item: ToolResultItem, limit: int) -> ToolResultItem:
+def _truncate_result(item: ToolResultItem, limit: int) -> ToolResultItem:
     if len(item.text) <= limit:
         return item
-    content: list[ResultContent] = [Text(middle_out(item.text, limit))]
+    content: list[ResultContent] = [Text(truncate_middle(item.text, limit))]
     return msgspec.structs.replace(item, content=tuple(content))
 
 
-def _cut_paste(item: Item, limit: int) -> Item:
+def _truncate_user_message(item: Item, limit: int) -> Item:
     if isinstance(item, UserItem) and len(item.text) > limit:
-        return msgspec.structs.replace(item, content=(Text(middle_out(item.text, limit)),))
+        return msgspec.structs.replace(item, content=(Text(truncate_middle(item.text, limit)),))
     if isinstance(item, NoticeItem) and item.kind == "said":
-        return gathered([middle_out(words, limit) for words in words_of([item])])
+        return make_user_messages_notice(
+            [truncate_middle(words, limit) for words in collect_user_messages([item])]
+        )
     return item
 
 
-def _without_thinking(item: AssistantItem) -> AssistantItem:
+def _remove_thinking(item: AssistantItem) -> AssistantItem:
     """A reply of an earlier turn; what was thought then is of no use now."""
     kept = tuple(
         part for part in item.content if not isinstance(part, (Thinking, RedactedThinking))
@@ -112,18 +119,18 @@ def _without_thinking(item: AssistantItem) -> AssistantItem:
     return msgspec.structs.replace(item, content=kept) if kept and kept != item.content else item
 
 
-def _cut_reply(item: AssistantItem, limit: int) -> AssistantItem:
-    content = tuple(_cut_part(part, limit) for part in item.content)
+def _truncate_reply(item: AssistantItem, limit: int) -> AssistantItem:
+    content = tuple(_truncate_part(part, limit) for part in item.content)
     return msgspec.structs.replace(item, content=content) if content != item.content else item
 
 
-def _cut_part(part: AssistantContent, limit: int) -> AssistantContent:
+def _truncate_part(part: AssistantContent, limit: int) -> AssistantContent:
     if isinstance(part, Text) and len(part.text) > limit:
-        return Text(middle_out(part.text, limit))
+        return Text(truncate_middle(part.text, limit))
     if isinstance(part, ToolCall) and len(part.raw) > 2 * limit:
         arguments = part.arguments or {}
         short = {
-            key: middle_out(value, limit) if isinstance(value, str) else value
+            key: truncate_middle(value, limit) if isinstance(value, str) else value
             for key, value in arguments.items()
         }
         raw = msgspec.json.encode(short).decode()
@@ -131,7 +138,7 @@ def _cut_part(part: AssistantContent, limit: int) -> AssistantContent:
     return part
 
 
-def middle_out(text: str, limit: int) -> str:
+def truncate_middle(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     half = max(20, limit // 2 - 60)

@@ -18,26 +18,26 @@ from pathlib import Path
 
 import msgspec
 
-HERE = Path(__file__).parent
+SECTION_DIR = Path(__file__).parent
 
 
-class Section(msgspec.Struct, frozen=True):
+class PromptSection(msgspec.Struct, frozen=True):
     """A named part of the prompt."""
 
     name: str
     text: str
 
 
-class Prompt(msgspec.Struct, frozen=True):
+class SystemPrompt(msgspec.Struct, frozen=True):
     """The sections, in order; those without text are left out."""
 
-    sections: tuple[Section, ...]
+    sections: tuple[PromptSection, ...]
 
     @property
     def text(self) -> str:
         return "\n\n".join(section.text.strip() for section in self.sections if section.text)
 
-    def table(self) -> str:
+    def format_sizes(self) -> str:
         """The size of each section, for a person."""
         rows = [(section.name, len(section.text)) for section in self.sections if section.text]
         rows.append(("all", len(self.text)))
@@ -48,53 +48,59 @@ class Prompt(msgspec.Struct, frozen=True):
         return "\n".join(lines)
 
 
-def own(name: str) -> str:
+def read_section(name: str) -> str:
     """A section of ours."""
-    return (HERE / f"{name}.md").read_text(encoding="utf-8")
+    return (SECTION_DIR / f"{name}.md").read_text(encoding="utf-8")
 
 
-def build(
+def build_prompt(
     *,
     environment: str = "",
     tools: str = "",
     memory: str = "",
     skills: str = "",
-    added: str = "",
-    is_small: bool = False,
-) -> Prompt:
+    user_text: str = "",
+    for_small_model: bool = False,
+) -> SystemPrompt:
     """The prompt of a session. `is_small` is for models that can follow only a few sentences."""
-    if is_small:
-        return Prompt((Section("identity", own("small")), Section("added", added)))
-    return Prompt(
+    if for_small_model:
+        return SystemPrompt(
+            (PromptSection("identity", read_section("small")), PromptSection("added", user_text))
+        )
+    return SystemPrompt(
         (
-            Section("identity", own("identity")),
-            Section("working", own("working")),
-            Section("tools", tools),
-            Section("environment", environment),
-            Section("memory", memory),
-            Section("skills", skills),
-            Section("added", added),
+            PromptSection("identity", read_section("identity")),
+            PromptSection("working", read_section("working")),
+            PromptSection("tools", tools),
+            PromptSection("environment", environment),
+            PromptSection("memory", memory),
+            PromptSection("skills", skills),
+            PromptSection("added", user_text),
         )
     )
 
 
-def facts(
-    folder: Path, *, added: Sequence[Path] = (), today: datetime | None = None, git: str = ""
+def describe_environment(
+    folder: Path,
+    *,
+    added_folders: Sequence[Path] = (),
+    today: datetime | None = None,
+    git: str = "",
 ) -> str:
     """What the model should know of where it works; fixed when the session begins."""
     day = (today or datetime.now(UTC)).strftime("%Y-%m-%d")
     lines = [
         "# Environment",
         f"- Working folder: {folder}",
-        f"- Platform: {platform.system()} {platform.machine()}, shell {_shell()}",
+        f"- Platform: {platform.system()} {platform.machine()}, shell {_shell_name()}",
         f"- Date: {day}",
     ]
-    if added:
-        lines.insert(2, f"- Also open to you: {', '.join(map(str, added))}")
+    if added_folders:
+        lines.insert(2, f"- Also open to you: {', '.join(map(str, added_folders))}")
     if git:
         lines.append(f"- Git: {git}")
     return "\n".join(lines)
 
 
-def _shell() -> str:
+def _shell_name() -> str:
     return Path(os.environ.get("SHELL") or "/bin/sh").name

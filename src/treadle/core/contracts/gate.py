@@ -15,7 +15,7 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
 
-class Account(msgspec.Struct, frozen=True):
+class RequestEstimate(msgspec.Struct, frozen=True):
     """What a gate sees: the turn so far, and what the next request could cost at worst."""
 
     session_id: str
@@ -30,10 +30,10 @@ class Account(msgspec.Struct, frozen=True):
     max_output: int
 
 
-class Pass(msgspec.Struct, frozen=True):
+class Admit(msgspec.Struct, frozen=True):
     """Go on; `tell` is shown to the model, for example how much is left."""
 
-    tell: str = ""
+    notice: str = ""
 
 
 class Stop(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class Stop(msgspec.Struct, frozen=True):
 
     reason: Literal["end_turn", "max_turns", "budget_exceeded", "goal_not_met", "error"]
     detail: str
-    closing: int = 0
+    closing_tokens: int = 0
 
 
 class Gate(Protocol):
@@ -56,6 +56,6 @@ class Gate(Protocol):
     It must not wait.
     """
 
-    def admit(self, account: Account) -> Pass | Stop: ...
+    def admit(self, estimate: RequestEstimate) -> Admit | Stop: ...
 
-    def settle(self, account: Account, used: Usage) -> None: ...
+    def settle(self, estimate: RequestEstimate, used: Usage) -> None: ...

@@ -38,7 +38,7 @@ HookPoint = Literal[
 ]
 
 
-class Moment(msgspec.Struct, frozen=True):
+class HookInput(msgspec.Struct, frozen=True):
     """Where and when a hook is asked. `data` depends on the point: tool_name, tool_input, ..."""
 
     point: HookPoint
@@ -66,13 +66,13 @@ class Change(msgspec.Struct, frozen=True):
     text: str | None = None
 
 
-class Add(msgspec.Struct, frozen=True):
+class AddContext(msgspec.Struct, frozen=True):
     """Go on, and tell the model this."""
 
     text: str
 
 
-Answer = Block | Permit | Change | Add
+HookAnswer = Block | Permit | Change | AddContext
 
 
 class Hook(Protocol):
@@ -86,4 +86,4 @@ class Hook(Protocol):
     @property
     def points(self) -> frozenset[HookPoint]: ...
 
-    async def ask(self, moment: Moment) -> Answer | None: ...
+    async def run(self, hook_input: HookInput) -> HookAnswer | None: ...

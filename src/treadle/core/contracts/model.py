@@ -49,7 +49,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     quarantine: frozenset[tuple[int, int]] = frozenset()
     session_id: str = ""
     turn_id: str = ""
-    key: str = ""  # the same for every attempt at one reply
+    idempotency_key: str = ""  # the same for every attempt at one reply
 
 
 class ModelCard(msgspec.Struct, frozen=True):
@@ -66,31 +66,31 @@ class ModelCard(msgspec.Struct, frozen=True):
     note: str = ""  # one line for the person: what to expect of it
 
 
-class TextPiece(msgspec.Struct, frozen=True, gc=False):
+class ModelTextDelta(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class ThinkingPiece(msgspec.Struct, frozen=True, gc=False):
+class ModelThinkingDelta(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class CallBegun(msgspec.Struct, frozen=True, gc=False):
+class ModelToolCallBegan(msgspec.Struct, frozen=True, gc=False):
     id: str
     name: str
 
 
-class CallPiece(msgspec.Struct, frozen=True, gc=False):
+class ModelToolCallDelta(msgspec.Struct, frozen=True, gc=False):
     id: str
     text: str
 
 
-class CallReady(msgspec.Struct, frozen=True):
+class ModelToolCallRequested(msgspec.Struct, frozen=True):
     """The call is whole. A safe one may start now, while the stream goes on."""
 
     call: ToolCall
 
 
-class UsageSeen(msgspec.Struct, frozen=True):
+class ModelUsageUpdated(msgspec.Struct, frozen=True):
     """What is known so far; the reply's own usage is the truth."""
 
     usage: Usage
@@ -104,7 +104,7 @@ class PartQuarantined(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Announced(msgspec.Struct, frozen=True, gc=False):
+class ModelNotified(msgspec.Struct, frozen=True, gc=False):
     """One line for the person."""
 
     text: str
@@ -117,14 +117,14 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 ModelEvent = (
-    TextPiece
-    | ThinkingPiece
-    | CallBegun
-    | CallPiece
-    | CallReady
-    | UsageSeen
+    ModelTextDelta
+    | ModelThinkingDelta
+    | ModelToolCallBegan
+    | ModelToolCallDelta
+    | ModelToolCallRequested
+    | ModelUsageUpdated
     | PartQuarantined
-    | Announced
+    | ModelNotified
     | Reply
 )
 

@@ -25,15 +25,15 @@ MutationPoint = Literal[
 
 # With the model's card, the characters it is shown and the tokens it may answer: None says that
 # the budget does not allow it; otherwise what it gives is called once, with what was used.
-Reserve = Callable[[ModelCard, int, int], Callable[[Usage], None] | None]
+ReserveBudget = Callable[[ModelCard, int, int], Callable[[Usage], None] | None]
 
 
-def freely(card: ModelCard, chars: int, max_output: int) -> Callable[[Usage], None]:
+def no_reservation(card: ModelCard, chars: int, max_output: int) -> Callable[[Usage], None]:
     """Where nobody keeps books."""
     return lambda used: None
 
 
-class Scene(msgspec.Struct, frozen=True):
+class MutationContext(msgspec.Struct, frozen=True):
     """What a mutator sees. `last_usage` is what the provider measured at the last call.
 
     tell     one line for the person
@@ -48,10 +48,10 @@ class Scene(msgspec.Struct, frozen=True):
     card: ModelCard
     last_usage: Usage
     overhead_chars: int  # system prompt and tool definitions
-    tell: Callable[[str], None]
-    consult: Callable[[], Awaitable[str | None]]
+    notify: Callable[[str], None]
+    run_pre_compact_hooks: Callable[[], Awaitable[str | None]]
     focus: str = ""  # what the person wants to be kept above all
-    reserve: Reserve = freely
+    reserve: ReserveBudget = no_reservation
 
 
 class Mutator(Protocol):
@@ -68,4 +68,4 @@ class Mutator(Protocol):
     @property
     def points(self) -> frozenset[MutationPoint]: ...
 
-    async def mutate(self, scene: Scene) -> Transcript | None: ...
+    async def mutate(self, context: MutationContext) -> Transcript | None: ...

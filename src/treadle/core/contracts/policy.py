@@ -15,7 +15,7 @@ from treadle.core.contracts.tool import ToolSpec
 from treadle.core.transcript.content import Arguments
 
 
-class Proposal(msgspec.Struct, frozen=True):
+class PermissionRequest(msgspec.Struct, frozen=True):
     """A call that wants to happen."""
 
     session_id: str
@@ -53,7 +53,7 @@ class Policy(Protocol):
     It must not run anything, and must not be widened by what a model or a repository says.
     """
 
-    async def decide(self, proposal: Proposal) -> Verdict: ...
+    async def decide(self, request: PermissionRequest) -> Verdict: ...
 
-    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         """The person said "always": keep these rules."""

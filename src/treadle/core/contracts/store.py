@@ -27,7 +27,7 @@ class Store(Protocol):
     def session_id(self) -> str: ...
 
     @property
-    def trouble(self) -> StoreError | None:
+    def write_error(self) -> StoreError | None:
         """Why what was appended could not be written, if it could not; `flush` tries again."""
 
     def append(self, entry: Entry) -> None: ...

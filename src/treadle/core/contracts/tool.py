@@ -64,7 +64,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     full_output: str = ""  # where the whole of it can be read, if content is a part
 
 
-class Probe(msgspec.Struct, frozen=True):
+class ProbeResult(msgspec.Struct, frozen=True):
     """What an inspection after a crash found out about an intended effect."""
 
     outcome: Literal["done", "not_done", "unknown"]
@@ -77,10 +77,10 @@ class ToolContext(msgspec.Struct, frozen=True):
     session_id: str
     turn_id: str
     call_id: str
-    key: str
-    progress: Callable[[str], None]
+    idempotency_key: str
+    report_progress: Callable[[str], None]
     detach: Callable[[], None]  # go on in the background; for detachable tools
-    relay: Callable[[Event], None]  # show an event of a child agent to this one's observers
+    relay_event: Callable[[Event], None]  # show an event of a child agent to this one's observers
     workspace: Workspace | None = None
     tasks: Any = None  # the loop's detached calls: list, read, cancel
     services: dict[str, Any] = {}  # what the host put in for its own tools
@@ -113,12 +113,12 @@ class Tool(Protocol):
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> Probe:
+    ) -> ProbeResult:
         """Whether an interrupted call had its effect."""
 
 
 @runtime_checkable
-class Forwarding(Protocol):
+class ForwardingTool(Protocol):
     """A tool that stands for others: a call of it is judged, shown and carried out as theirs."""
 
     def target(self, arguments: Arguments) -> tuple[Tool, Arguments] | str:

@@ -23,7 +23,7 @@ class FileContent(msgspec.Struct, frozen=True):
     is_truncated: bool = False
 
 
-class Completed(msgspec.Struct, frozen=True):
+class CommandResult(msgspec.Struct, frozen=True):
     """How a command ended. `output` is harmless text with its middle left out if it was long."""
 
     exit_code: int | None
@@ -36,7 +36,7 @@ class Completed(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-class Executed(msgspec.Struct, frozen=True):
+class ProgramResult(msgspec.Struct, frozen=True):
     """How a program without a shell ended: its streams apart, as bytes, each up to a limit."""
 
     exit_code: int | None
@@ -47,7 +47,7 @@ class Executed(msgspec.Struct, frozen=True):
     is_truncated: bool
 
 
-class Running(Protocol):
+class RunningCommand(Protocol):
     """A command that goes on in the background; it is over when its whole tree is.
 
     Behind walls that is when its shell is: what the shell leaves behind ends with it.
@@ -58,9 +58,9 @@ class Running(Protocol):
 
     def output(self) -> str: ...
 
-    async def wait(self) -> Completed: ...
+    async def wait(self) -> CommandResult: ...
 
-    async def kill(self) -> Completed: ...
+    async def kill(self) -> CommandResult: ...
 
 
 class Workspace(Protocol):
@@ -76,7 +76,7 @@ class Workspace(Protocol):
     @property
     def root(self) -> Path: ...
 
-    def resolve(self, path: str, *, changing: bool = False) -> Path:
+    def resolve(self, path: str, *, for_write: bool = False) -> Path:
         """The real place of a path, links followed, or a WorkspaceError if it is outside; to be
         changed, also if it is protected and goes by another name."""
 
@@ -98,11 +98,11 @@ class Workspace(Protocol):
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         on_output: Callable[[str], None] | None = None,
-    ) -> Completed: ...
+    ) -> CommandResult: ...
 
     async def start(
         self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None
-    ) -> Running: ...
+    ) -> RunningCommand: ...
 
     async def execute(
         self,
@@ -113,9 +113,9 @@ class Workspace(Protocol):
         timeout: float | None = None,
         stdin: bytes = b"",
         limit: int = 8 << 20,
-        confined: bool | None = None,
-        reading: bool = False,
-    ) -> Executed:
+        sandboxed: bool | None = None,
+        read_only: bool = False,
+    ) -> ProgramResult:
         """Run a program without a shell, its streams apart, each kept up to `limit` bytes.
 
         For programs of our own, such as a search or a hook. `confined` None means behind walls

@@ -38,7 +38,7 @@ class WrappedModel:
         await self._model.aclose()
 
 
-def streaming(
+def open_stream(
     model: Model, request: ModelRequest
 ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
     """The model's stream, closed at the end: who leaves early leaves no connection open behind.

@@ -9,48 +9,48 @@ from __future__ import annotations
 import msgspec
 
 from treadle.core.events import ApprovalRequired, ApprovalResolved
-from treadle.core.loop.ledger import Ledger
-from treadle.core.loop.steps import ApprovalRequest, Decisions, PendingApproval
-from treadle.core.loop.telling import Teller
+from treadle.core.loop.ledger import SessionState
+from treadle.core.loop.steps import ApprovalRequest, ApprovalCallbacks, PendingApproval
+from treadle.core.loop.telling import Emitter
 from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.entries import Ruling
+from treadle.core.transcript.entries import ApprovalDecision
 
 
 class Approvals:
-    def __init__(self, ledger: Ledger, teller: Teller) -> None:
-        self._ledger = ledger
-        self._teller = teller
-        self._waiting: dict[str, PendingApproval] = {}
+    def __init__(self, session: SessionState, emitter: Emitter) -> None:
+        self._session = session
+        self._emitter = emitter
+        self._pending: dict[str, PendingApproval] = {}
 
     @property
-    def waiting(self) -> tuple[PendingApproval, ...]:
-        return tuple(self._waiting.values())
+    def pending(self) -> tuple[PendingApproval, ...]:
+        return tuple(self._pending.values())
 
     @property
-    def ids(self) -> tuple[str, ...]:
-        return tuple(self._waiting)
+    def pending_ids(self) -> tuple[str, ...]:
+        return tuple(self._pending)
 
-    def request(self, asked: list[PendingApproval]) -> ApprovalRequest:
-        self._waiting = {approval.call.id: approval for approval in asked}
-        for approval in asked:
-            self._teller.tell(ApprovalRequired, approval.call, approval.summary, approval.reason)
+    def request(self, pending: list[PendingApproval]) -> ApprovalRequest:
+        self._pending = {approval.call.id: approval for approval in pending}
+        for approval in pending:
+            self._emitter.emit(ApprovalRequired, approval.call, approval.summary, approval.reason)
         return ApprovalRequest(
-            tuple(asked), Decisions(self.approve, self.deny, lambda: tuple(self._waiting))
+            tuple(pending), ApprovalCallbacks(self.approve, self.deny, lambda: tuple(self._pending))
         )
 
     def approve(self, call_id: str, arguments: Arguments | None, always: bool) -> bool:
         raw = None if arguments is None else msgspec.json.encode(arguments).decode()
-        return self._resolve(Ruling(call_id, "allow", "", raw, always))
+        return self._resolve(ApprovalDecision(call_id, "allow", "", raw, always))
 
     def deny(self, call_id: str, reason: str) -> bool:
-        return self._resolve(Ruling(call_id, "deny", reason))
+        return self._resolve(ApprovalDecision(call_id, "deny", reason))
 
-    def forget(self) -> None:
-        self._waiting.clear()
+    def clear(self) -> None:
+        self._pending.clear()
 
-    def _resolve(self, ruling: Ruling) -> bool:
-        if self._waiting.pop(ruling.call_id, None) is None:
+    def _resolve(self, decision: ApprovalDecision) -> bool:
+        if self._pending.pop(decision.call_id, None) is None:
             return False
-        self._ledger.rule(ruling)
-        self._teller.tell(ApprovalResolved, ruling.call_id, ruling.decision, ruling.reason)
+        self._session.record_decision(decision)
+        self._emitter.emit(ApprovalResolved, decision.call_id, decision.decision, decision.reason)
         return True

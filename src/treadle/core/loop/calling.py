@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.contracts.hook import Add, Block, Change
+from treadle.core.contracts.hook import AddContext, Block, Change
 from treadle.core.contracts.policy import Allow, Ask, Deny
-from treadle.core.contracts.tool import Probe, Tool, ToolContext, ToolOutput
+from treadle.core.contracts.tool import ProbeResult, Tool, ToolContext, ToolOutput
 from treadle.core.events import (
     ChildEvent,
     Event,
@@ -24,153 +24,162 @@ from treadle.core.events import (
     ToolFinished,
     ToolProgress,
     ToolStarted,
-    Warning,
+    WarningRaised,
     preview,
 )
-from treadle.core.loop.capping import capped
+from treadle.core.loop.capping import truncate
 from treadle.core.loop.consulting import Hooks
-from treadle.core.loop.containing import Containing, words
-from treadle.core.loop.early import Early
-from treadle.core.loop.equipment import Equipment
-from treadle.core.loop.judging import Judging, Prepared, checked, tool_data
-from treadle.core.loop.scheduling import Slot, run_in_order
+from treadle.core.loop.containing import ToolRunner, error_text
+from treadle.core.loop.early import EagerCalls
+from treadle.core.loop.equipment import DriverConfig
+from treadle.core.loop.judging import CallPreparer, PreparedCall, check_arguments, hook_data
+from treadle.core.loop.scheduling import ScheduledCall, run_calls
 from treadle.core.loop.steps import PendingApproval
-from treadle.core.loop.tasks import RUNNING, Tasks, end_all
-from treadle.core.loop.telling import Teller
+from treadle.core.loop.tasks import RUNNING_TEXT, BackgroundTasks, cancel_all
+from treadle.core.loop.telling import Emitter
 from treadle.core.loop.toolbox import Toolbox
 from treadle.core.transcript.content import Text, ToolCall, parse_arguments
-from treadle.core.transcript.entries import Intent, Ruling
-from treadle.core.transcript.integrity import interrupted
+from treadle.core.transcript.entries import Intent, ApprovalDecision
+from treadle.core.transcript.integrity import make_interrupted_result
 from treadle.core.transcript.items import NoticeItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
 
-CUT = "Interrupted by the user before it finished; its effect may be incomplete."
-LEFT = "Interrupted by the user, outcome unknown: it did not stop and may still be going on."
+INTERRUPTED_CALL = "Interrupted by the user before it finished; its effect may be incomplete."
+ABANDONED_CALL = (
+    "Interrupted by the user, outcome unknown: it did not stop and may still be going on."
+)
 
 
-class Calling:
+class ToolRound:
     """Carries out the calls of a reply."""
 
     def __init__(
         self,
-        equipment: Equipment,
-        teller: Teller,
+        config: DriverConfig,
+        emitter: Emitter,
         toolbox: Toolbox,
         hooks: Hooks,
-        tasks: Tasks,
-        intend: Callable[[Intent], Awaitable[None]],
+        tasks: BackgroundTasks,
+        record_intent: Callable[[Intent], Awaitable[None]],
         on_notice: Callable[[NoticeItem], None],
         history: Callable[[], Transcript],
     ) -> None:
         self._history = history
-        self._equipment = equipment
-        self._teller = teller
+        self._config = config
+        self._emitter = emitter
         self._toolbox = toolbox
         self._hooks = hooks
-        self._judging = Judging(equipment.policy, teller, toolbox, hooks)
-        self._containing = Containing(teller)
+        self._preparer = CallPreparer(config.policy, emitter, toolbox, hooks)
+        self._runner = ToolRunner(emitter)
         self._tasks = tasks
-        self._intend = intend
+        self._record_intent = record_intent
         self._on_notice = on_notice
-        self.early = Early(toolbox, hooks, equipment.max_parallel, self._start_early)
+        self.eager = EagerCalls(toolbox, hooks, config.max_parallel, self._run_eagerly)
 
     async def aclose(self) -> None:
         """Nothing that was started here goes on, as far as that can be had."""
-        await self.early.drop()
-        await self._containing.aclose()
+        await self.eager.cancel_started()
+        await self._runner.aclose()
 
     # --- before anything happens ---------------------------------------------------------
 
     def prepare(
         self,
         calls: Sequence[ToolCall],
-        rulings: dict[str, Ruling],
+        decisions: dict[str, ApprovalDecision],
         intents: dict[str, Intent],
-        settled: dict[str, ToolResultItem],
-    ) -> Awaitable[tuple[list[Prepared], list[PendingApproval]]]:
+        early_results: dict[str, ToolResultItem],
+    ) -> Awaitable[tuple[list[PreparedCall], list[PendingApproval]]]:
         """Look at every call, and at who must still be asked. Running it twice is harmless."""
-        self.early.withdraw_offers()
-        return self._judging.prepare(calls, rulings, intents, settled)
+        self.eager.cancel_scheduled()
+        return self._preparer.prepare(calls, decisions, intents, early_results)
 
     # --- the round -----------------------------------------------------------------------
 
     async def run(
         self,
-        prepared: Sequence[Prepared],
+        prepared: Sequence[PreparedCall],
         intents: dict[str, Intent],
         on_result: Callable[[ToolResultItem], None],
-        on_early: Callable[[ToolResultItem], None],
+        on_early_result: Callable[[ToolResultItem], None],
     ) -> None:
         """Answer every call. `on_result` gets the answers in the model's order, `on_early` one
         that came before its turn."""
         if len(prepared) == 1:
-            on_result(await self._answer(prepared[0], intents))
+            on_result(await self._answer_call(prepared[0], intents))
             return
-        slots = [Slot(partial(self._answer, ready, intents), *_reach(ready)) for ready in prepared]
-        await run_in_order(slots, self._equipment.max_parallel, on_result, on_early)
+        slots = [
+            ScheduledCall(partial(self._answer_call, ready, intents), *_call_access(ready))
+            for ready in prepared
+        ]
+        await run_calls(slots, self._config.max_parallel, on_result, on_early_result)
 
-    def cut_off(self, call: ToolCall) -> ToolResultItem:
+    def answer_interrupted(self, call: ToolCall) -> ToolResultItem:
         """The answer to a call that the user interrupted."""
-        output = self._containing.take_answer(call.id)
+        output = self._runner.take_late_output(call.id)
         if output is not None:
-            return self._finish(Prepared(call), output)
-        return interrupted(call, LEFT if self._containing.has_left(call.id) else CUT)
+            return self._finish_call(PreparedCall(call), output)
+        return make_interrupted_result(
+            call, ABANDONED_CALL if self._runner.is_abandoned(call.id) else INTERRUPTED_CALL
+        )
 
-    async def _answer(self, ready: Prepared, intents: dict[str, Intent]) -> ToolResultItem:
-        if ready.settled is not None:
-            return ready.settled
-        intent = intents.get(ready.call.id)
+    async def _answer_call(
+        self, prepared: PreparedCall, intents: dict[str, Intent]
+    ) -> ToolResultItem:
+        if prepared.early_result is not None:
+            return prepared.early_result
+        intent = intents.get(prepared.call.id)
         if intent is not None:
-            concluded = await self._conclude(ready, intent)
+            concluded = await self._resolve_intent(prepared, intent)
             if concluded is not None:
                 return concluded
-            if ready.objection is not None:
-                text = f"{ready.objection} It was not done before the interruption."
-                return self._finish(ready, ToolOutput(text, is_error=True))
-        if ready.refusal is not None:
+            if prepared.rerun_refusal is not None:
+                text = f"{prepared.rerun_refusal} It was not done before the interruption."
+                return self._finish_call(prepared, ToolOutput(text, is_error=True))
+        if prepared.refusal is not None:
             await asyncio.sleep(0)  # others get a turn, also from a model that calls for nonsense
-            return self._finish(ready, ToolOutput(ready.refusal, is_error=True))
-        result = await self.early.result_of(ready.call)
+            return self._finish_call(prepared, ToolOutput(prepared.refusal, is_error=True))
+        result = await self.eager.take_result(prepared.call)
         if result is not None:
-            return self._renamed(result, ready)
+            return self._with_call_id(result, prepared)
         if self._hooks.has("pre_tool_use"):
-            ready = await self._ask_hooks(ready)
-            if ready.refusal is not None:
-                return self._finish(ready, ToolOutput(ready.refusal, is_error=True))
-        assert ready.tool is not None, "a call without a tool is refused before"
-        if ready.tool.spec.detachable:
-            return await self._detachable(ready, ready.tool.spec.detach_after)
-        return await self._execute(ready, _stay)
+            prepared = await self._run_pre_hooks(prepared)
+            if prepared.refusal is not None:
+                return self._finish_call(prepared, ToolOutput(prepared.refusal, is_error=True))
+        assert prepared.tool is not None, "a call without a tool is refused before"
+        if prepared.tool.spec.detachable:
+            return await self._run_detachable(prepared, prepared.tool.spec.detach_after)
+        return await self._execute(prepared, _ignore_detach)
 
-    async def _start_early(self, call: ToolCall) -> ToolResultItem | None:
+    async def _run_eagerly(self, call: ToolCall) -> ToolResultItem | None:
         """Run it now if nobody has to be asked; what is wrong with it is told at its turn."""
-        prepared = self._judging.look_at(call, None)
+        prepared = self._preparer.validate(call, None)
         if prepared.refusal is not None:
             return None
-        if not isinstance(await self._judging.decide(prepared), Allow):
+        if not isinstance(await self._preparer.decide(prepared), Allow):
             return None
-        return await self._execute(prepared, _stay)
+        return await self._execute(prepared, _ignore_detach)
 
-    async def _ask_hooks(self, ready: Prepared) -> Prepared:
+    async def _run_pre_hooks(self, prepared: PreparedCall) -> PreparedCall:
         """A hook may deny, add, or change the arguments; changed ones are judged again."""
-        tool, changed = ready.tool, False
-        for answer in await self._hooks.ask("pre_tool_use", tool_data(ready)):
+        tool, changed = prepared.tool, False
+        for answer in await self._hooks.run("pre_tool_use", hook_data(prepared)):
             match answer:
                 case Block(reason=reason):
-                    return msgspec.structs.replace(ready, refusal=f"denied: {reason}")
+                    return msgspec.structs.replace(prepared, refusal=f"denied: {reason}")
                 case Change(arguments=arguments) if arguments is not None and tool is not None:
-                    ready, changed = checked(ready.call, tool, arguments), True
-                case Add(text=text):
+                    prepared, changed = check_arguments(prepared.call, tool, arguments), True
+                case AddContext(text=text):
                     self._on_notice(NoticeItem(text, kind="hook"))
-        if changed and ready.refusal is None:
-            verdict = await self._judging.decide(ready)
+        if changed and prepared.refusal is None:
+            verdict = await self._preparer.decide(prepared)
             if isinstance(verdict, (Deny, Ask)):
                 problem = f"a hook changed the call into one that is not allowed: {verdict.reason}"
-                return msgspec.structs.replace(ready, refusal=f"error: {problem}")
-        return ready
+                return msgspec.structs.replace(prepared, refusal=f"error: {problem}")
+        return prepared
 
-    async def _detachable(self, ready: Prepared, after: float | None) -> ToolResultItem:
-        self._tasks.listen(ready.call)
+    async def _run_detachable(self, prepared: PreparedCall, after: float | None) -> ToolResultItem:
+        self._tasks.start_capture(prepared.call)
         loop = asyncio.get_running_loop()
         asked: asyncio.Future[None] = loop.create_future()
 
@@ -178,103 +187,116 @@ class Calling:
             if not asked.done():
                 asked.set_result(None)
 
-        work = loop.create_task(self._execute(ready, detach))
+        work = loop.create_task(self._execute(prepared, detach))
         try:
             either: list[asyncio.Future[Any]] = [work, asked]
             await asyncio.wait(either, timeout=after, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            self._tasks.let_go(ready.call)
-            await end_all([work])
+            self._tasks.stop_capture(prepared.call)
+            await cancel_all([work])
             raise
         if work.done():
-            self._tasks.let_go(ready.call)
+            self._tasks.stop_capture(prepared.call)
             return work.result()
-        task_id = self._tasks.adopt(ready.call, ready.summary, work)
-        self._teller.tell(ToolDetached, ready.call.id, task_id)
-        text = RUNNING.format(id=task_id)
-        return ToolResultItem(ready.call.id, ready.call.name, (Text(text),), display=text)
+        task_id = self._tasks.add(prepared.call, prepared.summary, work)
+        self._emitter.emit(ToolDetached, prepared.call.id, task_id)
+        text = RUNNING_TEXT.format(id=task_id)
+        return ToolResultItem(prepared.call.id, prepared.call.name, (Text(text),), display=text)
 
-    async def _execute(self, ready: Prepared, detach: Callable[[], None]) -> ToolResultItem:
+    async def _execute(self, prepared: PreparedCall, detach: Callable[[], None]) -> ToolResultItem:
         """Write down the intent, run, contain."""
-        tool, call = ready.tool, ready.call
+        tool, call = prepared.tool, prepared.call
         assert tool is not None, "only calls of known tools are run"
-        context = self._context(call, detach)
+        context = self._make_context(call, detach)
         if tool.spec.effect != "pure":
-            refused = await self._write_intent(ready, tool, context)
+            refused = await self._write_intent(prepared, tool, context)
             if refused is not None:
-                return self._finish(ready, refused)
-        self._teller.tell(ToolStarted, call.id, call.name, ready.summary)
-        limit = tool.spec.timeout or self._equipment.tool_timeout
-        output = await self._containing.run(tool, ready.arguments, context, limit)
+                return self._finish_call(prepared, refused)
+        self._emitter.emit(ToolStarted, call.id, call.name, prepared.summary)
+        limit = tool.spec.timeout or self._config.tool_timeout
+        output = await self._runner.run(tool, prepared.arguments, context, limit)
         if self._hooks.has("post_tool_use"):
-            output = await self._ask_after(ready, output)
-        return self._finish(ready, output)
+            output = await self._run_post_hooks(prepared, output)
+        return self._finish_call(prepared, output)
 
     async def _write_intent(
-        self, ready: Prepared, tool: Tool, context: ToolContext
+        self, prepared: PreparedCall, tool: Tool, context: ToolContext
     ) -> ToolOutput | None:
         evidence: dict[str, Any] = {}
         raw: str | None = None
         try:
-            if ready.arguments != ready.call.arguments:
-                raw = msgspec.json.encode(ready.arguments).decode()
+            if prepared.arguments != prepared.call.arguments:
+                raw = msgspec.json.encode(prepared.arguments).decode()
             if tool.spec.effect == "verifiable":
-                evidence = await tool.evidence(ready.arguments, context)
+                evidence = await tool.evidence(prepared.arguments, context)
         except Exception as error:  # noqa: BLE001 - becomes the call's answer
-            return ToolOutput(f"error: {words(error)}", is_error=True)
-        await self._intend(
-            Intent(ready.call.id, tool.spec.name, context.key, tool.spec.effect, evidence, raw)
+            return ToolOutput(f"error: {error_text(error)}", is_error=True)
+        await self._record_intent(
+            Intent(
+                prepared.call.id,
+                tool.spec.name,
+                context.idempotency_key,
+                tool.spec.effect,
+                evidence,
+                raw,
+            )
         )
         return None
 
-    async def _conclude(self, ready: Prepared, intent: Intent) -> ToolResultItem | None:
+    async def _resolve_intent(
+        self, prepared: PreparedCall, intent: Intent
+    ) -> ToolResultItem | None:
         """An earlier process meant to do this and may have: find out, or say so."""
         given = f" with {preview(intent.raw)}" if intent.raw is not None else ""
-        evidence = f"{intent.tool} was about to run{given} (key {intent.key})"
-        if intent.effect == "verifiable" and ready.tool is not None and ready.refusal is None:
+        evidence = f"{intent.tool} was about to run{given} (key {intent.idempotency_key})"
+        if intent.effect == "verifiable" and prepared.tool is not None and prepared.refusal is None:
             try:
-                probe = await self._probe(ready.tool, ready, intent)
+                probe = await self._probe(prepared.tool, prepared, intent)
             except Exception as error:  # noqa: BLE001 - becomes the call's answer
-                evidence = f"the check failed: {words(error)}"
+                evidence = f"the check failed: {error_text(error)}"
             else:
                 if probe.outcome == "not_done":
                     return None
                 if probe.outcome == "done":
                     text = f"Done before an interruption. {probe.evidence}"
-                    return self._finish(ready, ToolOutput(text))
+                    return self._finish_call(prepared, ToolOutput(text))
                 evidence = probe.evidence
-        unsure = interrupted(ready.call, f"Interrupted, outcome unknown. Evidence: {evidence}")
-        return self._finish(ready, ToolOutput(unsure.text, is_error=True))
+        unsure = make_interrupted_result(
+            prepared.call, f"Interrupted, outcome unknown. Evidence: {evidence}"
+        )
+        return self._finish_call(prepared, ToolOutput(unsure.text, is_error=True))
 
-    async def _probe(self, tool: Tool, ready: Prepared, intent: Intent) -> Probe:
+    async def _probe(self, tool: Tool, prepared: PreparedCall, intent: Intent) -> ProbeResult:
         """Look for what was really run, whatever the call or a hook would have it be by now."""
-        arguments = ready.arguments if intent.raw is None else parse_arguments(intent.raw)
+        arguments = prepared.arguments if intent.raw is None else parse_arguments(intent.raw)
         if isinstance(arguments, str):
-            return Probe("unknown", f"what it was run with cannot be read: {arguments}")
-        return await tool.probe(arguments, intent.evidence, self._context(ready.call, _stay))
+            return ProbeResult("unknown", f"what it was run with cannot be read: {arguments}")
+        return await tool.probe(
+            arguments, intent.evidence, self._make_context(prepared.call, _ignore_detach)
+        )
 
-    async def _ask_after(self, ready: Prepared, output: ToolOutput) -> ToolOutput:
+    async def _run_post_hooks(self, prepared: PreparedCall, output: ToolOutput) -> ToolOutput:
         text = output.content if isinstance(output.content, str) else ""
-        data = {**tool_data(ready), "tool_response": text, "is_error": output.is_error}
-        for answer in await self._hooks.ask("post_tool_use", data):
+        data = {**hook_data(prepared), "tool_response": text, "is_error": output.is_error}
+        for answer in await self._hooks.run("post_tool_use", data):
             match answer:
                 case Change(text=new) if new is not None:
                     output = msgspec.structs.replace(output, content=new)
-                case Add(text=text):
+                case AddContext(text=text):
                     self._on_notice(NoticeItem(text, kind="hook"))
         return output
 
-    def _context(self, call: ToolCall, detach: Callable[[], None]) -> ToolContext:
-        equipment, teller, tasks = self._equipment, self._teller, self._tasks
+    def _make_context(self, call: ToolCall, detach: Callable[[], None]) -> ToolContext:
+        equipment, teller, tasks = self._config, self._emitter, self._tasks
 
         def progress(text: str) -> None:
-            if not self._containing.has_left(call.id):
-                teller.tell(ToolProgress, call.id, text)
-                tasks.note_output(call.id, text)
+            if not self._runner.is_abandoned(call.id):
+                teller.emit(ToolProgress, call.id, text)
+                tasks.append_output(call.id, text)
 
         def relay(event: Event) -> None:
-            if not self._containing.has_left(call.id):
-                teller.tell(ChildEvent, call.id, event)
+            if not self._runner.is_abandoned(call.id):
+                teller.emit(ChildEvent, call.id, event)
 
         return ToolContext(
             teller.session_id,
@@ -290,36 +312,38 @@ class Calling:
             self._history,
         )
 
-    def _finish(self, ready: Prepared, output: ToolOutput) -> ToolResultItem:
+    def _finish_call(self, prepared: PreparedCall, output: ToolOutput) -> ToolResultItem:
         """Cap, tell, answer."""
-        limit = self._equipment.max_result_chars
-        if ready.tool is not None:
-            limit = min(limit, ready.tool.spec.max_result_chars)
-        keep = self._keep if self._equipment.keep_output is not None else None
-        result = capped(ready.call, output, limit, keep)
-        self._tell_finished(result)
+        limit = self._config.max_result_chars
+        if prepared.tool is not None:
+            limit = min(limit, prepared.tool.spec.max_result_chars)
+        keep = self._save_output if self._config.save_output is not None else None
+        result = truncate(prepared.call, output, limit, keep)
+        self._emit_finished(result)
         return result
 
-    def _keep(self, call_id: str, text: str) -> str:
+    def _save_output(self, call_id: str, text: str) -> str:
         """Where the whole output is, or nothing if it could not be kept."""
-        keep = self._equipment.keep_output
+        keep = self._config.save_output
         try:
             return keep(call_id, text) if keep is not None else ""
         except Exception as error:  # noqa: BLE001 - the beginning of it is an answer, too
-            self._teller.tell(Warning, f"an output could not be kept whole: {words(error)}")
+            self._emitter.emit(
+                WarningRaised, f"an output could not be kept whole: {error_text(error)}"
+            )
             return ""
 
-    def _renamed(self, result: ToolResultItem, ready: Prepared) -> ToolResultItem:
+    def _with_call_id(self, result: ToolResultItem, prepared: PreparedCall) -> ToolResultItem:
         """The result of a call that started early, perhaps under the id of a broken attempt."""
-        if result.call_id == ready.call.id:
+        if result.call_id == prepared.call.id:
             return result
-        result = msgspec.structs.replace(result, call_id=ready.call.id)
-        self._teller.tell(ToolStarted, ready.call.id, ready.call.name, ready.summary)
-        self._tell_finished(result)
+        result = msgspec.structs.replace(result, call_id=prepared.call.id)
+        self._emitter.emit(ToolStarted, prepared.call.id, prepared.call.name, prepared.summary)
+        self._emit_finished(result)
         return result
 
-    def _tell_finished(self, result: ToolResultItem) -> None:
-        self._teller.tell(
+    def _emit_finished(self, result: ToolResultItem) -> None:
+        self._emitter.emit(
             ToolFinished,
             result.call_id,
             result.name,
@@ -330,17 +354,17 @@ class Calling:
         )
 
 
-def _stay() -> None:
+def _ignore_detach() -> None:
     """For calls that cannot go on in the background."""
 
 
-def _reach(ready: Prepared) -> tuple[bool, frozenset[str], frozenset[str]]:
+def _call_access(prepared: PreparedCall) -> tuple[bool, frozenset[str], frozenset[str]]:
     """Whether it may run beside others, what it reads, what it writes."""
-    if ready.refusal is not None or ready.tool is None:
+    if prepared.refusal is not None or prepared.tool is None:
         return True, frozenset(), frozenset()
-    spec = ready.tool.spec
+    spec = prepared.tool.spec
     try:
-        touched = ready.tool.resources(ready.arguments)
+        touched = prepared.tool.resources(prepared.arguments)
     except Exception:  # noqa: BLE001 - a tool's own code: in doubt it runs alone
         return False, frozenset(), frozenset()
     return spec.concurrent or spec.effect == "pure", touched.reads, touched.writes

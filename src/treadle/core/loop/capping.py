@@ -9,27 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from treadle.core.contracts.tool import ToolOutput
-from treadle.core.transcript.content import ResultContent, Text, ToolCall, whole
+from treadle.core.transcript.content import ResultContent, Text, ToolCall, fix_surrogates
 from treadle.core.transcript.items import ToolResultItem
 
 
-def marker(total: int) -> str:
+def truncation_marker(total: int) -> str:
     return f"... [truncated, {total} chars total]"
 
 
-def capped(
+def truncate(
     call: ToolCall,
     output: ToolOutput,
     limit: int,
-    keep: Callable[[str, str], str] | None = None,
+    save_output: Callable[[str, str], str] | None = None,
 ) -> ToolResultItem:
     """The answer to a call, at most `limit` characters of text long."""
     parts: tuple[ResultContent, ...]
     if isinstance(output.content, str):
-        parts = (Text(whole(output.content)),)
+        parts = (Text(fix_surrogates(output.content)),)
     else:
-        parts = tuple([Text(whole(p.text)) if type(p) is Text else p for p in output.content])
-    display = whole(output.display) if output.display else ""
+        parts = tuple(
+            [Text(fix_surrogates(p.text)) if type(p) is Text else p for p in output.content]
+        )
+    display = fix_surrogates(output.display) if output.display else ""
     total = sum([len(part.text) for part in parts if type(part) is Text])
     if total <= limit:
         return ToolResultItem(
@@ -43,12 +45,16 @@ def capped(
             output.full_output,
         )
     kept_at = output.full_output
-    if keep is not None and not kept_at:
-        kept_at = keep(call.id, "".join(part.text for part in parts if type(part) is Text))
+    if save_output is not None and not kept_at:
+        kept_at = save_output(call.id, "".join(part.text for part in parts if type(part) is Text))
     return ToolResultItem(
         call.id,
         call.name,
-        _cut(parts, limit, marker(total) + (f" The whole is in {kept_at}" if kept_at else "")),
+        _truncate_parts(
+            parts,
+            limit,
+            truncation_marker(total) + (f" The whole is in {kept_at}" if kept_at else ""),
+        ),
         output.is_error,
         True,
         total,
@@ -57,7 +63,9 @@ def capped(
     )
 
 
-def _cut(parts: tuple[ResultContent, ...], limit: int, end: str) -> tuple[ResultContent, ...]:
+def _truncate_parts(
+    parts: tuple[ResultContent, ...], limit: int, marker: str
+) -> tuple[ResultContent, ...]:
     cut: list[ResultContent] = []
     left = limit
     for part in parts:
@@ -66,7 +74,7 @@ def _cut(parts: tuple[ResultContent, ...], limit: int, end: str) -> tuple[Result
         elif left > 0:
             text = part.text[:left]
             left -= len(part.text)
-            cut.append(Text(text + end) if left < 0 else part)
+            cut.append(Text(text + marker) if left < 0 else part)
     if left == 0:
-        cut.append(Text(end))
+        cut.append(Text(marker))
     return tuple(cut)

@@ -15,7 +15,7 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds that only grow."""
 
-    def chance(self) -> float:
+    def random(self) -> float:
         """A number in [0, 1)."""
 
     async def sleep(self, seconds: float) -> None: ...
@@ -25,7 +25,7 @@ class RealClock:
     def now(self) -> float:
         return time.monotonic()
 
-    def chance(self) -> float:
+    def random(self) -> float:
         return random.random()
 
     async def sleep(self, seconds: float) -> None:

@@ -9,18 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from treadle.core.contracts.hook import Add, Answer, Block, Change, Hook, HookPoint, Moment, Permit
+from treadle.core.contracts.hook import (
+    AddContext,
+    HookAnswer,
+    Block,
+    Change,
+    Hook,
+    HookPoint,
+    HookInput,
+    Permit,
+)
 from treadle.core.errors import TreadleError
-from treadle.core.events import Warning
-from treadle.core.loop.telling import Teller
+from treadle.core.events import WarningRaised
+from treadle.core.loop.telling import Emitter
 
-ALLOWED: Mapping[HookPoint, tuple[type, ...]] = {
-    "session_start": (Add,),
-    "user_prompt_submit": (Block, Add),
-    "pre_tool_use": (Block, Change, Add),
+ALLOWED_ANSWERS: Mapping[HookPoint, tuple[type, ...]] = {
+    "session_start": (AddContext,),
+    "user_prompt_submit": (Block, AddContext),
+    "pre_tool_use": (Block, Change, AddContext),
     "permission_request": (Permit, Block),
-    "post_tool_use": (Change, Add),
-    "pre_compact": (Block, Add),
+    "post_tool_use": (Change, AddContext),
+    "pre_compact": (Block, AddContext),
     "subagent_stop": (Block,),
     "stop": (Block,),
     "notification": (),
@@ -31,37 +40,37 @@ ALLOWED: Mapping[HookPoint, tuple[type, ...]] = {
 class Hooks:
     """Asks each hook of a point in order; the first objection ends the asking."""
 
-    def __init__(self, hooks: Sequence[Hook], teller: Teller) -> None:
+    def __init__(self, hooks: Sequence[Hook], emitter: Emitter) -> None:
         self._by_point: dict[HookPoint, list[Hook]] = {}
         for hook in hooks:
             for point in hook.points:
                 self._by_point.setdefault(point, []).append(hook)
-        self._teller = teller
+        self._emitter = emitter
 
     def has(self, point: HookPoint) -> bool:
         return point in self._by_point
 
-    async def ask(self, point: HookPoint, data: Mapping[str, Any]) -> list[Answer]:
+    async def run(self, point: HookPoint, data: Mapping[str, Any]) -> list[HookAnswer]:
         """What was answered, up to and including the first Block or Permit."""
-        answers: list[Answer] = []
-        teller = self._teller
+        answers: list[HookAnswer] = []
+        teller = self._emitter
         for hook in self._by_point.get(point, ()):
             name = type(hook).__name__
             try:
-                answer = await hook.ask(Moment(point, teller.session_id, teller.turn_id, data))
+                answer = await hook.run(HookInput(point, teller.session_id, teller.turn_id, data))
             except Exception as error:  # noqa: BLE001 - a hook is somebody else's code
-                problem = _failure(name, point, error)
-                teller.tell(Warning, problem)
+                problem = _failure_text(name, point, error)
+                teller.emit(WarningRaised, problem)
                 if point == "pre_tool_use":
                     return [*answers, Block(problem)]
                 continue
             if answer is None:
                 continue
-            if not isinstance(answer, ALLOWED[point]):
+            if not isinstance(answer, ALLOWED_ANSWERS[point]):
                 kind = type(answer).__name__
-                teller.tell(Warning, f"hook {name} may not answer {kind} at {point}: ignored")
+                teller.emit(WarningRaised, f"hook {name} may not answer {kind} at {point}: ignored")
                 continue
-            if isinstance(answer, Add) and not answer.text.strip():
+            if isinstance(answer, AddContext) and not answer.text.strip():
                 continue
             if isinstance(answer, Block) and not answer.reason.strip():
                 answer = Block(f"hook {name} objects")
@@ -71,7 +80,7 @@ class Hooks:
         return answers
 
 
-def _failure(name: str, point: HookPoint, error: Exception) -> str:
+def _failure_text(name: str, point: HookPoint, error: Exception) -> str:
     """What went wrong; our own errors say by themselves with which hook."""
     if isinstance(error, TreadleError):
         return f"a hook failed at {point}: {error}"

@@ -15,7 +15,7 @@ from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.observer import Observer
-from treadle.core.contracts.policy import Allow, Policy, Proposal, Verdict
+from treadle.core.contracts.policy import Allow, Policy, PermissionRequest, Verdict
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.loop.clock import Clock, RealClock
@@ -24,14 +24,14 @@ from treadle.core.loop.clock import Clock, RealClock
 class AllowAll:
     """The policy of a program that brought its own tools: they may all be called."""
 
-    async def decide(self, proposal: Proposal) -> Verdict:
+    async def decide(self, request: PermissionRequest) -> Verdict:
         return Allow()
 
-    async def remember(self, proposal: Proposal, rules: tuple[str, ...]) -> None:
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         return None
 
 
-class Equipment(msgspec.Struct, frozen=True, kw_only=True):
+class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     model: Model
     source: ToolSource
     instructions: str | Callable[[], str] = ""
@@ -43,14 +43,14 @@ class Equipment(msgspec.Struct, frozen=True, kw_only=True):
     gates: tuple[Gate, ...] = ()
     observers: tuple[Observer, ...] = ()
     workspace: Workspace | None = None
-    role: str = ""  # of a child agent: its kind
+    agent_type: str = ""  # of a child agent: its kind
     clock: Clock = msgspec.field(default_factory=RealClock)
     services: dict[str, Any] = {}
-    keep_output: Callable[[str, str], str] | None = None  # (call id, whole text) -> where it is
+    save_output: Callable[[str, str], str] | None = None  # (call id, whole text) -> where it is
     max_result_chars: int = 100_000
     max_parallel: int = 16
     tool_timeout: float | None = 600.0
     max_continuations: int = 3
 
-    def system(self) -> str:
+    def system_prompt(self) -> str:
         return self.instructions if isinstance(self.instructions, str) else self.instructions()

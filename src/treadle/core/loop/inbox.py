@@ -10,43 +10,43 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from treadle.core.transcript.entries import Entry, Queued, Unqueued
+from treadle.core.transcript.entries import Entry, InputQueued, InputDropped
 from treadle.core.transcript.items import NoticeItem, UserItem
 
 
 class Inbox:
     def __init__(
-        self, waiting: Iterable[UserItem | NoticeItem], on_wait: Callable[[Entry], None]
+        self, queued: Iterable[UserItem | NoticeItem], write_entry: Callable[[Entry], None]
     ) -> None:
-        self._waiting = deque((item, True) for item in waiting)  # and whether it is in the log
-        self._on_wait = on_wait
+        self._queue = deque((item, True) for item in queued)  # and whether it is in the log
+        self._write_entry = write_entry
 
     def put(self, item: UserItem | NoticeItem, *, is_busy: bool = True) -> None:
         """Let something wait. While the agent is idle it enters at once, and needs no log."""
-        must_log = is_busy or any(is_logged for _, is_logged in self._waiting)
-        self._waiting.append((item, must_log))
+        must_log = is_busy or any(is_logged for _, is_logged in self._queue)
+        self._queue.append((item, must_log))
         if must_log:
-            self._on_wait(Queued(item))
+            self._write_entry(InputQueued(item))
 
-    def take(self) -> None:
+    def accept_first(self) -> None:
         """The first has entered the transcript."""
-        self._waiting.popleft()
+        self._queue.popleft()
 
-    def refuse(self) -> None:
+    def drop_first(self) -> None:
         """The first will never enter it."""
-        _, is_logged = self._waiting.popleft()
+        _, is_logged = self._queue.popleft()
         if is_logged:
-            self._on_wait(Unqueued())
+            self._write_entry(InputDropped())
 
     @property
     def first(self) -> UserItem | NoticeItem | None:
-        return self._waiting[0][0] if self._waiting else None
+        return self._queue[0][0] if self._queue else None
 
     @property
     def has_message(self) -> bool:
         """Whether a person's message waits; notices alone do not begin a turn."""
-        return any(isinstance(item, UserItem) for item, _ in self._waiting)
+        return any(isinstance(item, UserItem) for item, _ in self._queue)
 
     @property
-    def waiting(self) -> tuple[UserItem | NoticeItem, ...]:
-        return tuple([item for item, _ in self._waiting])
+    def queued(self) -> tuple[UserItem | NoticeItem, ...]:
+        return tuple([item for item, _ in self._queue])

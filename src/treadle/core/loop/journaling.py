@@ -11,10 +11,10 @@ from treadle.core.transcript.entries import Entry, Intent, ItemAdded
 from treadle.core.transcript.items import Item, UserItem
 
 
-class Journaling:
+class DurableLog:
     def __init__(self, store: Store | None) -> None:
         self._store = store
-        self._must_wait = False
+        self._needs_flush = False
 
     def write(self, entry: Entry) -> None:
         if self._store is not None:
@@ -23,24 +23,24 @@ class Journaling:
     def write_item(self, item: Item) -> None:
         if self._store is not None:
             self._store.append(ItemAdded(item))
-            self._must_wait = self._must_wait or isinstance(item, UserItem)
+            self._needs_flush = self._needs_flush or isinstance(item, UserItem)
 
-    async def intend(self, intent: Intent) -> None:
+    async def write_intent(self, intent: Intent) -> None:
         """The effect may begin only after this."""
         if self._store is not None:
             self._store.append(intent)
             await self._store.flush()
 
-    async def before_asking(self) -> None:
+    async def flush_before_model_call(self) -> None:
         """What a person said is safe before a model hears it; and a disk that is full stops the
         run here, before it costs another request."""
-        if self._must_wait or (self._store is not None and self._store.trouble is not None):
+        if self._needs_flush or (self._store is not None and self._store.write_error is not None):
             await self.flush()
 
     async def flush(self) -> None:
         if self._store is not None:
             await self._store.flush()
-            self._must_wait = False
+            self._needs_flush = False
 
     async def aclose(self) -> None:
         if self._store is not None:

@@ -10,7 +10,7 @@ from collections import deque
 
 import msgspec
 
-from treadle.core.contracts.gate import Account
+from treadle.core.contracts.gate import RequestEstimate
 from treadle.core.contracts.model import ModelCard, PartQuarantined
 from treadle.core.errors import LoopError
 from treadle.core.events import (
@@ -21,25 +21,25 @@ from treadle.core.events import (
     TurnResult,
     TurnStarted,
     UsageUpdated,
-    Warning,
+    WarningRaised,
 )
-from treadle.core.loop.journaling import Journaling
-from treadle.core.loop.state import LoopState, Transition, Turn
-from treadle.core.loop.telling import Teller
+from treadle.core.loop.journaling import DurableLog
+from treadle.core.loop.state import LoopState, Transition, TurnState
+from treadle.core.loop.telling import Emitter
 from treadle.core.transcript import weighing
 from treadle.core.transcript.content import Opaque, RedactedThinking, Text, Thinking, ToolCall
 from treadle.core.transcript.entries import (
     Intent,
     Quarantined,
-    Ruling,
-    Settled,
-    Spent,
+    ApprovalDecision,
+    EarlyResult,
+    UsageRecorded,
     TurnBegan,
     TurnEnded,
     Uncompacted,
     View,
-    difference,
-    rewrite,
+    diff_views,
+    apply_rewrite,
 )
 from treadle.core.transcript.items import (
     AssistantItem,
@@ -49,60 +49,62 @@ from treadle.core.transcript.items import (
     ToolResultItem,
 )
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import NOTHING, Usage
+from treadle.core.transcript.usage import NO_USAGE, Usage
 
 TRACE_LENGTH = 1_000
 
 
-class Ledger:
-    def __init__(self, view: View, teller: Teller, journal: Journaling) -> None:
+class SessionState:
+    def __init__(self, view: View, emitter: Emitter, log: DurableLog) -> None:
         self.state = LoopState(
             transcript=view.transcript,
             turns=view.turns,
             usage=view.usage,
-            chars=sum(map(chars_of, view.transcript)),
-            rulings=view.rulings,
+            chars=sum(map(estimate_item_chars, view.transcript)),
+            decisions=view.decisions,
             intents=view.intents,
-            settled=view.settled,
+            early_results=view.early_results,
             quarantine=view.quarantine,
         )
         self.trace: deque[Transition] = deque(maxlen=TRACE_LENGTH)
         self._open_turn = view.open_turn
-        self._so_far = view.so_far
+        self._turn_progress = view.turn_progress
         self._history = view.history
-        self._added: list[Item] = []
-        self._teller = teller
-        self._journal = journal
+        self._turn_items: list[Item] = []
+        self._emitter = emitter
+        self._log = log
 
     @property
-    def turn(self) -> Turn:
+    def turn(self) -> TurnState:
         turn = self.state.turn
         if turn is None:
             raise LoopError("no turn is running")
         return turn
 
-    def append(self, item: Item, grown: Transcript | None = None) -> None:
+    def append(self, item: Item, new_transcript: Transcript | None = None) -> None:
         """The transcript grows; `grown` is what it becomes, if somebody has it at hand."""
         state = self.state
-        if type(item) is ToolResultItem and item.call_id in state.settled:
-            self._forget_call(item.call_id)
-        self._journal.write_item(item)
+        if type(item) is ToolResultItem and item.call_id in state.early_results:
+            self._drop_early_result(item.call_id)
+        self._log.write_item(item)
         self.state = msgspec.structs.replace(
             self.state,
-            transcript=state.transcript.append(item) if grown is None else grown,
-            chars=state.chars + chars_of(item),
+            transcript=state.transcript.append(item) if new_transcript is None else new_transcript,
+            chars=state.chars + estimate_item_chars(item),
         )
         if self._history is not None:
             self._history = self._history.append(item)
-        self._added.append(item)
-        self._teller.tell_item(len(state.transcript), item)
+        self._turn_items.append(item)
+        self._emitter.emit_item(len(state.transcript), item)
 
-    def account(self, card: ModelCard, request_chars: int, max_output: int) -> Account:
+    def estimate_request(
+        self, card: ModelCard, request_chars: int, max_output: int
+    ) -> RequestEstimate:
         """What a gate sees of the books and of the next request."""
         state = self.state
-        turn = state.turn or Turn(self._teller.turn_id)
-        return Account(
-            self._teller.session_id,
+        turn = state.turn or TurnState(self._emitter.turn_id)
+        return RequestEstimate(
+            self._emitter.session_id,
             turn.id,
             turn.rounds,
             turn.calls,
@@ -114,12 +116,12 @@ class Ledger:
             max_output,
         )
 
-    def go_on(self, why: str, turn: Turn | None = None) -> None:
+    def record_transition(self, reason: str, turn: TurnState | None = None) -> None:
         """Record why the loop goes round again."""
         if turn is not None:
             self.state = msgspec.structs.replace(self.state, turn=turn)
-        self.trace.append(Transition(self._teller.turn_id, why))
-        self._teller.tell(LoopContinued, why)
+        self.trace.append(Transition(self._emitter.turn_id, reason))
+        self._emitter.emit(LoopContinued, reason)
 
     # --- turns ---------------------------------------------------------------------------
 
@@ -128,19 +130,24 @@ class Ledger:
         state = self.state
         resumed, self._open_turn = self._open_turn, None
         turn_id = resumed or f"turn-{state.turns + 1}"
-        self._teller.turn_id = turn_id
-        self._added = []
-        turn = Turn(turn_id)
+        self._emitter.turn_id = turn_id
+        self._turn_items = []
+        turn = TurnState(turn_id)
         if resumed is None:
-            self._journal.write(TurnBegan(turn_id))
+            self._log.write(TurnBegan(turn_id))
         else:
-            turn = Turn(turn_id, self._so_far.rounds, self._so_far.calls, self._so_far.usage)
+            turn = TurnState(
+                turn_id,
+                self._turn_progress.rounds,
+                self._turn_progress.calls,
+                self._turn_progress.usage,
+            )
         self.state = msgspec.structs.replace(
             state,
             turn=turn,
             turns=state.turns + (resumed is None),
         )
-        self._teller.tell(TurnStarted)
+        self._emitter.emit(TurnStarted)
         self.trace.append(Transition(turn_id, "resumed" if resumed else "began"))
 
     def end_turn(
@@ -152,81 +159,81 @@ class Ledger:
         """Close the books of the turn. The terminal event is told apart, as the last thing."""
         turn = self.turn
         detail = str(error) if error is not None else ""
-        self._journal.write(TurnEnded(turn.id, reason, detail))
+        self._log.write(TurnEnded(turn.id, reason, detail))
         self.state = msgspec.structs.replace(
-            self.state, turn=None, rulings={}, intents={}, settled={}
+            self.state, turn=None, decisions={}, intents={}, early_results={}
         )
         self.trace.append(Transition(turn.id, f"ended: {reason}"))
         return TurnResult(
-            turn.id, reason, tuple(self._added), turn.usage, turn.rounds, metadata, error
+            turn.id, reason, tuple(self._turn_items), turn.usage, turn.rounds, metadata, error
         )
 
-    def tell_end(self, result: TurnResult) -> None:
+    def emit_turn_end(self, result: TurnResult) -> None:
         error = result.error
         if error is None:
-            self._teller.tell(TurnFinished, result)
+            self._emitter.emit(TurnFinished, result)
         else:
-            self._teller.tell(RunFailed, str(error), type(error).__name__, result)
+            self._emitter.emit(RunFailed, str(error), type(error).__name__, result)
 
     # --- what a turn uses ----------------------------------------------------------------
 
-    def spend(self, reply: AssistantItem) -> None:
+    def add_reply_usage(self, reply: AssistantItem) -> None:
         used = reply.usage
         turn = msgspec.structs.replace(self.turn, usage=self.turn.usage + used)
-        self._journal.write(Spent(reply.model, used))
+        self._log.write(UsageRecorded(reply.model, used))
         self.state = msgspec.structs.replace(
             self.state, turn=turn, usage=self.state.usage + used, last_usage=used
         )
-        self._teller.tell(UsageUpdated, reply.model, used, turn.usage)
+        self._emitter.emit(UsageUpdated, reply.model, used, turn.usage)
 
-    def waste(self, model: str, used: Usage) -> None:
+    def add_lost_usage(self, model: str, used: Usage) -> None:
         """Count what was used beside the replies: by a broken attempt, or a mutator's own call."""
         state = self.state
-        if used == NOTHING:
+        if used == NO_USAGE:
             return
-        self._journal.write(Spent(model, used))
+        self._log.write(UsageRecorded(model, used))
         turn = state.turn
         if turn is not None:
             turn = msgspec.structs.replace(turn, usage=turn.usage + used)
         self.state = msgspec.structs.replace(state, turn=turn, usage=state.usage + used)
-        self._teller.tell(UsageUpdated, model, used, turn.usage if turn is not None else used)
+        self._emitter.emit(UsageUpdated, model, used, turn.usage if turn is not None else used)
 
     # --- what is known about open calls --------------------------------------------------
 
-    def rule(self, ruling: Ruling) -> None:
-        self._journal.write(ruling)
+    def record_decision(self, decision: ApprovalDecision) -> None:
+        self._log.write(decision)
         self.state = msgspec.structs.replace(
-            self.state, rulings={**self.state.rulings, ruling.call_id: ruling}
+            self.state, decisions={**self.state.decisions, decision.call_id: decision}
         )
 
-    async def intend(self, intent: Intent) -> None:
+    async def record_intent(self, intent: Intent) -> None:
         """The effect may begin after this, and in no case again."""
-        await self._journal.intend(intent)
+        await self._log.write_intent(intent)
         self.state = msgspec.structs.replace(
             self.state, intents={**self.state.intents, intent.call_id: intent}
         )
 
-    def settle(self, result: ToolResultItem) -> None:
+    def record_early_result(self, result: ToolResultItem) -> None:
         """A call ended before an earlier one of its round."""
-        self._journal.write(Settled(result))
+        self._log.write(EarlyResult(result))
         self.state = msgspec.structs.replace(
-            self.state, settled={**self.state.settled, result.call_id: result}
+            self.state, early_results={**self.state.early_results, result.call_id: result}
         )
 
     def close_round(self, calls: int) -> None:
         """Every call is answered: rulings and intents have done their work."""
         turn = self.turn
-        self.go_on(
+        self.record_transition(
             "tool_use",
             msgspec.structs.replace(turn, rounds=turn.rounds + 1, calls=turn.calls + calls),
         )
         state = self.state
-        if state.rulings or state.intents or state.settled:
-            self.state = msgspec.structs.replace(state, rulings={}, intents={}, settled={})
+        if state.decisions or state.intents or state.early_results:
+            self.state = msgspec.structs.replace(state, decisions={}, intents={}, early_results={})
 
-    def _forget_call(self, call_id: str) -> None:
-        settled = {key: value for key, value in self.state.settled.items() if key != call_id}
-        self.state = msgspec.structs.replace(self.state, settled=settled)
+    def _drop_early_result(self, call_id: str) -> None:
+        settled = {key: value for key, value in self.state.early_results.items() if key != call_id}
+        self.state = msgspec.structs.replace(self.state, early_results=settled)
 
     # --- changes of the view -------------------------------------------------------------
 
@@ -235,55 +242,55 @@ class Ledger:
         """Everything that was ever said, whatever was taken out of view."""
         return self._history if self._history is not None else self.state.transcript
 
-    def rewrite(self, mutator: str, new: Transcript) -> None:
+    def replace_view(self, mutator: str, new: Transcript) -> None:
         """Take over a mutator's view. One that only adds is an append like any other."""
         old = self.state.transcript
-        if new.extends(old):
+        if new.is_extension_of(old):
             for position in range(len(old), len(new)):
-                self.append(new[position], new.upto(position + 1))
+                self.append(new[position], new.prefix(position + 1))
             return
-        change = difference(mutator, old, new)
+        change = diff_views(mutator, old, new)
         if change.start == len(old):
             for item in change.items:
                 self.append(item)
             return
-        self._journal.write(change)
+        self._log.write(change)
         self._history = self.history
-        self._show(rewrite(old, change))
+        self._set_view(apply_rewrite(old, change))
 
     def uncompact(self) -> bool:
         """Bring the whole history back into view; False if all of it is there."""
         if self._history is None:
             return False
-        self._journal.write(Uncompacted())
+        self._log.write(Uncompacted())
         whole, self._history = self._history, None
-        self._show(whole)
+        self._set_view(whole)
         return True
 
-    def _show(self, transcript: Transcript) -> None:
+    def _set_view(self, transcript: Transcript) -> None:
         self.state = msgspec.structs.replace(
             self.state,
             transcript=transcript,
-            chars=sum(map(chars_of, transcript)),
+            chars=sum(map(estimate_item_chars, transcript)),
             quarantine=frozenset(),
             last_usage=Usage(),
         )
 
-    def quarantine(self, refused: PartQuarantined) -> None:
+    def quarantine_part(self, refused: PartQuarantined) -> None:
         place = (refused.position, refused.part)
-        self._journal.write(Quarantined(*place, refused.reason))
+        self._log.write(Quarantined(*place, refused.reason))
         self.state = msgspec.structs.replace(self.state, quarantine=self.state.quarantine | {place})
-        self._teller.tell(Warning, f"left out of the request: {refused.reason}")
+        self._emitter.emit(WarningRaised, f"left out of the request: {refused.reason}")
 
 
-def chars_of(item: Item) -> int:
+def estimate_item_chars(item: Item) -> int:
     """How much text an item holds, for estimates that may be too large but not too small.
 
     Letters that are rare in what models were trained on need more tokens, about as they need more
     bytes. Pictures and documents count as the text that they weigh.
     """
     if isinstance(item, (NoticeItem, SummaryItem)):
-        return _weight(item.text)
+        return _estimate_text_chars(item.text)
     total = 0
     for part in item.content:
         if isinstance(part, (Text, Thinking)):
@@ -295,11 +302,11 @@ def chars_of(item: Item) -> int:
         elif isinstance(part, RedactedThinking):
             text = part.data
         else:
-            total += weighing.chars_of(part)
+            total += weighing.estimate_media_chars(part)
             continue
-        total += len(text) if text.isascii() else _weight(text)
+        total += len(text) if text.isascii() else _estimate_text_chars(text)
     return total
 
 
-def _weight(text: str) -> int:
+def _estimate_text_chars(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))

@@ -6,48 +6,48 @@ interruption loses none.
 
 from __future__ import annotations
 
-from treadle.core.contracts.hook import Add, Block
-from treadle.core.events import InputAccepted, Warning
+from treadle.core.contracts.hook import AddContext, Block
+from treadle.core.events import InputAccepted, WarningRaised
 from treadle.core.loop.consulting import Hooks
 from treadle.core.loop.inbox import Inbox
-from treadle.core.loop.ledger import Ledger
-from treadle.core.loop.telling import Teller
+from treadle.core.loop.ledger import SessionState
+from treadle.core.loop.telling import Emitter
 from treadle.core.transcript.items import NoticeItem, UserItem
 
 
-class Listening:
-    def __init__(self, inbox: Inbox, hooks: Hooks, ledger: Ledger, teller: Teller) -> None:
+class InputAcceptor:
+    def __init__(self, inbox: Inbox, hooks: Hooks, session: SessionState, emitter: Emitter) -> None:
         self._inbox = inbox
         self._hooks = hooks
-        self._ledger = ledger
-        self._teller = teller
+        self._session = session
+        self._emitter = emitter
 
-    async def accept(self) -> bool:
+    async def accept_queued(self) -> bool:
         """Everything that waits, in order; whether some of it was refused."""
         has_refused = False
         while (item := self._inbox.first) is not None:
             refusal: str | None = None
             added: list[str] = []
             if isinstance(item, UserItem) and self._hooks.has("user_prompt_submit"):
-                refusal, added = await self._consult(item)
+                refusal, added = await self._run_prompt_hooks(item)
             if refusal is not None:
-                self._inbox.refuse()
+                self._inbox.drop_first()
                 has_refused = True
-                self._teller.tell(Warning, f"the message was not taken: {refusal}")
+                self._emitter.emit(WarningRaised, f"the message was not taken: {refusal}")
                 continue
-            self._ledger.append(item)
-            self._inbox.take()
+            self._session.append(item)
+            self._inbox.accept_first()
             if isinstance(item, UserItem):
-                self._teller.tell(InputAccepted, item)
+                self._emitter.emit(InputAccepted, item)
             for text in added:
-                self._ledger.append(NoticeItem(text, kind="hook"))
+                self._session.append(NoticeItem(text, kind="hook"))
         return has_refused
 
-    async def _consult(self, item: UserItem) -> tuple[str | None, list[str]]:
+    async def _run_prompt_hooks(self, item: UserItem) -> tuple[str | None, list[str]]:
         added: list[str] = []
-        for answer in await self._hooks.ask("user_prompt_submit", {"prompt": item.text}):
+        for answer in await self._hooks.run("user_prompt_submit", {"prompt": item.text}):
             if isinstance(answer, Block):
                 return answer.reason, []
-            if isinstance(answer, Add):
+            if isinstance(answer, AddContext):
                 added.append(answer.text)
         return None, added

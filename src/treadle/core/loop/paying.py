@@ -12,45 +12,49 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.core.contracts.gate import Account, Gate, Stop
-from treadle.core.loop.asking import Asking
-from treadle.core.loop.equipment import Equipment
-from treadle.core.loop.ledger import Ledger
+from treadle.core.contracts.gate import RequestEstimate, Gate, Stop
+from treadle.core.loop.asking import ModelCaller
+from treadle.core.loop.equipment import DriverConfig
+from treadle.core.loop.ledger import SessionState
 from treadle.core.loop.toolbox import Toolbox
 from treadle.core.transcript.items import NoticeItem
-from treadle.core.transcript.usage import NOTHING, Usage
+from treadle.core.transcript.usage import NO_USAGE, Usage
 
 
-class Paying:
+class GateRunner:
     """The driver's own calls. What a mutator asks of a model is paid for in rewriting.py."""
 
     def __init__(
-        self, equipment: Equipment, ledger: Ledger, toolbox: Toolbox, asking: Asking
+        self,
+        config: DriverConfig,
+        session: SessionState,
+        toolbox: Toolbox,
+        model_caller: ModelCaller,
     ) -> None:
-        self._equipment = equipment
-        self._ledger = ledger
+        self._config = config
+        self._session = session
         self._toolbox = toolbox
-        self._asking = asking
-        self._gates = Gates(equipment.gates)
+        self._model_caller = model_caller
+        self._gates = Gates(config.gates)
 
     def admit(self, system: str) -> Stop | None:
         """Whether the next request may be sent; None if nothing speaks against it."""
-        is_closing = self._ledger.turn.closing is not None
-        if not self._equipment.gates or (is_closing and self._gates.hold_something):
+        is_closing = self._session.turn.closing_stop is not None
+        if not self._config.gates or (is_closing and self._gates.has_reservations):
             return None  # for a closing reply it was set aside when a gate closed
-        card = self._asking.model.card
-        chars = self._ledger.state.chars + len(system) + self._toolbox.chars
-        most = self._equipment.options.max_tokens or card.max_output
-        stop, told = self._gates.admit(self._ledger.account(card, chars, most))
+        card = self._model_caller.model.card
+        chars = self._session.state.chars + len(system) + self._toolbox.spec_chars
+        most = self._config.options.max_tokens or card.max_output
+        stop, told = self._gates.admit(self._session.estimate_request(card, chars, most))
         for text in told:
-            self._ledger.append(NoticeItem(text, kind="budget"))
-        return None if is_closing and stop is not None and stop.closing else stop
+            self._session.append(NoticeItem(text, kind="budget"))
+        return None if is_closing and stop is not None and stop.closing_tokens else stop
 
-    def settle(self, used: Usage = NOTHING) -> None:
+    def settle(self, used: Usage = NO_USAGE) -> None:
         """Tell the gates what the call has used, with what attempts lost that gave no reply."""
-        lost = self._asking.lost()
-        if lost is not NOTHING:
-            self._ledger.waste(self._asking.asked, lost)
+        lost = self._model_caller.take_lost_usage()
+        if lost is not NO_USAGE:
+            self._session.add_lost_usage(self._model_caller.last_model_name, lost)
             used = used + lost
         self._gates.settle(used)
 
@@ -60,14 +64,14 @@ class Gates:
 
     def __init__(self, gates: Sequence[Gate]) -> None:
         self._gates = gates
-        self._admitted: list[tuple[Gate, Account]] = []
+        self._admitted: list[tuple[Gate, RequestEstimate]] = []
 
     @property
-    def hold_something(self) -> bool:
+    def has_reservations(self) -> bool:
         """Whether a call is still to be made, or settled, that was admitted."""
         return bool(self._admitted)
 
-    def admit(self, account: Account) -> tuple[Stop | None, list[str]]:
+    def admit(self, estimate: RequestEstimate) -> tuple[Stop | None, list[str]]:
         """Whether to stop, and what the gates want the model to know.
 
         All are asked, so that each has reserved what a closing reply costs. Nothing left to ask
@@ -76,21 +80,21 @@ class Gates:
         told: list[str] = []
         stops: list[Stop] = []
         for gate in self._gates:
-            answer = gate.admit(account)
+            answer = gate.admit(estimate)
             if isinstance(answer, Stop):
                 stops.append(answer)
-                if not answer.closing:
+                if not answer.closing_tokens:
                     continue
-            elif answer.tell:
-                told.append(answer.tell)
-            self._admitted.append((gate, account))
+            elif answer.notice:
+                told.append(answer.notice)
+            self._admitted.append((gate, estimate))
         if not stops:
             return None, told
         first = next((stop for stop in stops if stop.reason == "end_turn"), stops[0])
-        closing = min(stop.closing for stop in stops)
+        closing = min(stop.closing_tokens for stop in stops)
         if not closing:
             self.settle(Usage())
-        return msgspec.structs.replace(first, closing=closing), told
+        return msgspec.structs.replace(first, closing_tokens=closing), told
 
     def settle(self, used: Usage) -> None:
         for gate, account in self._admitted:

@@ -39,11 +39,11 @@ RETRIES: Mapping[type[ModelError], int] = {
     StreamBroken: 3,
 }
 BASE_DELAY = 1.0
-LONGEST_BACKOFF = 60.0
-LONGEST_WAIT = 300.0
+MAX_BACKOFF = 60.0
+MAX_WAIT = 300.0
 
 # Another model can help where this one's account, name or service is the trouble.
-FALLBACK_HELPS = (
+FALLBACK_ERRORS = (
     RateLimited,
     Overloaded,
     Unreachable,
@@ -60,32 +60,32 @@ class Retry(msgspec.Struct, frozen=True):
     delay: float
 
 
-class NextModel(msgspec.Struct, frozen=True):
+class UseFallback(msgspec.Struct, frozen=True):
     """Ask the fallback."""
 
 
-class Surface(msgspec.Struct, frozen=True):
+class RaiseError(msgspec.Struct, frozen=True):
     """Let the person see it."""
 
 
-Verdict = Retry | NextModel | Surface
+RecoveryAction = Retry | UseFallback | RaiseError
 
 
-def verdict(
+def choose_recovery(
     error: ModelError,
     failures: Mapping[type[ModelError], int],
     *,
-    chance: float,
+    jitter: float,
     has_fallback: bool,
-) -> Verdict:
+) -> RecoveryAction:
     """Decide. `failures` counts this call's earlier ones by class; `chance` is in [0, 1)."""
     allowed = RETRIES.get(type(error), 0)
     before = failures.get(type(error), 0)
     if before < allowed:
-        return Retry(_delay(error, before, chance))
-    if has_fallback and isinstance(error, FALLBACK_HELPS):
-        return NextModel()
-    return Surface()
+        return Retry(_delay(error, before, jitter))
+    if has_fallback and isinstance(error, FALLBACK_ERRORS):
+        return UseFallback()
+    return RaiseError()
 
 
 def may_compact(error: ModelError) -> bool:
@@ -93,7 +93,7 @@ def may_compact(error: ModelError) -> bool:
     return isinstance(error, ContextTooLong)
 
 
-def _delay(error: ModelError, before: int, chance: float) -> float:
+def _delay(error: ModelError, failures: int, jitter: float) -> float:
     if error.retry_after is not None and error.retry_after >= 0:
-        return min(error.retry_after, LONGEST_WAIT)
-    return min(BASE_DELAY * float(2**before) + chance, LONGEST_BACKOFF)
+        return min(error.retry_after, MAX_WAIT)
+    return min(BASE_DELAY * float(2**failures) + jitter, MAX_BACKOFF)

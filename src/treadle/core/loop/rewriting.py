@@ -10,81 +10,81 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from treadle.core.contracts.hook import Add, Block
+from treadle.core.contracts.hook import AddContext, Block
 from treadle.core.contracts.model import ModelCard
-from treadle.core.contracts.mutator import MutationPoint, Mutator, Scene
+from treadle.core.contracts.mutator import MutationPoint, Mutator, MutationContext
 from treadle.core.errors import LawBroken, TreadleError
-from treadle.core.events import MutationFinished, MutationStarted, Notified, Warning
+from treadle.core.events import MutationFinished, MutationStarted, Notified, WarningRaised
 from treadle.core.loop.consulting import Hooks
-from treadle.core.loop.equipment import Equipment
+from treadle.core.loop.equipment import DriverConfig
 from treadle.core.loop.inbox import Inbox
-from treadle.core.loop.ledger import Ledger
+from treadle.core.loop.ledger import SessionState
 from treadle.core.loop.paying import Gates
-from treadle.core.loop.telling import Teller
+from treadle.core.loop.telling import Emitter
 from treadle.core.loop.toolbox import Toolbox
-from treadle.core.transcript.integrity import Violation, is_empty, violations
+from treadle.core.transcript.integrity import Violation, is_empty, find_violations
 from treadle.core.transcript.items import Item, NoticeItem, UserItem
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
 
-class Rewriting:
+class MutatorRunner:
     def __init__(
         self,
-        equipment: Equipment,
-        teller: Teller,
-        ledger: Ledger,
+        config: DriverConfig,
+        emitter: Emitter,
+        session: SessionState,
         toolbox: Toolbox,
         hooks: Hooks,
         inbox: Inbox,
         card: Callable[[], ModelCard],
     ) -> None:
-        self._equipment = equipment
-        self._teller = teller
-        self._ledger = ledger
+        self._config = config
+        self._emitter = emitter
+        self._session = session
         self._toolbox = toolbox
         self._hooks = hooks
         self._inbox = inbox
         self._card = card
 
-    async def mutate(self, point: MutationPoint, focus: str = "") -> bool:
+    async def run(self, point: MutationPoint, focus: str = "") -> bool:
         """Let the mutators look; whether one changed the view."""
-        if not self._equipment.mutators:
+        if not self._config.mutators:
             return False
-        state = self._ledger.state
-        scene = Scene(
+        state = self._session.state
+        scene = MutationContext(
             point,
             state.transcript,
-            self._teller.session_id,
-            self._teller.turn_id,
+            self._emitter.session_id,
+            self._emitter.turn_id,
             self._card(),
             state.last_usage,
-            len(self._equipment.system()) + self._toolbox.chars,
-            lambda text: self._teller.tell(Notified, text),
-            lambda: self._may_compact(point),
+            len(self._config.system_prompt()) + self._toolbox.spec_chars,
+            lambda text: self._emitter.emit(Notified, text),
+            lambda: self._run_pre_compact_hooks(point),
             focus,
             self._reserve,
         )
-        changes = await mutated(self._equipment.mutators, scene, self._teller)
+        changes = await run_mutators(self._config.mutators, scene, self._emitter)
         for name, new in changes:
-            self._ledger.rewrite(name, new)
+            self._session.replace_view(name, new)
         return bool(changes)
 
-    async def _may_compact(self, point: MutationPoint) -> str | None:
+    async def _run_pre_compact_hooks(self, point: MutationPoint) -> str | None:
         """What the hooks say: None forbids a compaction, a text is something to keep."""
         trigger = "manual" if point == "on_request" else "auto"
-        answers = await self._hooks.ask("pre_compact", {"trigger": trigger})
+        answers = await self._hooks.run("pre_compact", {"trigger": trigger})
         if any(isinstance(answer, Block) for answer in answers):
             return None
-        return "\n".join(answer.text for answer in answers if isinstance(answer, Add))
+        return "\n".join(answer.text for answer in answers if isinstance(answer, AddContext))
 
     def _reserve(
         self, card: ModelCard, chars: int, max_output: int
     ) -> Callable[[Usage], None] | None:
         """Ask the gates for a model call that a mutator wants to make."""
-        gates = Gates(self._equipment.gates)
-        stop, told = gates.admit(self._ledger.account(card, chars, max_output))
+        gates = Gates(self._config.gates)
+        stop, told = gates.admit(self._session.estimate_request(card, chars, max_output))
         for text in told:
             self._inbox.put(NoticeItem(text, kind="budget"))
         if stop is not None:
@@ -93,51 +93,51 @@ class Rewriting:
 
         def settle(used: Usage) -> None:
             gates.settle(used)
-            self._ledger.waste(card.name, used)
+            self._session.add_lost_usage(card.name, used)
 
         return settle
 
 
-async def mutated(
-    mutators: Sequence[Mutator], scene: Scene, teller: Teller
+async def run_mutators(
+    mutators: Sequence[Mutator], context: MutationContext, emitter: Emitter
 ) -> Sequence[tuple[str, Transcript]]:
     """Each change that was made at this point, with who made it; every law holds after each."""
     changes: list[tuple[str, Transcript]] = []
     for mutator in mutators:
-        if scene.point not in mutator.points:
+        if context.point not in mutator.points:
             continue
-        teller.tell(MutationStarted, mutator.name, scene.point)
+        emitter.emit(MutationStarted, mutator.name, context.point)
         try:
-            new = await mutator.mutate(scene)
+            new = await mutator.mutate(context)
         except TreadleError:
             raise
         except Exception as error:  # noqa: BLE001 - a mutator is somebody else's code
             problem = f"mutator {mutator.name} failed: {type(error).__name__}: {error}"
-            teller.tell(Warning, problem)
+            emitter.emit(WarningRaised, problem)
             new = None
-        if new is scene.transcript:
+        if new is context.transcript:
             new = None
-        teller.tell(MutationFinished, mutator.name, scene.point, new is not None)
+        emitter.emit(MutationFinished, mutator.name, context.point, new is not None)
         if new is None:
             continue
-        broken = _breaches(scene.transcript, new)
+        broken = _find_new_violations(context.transcript, new)
         if broken:
             raise LawBroken(mutator.name, broken[0].law, broken[0].problem)
         changes.append((mutator.name, new))
-        scene = msgspec.structs.replace(scene, transcript=new)
+        context = msgspec.structs.replace(context, transcript=new)
     return changes
 
 
-def _breaches(old: Transcript, new: Transcript) -> list[Violation]:
+def _find_new_violations(old: Transcript, new: Transcript) -> list[Violation]:
     """What is wrong with a changed view, beside one that was lawful."""
     before, after = pending(old), pending(new)
     is_open = isinstance(before, RunTools) or isinstance(after, RunTools)
     if is_open and before != after:
         return [Violation("open_calls_kept", len(new), "other calls would be run than before")]
-    if new.extends(old) and not is_open and all(map(_is_remark, new[len(old) :])):
+    if new.is_extension_of(old) and not is_open and all(map(_is_input_or_notice, new[len(old) :])):
         return []  # a few lines more: no need to walk the history
-    return violations(new)
+    return find_violations(new)
 
 
-def _is_remark(item: Item) -> bool:
+def _is_input_or_notice(item: Item) -> bool:
     return isinstance(item, (NoticeItem, UserItem)) and not is_empty(item)

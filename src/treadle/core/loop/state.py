@@ -9,13 +9,13 @@ from __future__ import annotations
 import msgspec
 
 from treadle.core.contracts.gate import Stop
-from treadle.core.transcript.entries import Intent, Ruling
+from treadle.core.transcript.entries import Intent, ApprovalDecision
 from treadle.core.transcript.items import ToolResultItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
 
-class Turn(msgspec.Struct, frozen=True):
+class TurnState(msgspec.Struct, frozen=True):
     """The counters of the turn that is running."""
 
     id: str
@@ -24,22 +24,22 @@ class Turn(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     continuations: int = 0
     pauses: int = 0
-    objections: int = 0  # of stop hooks
-    was_nudged: bool = False
+    stop_hook_blocks: int = 0  # of stop hooks
+    had_empty_reply: bool = False
     was_compacted: bool = False
-    closing: Stop | None = None
+    closing_stop: Stop | None = None
 
 
 class LoopState(msgspec.Struct, frozen=True):
     transcript: Transcript
-    turn: Turn | None = None
+    turn: TurnState | None = None
     turns: int = 0
     usage: Usage = Usage()
     last_usage: Usage = Usage()
     chars: int = 0
-    rulings: dict[str, Ruling] = {}
+    decisions: dict[str, ApprovalDecision] = {}
     intents: dict[str, Intent] = {}
-    settled: dict[str, ToolResultItem] = {}
+    early_results: dict[str, ToolResultItem] = {}
     quarantine: frozenset[tuple[int, int]] = frozenset()
 
 
@@ -47,7 +47,7 @@ class Transition(msgspec.Struct, frozen=True, gc=False):
     """Why the loop went on: one line of the trace."""
 
     turn_id: str
-    why: str
+    reason: str
 
     def __str__(self) -> str:
-        return f"{self.turn_id}  {self.why}"
+        return f"{self.turn_id}  {self.reason}"

@@ -18,13 +18,13 @@ from treadle.core.events import TurnResult
 from treadle.core.transcript.content import Arguments, ToolCall, UserContent
 from treadle.core.transcript.items import ToolResultItem, UserItem
 
-Said = str | UserItem | UserContent | tuple[UserContent, ...]
+UserInput = str | UserItem | UserContent | tuple[UserContent, ...]
 
 
 class AwaitingInput(msgspec.Struct, frozen=True):
     """Nobody has spoken. Calling next() again without input gives this again."""
 
-    submit: Callable[[Said], None]
+    submit: Callable[[UserInput], None]
 
 
 class PendingApproval(msgspec.Struct, frozen=True):
@@ -36,19 +36,19 @@ class PendingApproval(msgspec.Struct, frozen=True):
     rules: tuple[str, ...] = ()
 
 
-class Decisions(msgspec.Struct, frozen=True):
+class ApprovalCallbacks(msgspec.Struct, frozen=True):
     """How approvals are resolved; each answers False if nothing was waiting under that id."""
 
     approve: Callable[[str, Arguments | None, bool], bool]
     deny: Callable[[str, str], bool]
-    waiting: Callable[[], tuple[str, ...]]
+    pending_ids: Callable[[], tuple[str, ...]]
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
     """These calls wait for a decision. next() before all are resolved is an error."""
 
     pending: tuple[PendingApproval, ...]
-    decisions: Decisions
+    callbacks: ApprovalCallbacks
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -56,17 +56,17 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 
     @property
     def unresolved(self) -> tuple[str, ...]:
-        return self.decisions.waiting()
+        return self.callbacks.pending_ids()
 
     def approve(
         self, call_id: str, *, arguments: Arguments | None = None, always: bool = False
     ) -> bool:
         """Let the call happen, as it is or with edited arguments."""
-        return self.decisions.approve(call_id, arguments, always)
+        return self.callbacks.approve(call_id, arguments, always)
 
     def deny(self, call_id: str, reason: str = "The user said no.") -> bool:
         """Answer the call with the reason instead of running it."""
-        return self.decisions.deny(call_id, reason)
+        return self.callbacks.deny(call_id, reason)
 
     def approve_all(self) -> None:
         for call_id in self.unresolved:
@@ -81,7 +81,7 @@ class AfterToolResult(msgspec.Struct, frozen=True):
     """A tool round is over and the model is about to be asked again."""
 
     results: tuple[ToolResultItem, ...]
-    submit: Callable[[Said], None]
+    submit: Callable[[UserInput], None]
 
 
 class Finished(msgspec.Struct, frozen=True):

@@ -15,15 +15,15 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.core.events import TaskFinished, preview
-from treadle.core.loop.telling import Teller
+from treadle.core.loop.telling import Emitter
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
 
-RUNNING = "Running as task {id}. Its result will be told when it ends."
-LOST = "Background task {id} is lost: the process that ran it ended. Its outcome is unknown."
+RUNNING_TEXT = "Running as task {id}. Its result will be told when it ends."
+LOST_NOTICE = "Background task {id} is lost: the process that ran it ended. Its outcome is unknown."
 
 TaskState = Literal["running", "done", "failed", "cancelled"]
-KEPT_OUTPUT_CHARS = 20_000
+MAX_OUTPUT_CHARS = 20_000
 
 
 class TaskInfo(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class TaskInfo(msgspec.Struct, frozen=True):
     output: str
 
 
-class _Task:
+class _BackgroundTask:
     def __init__(self, number: int, call: ToolCall, summary: str) -> None:
         self.id = f"t{number}"
         self.call = call
@@ -47,49 +47,49 @@ class _Task:
         self.work: asyncio.Task[ToolResultItem] | None = None
 
 
-class Tasks:
+class BackgroundTasks:
     """The detached calls of one driver."""
 
-    def __init__(self, teller: Teller, on_notice: Callable[[NoticeItem], None]) -> None:
-        self._teller = teller
+    def __init__(self, emitter: Emitter, on_notice: Callable[[NoticeItem], None]) -> None:
+        self._emitter = emitter
         self._on_notice = on_notice
-        self._tasks: dict[str, _Task] = {}
-        self._before = 0  # tasks of earlier processes
-        self._heard: dict[str, str] = {}  # by call id, of calls that may become tasks
+        self._tasks: dict[str, _BackgroundTask] = {}
+        self._earlier_tasks = 0  # tasks of earlier processes
+        self._output_tails: dict[str, str] = {}  # by call id, of calls that may become tasks
 
-    def recall(self, items: Iterable[Item]) -> None:
+    def report_lost(self, items: Iterable[Item]) -> None:
         """What earlier processes started: whatever did not end there was lost with them."""
         left: dict[str, None] = {}
         for item in items:
-            if isinstance(item, ToolResultItem) and (found := _RUNNING.match(item.display)):
+            if isinstance(item, ToolResultItem) and (found := _RUNNING_PATTERN.match(item.display)):
                 left[found[1]] = None
-                self._before = max(self._before, int(found[1][1:]))
-            elif isinstance(item, NoticeItem) and (found := _ENDED.match(item.text)):
+                self._earlier_tasks = max(self._earlier_tasks, int(found[1][1:]))
+            elif isinstance(item, NoticeItem) and (found := _ENDED_PATTERN.match(item.text)):
                 left.pop(found[1], None)
         for task_id in left:
-            self._on_notice(NoticeItem(LOST.format(id=task_id), kind="task"))
+            self._on_notice(NoticeItem(LOST_NOTICE.format(id=task_id), kind="task"))
 
-    def listen(self, call: ToolCall) -> None:
+    def start_capture(self, call: ToolCall) -> None:
         """The call may become a task: keep what it reports from the beginning."""
-        self._heard[call.id] = ""
+        self._output_tails[call.id] = ""
 
-    def let_go(self, call: ToolCall) -> None:
+    def stop_capture(self, call: ToolCall) -> None:
         """It ended in the foreground."""
-        self._heard.pop(call.id, None)
+        self._output_tails.pop(call.id, None)
 
-    def adopt(self, call: ToolCall, summary: str, work: asyncio.Task[ToolResultItem]) -> str:
+    def add(self, call: ToolCall, summary: str, work: asyncio.Task[ToolResultItem]) -> str:
         """Take over a call that is already running; its end will be told by a notice."""
-        task = _Task(self._before + len(self._tasks) + 1, call, summary)
+        task = _BackgroundTask(self._earlier_tasks + len(self._tasks) + 1, call, summary)
         task.work = work
         self._tasks[task.id] = task
-        work.add_done_callback(lambda done: self._ended(task, done))
+        work.add_done_callback(lambda done: self._on_done(task, done))
         return task.id
 
-    def note_output(self, call_id: str, text: str) -> None:
+    def append_output(self, call_id: str, text: str) -> None:
         """Keep the end of what a call reported that is, or may become, a task."""
-        heard = self._heard.get(call_id)
+        heard = self._output_tails.get(call_id)
         if heard is not None:
-            self._heard[call_id] = (heard + text)[-KEPT_OUTPUT_CHARS:]
+            self._output_tails[call_id] = (heard + text)[-MAX_OUTPUT_CHARS:]
 
     def list(self) -> tuple[TaskInfo, ...]:
         return tuple(self._info(task) for task in self._tasks.values())
@@ -103,7 +103,7 @@ class Tasks:
         task = self._tasks.get(task_id)
         if task is None or task.work is None or task.work.done():
             return False
-        await end_all([task.work])
+        await cancel_all([task.work])
         return True
 
     async def wait(self) -> None:
@@ -113,14 +113,14 @@ class Tasks:
             await asyncio.wait(running)
 
     async def aclose(self) -> None:
-        await end_all([task.work for task in self._tasks.values() if task.work is not None])
+        await cancel_all([task.work for task in self._tasks.values() if task.work is not None])
 
-    def _info(self, task: _Task) -> TaskInfo:
-        output = self._heard.get(task.call.id, task.output)
+    def _info(self, task: _BackgroundTask) -> TaskInfo:
+        output = self._output_tails.get(task.call.id, task.output)
         return TaskInfo(task.id, task.call.id, task.call.name, task.summary, task.state, output)
 
-    def _ended(self, task: _Task, work: asyncio.Task[ToolResultItem]) -> None:
-        heard = self._heard.pop(task.call.id, "")
+    def _on_done(self, task: _BackgroundTask, work: asyncio.Task[ToolResultItem]) -> None:
+        heard = self._output_tails.pop(task.call.id, "")
         if work.cancelled():
             task.state, text, task.output = "cancelled", "It was cancelled.", heard
         elif (problem := work.exception()) is not None:
@@ -130,21 +130,21 @@ class Tasks:
             result = work.result()
             task.state = "failed" if result.is_error else "done"
             text = result.text
-            task.output = text[-KEPT_OUTPUT_CHARS:]
+            task.output = text[-MAX_OUTPUT_CHARS:]
         task.work = None
         failed = task.state != "done"
-        self._teller.tell(TaskFinished, task.id, task.call.name, preview(text), failed)
+        self._emitter.emit(TaskFinished, task.id, task.call.name, preview(text), failed)
         head = f"Background task {task.id} {task.summary} is {task.state}."
         self._on_notice(NoticeItem(f"{head}\n{text}", kind="task"))
 
 
-_RUNNING = re.compile(r"Running as task (t\d+)\.")
-_ENDED = re.compile(r"Background task (t\d+) ")
+_RUNNING_PATTERN = re.compile(r"Running as task (t\d+)\.")
+_ENDED_PATTERN = re.compile(r"Background task (t\d+) ")
 
 
-async def end_all(work: list[asyncio.Task[Any]], grace: float = 5.0) -> None:
+async def cancel_all(tasks: list[asyncio.Task[Any]], grace: float = 5.0) -> None:
     """Cancel tasks and wait until they are gone, even if we are cancelled meanwhile."""
-    running = [task for task in work if not task.done()]
+    running = [task for task in tasks if not task.done()]
     cancelled = False
     while running:
         for task in running:

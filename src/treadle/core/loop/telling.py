@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from treadle.core.contracts.observer import Observer
-from treadle.core.events import Event, Warning
+from treadle.core.events import Event, WarningRaised
 from treadle.core.transcript.items import Item
 
 
-class Teller:
+class Emitter:
     """Stamps events with ids and a growing number, and hands them round."""
 
     def __init__(self, observers: Sequence[Observer], session_id: str) -> None:
         self._observers = list(observers)
-        self._broken: set[int] = set()
+        self._failed: set[int] = set()
         self.session_id = session_id
         self.turn_id = ""
         self.seq = 0
@@ -28,7 +28,7 @@ class Teller:
     def remove(self, observer: Observer) -> None:
         self._observers = [other for other in self._observers if other is not observer]
 
-    def tell(self, kind: Callable[..., Event], *details: object) -> None:
+    def emit(self, kind: Callable[..., Event], *details: object) -> None:
         self.seq += 1
         if not self._observers:
             return
@@ -37,18 +37,18 @@ class Teller:
             try:
                 observer.on_event(event)
             except Exception as error:  # noqa: BLE001 - an observer never harms the run
-                self._note_broken(observer, error)
+                self._warn_once(observer, error)
 
-    def tell_item(self, position: int, item: Item) -> None:
+    def emit_item(self, position: int, item: Item) -> None:
         for observer in self._observers:
             try:
                 observer.on_item(position, item)
             except Exception as error:  # noqa: BLE001 - an observer never harms the run
-                self._note_broken(observer, error)
+                self._warn_once(observer, error)
 
-    def _note_broken(self, observer: Observer, error: Exception) -> None:
-        if id(observer) in self._broken:
+    def _warn_once(self, observer: Observer, error: Exception) -> None:
+        if id(observer) in self._failed:
             return
-        self._broken.add(id(observer))
+        self._failed.add(id(observer))
         name = type(observer).__name__
-        self.tell(Warning, f"observer {name} failed: {type(error).__name__}: {error}")
+        self.emit(WarningRaised, f"observer {name} failed: {type(error).__name__}: {error}")

@@ -21,7 +21,7 @@ from treadle.core.transcript.items import (
     SummaryItem,
     ToolResultItem,
     UserItem,
-    user,
+    to_user_item,
 )
 from treadle.core.transcript.pending import (
     AskModel,
@@ -63,5 +63,5 @@ __all__ = [
     "UserItem",
     "last_reply",
     "pending",
-    "user",
+    "to_user_item",
 ]

@@ -99,7 +99,7 @@ AssistantContent = Text | Thinking | RedactedThinking | ToolCall | Opaque
 ResultContent = Text | Image | Document
 
 
-def whole(text: str) -> str:
+def fix_surrogates(text: str) -> str:
     """The text, with halves of characters mended or marked: no log or request can hold them."""
     if text.isascii():
         return text
@@ -115,8 +115,8 @@ def parse_arguments(raw: str) -> Arguments | str:
     if not raw.strip():
         return {}
     try:
-        value = _strict.decode(raw)
-    except _NotStrict as problem:
+        value = _strict_decoder.decode(raw)
+    except _InvalidArguments as problem:
         return str(problem)
     except RecursionError:
         return "the arguments are nested too deeply"
@@ -129,7 +129,7 @@ def parse_arguments(raw: str) -> Arguments | str:
     return f"the arguments must be a JSON object, not {kind}{hint}"
 
 
-class _NotStrict(ValueError):
+class _InvalidArguments(ValueError):
     pass
 
 
@@ -138,12 +138,12 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> Arguments:
     if len(value) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise _NotStrict(f"the key {twice!r} is given twice in the arguments")
+        raise _InvalidArguments(f"the key {twice!r} is given twice in the arguments")
     return value
 
 
-def _refuse(name: str) -> Any:
-    raise _NotStrict(f"{name} is not valid JSON")
+def _reject_constant(name: str) -> Any:
+    raise _InvalidArguments(f"{name} is not valid JSON")
 
 
-_strict = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse)
+_strict_decoder = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_reject_constant)

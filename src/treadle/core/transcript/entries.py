@@ -27,13 +27,13 @@ class ItemAdded(msgspec.Struct, frozen=True, tag="item", tag_field="kind"):
     item: Item
 
 
-class Queued(msgspec.Struct, frozen=True, tag="queued", tag_field="kind"):
+class InputQueued(msgspec.Struct, frozen=True, tag="queued", tag_field="kind"):
     """Something was said while the agent worked; it waits for its place in the transcript."""
 
     item: UserItem | NoticeItem
 
 
-class Unqueued(msgspec.Struct, frozen=True, tag="unqueued", tag_field="kind"):
+class InputDropped(msgspec.Struct, frozen=True, tag="unqueued", tag_field="kind"):
     """The first that waited will not enter the transcript: a hook refused it."""
 
 
@@ -47,20 +47,22 @@ class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="kind", omit_d
 
     call_id: str
     tool: str
-    key: str
+    idempotency_key: str
     effect: EffectClass
     evidence: dict[str, Any] = {}
     raw: str | None = None
 
 
-class Settled(msgspec.Struct, frozen=True, tag="settled", tag_field="kind"):
+class EarlyResult(msgspec.Struct, frozen=True, tag="settled", tag_field="kind"):
     """A call has ended while an earlier one of its round still runs: its answer must wait
     for its place in the transcript, but not for its safety."""
 
     result: ToolResultItem
 
 
-class Ruling(msgspec.Struct, frozen=True, tag="ruling", tag_field="kind", omit_defaults=True):
+class ApprovalDecision(
+    msgspec.Struct, frozen=True, tag="ruling", tag_field="kind", omit_defaults=True
+):
     """What somebody decided about a call. `raw` holds edited arguments, if they were edited."""
 
     call_id: str
@@ -70,7 +72,7 @@ class Ruling(msgspec.Struct, frozen=True, tag="ruling", tag_field="kind", omit_d
     always: bool = False
 
 
-class Rewritten(msgspec.Struct, frozen=True, tag="compaction", tag_field="kind"):
+class ViewRewritten(msgspec.Struct, frozen=True, tag="compaction", tag_field="kind"):
     """The view changed: items [start, stop) are replaced. The old ones stay in the log."""
 
     mutator: str
@@ -97,7 +99,7 @@ class Quarantined(msgspec.Struct, frozen=True, tag="quarantine", tag_field="kind
     reason: str
 
 
-class Told(msgspec.Struct, frozen=True, tag="notice", tag_field="kind"):
+class NoticeShown(msgspec.Struct, frozen=True, tag="notice", tag_field="kind"):
     """One line that the person was shown."""
 
     text: str
@@ -110,12 +112,12 @@ class Checkpoint(msgspec.Struct, frozen=True, tag="checkpoint", tag_field="kind"
     tree: str
 
 
-class Spent(msgspec.Struct, frozen=True, tag="usage", tag_field="kind"):
+class UsageRecorded(msgspec.Struct, frozen=True, tag="usage", tag_field="kind"):
     model: str
     usage: Usage
 
 
-class Wake(msgspec.Struct, frozen=True, omit_defaults=True):
+class WakeCondition(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a parked turn waits for: a moment (`at`, seconds since 1970), a file (`path`) that
     appears, somebody's answer, or more money."""
 
@@ -124,12 +126,12 @@ class Wake(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str = ""
 
 
-class Parked(msgspec.Struct, frozen=True, tag="parked", tag_field="kind", omit_defaults=True):
+class Suspended(msgspec.Struct, frozen=True, tag="parked", tag_field="kind", omit_defaults=True):
     """The turn waits on disk; the process may end. Whatever happens next wakes it."""
 
     turn_id: str
     reason: Literal["rate_limit", "approval", "question", "budget", "other"]
-    wake: Wake
+    wake: WakeCondition
     detail: str = ""
 
 
@@ -141,25 +143,25 @@ class TurnEnded(msgspec.Struct, frozen=True, tag="end", tag_field="kind", omit_d
 
 Entry = (
     ItemAdded
-    | Queued
-    | Unqueued
+    | InputQueued
+    | InputDropped
     | TurnBegan
     | Intent
-    | Settled
-    | Ruling
-    | Rewritten
+    | EarlyResult
+    | ApprovalDecision
+    | ViewRewritten
     | Uncompacted
     | Rewound
     | Quarantined
-    | Told
+    | NoticeShown
     | Checkpoint
-    | Spent
-    | Parked
+    | UsageRecorded
+    | Suspended
     | TurnEnded
 )
 
 
-class TurnSoFar(msgspec.Struct, frozen=True):
+class TurnProgress(msgspec.Struct, frozen=True):
     """What an open turn has done and used. A round counts once its last call is answered."""
 
     rounds: int = 0
@@ -175,28 +177,36 @@ class View(msgspec.Struct, frozen=True):
     """
 
     transcript: Transcript = msgspec.field(default_factory=Transcript)
-    rulings: dict[str, Ruling] = {}
+    decisions: dict[str, ApprovalDecision] = {}
     intents: dict[str, Intent] = {}
-    settled: dict[str, ToolResultItem] = {}
+    early_results: dict[str, ToolResultItem] = {}
     quarantine: frozenset[tuple[int, int]] = frozenset()
     usage: Usage = Usage()
     turns: int = 0
     open_turn: str | None = None
     queued: tuple[UserItem | NoticeItem, ...] = ()
-    parked: Parked | None = None
+    suspended: Suspended | None = None
     history: Transcript | None = None
-    so_far: TurnSoFar = TurnSoFar()
+    turn_progress: TurnProgress = TurnProgress()
 
 
-def fold(entries: Iterable[Entry], view: View | None = None) -> View:
+def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
     """Read the log in order. Cost grows with the entries read, not with the view."""
     start = view or View()
     transcript = start.transcript
-    rulings, intents, settled = dict(start.rulings), dict(start.intents), dict(start.settled)
+    rulings, intents, settled = (
+        dict(start.decisions),
+        dict(start.intents),
+        dict(start.early_results),
+    )
     quarantine, usage = set(start.quarantine), start.usage
     turns, open_turn, queued = start.turns, start.open_turn, list(start.queued)
-    parked, history = start.parked, start.history
-    rounds, calls, used = start.so_far.rounds, start.so_far.calls, start.so_far.usage
+    parked, history = start.suspended, start.history
+    rounds, calls, used = (
+        start.turn_progress.rounds,
+        start.turn_progress.calls,
+        start.turn_progress.usage,
+    )
     before_turn: dict[str, tuple[Transcript, frozenset[tuple[int, int]], Transcript | None]] = {}
     for entry in entries:
         match entry:
@@ -211,9 +221,9 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
                     settled.pop(item.call_id, None)
                     calls += 1
                     rounds += not isinstance(pending(transcript), RunTools)
-            case Queued(item=said):
+            case InputQueued(item=said):
                 queued.append(said)
-            case Unqueued():
+            case InputDropped():
                 del queued[:1]
             case TurnBegan(turn_id=turn_id):
                 before_turn[turn_id] = (transcript, frozenset(quarantine), history)
@@ -221,13 +231,13 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
                 rounds, calls, used = 0, 0, Usage()
             case Intent():
                 intents[entry.call_id] = entry
-            case Settled(result=result):
+            case EarlyResult(result=result):
                 settled[result.call_id] = result
-            case Ruling():
+            case ApprovalDecision():
                 rulings[entry.call_id] = entry
-            case Rewritten():
+            case ViewRewritten():
                 history = history if history is not None else transcript
-                transcript = rewrite(transcript, entry)
+                transcript = apply_rewrite(transcript, entry)
                 quarantine.clear()
             case Uncompacted():
                 transcript, history = history if history is not None else transcript, None
@@ -240,9 +250,9 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
                 settled.clear()
             case Quarantined():
                 quarantine.add((entry.position, entry.part))
-            case Spent():
+            case UsageRecorded():
                 usage, used = usage + entry.usage, used + entry.usage
-            case Parked():
+            case Suspended():
                 parked = entry
             case TurnEnded():
                 open_turn = parked = None
@@ -260,17 +270,17 @@ def fold(entries: Iterable[Entry], view: View | None = None) -> View:
         tuple(queued),
         parked,
         history,
-        TurnSoFar(rounds, calls, used),
+        TurnProgress(rounds, calls, used),
     )
 
 
-def rewrite(transcript: Transcript, change: Rewritten) -> Transcript:
+def apply_rewrite(transcript: Transcript, change: ViewRewritten) -> Transcript:
     return Transcript(
         [*transcript[: change.start], *change.items, *transcript[change.stop :]],
     )
 
 
-def difference(mutator: str, old: Transcript, new: Transcript) -> Rewritten:
+def diff_views(mutator: str, old: Transcript, new: Transcript) -> ViewRewritten:
     """The smallest single replacement that leads from one view to the other."""
     shorter = min(len(old), len(new))
     start = 0
@@ -279,4 +289,4 @@ def difference(mutator: str, old: Transcript, new: Transcript) -> Rewritten:
     tail = 0
     while tail < shorter - start and old[-1 - tail] is new[-1 - tail]:
         tail += 1
-    return Rewritten(mutator, start, len(old) - tail, tuple(new[start : len(new) - tail]))
+    return ViewRewritten(mutator, start, len(old) - tail, tuple(new[start : len(new) - tail]))

@@ -27,7 +27,7 @@ from treadle.core.transcript.items import (
 )
 from treadle.core.transcript.transcript import Transcript
 
-INTERRUPTED = "The call was interrupted and its outcome is unknown."
+INTERRUPTED_RESULT = "The call was interrupted and its outcome is unknown."
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -47,14 +47,14 @@ class Law(msgspec.Struct, frozen=True):
     repair: Callable[[Sequence[Item]], list[Item]]
 
 
-def violations(items: Sequence[Item]) -> list[Violation]:
+def find_violations(items: Sequence[Item]) -> list[Violation]:
     """Every breach of every law."""
     return [violation for law in LAWS for violation in law.check(items)]
 
 
 def repaired(transcript: Transcript) -> Transcript:
     """The same history, lawful; the very same transcript if it already was."""
-    if not violations(transcript):
+    if not find_violations(transcript):
         return transcript
     items: list[Item] = list(transcript)
     for law in LAWS:
@@ -62,7 +62,7 @@ def repaired(transcript: Transcript) -> Transcript:
     return Transcript(items)
 
 
-def interrupted(call: ToolCall, reason: str = INTERRUPTED) -> ToolResultItem:
+def make_interrupted_result(call: ToolCall, reason: str = INTERRUPTED_RESULT) -> ToolResultItem:
     """The answer to a call that was not carried to its end."""
     return ToolResultItem(call.id, call.name, (Text(reason),), is_error=True)
 
@@ -70,7 +70,7 @@ def interrupted(call: ToolCall, reason: str = INTERRUPTED) -> ToolResultItem:
 # --- begins_with_input -------------------------------------------------------------------
 
 
-def _check_beginning(items: Sequence[Item]) -> list[Violation]:
+def _check_first_item(items: Sequence[Item]) -> list[Violation]:
     for position, item in enumerate(items):
         if isinstance(item, (UserItem, SummaryItem)):
             return []
@@ -79,8 +79,8 @@ def _check_beginning(items: Sequence[Item]) -> list[Violation]:
     return []
 
 
-def _repair_beginning(items: Sequence[Item]) -> list[Item]:
-    if not _check_beginning(items):
+def _repair_first_item(items: Sequence[Item]) -> list[Item]:
+    if not _check_first_item(items):
         return list(items)
     return [SummaryItem("The beginning of this conversation is not available."), *items]
 
@@ -100,7 +100,7 @@ def is_empty(item: Item) -> bool:
     return not [part for part in content if type(part) is not Text or part.text.strip()]
 
 
-def _check_emptiness(items: Sequence[Item]) -> list[Violation]:
+def _check_empty_items(items: Sequence[Item]) -> list[Violation]:
     return [
         Violation("no_empty_items", position, f"{type(item).__name__} without content")
         for position, item in enumerate(items)
@@ -108,7 +108,7 @@ def _check_emptiness(items: Sequence[Item]) -> list[Violation]:
     ]
 
 
-def _repair_emptiness(items: Sequence[Item]) -> list[Item]:
+def _repair_empty_items(items: Sequence[Item]) -> list[Item]:
     return [item for item in items if not is_empty(item)]
 
 
@@ -146,7 +146,7 @@ def _repair_ids(items: Sequence[Item]) -> list[Item]:
 
 def with_unique_ids(
     reply: AssistantItem,
-    taken: Callable[[str], bool],
+    is_taken: Callable[[str], bool],
     renamed: dict[str, list[str]] | None = None,
 ) -> AssistantItem:
     """The reply with every empty, repeated or already taken call id replaced by a fresh one."""
@@ -156,7 +156,7 @@ def with_unique_ids(
     for part in reply.content:
         if type(part) is ToolCall:
             fresh, number = part.id, 0
-            while not fresh or fresh in own or taken(fresh):
+            while not fresh or fresh in own or is_taken(fresh):
                 number += 1
                 fresh = f"{part.id or 'call'}_{number}"
             own.add(fresh)
@@ -200,7 +200,7 @@ def _check_answers(items: Sequence[Item]) -> list[Violation]:
         if not isinstance(item, AssistantItem) or not item.calls:
             continue
         wanted = [call.id for call in item.calls]
-        got = _answers_behind(items, position)
+        got = _answer_ids_after(items, position)
         is_open = position + 1 + len(got) >= len(items)
         if got == wanted or (is_open and got == wanted[: len(got)]):
             continue
@@ -214,7 +214,7 @@ def _check_answers(items: Sequence[Item]) -> list[Violation]:
     return found
 
 
-def _answers_behind(items: Sequence[Item], position: int) -> list[str]:
+def _answer_ids_after(items: Sequence[Item], position: int) -> list[str]:
     got: list[str] = []
     for index in range(position + 1, len(items)):
         item = items[index]
@@ -243,13 +243,13 @@ def _repair_answers(items: Sequence[Item]) -> list[Item]:
         for call in item.calls:
             if call.id not in answers and position == last:
                 break  # the tail may be open: the loop will run it
-            mended.append(answers.get(call.id) or interrupted(call))
+            mended.append(answers.get(call.id) or make_interrupted_result(call))
     return mended
 
 
 LAWS: tuple[Law, ...] = (
-    Law("no_empty_items", _check_emptiness, _repair_emptiness),
-    Law("begins_with_input", _check_beginning, _repair_beginning),
+    Law("no_empty_items", _check_empty_items, _repair_empty_items),
+    Law("begins_with_input", _check_first_item, _repair_first_item),
     Law("call_ids_unique", _check_ids, _repair_ids),
     Law("answers_belong", _check_orphans, _repair_orphans),
     Law("calls_answered_once", _check_answers, _repair_answers),

@@ -23,7 +23,7 @@ from treadle.core.transcript.content import (
     Text,
     ToolCall,
     UserContent,
-    whole,
+    fix_surrogates,
 )
 from treadle.core.transcript.usage import Usage
 
@@ -32,7 +32,7 @@ StopReason = Literal[
 ]
 
 # What a notice does to the next move: lets the model speak, ends the turn, or changes nothing.
-Effect = Literal["ask", "rest", "same"]
+NoticeEffect = Literal["ask", "rest", "same"]
 
 
 class UserItem(msgspec.Struct, frozen=True, tag="user", omit_defaults=True, dict=True):
@@ -43,7 +43,7 @@ class UserItem(msgspec.Struct, frozen=True, tag="user", omit_defaults=True, dict
 
     @property
     def text(self) -> str:
-        return _text(self.content)
+        return _join_text(self.content)
 
 
 class AssistantItem(msgspec.Struct, frozen=True, tag="assistant", omit_defaults=True, dict=True):
@@ -57,7 +57,7 @@ class AssistantItem(msgspec.Struct, frozen=True, tag="assistant", omit_defaults=
 
     @property
     def text(self) -> str:
-        return _text(self.content)
+        return _join_text(self.content)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -81,7 +81,7 @@ class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result", omit_defaul
 
     @property
     def text(self) -> str:
-        return _text(self.content)
+        return _join_text(self.content)
 
 
 class NoticeItem(msgspec.Struct, frozen=True, tag="notice", omit_defaults=True, dict=True):
@@ -89,7 +89,7 @@ class NoticeItem(msgspec.Struct, frozen=True, tag="notice", omit_defaults=True, 
 
     text: str
     kind: str = "notice"
-    then: Effect = "same"
+    next_move: NoticeEffect = "same"
 
 
 class SummaryItem(msgspec.Struct, frozen=True, tag="summary", omit_defaults=True, dict=True):
@@ -102,21 +102,28 @@ class SummaryItem(msgspec.Struct, frozen=True, tag="summary", omit_defaults=True
 Item = UserItem | AssistantItem | ToolResultItem | NoticeItem | SummaryItem
 
 
-def user(said: str | UserItem | UserContent | tuple[UserContent, ...]) -> UserItem:
+def to_user_item(user_input: str | UserItem | UserContent | tuple[UserContent, ...]) -> UserItem:
     """What a caller may give as input, as an item."""
-    if isinstance(said, str):
-        return UserItem((Text(whole(said)),))
-    if isinstance(said, (Text, Image, Document)):
-        said = (said,)
-    if not isinstance(said, UserItem):
-        said = UserItem(tuple(said))
+    if isinstance(user_input, str):
+        return UserItem((Text(fix_surrogates(user_input)),))
+    if isinstance(user_input, (Text, Image, Document)):
+        user_input = (user_input,)
+    if not isinstance(user_input, UserItem):
+        user_input = UserItem(tuple(user_input))
     content = tuple(
-        [Text(whole(part.text)) if type(part) is Text else part for part in said.content]
+        [
+            Text(fix_surrogates(part.text)) if type(part) is Text else part
+            for part in user_input.content
+        ]
     )
-    return said if content == said.content else msgspec.structs.replace(said, content=content)
+    return (
+        user_input
+        if content == user_input.content
+        else msgspec.structs.replace(user_input, content=content)
+    )
 
 
-def _text(content: tuple[AssistantContent | ResultContent, ...]) -> str:
+def _join_text(content: tuple[AssistantContent | ResultContent, ...]) -> str:
     if len(content) == 1 and type(content[0]) is Text:
         return content[0].text
     return "".join([part.text for part in content if type(part) is Text])

@@ -59,18 +59,18 @@ def pending(transcript: Transcript) -> Move:
         if type(item) is ToolResultItem:
             answered.add(item.call_id)
         elif type(item) is AssistantItem:
-            return _after_reply(item, answered)
+            return _move_after_reply(item, answered)
         elif type(item) is NoticeItem:
-            if item.then == "ask":
+            if item.next_move == "ask":
                 return AskModel()
-            if item.then == "rest":
+            if item.next_move == "rest":
                 return Rest(last_reply(transcript))
         elif type(item) is UserItem or type(item) is SummaryItem:
             return AskModel()
     return AwaitInput()
 
 
-def _after_reply(reply: AssistantItem, answered: set[str]) -> Move:
+def _move_after_reply(reply: AssistantItem, answered: set[str]) -> Move:
     calls = reply.calls
     if not calls:
         return AskModel() if reply.stop == "pause" else Rest(reply)

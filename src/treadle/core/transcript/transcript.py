@@ -13,19 +13,19 @@ from typing import Any, overload
 from treadle.core.transcript.items import AssistantItem, Item
 
 
-class _Shared:
+class _SharedItems:
     """The list behind one or more transcripts, with what was derived from it."""
 
-    __slots__ = ("call_ids", "items", "scratch")
+    __slots__ = ("call_ids", "items", "cache")
 
     def __init__(self, items: list[Item]) -> None:
         self.items = items
-        self.scratch: dict[Any, Any] = {}
+        self.cache: dict[Any, Any] = {}
         self.call_ids: set[str] = set()
         for item in items:
-            self.note(item)
+            self.index_calls(item)
 
-    def note(self, item: Item) -> None:
+    def index_calls(self, item: Item) -> None:
         if type(item) is AssistantItem:
             self.call_ids.update([call.id for call in item.calls])
 
@@ -36,7 +36,7 @@ class Transcript(Sequence[Item]):
     __slots__ = ("_length", "_shared")
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
-        self._shared = _Shared(list(items))
+        self._shared = _SharedItems(list(items))
         self._length = len(self._shared.items)
 
     def append(self, item: Item) -> Transcript:
@@ -44,9 +44,9 @@ class Transcript(Sequence[Item]):
         shared = self._shared
         if len(shared.items) != self._length:
             # Someone else grew this list already: the two histories part here.
-            shared = _Shared(shared.items[: self._length])
+            shared = _SharedItems(shared.items[: self._length])
         shared.items.append(item)
-        shared.note(item)
+        shared.index_calls(item)
         longer._shared = shared
         longer._length = self._length + 1
         return longer
@@ -57,24 +57,24 @@ class Transcript(Sequence[Item]):
             longer = longer.append(item)
         return longer
 
-    def upto(self, length: int) -> Transcript:
+    def prefix(self, length: int) -> Transcript:
         """The first `length` items, as this one grew from them."""
         shorter = Transcript.__new__(Transcript)
         shorter._shared = self._shared
         shorter._length = min(length, self._length)
         return shorter
 
-    def extends(self, other: Transcript) -> bool:
+    def is_extension_of(self, other: Transcript) -> bool:
         """Whether this is the other one, grown or as it was; seen without a walk."""
         return self._shared is other._shared and self._length >= other._length
 
     @property
-    def scratch(self) -> dict[Any, Any]:
+    def cache(self) -> dict[Any, Any]:
         """What encoders derived from the shared list, by their own key. Positions are stable:
         item N of this transcript is item N of every transcript that shares the list."""
-        return self._shared.scratch
+        return self._shared.cache
 
-    def knows_call(self, call_id: str) -> bool:
+    def has_call_id(self, call_id: str) -> bool:
         """Whether some call here, or in a longer sibling, has this id."""
         return call_id in self._shared.call_ids
 

@@ -43,4 +43,4 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-NOTHING = Usage()
+NO_USAGE = Usage()

@@ -12,69 +12,74 @@ import zlib
 
 from treadle.core.transcript.content import Document, Image
 
-CHARS_A_TOKEN = 4  # what a token of these counts as, where everything else is counted as text
-PIXELS_A_TOKEN = 750
-MOST_A_PICTURE = 3_000  # larger ones are made smaller by the provider
-A_PAGE = 2_500
-BYTES_A_TOKEN = 3  # of text
-BYTES_A_PAGE = 50_000  # where the pages cannot be counted
-MOST_GUESSED_PAGES = 100
-PAGES_ELSEWHERE = 20  # of a document of which only the address is known
-MOST_PACKS, MOST_IN_A_PACK = 1_000, 1 << 18  # what lists pages is never larger; a trap may be
-MOST_UNPACKED = 16 << 20
+CHARS_PER_MEDIA_TOKEN = (
+    4  # what a token of these counts as, where everything else is counted as text
+)
+PIXELS_PER_TOKEN = 750
+MAX_IMAGE_TOKENS = 3_000  # larger ones are made smaller by the provider
+TOKENS_PER_PAGE = 2_500
+BYTES_PER_TOKEN = 3  # of text
+BYTES_PER_PAGE = 50_000  # where the pages cannot be counted
+MAX_GUESSED_PAGES = 100
+PAGES_OF_URL_DOCUMENT = 20  # of a document of which only the address is known
+MAX_OBJECT_STREAMS, MAX_OBJECT_STREAM_BYTES = (
+    1_000,
+    1 << 18,
+)  # what lists pages is never larger; a trap may be
+MAX_INFLATED_BYTES = 16 << 20
 
-_PAGE = re.compile(rb"/Type\s{0,9}/Page(?![A-Za-z])")
+_PAGE_OBJECT = re.compile(rb"/Type\s{0,9}/Page(?![A-Za-z])")
 
 
-def chars_of(part: Image | Document) -> int:
+def estimate_media_chars(part: Image | Document) -> int:
     """As many characters of text as it weighs; found out once."""
     kept: int | None = part.__dict__.get("chars")
     if kept is None:
-        weight = _picture(part) if isinstance(part, Image) else _document(part)
-        kept = part.__dict__["chars"] = weight * CHARS_A_TOKEN
+        weight = _image_tokens(part) if isinstance(part, Image) else _document_tokens(part)
+        kept = part.__dict__["chars"] = weight * CHARS_PER_MEDIA_TOKEN
     return kept
 
 
-def _picture(image: Image) -> int:
-    width, height = picture_size(image.data)
+def _image_tokens(image: Image) -> int:
+    width, height = image_size(image.data)
     if not width * height:
-        return MOST_A_PICTURE
-    return min(width * height // PIXELS_A_TOKEN + 1, MOST_A_PICTURE)
+        return MAX_IMAGE_TOKENS
+    return min(width * height // PIXELS_PER_TOKEN + 1, MAX_IMAGE_TOKENS)
 
 
-def _document(document: Document) -> int:
+def _document_tokens(document: Document) -> int:
     data = document.data
     if not data:
-        return PAGES_ELSEWHERE * A_PAGE
+        return PAGES_OF_URL_DOCUMENT * TOKENS_PER_PAGE
     if document.media_type.startswith("text/"):
-        return len(data) // BYTES_A_TOKEN + 1
-    pages = pdf_pages(data) or min(len(data) // BYTES_A_PAGE + 1, MOST_GUESSED_PAGES)
-    return pages * A_PAGE
+        return len(data) // BYTES_PER_TOKEN + 1
+    pages = count_pdf_pages(data) or min(len(data) // BYTES_PER_PAGE + 1, MAX_GUESSED_PAGES)
+    return pages * TOKENS_PER_PAGE
 
 
-def pdf_pages(data: bytes) -> int:
+def count_pdf_pages(data: bytes) -> int:
     """The pages of a PDF, also those that are listed in packed objects; 0 if none is found."""
-    pages, at, unpacked = len(_PAGE.findall(data)), 0, 0
-    for _ in range(MOST_PACKS):
+    pages, at, unpacked = len(_PAGE_OBJECT.findall(data)), 0, 0
+    for _ in range(MAX_OBJECT_STREAMS):
         at = data.find(b"/ObjStm", at) + 1
-        if not at or unpacked > MOST_UNPACKED:
+        if not at or unpacked > MAX_INFLATED_BYTES:
             break
         start = data.find(b"stream", at, at + 400)
         if start >= 0:
-            plain = _unpacked(data[start + 6 : start + MOST_IN_A_PACK])
+            plain = _inflate(data[start + 6 : start + MAX_OBJECT_STREAM_BYTES])
             unpacked += len(plain)
-            pages += len(_PAGE.findall(plain))
+            pages += len(_PAGE_OBJECT.findall(plain))
     return pages
 
 
-def _unpacked(packed: bytes) -> bytes:
+def _inflate(data: bytes) -> bytes:
     try:
-        return zlib.decompressobj().decompress(packed.lstrip(b"\r\n"), MOST_IN_A_PACK)
+        return zlib.decompressobj().decompress(data.lstrip(b"\r\n"), MAX_OBJECT_STREAM_BYTES)
     except zlib.error:
         return b""  # packed in another way, or encrypted
 
 
-def picture_size(data: bytes) -> tuple[int, int]:
+def image_size(data: bytes) -> tuple[int, int]:
     """Width and height read off the header of a PNG, GIF, WebP or JPEG; zeros if unknown."""
     if data.startswith(b"\x89PNG\r\n\x1a\n") and len(data) >= 24:
         return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")

@@ -14,25 +14,29 @@ import msgspec
 
 from treadle.core.contracts.model import Model, ModelCard, ModelRequest
 from treadle.core.errors import AccessDenied, ModelError, StreamBroken
-from treadle.models.anthropic.blocks import ORIGIN, AnthropicDialect
+from treadle.models.anthropic.blocks import ORIGIN, AnthropicEncoder
 from treadle.models.anthropic.reading import AnthropicDecoder
-from treadle.models.anthropic.requests import Head, can_think, head_for
+from treadle.models.anthropic.requests import RequestHead, can_think, encode_head
 from treadle.models.catalog import card_for
-from treadle.models.codec import Prepared
-from treadle.models.encoding import encoded, place_of
-from treadle.models.failures import Provider, checked_key, from_status
-from treadle.models.provider import ProviderModel
-from treadle.models.wire.limits import Limits
+from treadle.models.codec import EncodedRequest
+from treadle.models.encoding import encode_transcript, locate_block
+from treadle.models.failures import ProviderInfo, validate_key, map_response_error
+from treadle.models.provider import HTTPModel
+from treadle.models.wire.limits import Timeouts
 
-ENDPOINT = "https://api.anthropic.com"
-KEY, TOKEN, BASE_URL = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"
+DEFAULT_ENDPOINT = "https://api.anthropic.com"
+KEY_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+)
 
-_PLACE = re.compile(
+_PART_REFERENCE = re.compile(
     r"messages[.\[](\d+)\]?(?:\.content[.\[](\d+)\]?)?(?:(?:\.tool_result)?\.content[.\[](\d+))?"
 )
 
 
-class _Counted(msgspec.Struct):
+class _TokenCount(msgspec.Struct):
     input_tokens: int
 
 
@@ -59,18 +63,20 @@ class AnthropicCodec:
         self._headers = dict(headers or {})
         self._beta = tuple(beta)
         self._version = version
-        self._dialect = AnthropicDialect()
-        self.who = Provider("Anthropic", model, KEY)
+        self._encoder = AnthropicEncoder()
+        self.provider = ProviderInfo("Anthropic", model, KEY_VARIABLE)
 
     def endpoint(self) -> str:
-        base = (self._base_url or os.environ.get(BASE_URL) or ENDPOINT).strip().rstrip("/")
+        base = (
+            (self._base_url or os.environ.get(URL_VARIABLE) or DEFAULT_ENDPOINT).strip().rstrip("/")
+        )
         return base.removesuffix("/v1")
 
-    def authorization(self) -> dict[str, str]:
-        key = checked_key(self.who, self._api_key or os.environ.get(KEY) or "")
-        token = "" if key else checked_key(self.who, os.environ.get(TOKEN) or "")
-        if self.who.secret != (key or token):
-            self.who = msgspec.structs.replace(self.who, secret=key or token)
+    def auth_headers(self) -> dict[str, str]:
+        key = validate_key(self.provider, self._api_key or os.environ.get(KEY_VARIABLE) or "")
+        token = "" if key else validate_key(self.provider, os.environ.get(TOKEN_VARIABLE) or "")
+        if self.provider.secret != (key or token):
+            self.provider = msgspec.structs.replace(self.provider, secret=key or token)
         if key:
             return {"x-api-key": key}
         if token:
@@ -78,21 +84,21 @@ class AnthropicCodec:
         if any(name.lower() in ("x-api-key", "authorization") for name in self._headers):
             return {}
         raise AccessDenied(
-            f"Anthropic needs a key: set {KEY} (or {TOKEN}), or choose another model; "
+            f"Anthropic needs a key: set {KEY_VARIABLE} (or {TOKEN_VARIABLE}), or choose another model; "
             "`treadle models` lists what can be used here.",
-            provider=self.who.name,
+            provider=self.provider.name,
         )
 
-    def prepare(self, request: ModelRequest) -> Prepared:
-        history = encoded(self._dialect, request.transcript, request.quarantine)
-        head = self._head(request, history.has_calls)
-        body = [head.data, *history.messages(head.mark), b"]}"]
-        return Prepared("/v1/messages", self._all_headers(head), body)
+    def encode_request(self, request: ModelRequest) -> EncodedRequest:
+        history = encode_transcript(self._encoder, request.transcript, request.quarantine)
+        head = self._get_head(request, history.has_calls)
+        body = [head.data, *history.messages(head.cache_mark), b"]}"]
+        return EncodedRequest("/v1/messages", self._build_headers(head), body)
 
-    def prepare_count(self, request: ModelRequest) -> Prepared:
+    def encode_count_request(self, request: ModelRequest) -> EncodedRequest:
         """The same request, to be counted instead of answered."""
-        history = encoded(self._dialect, request.transcript, request.quarantine)
-        head = self._head(request, history.has_calls)
+        history = encode_transcript(self._encoder, request.transcript, request.quarantine)
+        head = self._get_head(request, history.has_calls)
         fields: dict[str, msgspec.Raw] = msgspec.json.decode(
             head.data + b"]}", type=dict[str, msgspec.Raw]
         )
@@ -100,34 +106,34 @@ class AnthropicCodec:
         kept = {name: fields[name] for name in counted if name in fields}
         start = msgspec.json.encode(kept)[:-1] + b',"messages":['
         body = [start, *history.messages(), b"]}"]
-        return Prepared("/v1/messages/count_tokens", self._all_headers(head), body)
+        return EncodedRequest("/v1/messages/count_tokens", self._build_headers(head), body)
 
-    def decoder(self, request: ModelRequest) -> AnthropicDecoder:
-        return AnthropicDecoder(self.who, self._card, request)
+    def create_decoder(self, request: ModelRequest) -> AnthropicDecoder:
+        return AnthropicDecoder(self.provider, self._card, request)
 
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-        return from_status(self.who, status, headers, body)
+    def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+        return map_response_error(self.provider, status, headers, body)
 
-    def locate(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
-        found = _PLACE.search(str(error))
+    def locate_part(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
+        found = _PART_REFERENCE.search(str(error))
         if found is None:
             return None
         message, block, inner = (int(number) if number else 0 for number in found.groups())
-        place = place_of(self._dialect, request.transcript, request.quarantine, message, block)
+        place = locate_block(self._encoder, request.transcript, request.quarantine, message, block)
         if place is not None and found[3]:
             return place[0], inner
         return place
 
-    def _head(self, request: ModelRequest, has_calls: bool) -> Head:
-        scratch = request.transcript.scratch
+    def _get_head(self, request: ModelRequest, has_calls: bool) -> RequestHead:
+        scratch = request.transcript.cache
         key = ("anthropic", "head", self._model)
         thinks = request.options.thinking is not None and can_think(request.transcript)
-        known: Head | None = scratch.get(key)
-        if known is None or not known.still_holds(request, thinks, has_calls):
-            known = scratch[key] = head_for(self._model, self._card, request, thinks, has_calls)
+        known: RequestHead | None = scratch.get(key)
+        if known is None or not known.matches(request, thinks, has_calls):
+            known = scratch[key] = encode_head(self._model, self._card, request, thinks, has_calls)
         return known
 
-    def _all_headers(self, head: Head) -> dict[str, str]:
+    def _build_headers(self, head: RequestHead) -> dict[str, str]:
         headers = {
             "content-type": "application/json",
             "anthropic-version": self._version or head.version,
@@ -139,7 +145,7 @@ class AnthropicCodec:
         return headers
 
 
-class Anthropic(ProviderModel):
+class Anthropic(HTTPModel):
     """A Claude model, or one behind a server that speaks Messages.
 
     The key is read from ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN at the first call, the
@@ -158,10 +164,10 @@ class Anthropic(ProviderModel):
         headers: Mapping[str, str] | None = None,
         beta: Sequence[str] = (),
         version: str | None = None,
-        limits: Limits | None = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
         card = card or card_for(f"anthropic/{model}")
-        self._messages = AnthropicCodec(
+        self._messages_codec = AnthropicCodec(
             model,
             card,
             api_key=api_key,
@@ -171,21 +177,21 @@ class Anthropic(ProviderModel):
             version=version,
         )
         super().__init__(
-            self._messages,
-            self._messages.who,
+            self._messages_codec,
+            self._messages_codec.provider,
             card=card,
             client=client,
             fallback=fallback,
-            limits=limits,
+            timeouts=timeouts,
         )
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """How many tokens the provider counts in this request; it generates and costs nothing."""
-        body = await self.exchange(self._messages.prepare_count(request))
+        body = await self.send_request(self._messages_codec.encode_count_request(request))
         try:
-            return msgspec.json.decode(body, type=_Counted).input_tokens
+            return msgspec.json.decode(body, type=_TokenCount).input_tokens
         except msgspec.DecodeError as error:
             raise StreamBroken(
                 f"Anthropic did not say how many tokens it counted ({error}).",
-                provider=self._messages.who.name,
+                provider=self._messages_codec.provider.name,
             ) from error

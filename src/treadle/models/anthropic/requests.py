@@ -17,40 +17,40 @@ from treadle.core.transcript.content import RedactedThinking, Thinking
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.anthropic.blocks import ORIGIN
-from treadle.models.encoding import json_text
+from treadle.models.encoding import encode_json_string
 
-INTERLEAVED = "interleaved-thinking-2025-05-14"
-MIN_BUDGET = 1024
-DEFAULT_OUTPUT = 32_000
+INTERLEAVED_THINKING_BETA = "interleaved-thinking-2025-05-14"
+MIN_THINKING_BUDGET = 1024
+DEFAULT_MAX_TOKENS = 32_000
 # The newer version refuses every temperature; the older one is asked for when one is wanted.
 API_VERSION = "2026-10-21"
 SAMPLING_VERSION = "2023-06-01"
-NO_TOOL = {
+PLACEHOLDER_TOOL = {
     "name": "none",
     "description": "No tool can be used now.",
     "input_schema": {"type": "object"},
 }
-_BUDGETS = {"minimal": 1024, "low": 4096, "medium": 12_000, "high": 24_000}
+_THINKING_BUDGETS = {"minimal": 1024, "low": 4096, "medium": 12_000, "high": 24_000}
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
-class Head(msgspec.Struct, frozen=True):
+class RequestHead(msgspec.Struct, frozen=True):
     """The bytes up to `"messages":[`, the mark for cached blocks, and the headers it needs."""
 
     system: str
     tools: tuple[ToolSpec, ...]
     options: ModelOptions
     cache: CacheRequest
-    thinks: bool
+    with_thinking: bool
     has_calls: bool
     data: bytes
-    mark: bytes
+    cache_mark: bytes
     betas: tuple[str, ...]
     version: str
 
-    def still_holds(self, request: ModelRequest, thinks: bool, has_calls: bool) -> bool:
+    def matches(self, request: ModelRequest, with_thinking: bool, has_calls: bool) -> bool:
         return (
-            self.thinks is thinks
+            self.with_thinking is with_thinking
             and (self.has_calls is has_calls or bool(request.tools))
             and self.system == request.system
             and self.tools == request.tools
@@ -59,27 +59,29 @@ class Head(msgspec.Struct, frozen=True):
         )
 
 
-def head_for(
-    model: str, card: ModelCard, request: ModelRequest, thinks: bool, has_calls: bool
-) -> Head:
+def encode_head(
+    model: str, card: ModelCard, request: ModelRequest, with_thinking: bool, has_calls: bool
+) -> RequestHead:
     options = request.options
-    mark = cache_mark(request.cache)
+    mark = encode_cache_mark(request.cache)
     fields: dict[str, Any] = {"model": model, "stream": True}
     fields |= (
-        thinking_fields(options, card) if thinks else {"max_tokens": max_tokens(options, card)}
+        build_thinking_fields(options, card)
+        if with_thinking
+        else {"max_tokens": resolve_max_tokens(options, card)}
     )
     is_thinking = fields.get("thinking", {}).get("type") in ("enabled", "adaptive")
     if request.tools:
-        fields["tools"] = msgspec.Raw(tool_list(request.tools, mark))
-        choice = tool_choice(options.tool_choice, is_thinking)
+        fields["tools"] = msgspec.Raw(encode_tools(request.tools, mark))
+        choice = encode_tool_choice(options.tool_choice, is_thinking)
         if choice is not None:
             fields["tool_choice"] = choice
     elif has_calls:
         # A history with calls is refused without any tool.
-        fields["tools"] = [NO_TOOL]
+        fields["tools"] = [PLACEHOLDER_TOOL]
         fields["tool_choice"] = {"type": "none"}
     if request.system.strip():
-        text = json_text(request.system)
+        text = encode_json_string(request.system)
         fields["system"] = msgspec.Raw(b'[{"type":"text","text":%b%b}]' % (text, mark))
     version = API_VERSION
     if options.temperature is not None and not is_thinking and "sampling" in card.abilities:
@@ -92,17 +94,17 @@ def head_for(
         fields["output_config"] = {**fields.get("output_config", {}), "format": form}
     fields |= options.extra
     betas = (
-        (INTERLEAVED,)
+        (INTERLEAVED_THINKING_BETA,)
         if request.tools and fields.get("thinking", {}).get("type") == "enabled"
         else ()
     )
     data = msgspec.json.encode(fields)[:-1] + b',"messages":['
-    return Head(
+    return RequestHead(
         request.system,
         request.tools,
         options,
         request.cache,
-        thinks,
+        with_thinking,
         has_calls,
         data,
         mark,
@@ -111,7 +113,7 @@ def head_for(
     )
 
 
-def cache_mark(cache: CacheRequest) -> bytes:
+def encode_cache_mark(cache: CacheRequest) -> bytes:
     """What is put before the closing brace of a block where a cached stretch ends."""
     if not cache.enabled:
         return b""
@@ -120,38 +122,38 @@ def cache_mark(cache: CacheRequest) -> bytes:
     return b',"cache_control":{"type":"ephemeral"}'
 
 
-def tool_list(tools: Sequence[ToolSpec], mark: bytes) -> bytes:
+def encode_tools(tools: Sequence[ToolSpec], cache_mark: bytes) -> bytes:
     listed = [
         b'{"name":%b,"description":%b,"input_schema":%b%b}'
         % (
-            json_text(tool.name),
-            json_text(tool.description),
+            encode_json_string(tool.name),
+            encode_json_string(tool.description),
             msgspec.json.encode(tool.schema),
             b',"strict":true' if tool.strict else b"",
         )
         for tool in tools
     ]
-    listed[-1] = listed[-1][:-1] + mark + b"}"
+    listed[-1] = listed[-1][:-1] + cache_mark + b"}"
     return b"[%b]" % b",".join(listed)
 
 
-def tool_choice(wish: str, is_thinking: bool) -> dict[str, str] | None:
-    if wish == "none":
+def encode_tool_choice(choice: str, is_thinking: bool) -> dict[str, str] | None:
+    if choice == "none":
         return {"type": "none"}
-    if wish == "auto" or is_thinking:  # a thinking model cannot be forced to call
+    if choice == "auto" or is_thinking:  # a thinking model cannot be forced to call
         return None
-    return {"type": "any"} if wish == "any" else {"type": "tool", "name": wish}
+    return {"type": "any"} if choice == "any" else {"type": "tool", "name": choice}
 
 
-def max_tokens(options: ModelOptions, card: ModelCard) -> int:
+def resolve_max_tokens(options: ModelOptions, card: ModelCard) -> int:
     if options.max_tokens is not None:
         return options.max_tokens
-    return min(card.max_output, DEFAULT_OUTPUT)
+    return min(card.max_output, DEFAULT_MAX_TOKENS)
 
 
-def thinking_fields(options: ModelOptions, card: ModelCard) -> dict[str, Any]:
+def build_thinking_fields(options: ModelOptions, card: ModelCard) -> dict[str, Any]:
     """Thinking by budget or by effort, whichever the model knows, and room for it."""
-    limit, wish = max_tokens(options, card), options.thinking
+    limit, wish = resolve_max_tokens(options, card), options.thinking
     if wish is None:
         return {"max_tokens": limit}
     if wish in (0, "none", "off", "disabled"):
@@ -163,20 +165,22 @@ def thinking_fields(options: ModelOptions, card: ModelCard) -> dict[str, Any]:
         return {
             "max_tokens": limit,
             "thinking": {"type": "adaptive"},
-            "output_config": {"effort": _effort(wish)},
+            "output_config": {"effort": _to_effort(wish)},
         }
-    budget = max(MIN_BUDGET, wish if isinstance(wish, int) else _BUDGETS.get(wish, 24_000))
+    budget = max(
+        MIN_THINKING_BUDGET, wish if isinstance(wish, int) else _THINKING_BUDGETS.get(wish, 24_000)
+    )
     if options.max_tokens is None or limit <= budget:
         # The budget counts towards the limit; the answer needs room of its own.
-        limit = max(limit, min(card.max_output, budget + limit), MIN_BUDGET + 1)
-    budget = max(MIN_BUDGET, min(budget, limit - 1))
+        limit = max(limit, min(card.max_output, budget + limit), MIN_THINKING_BUDGET + 1)
+    budget = max(MIN_THINKING_BUDGET, min(budget, limit - 1))
     return {"max_tokens": limit, "thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
-def _effort(wish: int | str) -> str:
-    if isinstance(wish, int):
-        return "low" if wish < 8_000 else "medium" if wish < 20_000 else "high"
-    return wish if wish in _EFFORTS else "low" if wish == "minimal" else "high"
+def _to_effort(thinking: int | str) -> str:
+    if isinstance(thinking, int):
+        return "low" if thinking < 8_000 else "medium" if thinking < 20_000 else "high"
+    return thinking if thinking in _EFFORTS else "low" if thinking == "minimal" else "high"
 
 
 def can_think(transcript: Transcript) -> bool:

@@ -11,11 +11,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from treadle.models.embedded.fetching import Progress, fetch
+    from treadle.models.embedded.fetching import DownloadProgress, download_weights
     from treadle.models.embedded.model import Embedded
-    from treadle.models.embedded.weights import KNOWN, Weights, available, default, known, located
+    from treadle.models.embedded.weights import (
+        ALL_WEIGHTS,
+        Weights,
+        list_available_weights,
+        find_default_weights,
+        find_weights,
+        locate_weights,
+    )
 
-_HOMES = {
+_EXPORTS = {
     "Embedded": "model",
     "KNOWN": "weights",
     "Progress": "fetching",
@@ -28,21 +35,21 @@ _HOMES = {
 }
 
 __all__ = [
-    "KNOWN",
+    "ALL_WEIGHTS",
     "Embedded",
-    "Progress",
+    "DownloadProgress",
     "Weights",
-    "available",
-    "default",
-    "fetch",
-    "known",
-    "located",
+    "list_available_weights",
+    "find_default_weights",
+    "download_weights",
+    "find_weights",
+    "locate_weights",
 ]
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)

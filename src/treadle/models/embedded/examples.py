@@ -18,89 +18,99 @@ import msgspec
 class Example(msgspec.Struct, frozen=True):
     """A request, and the word and values of the call that was right; no word: an answer."""
 
-    said: str
-    word: str = ""
-    given: dict[str, Any] = {}
+    user_text: str
+    tool: str = ""
+    arguments: dict[str, Any] = {}
     answer: str = ""
 
 
-def _call(said: str, word: str, **given: str) -> Example:
-    return Example(said, word, given)
+def _call_example(user_text: str, tool: str, **arguments: str) -> Example:
+    return Example(user_text, tool, arguments)
 
 
-def _answer(said: str, answer: str) -> Example:
-    return Example(said, answer=answer)
+def _answer_example(user_text: str, answer: str) -> Example:
+    return Example(user_text, answer=answer)
 
 
-BANK: tuple[Example, ...] = (
-    _call("What files are here?", "ls", path="."),
-    _call("What does util.py do?", "read", path="util.py"),
-    _call("Where is parse_date used?", "grep", pattern="parse_date"),
-    _call("Find all markdown files", "glob", pattern="**/*.md"),
-    _call("Run the tests", "bash", command="python -m pytest -q"),
-    _call("In app.py rename foo to bar", "edit", path="app.py", old="foo", new="bar"),
-    _call("Make a file hello.txt that says hi", "write", path="hello.txt", content="hi\n"),
-    _answer("What is a tuple?", "A sequence that cannot be changed."),
-    _call("List the files here and say what this folder is", "ls", path="."),
-    _call("List the files in this directory", "ls", path="."),
-    _call("What is this folder?", "ls", path="."),
-    _call("What is this project about?", "ls", path="."),
-    _call("Describe this repository", "ls", path="."),
-    _call("Look around and tell me what is in here", "ls", path="."),
-    _call("Show me the contents of the src folder", "ls", path="src"),
-    _call("What is inside docs?", "ls", path="docs"),
-    _call("Which files are in tests/unit?", "ls", path="tests/unit"),
-    _call("How many files are there?", "ls", path="."),
-    _call("Read README.md", "read", path="README.md"),
-    _call("Show me main.py", "read", path="main.py"),
-    _call("Open config/settings.toml and explain it", "read", path="config/settings.toml"),
-    _call("Summarize the file notes.txt", "read", path="notes.txt"),
-    _call("What is in setup.cfg?", "read", path="setup.cfg"),
-    _call("Print the contents of data.json", "read", path="data.json"),
-    _call("Look at todo.md and tell me what is open", "read", path="todo.md"),
-    _call("What does the README say?", "read", path="README.md"),
-    _call("Search for TODO in the code", "grep", pattern="TODO"),
-    _call("Which file defines the class Parser?", "grep", pattern="class Parser"),
-    _call("Where is the function load_user defined?", "grep", pattern="def load_user"),
-    _call("Find every mention of timeout", "grep", pattern="timeout"),
-    _call("Look for the word deprecated", "grep", pattern="deprecated"),
-    _call("Which files import requests?", "grep", pattern="import requests"),
-    _call("Find all Python files", "glob", pattern="**/*.py"),
-    _call("Is there a file named Dockerfile?", "glob", pattern="**/Dockerfile"),
-    _call("Find the files ending in .json", "glob", pattern="**/*.json"),
-    _call("Show git status", "bash", command="git status"),
-    _call("What was the last commit?", "bash", command="git log -1"),
-    _call("Show the commit log", "bash", command="git log --oneline"),
-    _call("Run python main.py", "bash", command="python main.py"),
-    _call("Which Python version is installed?", "bash", command="python --version"),
-    _call("What is the current date?", "bash", command="date"),
-    _call("How much disk space is free?", "bash", command="df -h"),
-    _call("Count the lines of main.py", "bash", command="wc -l main.py"),
-    _call("Delete the file old.log", "bash", command="rm old.log"),
-    _call("Delete the folder tmp", "bash", command="rm -r tmp"),
-    _call("Install the requirements", "bash", command="pip install -r requirements.txt"),
-    _call("Make a folder named build", "bash", command="mkdir build"),
-    _call("In main.py change port 80 to 8080", "edit", path="main.py", old="80", new="8080"),
-    _call("Replace red with blue in theme.css", "edit", path="theme.css", old="red", new="blue"),
-    _call("Fix the typo teh in intro.md", "edit", path="intro.md", old="teh", new="the"),
-    _call("Create notes.md with the text buy milk", "write", path="notes.md", content="buy milk\n"),
-    _call("Write a file a.py that prints hello", "write", path="a.py", content="print('hello')\n"),
-    _call("Save the word done to status.txt", "write", path="status.txt", content="done\n"),
-    _answer("Hello!", "Hello! What shall I do in this folder?"),
-    _answer("Thank you", "You are welcome."),
-    _answer("What is 2 + 3?", "5"),
-    _answer("What does HTTP stand for?", "Hypertext Transfer Protocol."),
-    _answer("Who are you?", "A small model on this machine, at work in this folder."),
-    _answer("Explain what recursion is", "A function that calls itself on a smaller problem."),
-    _answer("What is the capital of France?", "Paris."),
-    _answer("How do I reverse a list in Python?", "Use items[::-1] or items.reverse()."),
+EXAMPLES: tuple[Example, ...] = (
+    _call_example("What files are here?", "ls", path="."),
+    _call_example("What does util.py do?", "read", path="util.py"),
+    _call_example("Where is parse_date used?", "grep", pattern="parse_date"),
+    _call_example("Find all markdown files", "glob", pattern="**/*.md"),
+    _call_example("Run the tests", "bash", command="python -m pytest -q"),
+    _call_example("In app.py rename foo to bar", "edit", path="app.py", old="foo", new="bar"),
+    _call_example("Make a file hello.txt that says hi", "write", path="hello.txt", content="hi\n"),
+    _answer_example("What is a tuple?", "A sequence that cannot be changed."),
+    _call_example("List the files here and say what this folder is", "ls", path="."),
+    _call_example("List the files in this directory", "ls", path="."),
+    _call_example("What is this folder?", "ls", path="."),
+    _call_example("What is this project about?", "ls", path="."),
+    _call_example("Describe this repository", "ls", path="."),
+    _call_example("Look around and tell me what is in here", "ls", path="."),
+    _call_example("Show me the contents of the src folder", "ls", path="src"),
+    _call_example("What is inside docs?", "ls", path="docs"),
+    _call_example("Which files are in tests/unit?", "ls", path="tests/unit"),
+    _call_example("How many files are there?", "ls", path="."),
+    _call_example("Read README.md", "read", path="README.md"),
+    _call_example("Show me main.py", "read", path="main.py"),
+    _call_example("Open config/settings.toml and explain it", "read", path="config/settings.toml"),
+    _call_example("Summarize the file notes.txt", "read", path="notes.txt"),
+    _call_example("What is in setup.cfg?", "read", path="setup.cfg"),
+    _call_example("Print the contents of data.json", "read", path="data.json"),
+    _call_example("Look at todo.md and tell me what is open", "read", path="todo.md"),
+    _call_example("What does the README say?", "read", path="README.md"),
+    _call_example("Search for TODO in the code", "grep", pattern="TODO"),
+    _call_example("Which file defines the class Parser?", "grep", pattern="class Parser"),
+    _call_example("Where is the function load_user defined?", "grep", pattern="def load_user"),
+    _call_example("Find every mention of timeout", "grep", pattern="timeout"),
+    _call_example("Look for the word deprecated", "grep", pattern="deprecated"),
+    _call_example("Which files import requests?", "grep", pattern="import requests"),
+    _call_example("Find all Python files", "glob", pattern="**/*.py"),
+    _call_example("Is there a file named Dockerfile?", "glob", pattern="**/Dockerfile"),
+    _call_example("Find the files ending in .json", "glob", pattern="**/*.json"),
+    _call_example("Show git status", "bash", command="git status"),
+    _call_example("What was the last commit?", "bash", command="git log -1"),
+    _call_example("Show the commit log", "bash", command="git log --oneline"),
+    _call_example("Run python main.py", "bash", command="python main.py"),
+    _call_example("Which Python version is installed?", "bash", command="python --version"),
+    _call_example("What is the current date?", "bash", command="date"),
+    _call_example("How much disk space is free?", "bash", command="df -h"),
+    _call_example("Count the lines of main.py", "bash", command="wc -l main.py"),
+    _call_example("Delete the file old.log", "bash", command="rm old.log"),
+    _call_example("Delete the folder tmp", "bash", command="rm -r tmp"),
+    _call_example("Install the requirements", "bash", command="pip install -r requirements.txt"),
+    _call_example("Make a folder named build", "bash", command="mkdir build"),
+    _call_example(
+        "In main.py change port 80 to 8080", "edit", path="main.py", old="80", new="8080"
+    ),
+    _call_example(
+        "Replace red with blue in theme.css", "edit", path="theme.css", old="red", new="blue"
+    ),
+    _call_example("Fix the typo teh in intro.md", "edit", path="intro.md", old="teh", new="the"),
+    _call_example(
+        "Create notes.md with the text buy milk", "write", path="notes.md", content="buy milk\n"
+    ),
+    _call_example(
+        "Write a file a.py that prints hello", "write", path="a.py", content="print('hello')\n"
+    ),
+    _call_example("Save the word done to status.txt", "write", path="status.txt", content="done\n"),
+    _answer_example("Hello!", "Hello! What shall I do in this folder?"),
+    _answer_example("Thank you", "You are welcome."),
+    _answer_example("What is 2 + 3?", "5"),
+    _answer_example("What does HTTP stand for?", "Hypertext Transfer Protocol."),
+    _answer_example("Who are you?", "A small model on this machine, at work in this folder."),
+    _answer_example(
+        "Explain what recursion is", "A function that calls itself on a smaller problem."
+    ),
+    _answer_example("What is the capital of France?", "Paris."),
+    _answer_example("How do I reverse a list in Python?", "Use items[::-1] or items.reverse()."),
 )
 
-FIRST = 8  # these stand in every prompt
+FIXED_EXAMPLES = 8  # these stand in every prompt
 
 _FILE = re.compile(r"[\w./-]*\w\.\w{1,5}\b")
 _CODE = re.compile(r"\w+_\w+|\w+\(\)|[a-z]+[A-Z]\w*")
-_STOP = frozenset(
+_STOP_WORDS = frozenset(
     re.split(
         r"\s+",
         "the a an of to in is it that this and me my i please can you for with",
@@ -109,29 +119,29 @@ _STOP = frozenset(
 
 
 @cache
-def features(said: str) -> Counter[str]:
+def extract_features(user_text: str) -> Counter[str]:
     """What a request is about: its words, cut to their stems, and the kinds of names in it."""
     found: Counter[str] = Counter()
-    rest, files = _FILE.subn(" ", said)
+    rest, files = _FILE.subn(" ", user_text)
     rest, names = _CODE.subn(" ", rest)
     found.update({"<file>": min(files, 1), "<name>": min(names, 1)})
     if "/" in rest:
         found["<folder>"] += 1
     for word in re.findall(r"[a-z]+|[0-9]+", rest.lower()):
-        if word not in _STOP:
+        if word not in _STOP_WORDS:
             found[_stem(word)] += 1
     return +found
 
 
 def _stem(word: str) -> str:
-    word = _SAME.get(word, word)
+    word = _SYNONYMS.get(word, word)
     for ending in ("ing", "ed", "es", "s"):
         if len(word) > len(ending) + 2 and word.endswith(ending):
             return word[: -len(ending)]
     return word
 
 
-_SAME = {
+_SYNONYMS = {
     "directory": "folder", "repo": "folder", "repository": "folder", "project": "folder",
     "codebase": "folder", "dir": "folder", "contain": "inside", "contains": "inside",
     "display": "show", "print": "show", "view": "show", "create": "make", "add": "make",
@@ -145,22 +155,22 @@ _SAME = {
 
 
 @cache
-def _rarity() -> dict[str, float]:
-    seen = Counter(word for example in BANK for word in features(example.said))
-    return {word: math.log(1 + len(BANK) / count) for word, count in seen.items()}
+def _weigh_features() -> dict[str, float]:
+    seen = Counter(word for example in EXAMPLES for word in extract_features(example.user_text))
+    return {word: math.log(1 + len(EXAMPLES) / count) for word, count in seen.items()}
 
 
-def nearest(said: str, words: frozenset[str]) -> list[tuple[float, Example]]:
+def rank_examples(user_text: str, tools: frozenset[str]) -> list[tuple[float, Example]]:
     """The examples most like this request, among those with these words (and answers)."""
-    mine = features(said)
-    rarity = _rarity()
+    mine = extract_features(user_text)
+    rarity = _weigh_features()
     weight = {word: count * rarity.get(word, 2.0) for word, count in mine.items()}
     norm = math.sqrt(sum(value * value for value in weight.values())) or 1.0
     ranked: list[tuple[float, Example]] = []
-    for example in BANK:
-        if example.word and example.word not in words:
+    for example in EXAMPLES:
+        if example.tool and example.tool not in tools:
             continue
-        theirs = features(example.said)
+        theirs = extract_features(example.user_text)
         size = math.sqrt(sum((count * rarity[word]) ** 2 for word, count in theirs.items())) or 1.0
         shared = sum(weight[word] * rarity[word] for word in theirs if word in weight)
         ranked.append((shared / (norm * size), example))

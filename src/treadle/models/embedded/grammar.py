@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from treadle.models.embedded.toolkit import Field, Offer
+from treadle.models.embedded.toolkit import ArgumentField, SmallTool
 
-ANSWER = '{"answer":"'
-CALL = '{"tool":"'
+ANSWER_PREFIX = '{"answer":"'
+CALL_PREFIX = '{"tool":"'
 
 _TERMINALS = r"""
 text ::= char+
@@ -28,84 +28,86 @@ boolean ::= "true" | "false"
 """
 
 
-def grammar(offers: Sequence[Offer], *, may_answer: bool = True) -> str:
+def build_grammar(tools: Sequence[SmallTool], *, may_answer: bool = True) -> str:
     """One of these calls, or an answer."""
-    rules = [f"call{place} ::= {_call(offer)}" for place, offer in enumerate(offers)]
-    ways = [f"call{place}" for place in range(len(offers))]
+    rules = [f"call{place} ::= {_call_rule(offer)}" for place, offer in enumerate(tools)]
+    ways = [f"call{place}" for place in range(len(tools))]
     if may_answer or not ways:
-        rules.append(f"answer ::= {literal(ANSWER)} text {literal(chr(34) + '}')}")
+        rules.append(
+            f"answer ::= {quote_literal(ANSWER_PREFIX)} text {quote_literal(chr(34) + '}')}"
+        )
         ways.insert(0, "answer")
     return "\n".join([f"root ::= {' | '.join(ways)}", *rules]) + _TERMINALS
 
 
-def literal(text: str) -> str:
+def quote_literal(text: str) -> str:
     """A text as it stands, in the grammar's own quoting."""
     for old, new in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
         text = text.replace(old, new)
     return f'"{text}"'
 
 
-def _call(offer: Offer) -> str:
-    parts = [literal(f'{CALL}{offer.word}"')]
-    for field in offer.fields:
-        parts += [literal(f',"{field.short}":'), _value(field)]
-    return " ".join([*parts, literal("}")])
+def _call_rule(tool: SmallTool) -> str:
+    parts = [quote_literal(f'{CALL_PREFIX}{tool.short_name}"')]
+    for field in tool.fields:
+        parts += [quote_literal(f',"{field.short_name}":'), _value_rule(field)]
+    return " ".join([*parts, quote_literal("}")])
 
 
-def _value(field: Field) -> str:
+def _value_rule(field: ArgumentField) -> str:
     if field.choices:
-        return "(" + " | ".join(literal(json.dumps(choice)) for choice in field.choices) + ")"
-    return field.kind
+        return "(" + " | ".join(quote_literal(json.dumps(choice)) for choice in field.choices) + ")"
+    return field.json_type
 
 
-class Said(msgspec.Struct, frozen=True):
+class ParsedReply(msgspec.Struct, frozen=True):
     """A whole reply: a call's word and values, or an answer."""
 
-    word: str = ""
-    given: dict[str, Any] = {}
+    tool: str = ""
+    arguments: dict[str, Any] = {}
     answer: str = ""
     is_cut: bool = False
 
 
-class Reader:
+class ReplyReader:
     """Reads a reply as it comes. `feed` gives the answer's new text, decoded."""
 
-    def __init__(self, begun: str = "") -> None:
-        self._raw = begun
-        self._told = len(begun)  # what was begun for the model is told by who began it
+    def __init__(self, prefix: str = "") -> None:
+        self._raw = prefix
+        self._emitted = len(prefix)  # what was begun for the model is told by who began it
 
     def feed(self, text: str) -> str:
         self._raw += text
-        if not self._raw.startswith(ANSWER):
+        if not self._raw.startswith(ANSWER_PREFIX):
             return ""
-        start = max(self._told, len(ANSWER))
-        stop = _safe_end(self._raw, start)
-        self._told = stop
-        return _decoded(self._raw[start:stop])
+        start = max(self._emitted, len(ANSWER_PREFIX))
+        stop = _find_decodable_end(self._raw, start)
+        self._emitted = stop
+        return _unescape(self._raw[start:stop])
 
     @property
-    def word(self) -> str:
+    def tool(self) -> str:
         """The called tool's word, as soon as it is known."""
-        if not self._raw.startswith(CALL):
+        if not self._raw.startswith(CALL_PREFIX):
             return ""
-        word, mark, _ = self._raw[len(CALL) :].partition('"')
+        word, mark, _ = self._raw[len(CALL_PREFIX) :].partition('"')
         return word if mark else ""
 
-    def finish(self) -> Said:
+    def finish(self) -> ParsedReply:
         raw = self._raw
-        if raw.startswith(ANSWER):
-            stop = _safe_end(raw, len(ANSWER))
+        if raw.startswith(ANSWER_PREFIX):
+            stop = _find_decodable_end(raw, len(ANSWER_PREFIX))
             whole = raw[stop : stop + 1] == '"'
-            return Said(answer=_decoded(raw[len(ANSWER) : stop]), is_cut=not whole)
+            return ParsedReply(answer=_unescape(raw[len(ANSWER_PREFIX) : stop]), is_cut=not whole)
         try:
             value = json.loads(raw)
         except ValueError:
-            return Said(is_cut=True)
+            return ParsedReply(is_cut=True)
         word = value.pop("tool", "")
-        return Said(word=word, given=value)
+        return ParsedReply(tool=word, arguments=value)
 
 
-def _safe_end(raw: str, start: int) -> int:
+def _find_decodable_end(raw: str, start: int) -> int:
     """Where the string ends, or the part of it that can be decoded so far."""
     place = start
     while place < len(raw):
@@ -119,6 +121,6 @@ def _safe_end(raw: str, start: int) -> int:
     return place
 
 
-def _decoded(escaped: str) -> str:
+def _unescape(escaped: str) -> str:
     text: str = json.loads(f'"{escaped}"', strict=False)
     return text

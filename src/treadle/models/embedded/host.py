@@ -45,7 +45,7 @@ def main(settings: dict[str, str | int]) -> None:
     sys.stdin.buffer.read()
 
 
-def end(code: int, socket: Path, problem: str = "") -> NoReturn:
+def exit_process(code: int, socket: Path, problem: str = "") -> NoReturn:
     """Leave at once, whoever still listens: the library's own shutdown waits for its work."""
     with contextlib.suppress(OSError):  # the parent may be gone, and its pipes with it
         sys.stderr.write(problem)
@@ -62,5 +62,5 @@ if __name__ == "__main__":
     try:
         main(given)
     except BaseException as error:  # noqa: BLE001 - the parent reads it, whatever it is
-        end(1, place, f"{type(error).__name__}: {error}\n")
-    end(0, place)
+        exit_process(1, place, f"{type(error).__name__}: {error}\n")
+    exit_process(0, place)

@@ -22,13 +22,13 @@ from treadle.core.transcript.items import (
     UserItem,
 )
 from treadle.core.transcript.transcript import Transcript
-from treadle.models.embedded.examples import BANK, FIRST, Example, nearest
-from treadle.models.embedded.toolkit import Offer, compact, spoken
+from treadle.models.embedded.examples import EXAMPLES, FIXED_EXAMPLES, Example, rank_examples
+from treadle.models.embedded.toolkit import SmallTool, to_compact_json, format_call
 
-RESULT_CHARS = 1_600
-NOTICE_CHARS = 800
-SYSTEM_CHARS = 240  # longer instructions are written for larger models
-SHOTS = 3
+MAX_RESULT_CHARS = 1_600
+MAX_NOTICE_CHARS = 800
+MAX_SYSTEM_CHARS = 240  # longer instructions are written for larger models
+MAX_NEAREST_EXAMPLES = 3
 
 _WITH_TOOLS = (
     "You work in a folder on the user's computer. Reply with one JSON object: a call, or "
@@ -37,93 +37,107 @@ _WITH_TOOLS = (
 _WITHOUT_TOOLS = "Answer briefly and truthfully."
 
 
-def turn(role: str, text: str) -> str:
+def format_turn(role: str, text: str) -> str:
     """One turn of the chat format, which nothing in the text can forge."""
     safe = text.encode("utf-8", "replace").decode().replace("\0", "").replace("<|", "< |")
     return f"<|im_start|>{role}\n{safe}<|im_end|>\n"
 
 
-def begin(text: str = "") -> str:
+def start_reply(text: str = "") -> str:
     """The start of the model's own turn."""
     return f"<|im_start|>assistant\n{text}"
 
 
-def prefix(offers: Sequence[Offer], system: str = "") -> str:
+def build_prefix(tools: Sequence[SmallTool], system: str = "") -> str:
     """The part that is the same for every request with these tools."""
-    said = [system.strip()] if 0 < len(system.strip()) <= SYSTEM_CHARS else []
-    if not offers:
-        return turn("system", "\n".join([*said, _WITHOUT_TOOLS]))
-    said.append(_WITH_TOOLS + "\n".join(offer.shape() for offer in offers))
-    words = {offer.word for offer in offers}
-    shown = [example for example in BANK[:FIRST] if not example.word or example.word in words]
-    return turn("system", "\n".join(said)) + "".join(_example(one) for one in shown)
+    said = [system.strip()] if 0 < len(system.strip()) <= MAX_SYSTEM_CHARS else []
+    if not tools:
+        return format_turn("system", "\n".join([*said, _WITHOUT_TOOLS]))
+    said.append(_WITH_TOOLS + "\n".join(offer.format_signature() for offer in tools))
+    words = {offer.short_name for offer in tools}
+    shown = [
+        example
+        for example in EXAMPLES[:FIXED_EXAMPLES]
+        if not example.tool or example.tool in words
+    ]
+    return format_turn("system", "\n".join(said)) + "".join(_format_example(one) for one in shown)
 
 
-def _example(example: Example) -> str:
-    if not example.word:
-        return turn("user", example.said) + turn("assistant", compact({"answer": example.answer}))
-    call = compact({"tool": example.word, **example.given})
-    return turn("user", example.said) + turn("assistant", call)
+def _format_example(example: Example) -> str:
+    if not example.tool:
+        return format_turn("user", example.user_text) + format_turn(
+            "assistant", to_compact_json({"answer": example.answer})
+        )
+    call = to_compact_json({"tool": example.tool, **example.arguments})
+    return format_turn("user", example.user_text) + format_turn("assistant", call)
 
 
-def conversation(
-    transcript: Transcript, offers: Sequence[Offer], *, room: int, guided: bool
+def format_conversation(
+    transcript: Transcript, tools: Sequence[SmallTool], *, max_chars: int, guided: bool
 ) -> str:
     """The history, in at most about `room` characters; its newest part is always whole."""
-    shown = [_shown(item, offers, guided) for item in transcript]
-    start = _first_kept([len(text) for text in shown], room)
-    task = _newest_input(transcript)
+    shown = [_format_item(item, tools, guided) for item in transcript]
+    start = _find_first_kept([len(text) for text in shown], max_chars)
+    task = _find_newest_input(transcript)
     if 0 <= task < start:
         return shown[task] + "".join(shown[start:])
     return "".join(shown[start:])
 
 
-def _first_kept(sizes: Sequence[int], room: int) -> int:
+def _find_first_kept(sizes: Sequence[int], max_chars: int) -> int:
     """Where the shown history starts. It moves rarely and far, so that little is read anew."""
     start = total = 0
     for place, size in enumerate(sizes):
         total += size
-        if total > room:
-            while start < place and total > room // 2:
+        if total > max_chars:
+            while start < place and total > max_chars // 2:
                 total -= sizes[start]
                 start += 1
     return start
 
 
-def _newest_input(transcript: Transcript) -> int:
+def _find_newest_input(transcript: Transcript) -> int:
     for place in range(len(transcript) - 1, -1, -1):
         if isinstance(transcript[place], UserItem):
             return place
     return -1
 
 
-def _shown(item: Item, offers: Sequence[Offer], guided: bool) -> str:
+def _format_item(item: Item, tools: Sequence[SmallTool], guided: bool) -> str:
     match item:
         case UserItem(text=text):
-            return _shots(text, offers) + turn("user", text) if guided else turn("user", text)
+            return (
+                _format_nearest_examples(text, tools) + format_turn("user", text)
+                if guided
+                else format_turn("user", text)
+            )
         case AssistantItem(calls=calls) if calls:
-            return turn("assistant", "\n".join(spoken(call, offers) for call in calls))
+            return format_turn("assistant", "\n".join(format_call(call, tools) for call in calls))
         case AssistantItem(text=text):
-            return turn("assistant", compact({"answer": text}) if offers else text)
+            return format_turn("assistant", to_compact_json({"answer": text}) if tools else text)
         case ToolResultItem():
             state = "Error" if item.is_error else "Result"
-            return turn("user", f"{state}:\n{clipped(item.text, RESULT_CHARS)}")
+            return format_turn("user", f"{state}:\n{cut_middle(item.text, MAX_RESULT_CHARS)}")
         case NoticeItem(text=text) | SummaryItem(text=text):
-            return turn("user", clipped(text, NOTICE_CHARS))
+            return format_turn("user", cut_middle(text, MAX_NOTICE_CHARS))
 
 
-def _shots(said: str, offers: Sequence[Offer]) -> str:
+def _format_nearest_examples(user_text: str, tools: Sequence[SmallTool]) -> str:
     """The examples nearest to a request, the nearest one last."""
-    words = frozenset(offer.word for offer in offers)
+    words = frozenset(offer.short_name for offer in tools)
     if not words:
         return ""
-    near = [example for score, example in nearest(said, words)[:SHOTS] if score > 0.1]
-    return "".join(_example(example) for example in reversed(near))
+    near = [
+        example
+        for score, example in rank_examples(user_text, words)[:MAX_NEAREST_EXAMPLES]
+        if score > 0.1
+    ]
+    return "".join(_format_example(example) for example in reversed(near))
 
 
-def clipped(text: str, most: int) -> str:
+def cut_middle(text: str, max_chars: int) -> str:
     """A long text without its middle."""
-    if len(text) <= most:
+    if len(text) <= max_chars:
         return text
-    head, tail = most * 2 // 3, most // 3
+    head, tail = max_chars * 2 // 3, max_chars // 3
     return f"{text[:head]}\n… {len(text) - head - tail} characters left out …\n{text[-tail:]}"

@@ -24,16 +24,16 @@ from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import AssistantItem, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.embedded import candidates, evidence, prompt
-from treadle.models.embedded.candidates import Change, Line
-from treadle.models.embedded.server import Piece, Server
-from treadle.models.embedded.toolkit import Offer
+from treadle.models.embedded.candidates import FileRewrite, SourceLine
+from treadle.models.embedded.server import CompletionChunk, LlamaServer
+from treadle.models.embedded.toolkit import SmallTool
 
 INSTRUCTION = candidates.INSTRUCTION
-GIVING_UP = "I found no change that makes the check pass"
-PASSED = "[check passed]"
-MOST_REFUSALS = 2  # edits in a row
-MOST_READ = 3  # files at once
-MOST_SOURCES = 6
+GIVE_UP_TEXT = "I found no change that makes the check pass"
+PASSED_MARKER = "[check passed]"
+MAX_REFUSED_EDITS = 2  # edits in a row
+MAX_FILES_PER_READ = 3  # files at once
+MAX_SOURCES = 6
 
 # line: the likeliest one not named yet · line N: favourite N again, with some chance ·
 # function N: the function around favourite N, the second time with some chance
@@ -51,79 +51,79 @@ _TRY = re.compile(
 )
 
 
-class Step(msgspec.Struct, frozen=True):
+class RepairStep(msgspec.Struct, frozen=True):
     """What to do next: calls with what goes before them, or a last word."""
 
     text: str = ""
-    calls: tuple[tuple[Offer, dict[str, Any]], ...] = ()
+    calls: tuple[tuple[SmallTool, dict[str, Any]], ...] = ()
 
 
-class Task(msgspec.Struct, frozen=True):
+class RepairState(msgspec.Struct, frozen=True):
     """Where a repair stands, as the transcript tells it."""
 
-    offers: dict[str, Offer]
+    tools: dict[str, SmallTool]
     check: str
     output: str  # of the first failing check
     has_passed: bool
     awaits_check: bool  # the last change was not checked yet
     sources: dict[str, str]  # as they were before any try
     unreadable: frozenset[str]
-    present: dict[str, str]  # as they are now
+    current: dict[str, str]  # as they are now
     tried: frozenset[tuple[str, str]]  # path and content of every try
     steps_done: int
     gave_up: bool  # every step was made in vain, and that was said
     refusal: str  # why edits fail, if they keep failing
-    favourites: tuple[tuple[str, int], ...]  # lines by path and number, the likeliest first
+    ranked_lines: tuple[tuple[str, int], ...]  # lines by path and number, the likeliest first
 
 
-def task(transcript: Transcript, offers: Sequence[Offer]) -> Task | None:
+def read_repair_state(transcript: Transcript, tools: Sequence[SmallTool]) -> RepairState | None:
     """The repair that is asked for, if one is and the tools for it are there."""
-    kit = {offer.word: offer for offer in offers}
+    kit = {offer.short_name: offer for offer in tools}
     if "read" not in kit or "edit" not in kit:
         return None
-    turn = _Turn(transcript, kit)
+    turn = _TurnReader(transcript, kit)
     if not turn.output and not (turn.check and "bash" in kit):
         return None
-    return turn.task()
+    return turn.to_state()
 
 
-class _Turn:
+class _TurnReader:
     """Reads the present turn of a transcript, item by item."""
 
-    def __init__(self, transcript: Transcript, kit: dict[str, Offer]) -> None:
-        self.kit = kit
+    def __init__(self, transcript: Transcript, tools: dict[str, SmallTool]) -> None:
+        self.tools = tools
         self.check = self.output = ""
         self.has_passed = self.awaits_check = self.gave_up = False
         self.sources: dict[str, str] = {}
         self.unreadable: set[str] = set()
-        self.present: dict[str, str] = {}
+        self.current: dict[str, str] = {}
         self.tried: set[tuple[str, str]] = set()
         self.refusal = ""
         self.refusals = self.steps_done = 0
-        self.favourites: list[tuple[str, int]] = []
-        self._open: dict[str, ToolCall] = {}
-        for item in _present_turn(transcript):
+        self.ranked_lines: list[tuple[str, int]] = []
+        self._open_calls: dict[str, ToolCall] = {}
+        for item in _list_turn_items(transcript):
             match item:
                 case UserItem():
-                    self.check = evidence.check_command(item.text)
-                case NoticeItem() if item.then == "ask":
-                    self._failed(item.text)
-                    self.check = self.check or evidence.goal_command(item.text)
+                    self.check = evidence.find_check_command(item.text)
+                case NoticeItem() if item.next_move == "ask":
+                    self._record_failure(item.text)
+                    self.check = self.check or evidence.find_goal_command(item.text)
                 case AssistantItem():
-                    self._open.update({call.id: call for call in item.calls})
-                    self._read_try(item.text)
-                case ToolResultItem() if item.call_id in self._open:
-                    self._take(self._open.pop(item.call_id), item)
+                    self._open_calls.update({call.id: call for call in item.calls})
+                    self._parse_try(item.text)
+                case ToolResultItem() if item.call_id in self._open_calls:
+                    self._record_result(self._open_calls.pop(item.call_id), item)
                 case _:
                     pass
 
-    def _failed(self, output: str) -> None:
-        if evidence.is_failure(output):
+    def _record_failure(self, output: str) -> None:
+        if evidence.has_failure(output):
             self.output = self.output or output
             self.has_passed = self.awaits_check = False
 
-    def _read_try(self, text: str) -> None:
-        if text.startswith(GIVING_UP):
+    def _parse_try(self, text: str) -> None:
+        if text.startswith(GIVE_UP_TEXT):
             self.gave_up = True
         for number, kind, line, path, right in _TRY.findall(text):
             self.steps_done = int(number)
@@ -132,26 +132,28 @@ class _Turn:
             named = [(where, int(which)) for which, where in places]
             if kind == "line":
                 named.append((path, int(line)))
-            self.favourites += [place for place in named if place not in self.favourites]
+            self.ranked_lines += [place for place in named if place not in self.ranked_lines]
 
-    def _take(self, call: ToolCall, result: ToolResultItem) -> None:
+    def _record_result(self, call: ToolCall, result: ToolResultItem) -> None:
         for word in ("read", "edit", "bash"):
-            offer = self.kit.get(word)
-            if offer is None or offer.tool != call.name:
+            offer = self.tools.get(word)
+            if offer is None or offer.real_name != call.name:
                 continue
-            given = offer.recall(call.arguments or {}) or {}
-            {"read": self._seen, "edit": self._changed, "bash": self._ran}[word](given, result)
+            given = offer.to_short_arguments(call.arguments or {}) or {}
+            {"read": self._record_read, "edit": self._record_edit, "bash": self._record_check}[
+                word
+            ](given, result)
 
-    def _seen(self, given: Mapping[str, Any], result: ToolResultItem) -> None:
-        path = str(given.get("path", ""))
+    def _record_read(self, arguments: Mapping[str, Any], result: ToolResultItem) -> None:
+        path = str(arguments.get("path", ""))
         if result.is_error:
             self.unreadable.add(path)
         elif path not in self.sources:
-            self.sources[path] = self.present[path] = evidence.without_numbers(result.text)
+            self.sources[path] = self.current[path] = evidence.strip_line_numbers(result.text)
 
-    def _changed(self, given: Mapping[str, Any], result: ToolResultItem) -> None:
-        path, old, new = (str(given.get(name, "")) for name in ("path", "old", "new"))
-        text = self.present.get(path)
+    def _record_edit(self, arguments: Mapping[str, Any], result: ToolResultItem) -> None:
+        path, old, new = (str(arguments.get(name, "")) for name in ("path", "old", "new"))
+        text = self.current.get(path)
         if text is None or old not in text:
             return
         changed = text.replace(old, new, 1)
@@ -162,37 +164,37 @@ class _Turn:
             self.refusal = result.text
             return
         self.refusals = 0
-        self.present[path] = changed
+        self.current[path] = changed
         self.awaits_check = changed != self.sources[path]
 
-    def _ran(self, given: Mapping[str, Any], result: ToolResultItem) -> None:
-        command = str(given.get("command", ""))
+    def _record_check(self, arguments: Mapping[str, Any], result: ToolResultItem) -> None:
+        command = str(arguments.get("command", ""))
         if not self.check or self.check not in command:
             return
         self.awaits_check = False
-        self.has_passed = PASSED in result.text
+        self.has_passed = PASSED_MARKER in result.text
         if not self.has_passed and not self.output:
             self.output = result.text
 
-    def task(self) -> Task:
-        return Task(
-            offers=self.kit,
+    def to_state(self) -> RepairState:
+        return RepairState(
+            tools=self.tools,
             check=self.check,
             output=self.output,
             has_passed=self.has_passed,
             awaits_check=self.awaits_check,
             sources=self.sources,
             unreadable=frozenset(self.unreadable),
-            present=self.present,
+            current=self.current,
             tried=frozenset(self.tried),
             steps_done=self.steps_done,
             gave_up=self.gave_up,
-            refusal=self.refusal if self.refusals >= MOST_REFUSALS else "",
-            favourites=tuple(self.favourites),
+            refusal=self.refusal if self.refusals >= MAX_REFUSED_EDITS else "",
+            ranked_lines=tuple(self.ranked_lines),
         )
 
 
-def _present_turn(transcript: Transcript) -> list[Any]:
+def _list_turn_items(transcript: Transcript) -> list[Any]:
     start = 0
     for place in range(len(transcript) - 1, -1, -1):
         if isinstance(transcript[place], UserItem):
@@ -201,193 +203,211 @@ def _present_turn(transcript: Transcript) -> list[Any]:
     return transcript[start:]
 
 
-async def moves(task: Task, server: Server) -> AsyncGenerator[Piece | Step, None]:
+async def find_next_step(
+    state: RepairState, server: LlamaServer
+) -> AsyncGenerator[CompletionChunk | RepairStep, None]:
     """What the model was asked on the way (for the account), and at last the one next step."""
-    if task.has_passed:
-        yield Step(_told(task))
-    elif not task.output:
-        yield Step("I run the check first.", (_checked(task),))
-    elif unread := _unread(task):
-        read = task.offers["read"]
-        yield Step("", tuple((read, {"path": path}) for path in unread))
-    elif task.gave_up or task.refusal:
-        reason = task.refusal.strip().partition("\n")[0]
-        yield Step(f"{GIVING_UP}: {reason}" if reason else f"{GIVING_UP}.")
-    elif task.awaits_check:
-        yield Step(f"{_told(task)} The check has not been run on it yet.")
+    if state.has_passed:
+        yield RepairStep(_describe_changes(state))
+    elif not state.output:
+        yield RepairStep("I run the check first.", (_build_check_call(state),))
+    elif unread := _find_unread_files(state):
+        read = state.tools["read"]
+        yield RepairStep("", tuple((read, {"path": path}) for path in unread))
+    elif state.gave_up or state.refusal:
+        reason = state.refusal.strip().partition("\n")[0]
+        yield RepairStep(f"{GIVE_UP_TEXT}: {reason}" if reason else f"{GIVE_UP_TEXT}.")
+    elif state.awaits_check:
+        yield RepairStep(f"{_describe_changes(state)} The check has not been run on it yet.")
     else:
-        async for found in _next_try(task, server):
+        async for found in _find_next_try(state, server):
             yield found
 
 
-def _unread(task: Task) -> list[str]:
+def _find_unread_files(state: RepairState) -> list[str]:
     """The files to read next: the check's own, what they import, and those in its output."""
-    wanted = evidence.command_files(task.check)
-    for path, source in task.sources.items():
-        wanted += evidence.imported_files(path, source)
-    wanted += evidence.named_files(task.output)
-    known = [*task.sources, *task.unreadable]
+    wanted = evidence.find_command_files(state.check)
+    for path, source in state.sources.items():
+        wanted += evidence.find_imported_files(path, source)
+    wanted += evidence.find_file_names(state.output)
+    known = [*state.sources, *state.unreadable]
     fresh: list[str] = []
     for path in wanted:
-        if not any(_is_same(path, other) for other in (*known, *fresh)):
+        if not any(_is_same_path(path, other) for other in (*known, *fresh)):
             fresh.append(path)
-    return fresh[:MOST_READ] if len(task.sources) < MOST_SOURCES else []
+    return fresh[:MAX_FILES_PER_READ] if len(state.sources) < MAX_SOURCES else []
 
 
-def _is_same(one: str, other: str) -> bool:
+def _is_same_path(one: str, other: str) -> bool:
     """Absolute in a traceback, relative in an import: the shorter one is the other's end."""
     short, long = sorted((one.removeprefix("./"), other.removeprefix("./")), key=len)
     return short == long or long.endswith(f"/{short}")
 
 
-def _checked(task: Task) -> tuple[Offer, dict[str, Any]]:
-    return task.offers["bash"], {"command": f"{task.check} && echo '{PASSED}'"}
+def _build_check_call(state: RepairState) -> tuple[SmallTool, dict[str, Any]]:
+    return state.tools["bash"], {"command": f"{state.check} && echo '{PASSED_MARKER}'"}
 
 
-def _told(task: Task) -> str:
+def _describe_changes(state: RepairState) -> str:
     """What was changed, in a sentence or two."""
     told: list[str] = []
-    for path, text in task.present.items():
-        before, after = task.sources[path].splitlines(), text.splitlines()
+    for path, text in state.current.items():
+        before, after = state.sources[path].splitlines(), text.splitlines()
         for kind, a, b, c, d in difflib.SequenceMatcher(None, before, after).get_opcodes():
             old, new = (" ".join(" ".join(part).split()) for part in (before[a:b], after[c:d]))
             if kind != "equal":
                 told.append(f"In {path}, `{old}` became `{new}`.")
-    if task.has_passed:
-        told.append(f"`{task.check}` passes.")
+    if state.has_passed:
+        told.append(f"`{state.check}` passes.")
     return " ".join(told)
 
 
-async def _next_try(task: Task, server: Server) -> AsyncGenerator[Piece | Step, None]:
+async def _find_next_try(
+    state: RepairState, server: LlamaServer
+) -> AsyncGenerator[CompletionChunk | RepairStep, None]:
     """Asks for changes until one is new, and tries that."""
-    search = _Search(task)
-    for change, place in search.siblings(task.tried):
-        if (change.path, change.source) not in task.tried:
-            yield _try(task, task.steps_done, place, change, ())
+    search = _EditSearch(state)
+    for change, place in search.repeat_on_equal_lines(state.tried):
+        if (change.path, change.source) not in state.tried:
+            yield _build_try(state, state.steps_done, place, change, ())
             return
-    await server.bake(INSTRUCTION)
-    for number in range(task.steps_done, len(PLAN)):
-        asked = search.ask(number)
+    await server.load_prefix(INSTRUCTION)
+    for number in range(state.steps_done, len(PLAN)):
+        asked = search.build_question(number)
         if asked is None:
             continue
-        piece = await server.text(asked.prompt, **asked.options)
+        piece = await server.complete_text(asked.prompt, **asked.options)
         yield piece
-        for change, place in search.heard(asked, piece.text):
-            if (change.path, change.source) not in task.tried:
-                yield _try(task, number + 1, place, change, search.right)
+        for change, place in search.parse_answer(asked, piece.text):
+            if (change.path, change.source) not in state.tried:
+                yield _build_try(state, number + 1, place, change, search.unchanged_lines)
                 return
-    yield Step(f"{GIVING_UP}: {len(task.tried)} were tried.", _undo(task))
+    yield RepairStep(f"{GIVE_UP_TEXT}: {len(state.tried)} were tried.", _build_undo_calls(state))
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _Question(msgspec.Struct, frozen=True):
     """A question to the model: for one of these lines, or for the function around the first."""
 
     kind: str
     prompt: str
     options: dict[str, Any]
-    among: tuple[Line, ...]
+    lines: tuple[SourceLine, ...]
 
 
-class _Search:
+class _EditSearch:
     """The questions of a plan, and what to make of the answers."""
 
-    def __init__(self, task: Task) -> None:
-        self.sources = task.sources
-        failing = evidence.excerpt(task.output)
-        self.lines = candidates.suspects(task.sources)
-        self.circles = candidates.circles(self.lines, failing)
-        self.begun = candidates.question(task.sources, failing)
+    def __init__(self, state: RepairState) -> None:
+        self.sources = state.sources
+        failing = evidence.extract_failure(state.output)
+        self.lines = candidates.list_suspect_lines(state.sources)
+        self.line_groups = candidates.group_suspect_lines(self.lines, failing)
+        self.prompt_start = candidates.build_question(state.sources, failing)
         by_place = {(line.path, line.number): line for line in self.lines}
-        self.favourites = [by_place[place] for place in task.favourites if place in by_place]
-        self.right: list[Line] = []  # named, but left as they were
+        self.ranked_lines = [by_place[place] for place in state.ranked_lines if place in by_place]
+        self.unchanged_lines: list[SourceLine] = []  # named, but left as they were
 
-    def ask(self, number: int) -> _Asked | None:
+    def build_question(self, number: int) -> _Question | None:
         kind, which = PLAN[number]
-        among = self._favourite(which) if which >= 0 else self._unnamed()
+        among = self._find_ranked_lines(which) if which >= 0 else self._list_unnamed_lines()
         if not among:
             return None
         if kind == "line":
-            chance = candidates.CHANCE if which >= 0 else 0.0
-            options = candidates.line_options(among, chance=chance, seed=number)
-            return _Asked(kind, self.begun + prompt.begin(), options, tuple(among))
-        place = candidates.function_around(self.sources[among[0].path], among[0])
+            chance = candidates.RETRY_TEMPERATURE if which >= 0 else 0.0
+            options = candidates.build_line_options(among, temperature=chance, seed=number)
+            return _Question(kind, self.prompt_start + prompt.start_reply(), options, tuple(among))
+        place = candidates.find_function(self.sources[among[0].path], among[0])
         if place is None:
             return None
-        chance = candidates.CHANCE if (kind, which) in PLAN[:number] else 0.0
+        chance = candidates.RETRY_TEMPERATURE if (kind, which) in PLAN[:number] else 0.0
         source = self.sources[among[0].path]
-        start = candidates.function_start(source, place[0])
-        options = candidates.function_options(source, place[0], chance=chance, seed=number)
-        return _Asked(kind, self.begun + prompt.begin(start), options, tuple(among))
+        start = candidates.start_function(source, place[0])
+        options = candidates.build_function_options(
+            source, place[0], temperature=chance, seed=number
+        )
+        return _Question(kind, self.prompt_start + prompt.start_reply(start), options, tuple(among))
 
-    def heard(self, asked: _Asked, text: str) -> list[tuple[Change, str]]:
+    def parse_answer(self, question: _Question, text: str) -> list[tuple[FileRewrite, str]]:
         """The changes that an answer amounts to, each with the words for its place."""
-        if asked.kind == "function":
-            return self._functions(asked.among[0], text)
-        wrong, written = candidates.read_line(text)
-        same = [line for line in asked.among if line.bare == wrong]
-        self.favourites += [line for line in same if line not in self.favourites]
+        if question.kind == "function":
+            return self._build_function_rewrites(question.lines[0], text)
+        wrong, written = candidates.parse_line_answer(text)
+        same = [line for line in question.lines if line.stripped == wrong]
+        self.ranked_lines += [line for line in same if line not in self.ranked_lines]
         if not written or written == wrong:
-            self.right += same
+            self.unchanged_lines += same
             return []
         return [
-            (candidates.with_line(self.sources[line.path], line, written), f"line {line}")
+            (candidates.replace_line(self.sources[line.path], line, written), f"line {line}")
             for line in same
         ]
 
-    def _functions(self, line: Line, body: str) -> list[tuple[Change, str]]:
+    def _build_function_rewrites(
+        self, line: SourceLine, body: str
+    ) -> list[tuple[FileRewrite, str]]:
         source = self.sources[line.path]
-        place = candidates.function_around(source, line)
+        place = candidates.find_function(source, line)
         assert place is not None
-        change = candidates.with_function(source, line.path, *place, body)
+        change = candidates.replace_function(source, line.path, *place, body)
         if change is None or change.source == source:
             return []
         return [(change, f"function at line {place[0]} of {line.path}")]
 
-    def _unnamed(self) -> list[Line]:
-        named = {line.bare for line in self.favourites}
-        for lines in self.circles:
-            if left := [line for line in lines if line.bare not in named]:
+    def _list_unnamed_lines(self) -> list[SourceLine]:
+        named = {line.stripped for line in self.ranked_lines}
+        for lines in self.line_groups:
+            if left := [line for line in lines if line.stripped not in named]:
                 return left
         return []
 
-    def _favourite(self, which: int) -> list[Line]:
-        texts = list(dict.fromkeys(line.bare for line in self.favourites))
-        wanted = texts[which] if which < len(texts) else None
-        return [line for line in self.lines if line.bare == wanted]
+    def _find_ranked_lines(self, rank: int) -> list[SourceLine]:
+        texts = list(dict.fromkeys(line.stripped for line in self.ranked_lines))
+        wanted = texts[rank] if rank < len(texts) else None
+        return [line for line in self.lines if line.stripped == wanted]
 
-    def siblings(self, tried: frozenset[tuple[str, str]]) -> list[tuple[Change, str]]:
+    def repeat_on_equal_lines(
+        self, tried: frozenset[tuple[str, str]]
+    ) -> list[tuple[FileRewrite, str]]:
         """What was tried on one line, for the other lines that read the same."""
-        found: list[tuple[Change, str]] = []
+        found: list[tuple[FileRewrite, str]] = []
         for path, text in sorted(tried):
             pairs = zip(self.sources[path].splitlines(), text.splitlines(), strict=False)
             changed = [(old.strip(), new.strip()) for old, new in pairs if old != new]
             if len(changed) != 1:
                 continue
             for line in self.lines:
-                if line.bare == changed[0][0]:
-                    change = candidates.with_line(self.sources[line.path], line, changed[0][1])
+                if line.stripped == changed[0][0]:
+                    change = candidates.replace_line(self.sources[line.path], line, changed[0][1])
                     found.append((change, f"line {line}"))
         return found
 
 
-def _try(task: Task, number: int, place: str, change: Change, right: Sequence[Line]) -> Step:
-    said = f"Try {number}: {place}."
-    if right:
-        said += f" Lines that look right: {', '.join(str(line) for line in right)}."
-    edit = _edit(task, change.path, task.sources[change.path], change.source)
-    check = (_checked(task),) if task.check and "bash" in task.offers else ()
-    return Step(said, (*_undo(task), edit, *check))
+def _build_try(
+    state: RepairState,
+    number: int,
+    location: str,
+    change: FileRewrite,
+    unchanged_lines: Sequence[SourceLine],
+) -> RepairStep:
+    said = f"Try {number}: {location}."
+    if unchanged_lines:
+        said += f" Lines that look right: {', '.join(str(line) for line in unchanged_lines)}."
+    edit = _build_edit_call(state, change.path, state.sources[change.path], change.source)
+    check = (_build_check_call(state),) if state.check and "bash" in state.tools else ()
+    return RepairStep(said, (*_build_undo_calls(state), edit, *check))
 
 
-def _undo(task: Task) -> tuple[tuple[Offer, dict[str, Any]], ...]:
+def _build_undo_calls(state: RepairState) -> tuple[tuple[SmallTool, dict[str, Any]], ...]:
     return tuple(
-        _edit(task, path, text, task.sources[path])
-        for path, text in task.present.items()
-        if text != task.sources[path]
+        _build_edit_call(state, path, text, state.sources[path])
+        for path, text in state.current.items()
+        if text != state.sources[path]
     )
 
 
-def _edit(task: Task, path: str, old: str, new: str) -> tuple[Offer, dict[str, Any]]:
+def _build_edit_call(
+    state: RepairState, path: str, old: str, new: str
+) -> tuple[SmallTool, dict[str, Any]]:
     """The smallest edit of whole lines that leads from one text to the other and fits once."""
     before, after = old.splitlines(), new.splitlines()
     start = 0
@@ -403,4 +423,4 @@ def _edit(task: Task, path: str, old: str, new: str) -> tuple[Offer, dict[str, A
         "old": "\n".join(before[start : len(before) - tail]),
         "new": "\n".join(after[start : len(after) - tail]),
     }
-    return task.offers["edit"], given
+    return state.tools["edit"], given

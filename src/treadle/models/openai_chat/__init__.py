@@ -9,53 +9,59 @@ from __future__ import annotations
 from treadle.core.contracts.model import Model, ModelCard, ModelRequest
 from treadle.core.errors import ModelError
 from treadle.models.catalog import card_for
-from treadle.models.codec import Prepared
-from treadle.models.encoding import place_of
+from treadle.models.codec import EncodedRequest
+from treadle.models.encoding import locate_block
 from treadle.models.openai_chat.decoding import ChatDecoder
-from treadle.models.openai_chat.encoding import ChatDialect, body
-from treadle.models.openai_wire import Account, AccountCodec, part_number, patience, place_in
-from treadle.models.provider import ProviderModel
+from treadle.models.openai_chat.encoding import ChatEncoder, encode_chat_body
+from treadle.models.openai_wire import (
+    OpenAIAccount,
+    OpenAICodec,
+    find_part_number,
+    default_timeouts,
+    find_part_reference,
+)
+from treadle.models.provider import HTTPModel
 from treadle.models.quirks import Quirks
-from treadle.models.wire.limits import Limits
+from treadle.models.wire.limits import Timeouts
 
 __all__ = ["ChatCodec", "OpenAIChat"]
 
 
-class ChatCodec(AccountCodec):
+class ChatCodec(OpenAICodec):
     """The dialect of one server, for one model."""
 
     resource = "/chat/completions"
 
-    def __init__(self, model: str, card: ModelCard, held: Account) -> None:
-        super().__init__(model, card, held)
-        self._dialect = ChatDialect(held.quirks)
+    def __init__(self, model: str, card: ModelCard, account: OpenAIAccount) -> None:
+        super().__init__(model, card, account)
+        self._encoder = ChatEncoder(account.quirks)
 
-    def prepare(self, request: ModelRequest) -> Prepared:
-        dialect = self._dialect_for(request)
-        pieces = body(self._model, self._card, self._held.quirks, dialect, request)
-        return self._prepared(pieces)
+    def encode_request(self, request: ModelRequest) -> EncodedRequest:
+        dialect = self._encoder_for(request)
+        pieces = encode_chat_body(self._model, self._card, self._account.quirks, dialect, request)
+        return self._build_request(pieces)
 
-    def _dialect_for(self, request: ModelRequest) -> ChatDialect:
+    def _encoder_for(self, request: ModelRequest) -> ChatEncoder:
         if not request.quarantine:
-            return self._dialect
-        return ChatDialect(self._held.quirks, request.quarantine)
+            return self._encoder
+        return ChatEncoder(self._account.quirks, request.quarantine)
 
-    def decoder(self, request: ModelRequest) -> ChatDecoder:
-        return ChatDecoder(request, self._card, self.who, self.origin)
+    def create_decoder(self, request: ModelRequest) -> ChatDecoder:
+        return ChatDecoder(request, self._card, self.provider, self.origin)
 
-    def locate(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
-        named = place_in(str(error))
+    def locate_part(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
+        named = find_part_reference(str(error))
         if named is None:
             return None
         message = named[0] - (1 if request.system else 0)
-        dialect = self._dialect_for(request)
-        place = place_of(dialect, request.transcript, request.quarantine, message, 0)
+        dialect = self._encoder_for(request)
+        place = locate_block(dialect, request.transcript, request.quarantine, message, 0)
         if place is None:
             return None
-        return place[0], part_number(request.transcript[place[0]], named[1])
+        return place[0], find_part_number(request.transcript[place[0]], named[1])
 
 
-class OpenAIChat(ProviderModel):
+class OpenAIChat(HTTPModel):
     """A model behind any server that speaks chat completions.
 
     The server is recognised by its address, or named: `quirks="openrouter"`, `"ollama"`, ...
@@ -72,16 +78,16 @@ class OpenAIChat(ProviderModel):
         quirks: Quirks | str | None = None,
         fallback: Model | None = None,
         card: ModelCard | None = None,
-        limits: Limits | None = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
-        held = Account(quirks, base_url, api_key, model=model)
+        held = OpenAIAccount(quirks, base_url, api_key, model=model)
         card = card or card_for(f"{held.quirks.name}/{model}")
         codec = ChatCodec(model, card, held)
         super().__init__(
             codec,
-            codec.who,
+            codec.provider,
             card=card,
             client=client,
             fallback=fallback,
-            limits=limits or patience(held.quirks),
+            timeouts=timeouts or default_timeouts(held.quirks),
         )

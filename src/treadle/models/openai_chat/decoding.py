@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 
 from treadle.core.contracts.model import (
-    CallBegun,
-    CallPiece,
-    CallReady,
+    ModelToolCallBegan,
+    ModelToolCallDelta,
+    ModelToolCallRequested,
     ModelCard,
     ModelEvent,
     ModelRequest,
-    TextPiece,
-    ThinkingPiece,
-    UsageSeen,
+    ModelTextDelta,
+    ModelThinkingDelta,
+    ModelUsageUpdated,
 )
 from treadle.core.errors import Overloaded, StreamBroken
 from treadle.core.transcript.content import (
@@ -34,12 +34,18 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
-from treadle.models.codec import fresh_call_id
-from treadle.models.failures import Provider, complaint, cut_short, from_complaint, unreadable
-from treadle.models.openai_wire import InputDetails, OutputDetails, counted
+from treadle.models.codec import make_unique_call_id
+from treadle.models.failures import (
+    ProviderInfo,
+    parse_error_body,
+    incomplete_stream_error,
+    map_error_body,
+    unreadable_event_error,
+)
+from treadle.models.openai_wire import InputTokenDetails, OutputTokenDetails, convert_usage
 
 # The label of an Opaque that belongs to the call behind it, and must come back with it.
-CALL_EXTRA = "call_extra"
+CALL_EXTRA_LABEL = "call_extra"
 
 _ABSENT = msgspec.Raw()
 
@@ -76,8 +82,8 @@ class _Delta(msgspec.Struct, gc=False):
 class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    prompt_tokens_details: InputDetails | None = None
-    completion_tokens_details: OutputDetails | None = None
+    prompt_tokens_details: InputTokenDetails | None = None
+    completion_tokens_details: OutputTokenDetails | None = None
     prompt_cache_hit_tokens: int | None = None  # DeepSeek's name for it
     cost: float | None = None  # OpenRouter's, in USD
 
@@ -88,7 +94,7 @@ class _Choice(msgspec.Struct, gc=False):
     usage: _Usage | None = None
 
 
-class _Groq(msgspec.Struct):
+class _GroqExtension(msgspec.Struct):
     usage: _Usage | None = None
 
 
@@ -98,30 +104,30 @@ class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     error: msgspec.Raw = _ABSENT
-    x_groq: _Groq | None = None
+    x_groq: _GroqExtension | None = None
 
 
 # Not strict: some servers quote their numbers.
-_read_chunk = msgspec.json.Decoder(_Chunk, strict=False).decode
+_decode_chunk = msgspec.json.Decoder(_Chunk, strict=False).decode
 
-_CUT = ("length", "max_tokens", "model_length", "content_filter")
-_STOPS: dict[str, StopReason] = {
+_CUT_REASONS = ("length", "max_tokens", "model_length", "content_filter")
+_STOP_REASONS: dict[str, StopReason] = {
     "length": "max_tokens",
     "max_tokens": "max_tokens",
     "model_length": "context",
     "content_filter": "refusal",
 }
-_THEIR_TROUBLE = ("error", "insufficient_system_resource", "abort", "load", "unload")
+_SERVER_FAILURE_REASONS = ("error", "insufficient_system_resource", "abort", "load", "unload")
 
 
-class _Slot:
+class _PartialCall:
     """One call while it arrives."""
 
-    __slots__ = ("arguments", "call", "extra", "given_id", "id", "index", "name")
+    __slots__ = ("arguments", "call", "extra", "provider_id", "id", "index", "name")
 
     def __init__(self, index: int | None) -> None:
         self.index = index
-        self.given_id = ""
+        self.provider_id = ""
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
@@ -132,37 +138,39 @@ class _Slot:
 class ChatDecoder:
     """Reads one answer; see codec.Decoder for what is promised."""
 
-    def __init__(self, request: ModelRequest, card: ModelCard, who: Provider, origin: str) -> None:
+    def __init__(
+        self, request: ModelRequest, card: ModelCard, provider: ProviderInfo, origin: str
+    ) -> None:
         self.progress = 0
         self.done = False
         self._transcript = request.transcript
         self._card = card
-        self._who = who
+        self._provider = provider
         self._origin = origin
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._thinking: list[str] = []
-        self._details: list[dict[str, Any]] = []
-        self._slots: list[_Slot] = []
+        self._reasoning_details: list[dict[str, Any]] = []
+        self._partial_calls: list[_PartialCall] = []
         self._ids: set[str] = set()
-        self._stop = ""
+        self._finish_reason = ""
         self._usage: _Usage | None = None
-        self._id = ""
+        self._response_id = ""
 
     def feed(self, events: Iterable[tuple[bytes, bytes]]) -> list[ModelEvent]:
         out: list[ModelEvent] = []
         texts = self._text
         for _, data in events:
             if data == b"[DONE]":
-                self._settle(out)
+                self._finish_calls(out)
                 self.done = True
                 continue
             try:
-                chunk = _read_chunk(data)
+                chunk = _decode_chunk(data)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise unreadable(self._who, data, "a chat chunk", error) from error
+                raise unreadable_event_error(self._provider, data, "a chat chunk", error) from error
             if chunk.object == "error" or chunk.error is not _ABSENT:
-                self._check_error(chunk, data)
+                self._raise_stream_error(chunk, data)
             choices = chunk.choices
             if choices:
                 choice = choices[0]
@@ -173,7 +181,7 @@ class ChatDecoder:
                         if text:
                             self.progress += 1
                             texts.append(text)
-                            out.append(TextPiece(text))
+                            out.append(ModelTextDelta(text))
                     elif text:
                         self._read_parts(text, out)
                     if delta.tool_calls or delta.refusal:
@@ -181,21 +189,25 @@ class ChatDecoder:
                     if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
                         self._read_reasoning(delta, out)
                 if choice.finish_reason:
-                    self._end(choice.finish_reason, out)
+                    self._handle_finish_reason(choice.finish_reason, out)
                 if choice.usage is not None:
                     self._usage = choice.usage
-            if not self._id and chunk.id:
-                self._id = chunk.id
+            if not self._response_id and chunk.id:
+                self._response_id = chunk.id
             if chunk.usage is not None or chunk.x_groq is not None:
                 self._read_usage(chunk, out)
         return out
 
     def finish(self) -> AssistantItem:
-        if not self._stop and not self.done:
-            raise cut_short(self._who)
+        if not self._finish_reason and not self.done:
+            raise incomplete_stream_error(self._provider)
         content: list[AssistantContent] = []
-        if self._thinking or self._details:
-            signature = msgspec.json.encode(self._details).decode() if self._details else ""
+        if self._thinking or self._reasoning_details:
+            signature = (
+                msgspec.json.encode(self._reasoning_details).decode()
+                if self._reasoning_details
+                else ""
+            )
             content.append(
                 Thinking("".join(self._thinking), signature=signature, origin=self._origin)
             )
@@ -203,38 +215,38 @@ class ChatDecoder:
             content.append(Text("".join(self._text)))
         if self._refusal:
             content.append(Text("".join(self._refusal)))
-        for slot in self._slots:
+        for slot in self._partial_calls:
             if slot.call is not None:
                 if slot.extra:
-                    content.append(Opaque(self._origin, slot.extra.decode(), CALL_EXTRA))
+                    content.append(Opaque(self._origin, slot.extra.decode(), CALL_EXTRA_LABEL))
                 content.append(slot.call)
         return AssistantItem(
             content=tuple(content),
             stop=self._stop_reason(),
             model=self._card.name,
-            usage=self._priced(),
-            response_id=self._id,
+            usage=self._build_usage(),
+            response_id=self._response_id,
         )
 
     # ------------------------------------------------------------------ what a delta may hold
 
-    def _think(self, text: str, out: list[ModelEvent]) -> None:
+    def _append_thinking(self, text: str, out: list[ModelEvent]) -> None:
         if text:
             self.progress += 1
             self._thinking.append(text)
-            out.append(ThinkingPiece(text))
+            out.append(ModelThinkingDelta(text))
 
     def _read_parts(self, parts: list[_Part], out: list[ModelEvent]) -> None:
         for part in parts:
             thinking = part.thinking
             if isinstance(thinking, str):
-                self._think(thinking, out)
+                self._append_thinking(thinking, out)
             elif thinking:
-                self._think("".join([inner.text or "" for inner in thinking]), out)
+                self._append_thinking("".join([inner.text or "" for inner in thinking]), out)
             elif part.text:
                 self.progress += 1
                 self._text.append(part.text)
-                out.append(TextPiece(part.text))
+                out.append(ModelTextDelta(part.text))
 
     def _read_reasoning(self, delta: _Delta, out: list[ModelEvent]) -> None:
         shown = delta.reasoning_content or delta.reasoning or ""
@@ -242,16 +254,16 @@ class ChatDecoder:
             self.progress += 1
             words = detail.get("text") or detail.get("summary")
             if not shown and isinstance(words, str):
-                self._think(words, out)
+                self._append_thinking(words, out)
             self._merge_detail(detail)
-        self._think(shown, out)
+        self._append_thinking(shown, out)
 
     def _merge_detail(self, detail: dict[str, Any]) -> None:
         """Details come in crumbs; they have to go back whole."""
-        last = self._details[-1] if self._details else {}
+        last = self._reasoning_details[-1] if self._reasoning_details else {}
         same = last.get("type") == detail.get("type") and last.get("index") == detail.get("index")
         if not last or not same:
-            self._details.append(dict(detail))
+            self._reasoning_details.append(dict(detail))
             return
         for key, value in detail.items():
             if key in ("text", "summary", "data") and isinstance(last.get(key), str):
@@ -263,92 +275,95 @@ class ChatDecoder:
         self.progress += 1
         if delta.refusal:
             self._refusal.append(delta.refusal)
-            out.append(TextPiece(delta.refusal))
+            out.append(ModelTextDelta(delta.refusal))
         for piece in delta.tool_calls or ():
-            slot = self._slot_for(piece, out)
+            slot = self._find_partial_call(piece, out)
             function = piece.function or _Function()
             if bytes(piece.extra_content) not in (b"", b"null"):
                 slot.extra = bytes(piece.extra_content)
-            if piece.id and not slot.given_id:
-                slot.given_id = piece.id
+            if piece.id and not slot.provider_id:
+                slot.provider_id = piece.id
             if function.name and not slot.name:
                 slot.name = function.name
-                slot.id = fresh_call_id(slot.given_id, self._ids, self._transcript)
-                out.append(CallBegun(slot.id, slot.name))
+                slot.id = make_unique_call_id(slot.provider_id, self._ids, self._transcript)
+                out.append(ModelToolCallBegan(slot.id, slot.name))
                 if slot.arguments:
-                    out.append(CallPiece(slot.id, "".join(slot.arguments)))
+                    out.append(ModelToolCallDelta(slot.id, "".join(slot.arguments)))
             text = function.arguments
             if text is not None and not isinstance(text, str):
                 text = msgspec.json.encode(text).decode()
             if text:
-                self._append(slot, text, out)
-        if self._stop:
-            self._settle(out)  # some servers say why they stop before they call
+                self._append_arguments(slot, text, out)
+        if self._finish_reason:
+            self._finish_calls(out)  # some servers say why they stop before they call
 
-    def _slot_for(self, piece: _CallDelta, out: list[ModelEvent]) -> _Slot:
+    def _find_partial_call(self, delta: _CallDelta, out: list[ModelEvent]) -> _PartialCall:
         """The call that a piece belongs to.
 
         By its index where there is one, else by its id, else the last. A named piece begins
         another call even so, if it brings a new id, or arguments to a call that has them all.
         """
-        slots = self._slots
-        if piece.index is not None:
-            found = next((slot for slot in reversed(slots) if slot.index == piece.index), None)
-        elif piece.id:
-            found = next((slot for slot in slots if slot.given_id == piece.id), None)
-            found = found or (slots[-1] if slots and not slots[-1].given_id else None)
+        slots = self._partial_calls
+        if delta.index is not None:
+            found = next((slot for slot in reversed(slots) if slot.index == delta.index), None)
+        elif delta.id:
+            found = next((slot for slot in slots if slot.provider_id == delta.id), None)
+            found = found or (slots[-1] if slots and not slots[-1].provider_id else None)
         else:
             found = slots[-1] if slots else None
-        if found is not None and found.name and piece.function and piece.function.name:
-            other_id = bool(piece.id) and piece.id != found.given_id
-            no_mark = not piece.id and piece.index is None
-            more = piece.function.arguments and _is_whole("".join(found.arguments))
+        if found is not None and found.name and delta.function and delta.function.name:
+            other_id = bool(delta.id) and delta.id != found.provider_id
+            no_mark = not delta.id and delta.index is None
+            more = delta.function.arguments and _is_complete_object("".join(found.arguments))
             if other_id or no_mark or more:
                 found = None
         if found is None:
-            if slots and _is_whole("".join(slots[-1].arguments)):
-                self._make_ready(slots[-1], out)
-            found = _Slot(piece.index)
+            if slots and _is_complete_object("".join(slots[-1].arguments)):
+                self._finish_call(slots[-1], out)
+            found = _PartialCall(delta.index)
             slots.append(found)
         return found
 
-    def _append(self, slot: _Slot, text: str, out: list[ModelEvent]) -> None:
-        if slot.call is not None:
+    def _append_arguments(self, partial: _PartialCall, text: str, out: list[ModelEvent]) -> None:
+        if partial.call is not None:
             if text.strip():
                 raise StreamBroken(
-                    f"{self._who.name} went on with the call {slot.call.name!r} after its end.",
-                    provider=self._who.name,
+                    f"{self._provider.name} went on with the call {partial.call.name!r} after its end.",
+                    provider=self._provider.name,
                 )
             return
-        slot.arguments.append(text)
-        if slot.name:
-            out.append(CallPiece(slot.id, text))
+        partial.arguments.append(text)
+        if partial.name:
+            out.append(ModelToolCallDelta(partial.id, text))
 
     # ------------------------------------------------------------------ the end
 
-    def _end(self, reason: str, out: list[ModelEvent]) -> None:
-        if reason in _THEIR_TROUBLE:
+    def _handle_finish_reason(self, reason: str, out: list[ModelEvent]) -> None:
+        if reason in _SERVER_FAILURE_REASONS:
             raise Overloaded(
-                f"{self._who.name} gave the reply up ({reason}).", provider=self._who.name
+                f"{self._provider.name} gave the reply up ({reason}).", provider=self._provider.name
             )
-        self._stop = reason
-        self._settle(out)
+        self._finish_reason = reason
+        self._finish_calls(out)
 
-    def _settle(self, out: list[ModelEvent]) -> None:
+    def _finish_calls(self, out: list[ModelEvent]) -> None:
         """Announce the calls that are whole; a cut one is never announced."""
-        for slot in self._slots:
-            if slot.name and (self._stop not in _CUT or _is_whole("".join(slot.arguments))):
-                self._make_ready(slot, out)
+        for slot in self._partial_calls:
+            if slot.name and (
+                self._finish_reason not in _CUT_REASONS
+                or _is_complete_object("".join(slot.arguments))
+            ):
+                self._finish_call(slot, out)
 
-    def _make_ready(self, slot: _Slot, out: list[ModelEvent]) -> None:
-        if slot.call is None and slot.name:
-            slot.call = ToolCall(slot.id, slot.name, "".join(slot.arguments))
-            out.append(CallReady(slot.call))
+    def _finish_call(self, partial: _PartialCall, out: list[ModelEvent]) -> None:
+        if partial.call is None and partial.name:
+            partial.call = ToolCall(partial.id, partial.name, "".join(partial.arguments))
+            out.append(ModelToolCallRequested(partial.call))
 
     def _stop_reason(self) -> StopReason:
-        if self._stop in _STOPS:
-            return _STOPS[self._stop]
-        if any(slot.call is not None for slot in self._slots):
+        if self._finish_reason in _STOP_REASONS:
+            return _STOP_REASONS[self._finish_reason]
+        if any(slot.call is not None for slot in self._partial_calls):
             return "tool_use"
         return "refusal" if self._refusal else "end_turn"
 
@@ -359,20 +374,20 @@ class ChatDecoder:
         if usage is None:
             return
         self._usage = usage
-        if self._stop:
-            out.append(UsageSeen(self._priced()))
+        if self._finish_reason:
+            out.append(ModelUsageUpdated(self._build_usage()))
             # The chunk without choices is the last one: nothing need be waited for any longer.
             self.done = self.done or not chunk.choices
 
-    def _priced(self) -> Usage:
+    def _build_usage(self) -> Usage:
         usage = self._usage or _Usage()
-        ours = counted(
+        ours = convert_usage(
             self._card,
-            prompt=usage.prompt_tokens,
-            output=usage.completion_tokens,
-            of_prompt=usage.prompt_tokens_details,
-            of_output=usage.completion_tokens_details,
-            cache_hit=usage.prompt_cache_hit_tokens,
+            prompt_tokens=usage.prompt_tokens,
+            output_tokens=usage.completion_tokens,
+            prompt_details=usage.prompt_tokens_details,
+            output_details=usage.completion_tokens_details,
+            cache_hit_tokens=usage.prompt_cache_hit_tokens,
         )
         if usage.cost is not None and usage.cost >= 0:
             return msgspec.structs.replace(ours, cost=usage.cost)
@@ -380,13 +395,13 @@ class ChatDecoder:
 
     # ------------------------------------------------------------------ what goes wrong
 
-    def _check_error(self, chunk: _Chunk, data: bytes) -> None:
+    def _raise_stream_error(self, chunk: _Chunk, data: bytes) -> None:
         if chunk.object != "error" and bytes(chunk.error) == b"null":
             return
-        said = complaint(data)
-        raise from_complaint(self._who, said, int(said.code) if said.code.isdigit() else None)
+        said = parse_error_body(data)
+        raise map_error_body(self._provider, said, int(said.code) if said.code.isdigit() else None)
 
 
-def _is_whole(raw: str) -> bool:
+def _is_complete_object(raw: str) -> bool:
     """One JSON object from end to end: nothing can follow that would change it."""
     return raw.rstrip().endswith("}") and not isinstance(parse_arguments(raw), str)

@@ -22,200 +22,232 @@ from treadle.core.transcript.content import (
     UserContent,
 )
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
-from treadle.models.compiler import Rules, sendable_answer
-from treadle.models.encoding import REFUSED, Block, Role, encoded, json_text
-from treadle.models.openai_chat.decoding import CALL_EXTRA
+from treadle.models.compiler import RequestLimits, filter_result
+from treadle.models.encoding import (
+    REFUSED_REASON,
+    EncodedBlock,
+    MessageRole,
+    encode_transcript,
+    encode_json_string,
+)
+from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL
 from treadle.models.openai_wire import (
     TOOL_CHOICES,
-    arguments_text,
-    cache_field,
-    data_url,
-    document_text,
-    effort,
-    fields,
-    file_name,
-    is_strict,
-    tool_bytes,
+    encode_arguments,
+    build_cache_fields,
+    encode_data_url,
+    format_document,
+    resolve_effort,
+    encode_fields,
+    encode_file_name,
+    is_strict_schema,
+    encode_tool,
 )
 from treadle.models.quirks import Quirks
 
 # Gemini's own word for a call that it did not sign, because another model made it.
-_UNSIGNED = b'{"google":{"thought_signature":"skip_thought_signature_validator"}}'
+_UNSIGNED_CALL = b'{"google":{"thought_signature":"skip_thought_signature_validator"}}'
 
-_NINE = re.compile(r"[a-zA-Z0-9]{9}")
+_SHORT_ID = re.compile(r"[a-zA-Z0-9]{9}")
 
 
-class ChatDialect:
+class ChatEncoder:
     """How items become messages. `quarantine` is what one request must not hold."""
 
-    merging = False
+    merges_roles = False
 
     def __init__(
         self, quirks: Quirks, quarantine: frozenset[tuple[int, int]] = frozenset()
     ) -> None:
         self._quirks = quirks
         self._quarantine = quarantine
-        self.key: Hashable = ("openai_chat", quirks)
-        self.rules = Rules(
+        self.cache_key: Hashable = ("openai_chat", quirks)
+        self.limits = RequestLimits(
             origin=quirks.name,
             max_images=quirks.max_images,
             max_body_bytes=quirks.max_body_bytes,
             document_types=frozenset(
-                {"text/plain", "application/pdf"} if quirks.documents else {"text/plain"}
+                {"text/plain", "application/pdf"} if quirks.supports_documents else {"text/plain"}
             ),
             max_id_length=40,
-            keeps_thinking=bool(quirks.reasoning_back),
-            needs_signature=quirks.reasoning_back == "reasoning_details",
+            resends_thinking=bool(quirks.reasoning_input_field),
+            needs_signature=quirks.reasoning_input_field == "reasoning_details",
         )
 
-    def opening(self, role: Role) -> bytes:
+    def open_message(self, role: MessageRole) -> bytes:
         return b""
 
-    def closing(self, role: Role) -> bytes:
+    def close_message(self, role: MessageRole) -> bytes:
         return b""
 
-    def said(self, parts: Sequence[tuple[int, UserContent]]) -> list[Block]:
+    def encode_input(self, parts: Sequence[tuple[int, UserContent]]) -> list[EncodedBlock]:
         if not parts:
             return []
-        return [(parts[0][0], b'{"role":"user","content":' + self._content(parts) + b"}")]
+        return [(parts[0][0], b'{"role":"user","content":' + self._encode_content(parts) + b"}")]
 
-    def replied(
+    def encode_reply(
         self, parts: Sequence[tuple[int, AssistantContent]], item: AssistantItem
-    ) -> list[Block]:
+    ) -> list[EncodedBlock]:
         texts = [part.text for _, part in parts if type(part) is Text]
-        calls = self._calls([part for _, part in parts])
+        calls = self._encode_calls([part for _, part in parts])
         if not texts and not calls:
             return []
         message = b'{"role":"assistant","content":'
         # Some servers refuse an empty text, others a reply without the field.
-        message += json_text("\n\n".join(texts)) if texts else b"null"
-        message += self._reasoning([part for _, part in parts if type(part) is Thinking])
+        message += encode_json_string("\n\n".join(texts)) if texts else b"null"
+        message += self._encode_reasoning([part for _, part in parts if type(part) is Thinking])
         if calls:
             message += b',"tool_calls":[' + b",".join(calls) + b"]"
         return [(parts[0][0], message + b"}")]
 
-    def answered(
+    def encode_result(
         self,
         call_id: str,
         name: str,
         parts: Sequence[tuple[int, ResultContent]],
         is_error: bool,
-    ) -> list[Block]:
+    ) -> list[EncodedBlock]:
         texts: list[str] = []
         moved = 0
         for _, part in parts:
             if isinstance(part, Text):
                 texts.append(part.text)
             elif isinstance(part, Document) and part.media_type == "text/plain" and part.data:
-                texts.append(document_text(part))
+                texts.append(format_document(part))
             else:
                 moved += 1
         if moved:
             texts.append(f"[{moved} attachment(s) of this result follow in the next message]")
-        message = b'{"role":"tool","tool_call_id":' + json_text(self._id(call_id))
-        return [(parts[0][0], message + b',"content":' + json_text("\n".join(texts)) + b"}")]
+        message = b'{"role":"tool","tool_call_id":' + encode_json_string(
+            self._to_server_id(call_id)
+        )
+        return [
+            (parts[0][0], message + b',"content":' + encode_json_string("\n".join(texts)) + b"}")
+        ]
 
-    def after_answers(self, items: Sequence[tuple[int, ToolResultItem]]) -> list[Block]:
+    def encode_after_results(
+        self, items: Sequence[tuple[int, ToolResultItem]]
+    ) -> list[EncodedBlock]:
         """A tool's message holds only text: pictures and files follow from the user's side."""
         moved: list[tuple[int, UserContent]] = []
         for position, item in items:
-            parts = sendable_answer(
-                item, position, self.rules, dict.fromkeys(self._quarantine, REFUSED)
+            parts = filter_result(
+                item, position, self.limits, dict.fromkeys(self._quarantine, REFUSED_REASON)
             )
-            moved += [(number, part) for number, part in parts if _is_moved(part)]
+            moved += [(number, part) for number, part in parts if _is_attachment(part)]
         if not moved:
             return []
-        return self.said([(moved[0][0], Text("Attachments of the results above:")), *moved])
+        return self.encode_input([(moved[0][0], Text("Attachments of the results above:")), *moved])
 
-    def _content(self, parts: Sequence[tuple[int, UserContent]]) -> bytes:
+    def _encode_content(self, parts: Sequence[tuple[int, UserContent]]) -> bytes:
         if len(parts) == 1 and isinstance(parts[0][1], Text):
-            return json_text(parts[0][1].text)
-        return b"[" + b",".join([self._part(part) for _, part in parts]) + b"]"
+            return encode_json_string(parts[0][1].text)
+        return b"[" + b",".join([self._encode_part(part) for _, part in parts]) + b"]"
 
-    def _part(self, part: UserContent) -> bytes:
+    def _encode_part(self, part: UserContent) -> bytes:
         if isinstance(part, Text):
-            return b'{"type":"text","text":' + json_text(part.text) + b"}"
+            return b'{"type":"text","text":' + encode_json_string(part.text) + b"}"
         if isinstance(part, Image):
-            return b'{"type":"image_url","image_url":{"url":' + data_url(part) + b"}}"
+            return b'{"type":"image_url","image_url":{"url":' + encode_data_url(part) + b"}}"
         if part.media_type == "text/plain" and part.data:
-            return b'{"type":"text","text":' + json_text(document_text(part)) + b"}"
+            return b'{"type":"text","text":' + encode_json_string(format_document(part)) + b"}"
         if not part.data:
-            return b'{"type":"text","text":' + json_text(f"[document: {part.url}]") + b"}"
-        file = b'{"filename":' + file_name(part) + b',"file_data":' + data_url(part) + b"}"
+            return b'{"type":"text","text":' + encode_json_string(f"[document: {part.url}]") + b"}"
+        file = (
+            b'{"filename":'
+            + encode_file_name(part)
+            + b',"file_data":'
+            + encode_data_url(part)
+            + b"}"
+        )
         return b'{"type":"file","file":' + file + b"}"
 
-    def _calls(self, parts: Sequence[AssistantContent]) -> list[bytes]:
+    def _encode_calls(self, parts: Sequence[AssistantContent]) -> list[bytes]:
         calls: list[bytes] = []
         extra = b""
         for part in parts:
-            if isinstance(part, Opaque) and part.label == CALL_EXTRA:
+            if isinstance(part, Opaque) and part.label == CALL_EXTRA_LABEL:
                 extra = part.json.encode()
             elif isinstance(part, ToolCall):
-                if self._quirks.call_signatures and not extra and not calls:
-                    extra = _UNSIGNED
-                function = b'{"name":' + json_text(part.name)
-                function += b',"arguments":' + arguments_text(part) + b"}"
-                call = b'{"id":' + json_text(self._id(part.id)) + b',"type":"function"'
+                if self._quirks.requires_call_signatures and not extra and not calls:
+                    extra = _UNSIGNED_CALL
+                function = b'{"name":' + encode_json_string(part.name)
+                function += b',"arguments":' + encode_arguments(part) + b"}"
+                call = (
+                    b'{"id":'
+                    + encode_json_string(self._to_server_id(part.id))
+                    + b',"type":"function"'
+                )
                 call += b',"function":' + function
                 calls.append(call + (b',"extra_content":' + extra if extra else b"") + b"}")
                 extra = b""
         return calls
 
-    def _reasoning(self, thoughts: Sequence[Thinking]) -> bytes:
-        field = self._quirks.reasoning_back
+    def _encode_reasoning(self, thoughts: Sequence[Thinking]) -> bytes:
+        field = self._quirks.reasoning_input_field
         if field == "reasoning_details":
             details = thoughts[0].signature if thoughts else ""
             return b',"reasoning_details":' + details.encode() if details else b""
         text = "".join([thought.text for thought in thoughts])
-        if not field or not (text or self._quirks.reasoning_always):
+        if not field or not (text or self._quirks.requires_reasoning_field):
             return b""
-        return b',"' + field.encode() + b'":' + json_text(text)
+        return b',"' + field.encode() + b'":' + encode_json_string(text)
 
-    def _id(self, call_id: str) -> str:
-        if not self._quirks.short_ids or _NINE.fullmatch(call_id):
+    def _to_server_id(self, call_id: str) -> str:
+        if not self._quirks.requires_short_ids or _SHORT_ID.fullmatch(call_id):
             return call_id
         import hashlib  # for one server only
 
         return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
 
 
-def _is_moved(part: ResultContent) -> bool:
+def _is_attachment(part: ResultContent) -> bool:
     if isinstance(part, Document):
         return part.media_type != "text/plain" or not part.data
     return isinstance(part, Image)
 
 
-def body(
-    model: str, card: ModelCard, quirks: Quirks, dialect: ChatDialect, request: ModelRequest
+def encode_chat_body(
+    model: str, card: ModelCard, quirks: Quirks, encoder: ChatEncoder, request: ModelRequest
 ) -> list[bytes]:
     """The request in pieces, to be sent one behind the other."""
-    history = encoded(dialect, request.transcript, request.quarantine)
+    history = encode_transcript(encoder, request.transcript, request.quarantine)
     messages = history.messages()
-    head = b'{"model":' + json_text(model) + b',"messages":['
+    head = b'{"model":' + encode_json_string(model) + b',"messages":['
     if request.system:
         # The older models know only `system`.
         role = quirks.system_role if "thinking" in card.abilities else "system"
-        head += b'{"role":"' + role.encode() + b'","content":' + json_text(request.system) + b"}"
+        head += (
+            b'{"role":"'
+            + role.encode()
+            + b'","content":'
+            + encode_json_string(request.system)
+            + b"}"
+        )
         if any(messages):
             head += b","
-    tail = b'],"stream":true' + _tools(quirks, request) + fields(_options(card, quirks, request))
+    tail = (
+        b'],"stream":true'
+        + _encode_tools(quirks, request)
+        + encode_fields(_build_options(card, quirks, request))
+    )
     return [head, *messages, tail + b"}"]
 
 
-def _tools(quirks: Quirks, request: ModelRequest) -> bytes:
+def _encode_tools(quirks: Quirks, request: ModelRequest) -> bytes:
     if not request.tools:
         return b""
-    specs = [tool_bytes(spec, True, quirks.strict_schema) for spec in request.tools]
+    specs = [encode_tool(spec, True, quirks.supports_strict) for spec in request.tools]
     return b',"tools":[' + b",".join(specs) + b"]"
 
 
-def _options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> dict[str, object]:
+def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> dict[str, object]:
     options = request.options
     values: dict[str, object] = {}
-    if quirks.stream_usage:
+    if quirks.supports_stream_usage:
         values["stream_options"] = {"include_usage": True}
     if options.max_tokens is not None:
-        values[quirks.limit_field] = options.max_tokens
+        values[quirks.max_tokens_field] = options.max_tokens
     if options.temperature is not None and "sampling" in card.abilities:
         values["temperature"] = options.temperature
     if options.stop:
@@ -224,25 +256,27 @@ def _options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> dict[str
         named = {"type": "function", "function": {"name": options.tool_choice}}
         values["tool_choice"] = TOOL_CHOICES.get(options.tool_choice, named)
     if options.output_schema is not None:
-        values["response_format"] = _format(quirks, options.output_schema)
-    values |= _thinking(card, quirks, request)
-    return values | cache_field(quirks, request) | options.extra
+        values["response_format"] = _build_response_format(quirks, options.output_schema)
+    values |= _build_thinking_options(card, quirks, request)
+    return values | build_cache_fields(quirks, request) | options.extra
 
 
-def _thinking(card: ModelCard, quirks: Quirks, request: ModelRequest) -> dict[str, object]:
-    word = effort(request.options)
+def _build_thinking_options(
+    card: ModelCard, quirks: Quirks, request: ModelRequest
+) -> dict[str, object]:
+    word = resolve_effort(request.options)
     if word is None or not quirks.effort_field:
         return {}
     if quirks.effort_field == "reasoning_effort":
         # Of a model on one's own server nothing is known; those ignore what they cannot do.
-        may = "effort" in card.abilities or not quirks.key_needed
+        may = "effort" in card.abilities or not quirks.needs_key
         return {"reasoning_effort": word} if may else {}
     budget = request.options.thinking
     return {"reasoning": {"max_tokens": budget} if isinstance(budget, int) else {"effort": word}}
 
 
-def _format(quirks: Quirks, schema: dict[str, object]) -> dict[str, object]:
+def _build_response_format(quirks: Quirks, schema: dict[str, object]) -> dict[str, object]:
     shape: dict[str, object] = {"name": "output", "schema": schema}
-    if quirks.strict_schema:
-        shape["strict"] = is_strict(schema)
+    if quirks.supports_strict:
+        shape["strict"] = is_strict_schema(schema)
     return {"type": "json_schema", "json_schema": shape}

@@ -18,23 +18,29 @@ from treadle.core.errors import ModelError
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.catalog import card_for
-from treadle.models.codec import Prepared
-from treadle.models.encoding import encoded, place_of
+from treadle.models.codec import EncodedRequest
+from treadle.models.encoding import encode_transcript, locate_block
 from treadle.models.openai_responses.decoding import ResponsesDecoder
-from treadle.models.openai_responses.encoding import ResponsesDialect, wrapped
-from treadle.models.openai_wire import Account, AccountCodec, part_number, patience, place_in
-from treadle.models.provider import ProviderModel
+from treadle.models.openai_responses.encoding import ResponsesEncoder, encode_responses_body
+from treadle.models.openai_wire import (
+    OpenAIAccount,
+    OpenAICodec,
+    find_part_number,
+    default_timeouts,
+    find_part_reference,
+)
+from treadle.models.provider import HTTPModel
 from treadle.models.quirks import COMPATIBLE, Quirks
-from treadle.models.wire.limits import Limits
+from treadle.models.wire.limits import Timeouts
 
 __all__ = ["OpenAIResponses", "ResponsesCodec"]
 
 
 # Who speaks this dialect at an unknown address is most likely a gateway to OpenAI.
-_GATEWAY = msgspec.structs.replace(COMPATIBLE, name="openai", cache_key=True)
+_GATEWAY_QUIRKS = msgspec.structs.replace(COMPATIBLE, name="openai", supports_cache_key=True)
 
 
-class _Link(msgspec.Struct, frozen=True):
+class _ChainLink(msgspec.Struct, frozen=True):
     """A response that the provider holds: `reply` followed the first `length` items."""
 
     reply: AssistantItem
@@ -42,63 +48,65 @@ class _Link(msgspec.Struct, frozen=True):
     quarantine: frozenset[tuple[int, int]]
 
 
-class ResponsesCodec(AccountCodec):
+class ResponsesCodec(OpenAICodec):
     """The dialect, for one model. With `chain` it goes on from what the provider holds."""
 
     resource = "/responses"
 
-    def __init__(self, model: str, card: ModelCard, held: Account, chain: bool = False) -> None:
-        super().__init__(model, card, held)
+    def __init__(
+        self, model: str, card: ModelCard, account: OpenAIAccount, chain: bool = False
+    ) -> None:
+        super().__init__(model, card, account)
         self._chain = chain
-        self._dialect = ResponsesDialect(held.quirks)
-        self._link_key = ("openai_responses link", held.url, model)
+        self._encoder = ResponsesEncoder(account.quirks)
+        self._link_key = ("openai_responses link", account.url, model)
 
-    def prepare(self, request: ModelRequest) -> Prepared:
-        link = self._link(request)
+    def encode_request(self, request: ModelRequest) -> EncodedRequest:
+        link = self._find_link(request)
         if link is None:
-            history = encoded(self._dialect, request.transcript, request.quarantine)
+            history = encode_transcript(self._encoder, request.transcript, request.quarantine)
             items, previous = history.messages(), ""
         else:
-            items, previous = self._news(request, link), link.reply.response_id
-        pieces = wrapped(
-            self._model, self._card, self._held.quirks, request, items, previous, self._chain
+            items, previous = self._encode_new_items(request, link), link.reply.response_id
+        pieces = encode_responses_body(
+            self._model, self._card, self._account.quirks, request, items, previous, self._chain
         )
-        return self._prepared(pieces)
+        return self._build_request(pieces)
 
-    def decoder(self, request: ModelRequest) -> ResponsesDecoder:
+    def create_decoder(self, request: ModelRequest) -> ResponsesDecoder:
         limit = request.options.max_tokens
-        return ResponsesDecoder(request, self._card, self.who, self.origin, limit)
+        return ResponsesDecoder(request, self._card, self.provider, self.origin, limit)
 
-    def locate(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
-        named = place_in(str(error))
-        if named is None or self._link(request) is not None:
+    def locate_part(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
+        named = find_part_reference(str(error))
+        if named is None or self._find_link(request) is not None:
             return None
-        place = place_of(self._dialect, request.transcript, request.quarantine, named[0], 0)
+        place = locate_block(self._encoder, request.transcript, request.quarantine, named[0], 0)
         if place is None:
             return None
         item = request.transcript[place[0]]
         is_reply = isinstance(item, AssistantItem)  # each of its parts is an input item
-        return place if is_reply else (place[0], part_number(item, named[1]))
+        return place if is_reply else (place[0], find_part_number(item, named[1]))
 
     # ------------------------------------------------------------------ chaining
 
-    def remember(self, request: ModelRequest, reply: AssistantItem) -> None:
+    def save_link(self, request: ModelRequest, reply: AssistantItem) -> None:
         """The next request may go on from this reply, if its view grew out of this one."""
         if self._chain and reply.response_id:
-            link = _Link(reply, len(request.transcript), request.quarantine)
-            request.transcript.scratch[self._link_key] = link
+            link = _ChainLink(reply, len(request.transcript), request.quarantine)
+            request.transcript.cache[self._link_key] = link
 
-    def forget(self, request: ModelRequest) -> bool:
+    def drop_link(self, request: ModelRequest) -> bool:
         """Send the whole history next time; false if that was done already."""
-        return request.transcript.scratch.pop(self._link_key, None) is not None
+        return request.transcript.cache.pop(self._link_key, None) is not None
 
-    def _link(self, request: ModelRequest) -> _Link | None:
+    def _find_link(self, request: ModelRequest) -> _ChainLink | None:
         """The link, if what the provider holds is exactly the beginning of this view.
 
         The scratch is shared by the views that grew out of one another, and by no other: after
         a compaction, a rewind or a fork nothing is found here.
         """
-        link: _Link | None = request.transcript.scratch.get(self._link_key)
+        link: _ChainLink | None = request.transcript.cache.get(self._link_key)
         if link is None or link.quarantine != request.quarantine:
             return None
         if len(request.transcript) <= link.length:
@@ -107,16 +115,16 @@ class ResponsesCodec(AccountCodec):
         is_same = isinstance(held, AssistantItem) and held.content == link.reply.content
         return link if is_same else None
 
-    def _news(self, request: ModelRequest, link: _Link) -> list[bytes]:
+    def _encode_new_items(self, request: ModelRequest, link: _ChainLink) -> list[bytes]:
         """What follows the reply. It is encoded with it, because answers need their calls."""
         tail = Transcript(request.transcript[link.length :])
-        _, *news = encoded(self._dialect, tail, frozenset()).messages()
+        _, *news = encode_transcript(self._encoder, tail, frozenset()).messages()
         if news:
             news[0] = news[0].removeprefix(b",")
         return news
 
 
-class OpenAIResponses(ProviderModel):
+class OpenAIResponses(HTTPModel):
     """A model behind the Responses API: OpenAI's, Azure's, or a server that speaks it too.
 
     `chain=True` lets the provider keep the history and sends only what is new.
@@ -133,37 +141,37 @@ class OpenAIResponses(ProviderModel):
         fallback: Model | None = None,
         card: ModelCard | None = None,
         chain: bool = False,
-        limits: Limits | None = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
-        held = Account(quirks, base_url, api_key, model=model, unknown=_GATEWAY)
+        held = OpenAIAccount(quirks, base_url, api_key, model=model, default_quirks=_GATEWAY_QUIRKS)
         card = card or card_for(f"{held.quirks.name}/{model}")
         self._chain = chain
-        self._responses = ResponsesCodec(model, card, held, chain)
+        self._responses_codec = ResponsesCodec(model, card, held, chain)
         super().__init__(
-            self._responses,
-            self._responses.who,
+            self._responses_codec,
+            self._responses_codec.provider,
             card=card,
             client=client,
             fallback=fallback,
-            limits=limits or patience(held.quirks),
+            timeouts=timeouts or default_timeouts(held.quirks),
         )
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        return self._chained(request) if self._chain else super().stream(request)
+        return self._stream_chained(request) if self._chain else super().stream(request)
 
-    async def _chained(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        codec = self._responses
+    async def _stream_chained(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        codec = self._responses_codec
         while True:
             try:
                 stream = cast(AsyncGenerator[ModelEvent, None], super().stream(request))
                 async with aclosing(stream) as events:
                     async for event in events:
                         if type(event) is Reply:
-                            codec.remember(request, event.item)
+                            codec.save_link(request, event.item)
                         yield event
                 return
             except ModelError as error:
                 said = str(error).lower()
                 # If the provider no longer holds the history, the request is made anew, in full.
-                if not ("previous" in said and "response" in said and codec.forget(request)):
+                if not ("previous" in said and "response" in said and codec.drop_link(request)):
                     raise

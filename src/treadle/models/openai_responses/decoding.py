@@ -12,15 +12,15 @@ from collections.abc import Iterable
 import msgspec
 
 from treadle.core.contracts.model import (
-    CallBegun,
-    CallPiece,
-    CallReady,
+    ModelToolCallBegan,
+    ModelToolCallDelta,
+    ModelToolCallRequested,
     ModelCard,
     ModelEvent,
     ModelRequest,
-    TextPiece,
-    ThinkingPiece,
-    UsageSeen,
+    ModelTextDelta,
+    ModelThinkingDelta,
+    ModelUsageUpdated,
 )
 from treadle.core.errors import ModelError, StreamBroken
 from treadle.core.transcript.content import (
@@ -32,21 +32,21 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
-from treadle.models.codec import fresh_call_id
+from treadle.models.codec import make_unique_call_id
 from treadle.models.failures import (
-    Complaint,
-    Provider,
-    complaint,
-    cut_short,
-    from_complaint,
-    unreadable,
+    ProviderErrorBody,
+    ProviderInfo,
+    parse_error_body,
+    incomplete_stream_error,
+    map_error_body,
+    unreadable_event_error,
 )
-from treadle.models.openai_wire import InputDetails, OutputDetails, counted
+from treadle.models.openai_wire import InputTokenDetails, OutputTokenDetails, convert_usage
 
 # The label of an Opaque that belongs to the message behind it, and must come back with it.
-MESSAGE_EXTRA = "message_extra"
+MESSAGE_EXTRA_LABEL = "message_extra"
 
-_PROTOCOL = "of the Responses protocol"
+_EXPECTED_EVENT = "of the Responses protocol"
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -88,11 +88,11 @@ class _Item(msgspec.Struct):
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
-    input_tokens_details: InputDetails | None = None
-    output_tokens_details: OutputDetails | None = None
+    input_tokens_details: InputTokenDetails | None = None
+    output_tokens_details: OutputTokenDetails | None = None
 
 
-class _Why(msgspec.Struct):
+class _FailureDetails(msgspec.Struct):
     reason: str | None = None
     code: str | None = None
     message: str | None = None
@@ -100,8 +100,8 @@ class _Why(msgspec.Struct):
 
 class _Response(msgspec.Struct):
     id: str | None = None
-    error: _Why | None = None
-    incomplete_details: _Why | None = None
+    error: _FailureDetails | None = None
+    incomplete_details: _FailureDetails | None = None
     usage: _Usage | None = None
     output: list[msgspec.Raw] | None = None
 
@@ -110,29 +110,29 @@ class _ResponseEvent(msgspec.Struct):
     response: _Response
 
 
-class _Typed(msgspec.Struct):
+class _TypeOnly(msgspec.Struct):
     type: str = ""
 
 
-_read_delta = msgspec.json.Decoder(_Delta).decode
-_read_item_event = msgspec.json.Decoder(_ItemEvent).decode
-_read_part_event = msgspec.json.Decoder(_PartEvent).decode
-_read_item = msgspec.json.Decoder(_Item).decode
-_read_response = msgspec.json.Decoder(_ResponseEvent).decode
-_read_type = msgspec.json.Decoder(_Typed).decode
+_decode_delta = msgspec.json.Decoder(_Delta).decode
+_decode_item_event = msgspec.json.Decoder(_ItemEvent).decode
+_decode_part_event = msgspec.json.Decoder(_PartEvent).decode
+_decode_item = msgspec.json.Decoder(_Item).decode
+_decode_response = msgspec.json.Decoder(_ResponseEvent).decode
+_decode_type = msgspec.json.Decoder(_TypeOnly).decode
 
 
-class _Slot:
+class _PartialItem:
     """One output item while it arrives; `raw` is the whole of it, once it is there."""
 
-    __slots__ = ("call", "call_id", "item", "pieces", "raw")
+    __slots__ = ("call", "call_id", "item", "deltas", "raw")
 
     def __init__(self, item: _Item) -> None:
         self.item = item
         self.raw = b""
         self.call_id = ""
         self.call: ToolCall | None = None
-        self.pieces: list[str] = []
+        self.deltas: list[str] = []
 
 
 class ResponsesDecoder:
@@ -142,24 +142,24 @@ class ResponsesDecoder:
         self,
         request: ModelRequest,
         card: ModelCard,
-        who: Provider,
+        provider: ProviderInfo,
         origin: str,
-        limit: int | None = None,
+        max_tokens: int | None = None,
     ) -> None:
         self.progress = 0
         self.done = False
         self.response_id = ""
         self._transcript = request.transcript
         self._card = card
-        self._who = who
+        self._provider = provider
         self._origin = origin
-        self._limit = limit
-        self._slots: dict[int | str, _Slot] = {}
-        self._doubtful: list[tuple[_Slot, ToolCall]] = []
+        self._max_tokens = max_tokens
+        self._partial_items: dict[int | str, _PartialItem] = {}
+        self._doubtful_calls: list[tuple[_PartialItem, ToolCall]] = []
         self._ids: set[str] = set()
-        self._cut = False
-        self._refused = False
-        self._withheld = ""
+        self._is_cut = False
+        self._is_refused = False
+        self._refusal_text = ""
         self._usage: _Usage | None = None
 
     def feed(self, events: Iterable[tuple[bytes, bytes]]) -> list[ModelEvent]:
@@ -167,168 +167,178 @@ class ResponsesDecoder:
         for name, data in events:
             if name == b"response.output_text.delta" and b'"delta"' in data:
                 try:
-                    piece = _read_delta(data)
+                    piece = _decode_delta(data)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise unreadable(self._who, data, _PROTOCOL, error) from error
+                    raise unreadable_event_error(
+                        self._provider, data, _EXPECTED_EVENT, error
+                    ) from error
                 self.progress += 1
-                self._keep(piece)
-                out.append(TextPiece(piece.delta))
+                self._append_delta(piece)
+                out.append(ModelTextDelta(piece.delta))
             elif data != b"[DONE]":
                 try:
-                    self._read(name or _read_type(data).type.encode(), data, out)
+                    self._handle_event(name or _decode_type(data).type.encode(), data, out)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise unreadable(self._who, data, _PROTOCOL, error) from error
+                    raise unreadable_event_error(
+                        self._provider, data, _EXPECTED_EVENT, error
+                    ) from error
         return out
 
     def finish(self) -> AssistantItem:
         if not self.done:
-            raise cut_short(self._who)
+            raise incomplete_stream_error(self._provider)
         content: list[AssistantContent] = []
-        for slot in self._slots.values():
+        for slot in self._partial_items.values():
             self._append_content(slot, content)
-        if self._withheld:
-            content.append(Text(self._withheld))
+        if self._refusal_text:
+            content.append(Text(self._refusal_text))
         return AssistantItem(
             content=tuple(content),
             stop=self._stop_reason(content),
             model=self._card.name,
-            usage=self._priced(),
+            usage=self._build_usage(),
             response_id=self.response_id,
         )
 
     # ------------------------------------------------------------------ events by name
 
-    def _read(self, name: bytes, data: bytes, out: list[ModelEvent]) -> None:
+    def _handle_event(self, name: bytes, data: bytes, out: list[ModelEvent]) -> None:
         match name:
             case b"response.output_text.delta" | b"response.refusal.delta":
-                piece = _read_delta(data)
+                piece = _decode_delta(data)
                 self.progress += 1
-                self._keep(piece)
-                out.append(TextPiece(piece.delta))
+                self._append_delta(piece)
+                out.append(ModelTextDelta(piece.delta))
             case b"response.function_call_arguments.delta":
-                self._read_arguments(_read_delta(data), out)
+                self._read_arguments(_decode_delta(data), out)
             case b"response.reasoning_summary_text.delta" | b"response.reasoning_text.delta":
-                piece = _read_delta(data)
+                piece = _decode_delta(data)
                 self.progress += 1
-                self._keep(piece)
-                out.append(ThinkingPiece(piece.delta))
+                self._append_delta(piece)
+                out.append(ModelThinkingDelta(piece.delta))
             case b"response.reasoning_summary_part.added":
-                part = _read_part_event(data)
+                part = _decode_part_event(data)
                 if part.summary_index:
-                    self._keep(_Delta("\n\n", part.item_id, part.output_index))
-                    out.append(ThinkingPiece("\n\n"))
+                    self._append_delta(_Delta("\n\n", part.item_id, part.output_index))
+                    out.append(ModelThinkingDelta("\n\n"))
             case b"response.output_item.added":
-                event = _read_item_event(data)
-                self._open(_read_item(event.item), event.output_index, out)
+                event = _decode_item_event(data)
+                self._start_item(_decode_item(event.item), event.output_index, out)
             case b"response.output_item.done":
-                event = _read_item_event(data)
-                self._close(bytes(event.item), event.output_index, out)
+                event = _decode_item_event(data)
+                self._finish_item(bytes(event.item), event.output_index, out)
             case b"response.created" | b"response.in_progress" | b"response.queued":
-                self.response_id = _read_response(data).response.id or self.response_id
+                self.response_id = _decode_response(data).response.id or self.response_id
             case b"response.completed" | b"response.incomplete" | b"response.done":
-                self._end(_read_response(data).response, out)
+                self._finish_response(_decode_response(data).response, out)
             case b"response.failed" | b"response.cancelled":
-                self._fail(_read_response(data).response)
+                self._handle_failure(_decode_response(data).response)
             case b"error":
-                raise from_complaint(self._who, complaint(data), None)
+                raise map_error_body(self._provider, parse_error_body(data), None)
             case _:
                 # Server-side tools report their steps: signs of life, nothing to keep. But what
                 # is not JSON is a sign of a broken stream, whatever its name.
-                _read_type(data)
+                _decode_type(data)
                 if name.startswith(b"response."):
                     self.progress += 1
 
-    def _keep(self, piece: _Delta) -> None:
-        slot = self._slots.get(piece.item_id if piece.output_index is None else piece.output_index)
+    def _append_delta(self, delta: _Delta) -> None:
+        slot = self._partial_items.get(
+            delta.item_id if delta.output_index is None else delta.output_index
+        )
         if slot is not None:
-            slot.pieces.append(piece.delta)
+            slot.deltas.append(delta.delta)
 
-    def _read_arguments(self, piece: _Delta, out: list[ModelEvent]) -> None:
+    def _read_arguments(self, delta: _Delta, out: list[ModelEvent]) -> None:
         self.progress += 1
-        key = piece.item_id if piece.output_index is None else piece.output_index
-        slot = self._slots.get(key)
+        key = delta.item_id if delta.output_index is None else delta.output_index
+        slot = self._partial_items.get(key)
         if slot is None:
             raise StreamBroken(
-                f"{self._who.name} sent arguments of a call that it had not begun.",
-                provider=self._who.name,
+                f"{self._provider.name} sent arguments of a call that it had not begun.",
+                provider=self._provider.name,
             )
-        slot.pieces.append(piece.delta)
-        out.append(CallPiece(slot.call_id, piece.delta))
+        slot.deltas.append(delta.delta)
+        out.append(ModelToolCallDelta(slot.call_id, delta.delta))
 
-    def _open(self, item: _Item, index: int | None, out: list[ModelEvent]) -> _Slot:
+    def _start_item(self, item: _Item, index: int | None, out: list[ModelEvent]) -> _PartialItem:
         self.progress += 1
-        slot = _Slot(item)
-        self._slots[(item.id or f"item {len(self._slots)}") if index is None else index] = slot
+        slot = _PartialItem(item)
+        self._partial_items[
+            (item.id or f"item {len(self._partial_items)}") if index is None else index
+        ] = slot
         if item.type == "function_call":
-            slot.call_id = fresh_call_id(item.call_id or "", self._ids, self._transcript)
-            out.append(CallBegun(slot.call_id, item.name or ""))
+            slot.call_id = make_unique_call_id(item.call_id or "", self._ids, self._transcript)
+            out.append(ModelToolCallBegan(slot.call_id, item.name or ""))
         return slot
 
-    def _close(self, raw: bytes, index: int | None, out: list[ModelEvent]) -> None:
+    def _finish_item(self, raw: bytes, index: int | None, out: list[ModelEvent]) -> None:
         self.progress += 1
-        item = _read_item(raw)
+        item = _decode_item(raw)
         key = item.id if index is None else index
-        slot = self._slots.get(key) if key is not None else None
+        slot = self._partial_items.get(key) if key is not None else None
         if slot is None:
-            slot = self._open(item, index, out)
+            slot = self._start_item(item, index, out)
         slot.item, slot.raw = item, raw
         if item.type == "function_call" and item.status != "incomplete" and slot.call is None:
-            arguments = item.arguments if item.arguments is not None else "".join(slot.pieces)
+            arguments = item.arguments if item.arguments is not None else "".join(slot.deltas)
             call = ToolCall(slot.call_id, item.name or "", arguments)
             if call.problem is None:
                 slot.call = call
-                out.append(CallReady(call))
+                out.append(ModelToolCallRequested(call))
             else:
-                self._doubtful.append((slot, call))
+                self._doubtful_calls.append((slot, call))
 
     # ------------------------------------------------------------------ the end
 
-    def _end(self, response: _Response, out: list[ModelEvent]) -> None:
+    def _finish_response(self, response: _Response, out: list[ModelEvent]) -> None:
         self.response_id = response.id or self.response_id
         reason = response.incomplete_details.reason if response.incomplete_details else None
-        self._cut = reason is not None and reason != "content_filter"
-        self._refused = reason == "content_filter"
+        self._is_cut = reason is not None and reason != "content_filter"
+        self._is_refused = reason == "content_filter"
         output = response.output or []
-        if len(output) > sum(1 for slot in self._slots.values() if slot.raw):
+        if len(output) > sum(1 for slot in self._partial_items.values() if slot.raw):
             # Some servers send no item events; the whole output is at the end.
             for index, raw in enumerate(output):
-                slot = self._slots.get(index)
+                slot = self._partial_items.get(index)
                 if slot is None or not slot.raw:
-                    self._close(bytes(raw), index, out)
+                    self._finish_item(bytes(raw), index, out)
         if response.usage is not None:
             self._usage = response.usage
-            out.append(UsageSeen(self._priced()))
-        self._settle_doubts(out)
+            out.append(ModelUsageUpdated(self._build_usage()))
+        self._resolve_doubtful_calls(out)
         self.done = True
 
-    def _settle_doubts(self, out: list[ModelEvent]) -> None:
+    def _resolve_doubtful_calls(self, out: list[ModelEvent]) -> None:
         """A call that cannot be read was cut by the limit, or the model wrote it so.
 
         llama.cpp calls a reply and its calls complete although its limit has cut them.
         """
         used = self._usage.output_tokens if self._usage is not None else None
-        spent = self._limit is not None and used is not None and used >= self._limit
-        if spent and (self._doubtful or not any(slot.call for slot in self._slots.values())):
-            self._cut = True
-        for slot, call in self._doubtful:
-            if not self._cut:
+        spent = self._max_tokens is not None and used is not None and used >= self._max_tokens
+        if spent and (
+            self._doubtful_calls or not any(slot.call for slot in self._partial_items.values())
+        ):
+            self._is_cut = True
+        for slot, call in self._doubtful_calls:
+            if not self._is_cut:
                 slot.call = call
-                out.append(CallReady(call))
+                out.append(ModelToolCallRequested(call))
 
-    def _fail(self, response: _Response) -> None:
-        why = response.error or _Why(message="it gave no reason")
+    def _handle_failure(self, response: _Response) -> None:
+        why = response.error or _FailureDetails(message="it gave no reason")
         code, message = why.code or "", why.message or ""
         if "policy" in code or code == "content_filter":
             # Not a fault but a refusal, and to be told as one.
-            self._refused, self._withheld, self.done = True, message or code, True
+            self._is_refused, self._refusal_text, self.done = True, message or code, True
             return
-        raise self._failure(Complaint(message=message, code=code))
+        raise self._map_failure(ProviderErrorBody(message=message, code=code))
 
-    def _failure(self, said: Complaint) -> ModelError:
-        is_about_input = "image" in said.code or "file" in said.code
-        return from_complaint(self._who, said, 400 if is_about_input else None)
+    def _map_failure(self, error: ProviderErrorBody) -> ModelError:
+        is_about_input = "image" in error.code or "file" in error.code
+        return map_error_body(self._provider, error, 400 if is_about_input else None)
 
-    def _append_content(self, slot: _Slot, content: list[AssistantContent]) -> None:
+    def _append_content(self, slot: _PartialItem, content: list[AssistantContent]) -> None:
         item = slot.item
         if item.type == "function_call":
             if slot.call is not None:
@@ -336,18 +346,18 @@ class ResponsesDecoder:
         elif item.type == "message":
             if item.phase:
                 extra = msgspec.json.encode({"phase": item.phase}).decode()
-                content.append(Opaque(self._origin, extra, MESSAGE_EXTRA))
+                content.append(Opaque(self._origin, extra, MESSAGE_EXTRA_LABEL))
             if not slot.raw:
-                content.append(Text("".join(slot.pieces)))
+                content.append(Text("".join(slot.deltas)))
             for part in item.content or ():
-                self._refused = self._refused or part.refusal is not None
+                self._is_refused = self._is_refused or part.refusal is not None
                 text = part.text or part.refusal
                 if text:
                     content.append(Text(text))
         elif item.type == "reasoning":
             parts = item.summary or item.content or ()
             text = "\n\n".join([part.text for part in parts if part.text])
-            text = text if slot.raw else "".join(slot.pieces)
+            text = text if slot.raw else "".join(slot.deltas)
             sealed = item.encrypted_content or "" if slot.raw else ""
             if text or sealed:
                 content.append(Thinking(text, sealed, item.id or "", self._origin))
@@ -355,20 +365,20 @@ class ResponsesDecoder:
             content.append(Opaque(self._origin, slot.raw.decode(), item.type))
 
     def _stop_reason(self, content: list[AssistantContent]) -> StopReason:
-        if self._refused:
+        if self._is_refused:
             return "refusal"
-        if self._cut:
+        if self._is_cut:
             return "max_tokens"
         if any(type(part) is ToolCall for part in content):
             return "tool_use"
         return "end_turn"
 
-    def _priced(self) -> Usage:
+    def _build_usage(self) -> Usage:
         usage = self._usage or _Usage()
-        return counted(
+        return convert_usage(
             self._card,
-            prompt=usage.input_tokens,
-            output=usage.output_tokens,
-            of_prompt=usage.input_tokens_details,
-            of_output=usage.output_tokens_details,
+            prompt_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            prompt_details=usage.input_tokens_details,
+            output_details=usage.output_tokens_details,
         )

@@ -20,138 +20,144 @@ from treadle.core.transcript.content import (
     UserContent,
 )
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
-from treadle.models.compiler import Rules
-from treadle.models.encoding import Block, Role, json_text
-from treadle.models.openai_responses.decoding import MESSAGE_EXTRA
+from treadle.models.compiler import RequestLimits
+from treadle.models.encoding import EncodedBlock, MessageRole, encode_json_string
+from treadle.models.openai_responses.decoding import MESSAGE_EXTRA_LABEL
 from treadle.models.openai_wire import (
     TOOL_CHOICES,
-    arguments_text,
-    cache_field,
-    data_url,
-    effort,
-    fields,
-    file_name,
-    is_strict,
-    tool_bytes,
+    encode_arguments,
+    build_cache_fields,
+    encode_data_url,
+    resolve_effort,
+    encode_fields,
+    encode_file_name,
+    is_strict_schema,
+    encode_tool,
 )
 from treadle.models.quirks import Quirks
 
 
-class ResponsesDialect:
+class ResponsesEncoder:
     """How items become input items."""
 
-    merging = False
+    merges_roles = False
 
     def __init__(self, quirks: Quirks) -> None:
-        self.key: Hashable = ("openai_responses", quirks.name)
-        self.rules = Rules(
+        self.cache_key: Hashable = ("openai_responses", quirks.name)
+        self.limits = RequestLimits(
             origin=quirks.name,
             max_images=quirks.max_images,
             max_body_bytes=quirks.max_body_bytes,
             max_id_length=64,
         )
 
-    def opening(self, role: Role) -> bytes:
+    def open_message(self, role: MessageRole) -> bytes:
         return b""
 
-    def closing(self, role: Role) -> bytes:
+    def close_message(self, role: MessageRole) -> bytes:
         return b""
 
-    def said(self, parts: Sequence[tuple[int, UserContent]]) -> list[Block]:
+    def encode_input(self, parts: Sequence[tuple[int, UserContent]]) -> list[EncodedBlock]:
         if not parts:
             return []
-        content = b",".join([_input_part(part) for _, part in parts])
+        content = b",".join([_encode_input_part(part) for _, part in parts])
         return [(parts[0][0], b'{"type":"message","role":"user","content":[' + content + b"]}")]
 
-    def replied(
+    def encode_reply(
         self, parts: Sequence[tuple[int, AssistantContent]], item: AssistantItem
-    ) -> list[Block]:
-        blocks: list[Block] = []
+    ) -> list[EncodedBlock]:
+        blocks: list[EncodedBlock] = []
         extra = b""
         for number, part in parts:
-            if isinstance(part, Opaque) and part.label == MESSAGE_EXTRA:
+            if isinstance(part, Opaque) and part.label == MESSAGE_EXTRA_LABEL:
                 extra = b"," + part.json.encode()[1:-1]
                 continue
-            blocks.append((number, _output_item(part, extra)))
+            blocks.append((number, _encode_output_item(part, extra)))
             extra = b""
         # Reasoning that led to nothing is refused: it stays behind if its item was cut.
-        while blocks and blocks[-1][1].startswith(_REASONING):
+        while blocks and blocks[-1][1].startswith(_REASONING_PREFIX):
             blocks.pop()
         return blocks
 
-    def answered(
+    def encode_result(
         self,
         call_id: str,
         name: str,
         parts: Sequence[tuple[int, ResultContent]],
         is_error: bool,
-    ) -> list[Block]:
+    ) -> list[EncodedBlock]:
         if all(type(part) is Text for _, part in parts):
-            output = json_text("\n".join([part.text for _, part in parts if type(part) is Text]))
+            output = encode_json_string(
+                "\n".join([part.text for _, part in parts if type(part) is Text])
+            )
         else:
-            output = b"[" + b",".join([_input_part(part) for _, part in parts]) + b"]"
-        answer = b'{"type":"function_call_output","call_id":' + json_text(call_id)
+            output = b"[" + b",".join([_encode_input_part(part) for _, part in parts]) + b"]"
+        answer = b'{"type":"function_call_output","call_id":' + encode_json_string(call_id)
         return [(parts[0][0], answer + b',"output":' + output + b"}")]
 
-    def after_answers(self, items: Sequence[tuple[int, ToolResultItem]]) -> list[Block]:
+    def encode_after_results(
+        self, items: Sequence[tuple[int, ToolResultItem]]
+    ) -> list[EncodedBlock]:
         return []
 
 
-_REASONING = b'{"type":"reasoning"'
+_REASONING_PREFIX = b'{"type":"reasoning"'
 
 
-def _input_part(part: UserContent) -> bytes:
+def _encode_input_part(part: UserContent) -> bytes:
     if isinstance(part, Text):
-        return b'{"type":"input_text","text":' + json_text(part.text) + b"}"
+        return b'{"type":"input_text","text":' + encode_json_string(part.text) + b"}"
     if isinstance(part, Image):
-        return b'{"type":"input_image","detail":"auto","image_url":' + data_url(part) + b"}"
+        return b'{"type":"input_image","detail":"auto","image_url":' + encode_data_url(part) + b"}"
     if not part.data:
-        return b'{"type":"input_file","file_url":' + json_text(part.url) + b"}"
-    file = b'"filename":' + file_name(part) + b',"file_data":' + data_url(part)
+        return b'{"type":"input_file","file_url":' + encode_json_string(part.url) + b"}"
+    file = b'"filename":' + encode_file_name(part) + b',"file_data":' + encode_data_url(part)
     return b'{"type":"input_file",' + file + b"}"
 
 
-def _output_item(part: AssistantContent, extra: bytes) -> bytes:
+def _encode_output_item(part: AssistantContent, extra: bytes) -> bytes:
     if isinstance(part, Text):
-        text = b'{"type":"output_text","annotations":[],"text":' + json_text(part.text) + b"}"
+        text = (
+            b'{"type":"output_text","annotations":[],"text":' + encode_json_string(part.text) + b"}"
+        )
         return b'{"type":"message","role":"assistant","content":[' + text + b"]" + extra + b"}"
     if isinstance(part, ToolCall):
-        call = b'{"type":"function_call","call_id":' + json_text(part.id)
-        call += b',"name":' + json_text(part.name)
-        return call + b',"arguments":' + arguments_text(part) + b"}"
+        call = b'{"type":"function_call","call_id":' + encode_json_string(part.id)
+        call += b',"name":' + encode_json_string(part.name)
+        return call + b',"arguments":' + encode_arguments(part) + b"}"
     if isinstance(part, Thinking):
-        text = b'{"type":"summary_text","text":' + json_text(part.text) + b"}"
+        text = b'{"type":"summary_text","text":' + encode_json_string(part.text) + b"}"
         summary = b',"summary":[' + (text if part.text else b"") + b"]"
-        sealed = b',"encrypted_content":' + json_text(part.signature)
-        return _REASONING + b',"id":' + json_text(part.id) + summary + sealed + b"}"
+        sealed = b',"encrypted_content":' + encode_json_string(part.signature)
+        return _REASONING_PREFIX + b',"id":' + encode_json_string(part.id) + summary + sealed + b"}"
     if isinstance(part, Opaque):
         return part.json.encode()
     raise TypeError(f"{type(part).__name__} is not of this dialect")
 
 
-def wrapped(
+def encode_responses_body(
     model: str,
     card: ModelCard,
     quirks: Quirks,
     request: ModelRequest,
     items: Sequence[bytes],
-    previous: str | None,
-    keep: bool,
+    previous_response_id: str | None,
+    store: bool,
 ) -> list[bytes]:
     """The request in pieces. `previous` is the response that these items go on from."""
-    head = b'{"model":' + json_text(model) + b',"input":['
-    tail = b'],"stream":true,"store":' + (b"true" if keep else b"false")
-    if previous:
-        tail += b',"previous_response_id":' + json_text(previous)
+    head = b'{"model":' + encode_json_string(model) + b',"input":['
+    tail = b'],"stream":true,"store":' + (b"true" if store else b"false")
+    if previous_response_id:
+        tail += b',"previous_response_id":' + encode_json_string(previous_response_id)
     if request.system:
-        tail += b',"instructions":' + json_text(request.system)
+        tail += b',"instructions":' + encode_json_string(request.system)
     if request.tools:
-        specs = [tool_bytes(spec, False, True) for spec in request.tools]
+        specs = [encode_tool(spec, False, True) for spec in request.tools]
         tail += b',"tools":[' + b",".join(specs) + b"]"
-    return [head, *items, tail + fields(_options(card, quirks, request)) + b"}"]
+    return [head, *items, tail + encode_fields(_build_options(card, quirks, request)) + b"}"]
 
 
-def _options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> dict[str, object]:
+def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> dict[str, object]:
     options = request.options
     values: dict[str, object] = {}
     if "thinking" in card.abilities:
@@ -160,7 +166,7 @@ def _options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> dict[str
         values["max_output_tokens"] = options.max_tokens
     if options.temperature is not None and "sampling" in card.abilities:
         values["temperature"] = options.temperature
-    word = effort(options)
+    word = resolve_effort(options)
     if word is not None and "effort" in card.abilities:
         values["reasoning"] = {"effort": word, "summary": "auto"}
     if request.tools and options.tool_choice != "auto":
@@ -169,5 +175,5 @@ def _options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> dict[str
     if options.output_schema is not None:
         schema = options.output_schema
         shape = {"type": "json_schema", "name": "output", "schema": schema}
-        values["text"] = {"format": {**shape, "strict": is_strict(schema)}}
-    return values | cache_field(quirks, request) | options.extra
+        values["text"] = {"format": {**shape, "strict": is_strict_schema(schema)}}
+    return values | build_cache_fields(quirks, request) | options.extra

@@ -15,21 +15,21 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import msgspec
 
-from .client import shared
-from .frames import MEDIA_TYPE, FrameReader
-from .limits import DEFAULT_LIMITS, Limits, Meter, Which
+from .client import get_shared_client
+from .frames import MEDIA_TYPE, AWSFrameReader
+from .limits import DEFAULT_TIMEOUTS, Timeouts, TimeoutTracker, TimeoutKind
 from .transport import (
     BadRedirect,
     ConnectFailed,
     Disconnected,
     Headers,
-    Malformed,
+    MalformedResponse,
     ProxyFailed,
     TimedOut,
     TLSFailed,
-    TooLarge,
+    ResponseTooLarge,
     Transport,
-    WireError,
+    TransportError,
     read_all,
 )
 
@@ -41,7 +41,7 @@ _PLAIN_SDK_CLIENTS: Final = frozenset({"AsyncAnthropic", "AsyncOpenAI"})
 def as_transport(client: object | None) -> Transport:
     """Our own client for None, a Transport as it is, a known foreign client wrapped."""
     if client is None:
-        return shared()
+        return get_shared_client()
     for kind in type(client).__mro__:
         wrap = _WRAPPERS.get((kind.__module__.partition(".")[0], kind.__name__))
         if wrap is not None:
@@ -65,16 +65,16 @@ def _is_async_sdk_client(client: object) -> bool:
     return inspect.iscoroutinefunction(getattr(client, "post", None))
 
 
-class _Opened(NamedTuple):
+class _ForeignResponse(NamedTuple):
     """A foreign response: its head, its pieces, and how to let it go."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
-    pieces: AsyncIterator[bytes]
+    chunks: AsyncIterator[bytes]
     close: Callable[[], Awaitable[None]]
 
 
-class _Foreign(ABC):
+class _ForeignTransport(ABC):
     """What the wrappers share: a request becomes an exchange around `_open`."""
 
     @property
@@ -86,15 +86,17 @@ class _Foreign(ABC):
         url: str,
         headers: Mapping[str, str],
         body: bytes | Sequence[bytes],
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> "_Exchange":
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    ) -> "_ForeignExchange":
         whole = body if isinstance(body, bytes) else b"".join(body)
-        return _Exchange(lambda: self._open("POST", url, dict(headers), whole), url, limits)
+        return _ForeignExchange(
+            lambda: self._open("POST", url, dict(headers), whole), url, timeouts
+        )
 
     def get(
-        self, url: str, headers: Mapping[str, str], limits: Limits = DEFAULT_LIMITS
-    ) -> "_Exchange":
-        return _Exchange(lambda: self._open("GET", url, dict(headers), b""), url, limits)
+        self, url: str, headers: Mapping[str, str], timeouts: Timeouts = DEFAULT_TIMEOUTS
+    ) -> "_ForeignExchange":
+        return _ForeignExchange(lambda: self._open("GET", url, dict(headers), b""), url, timeouts)
 
     async def aclose(self) -> None:
         return None  # the client belongs to whoever made it
@@ -102,31 +104,35 @@ class _Foreign(ABC):
     @abstractmethod
     async def _open(
         self, method: str, url: str, headers: dict[str, str], body: bytes
-    ) -> _Opened: ...
+    ) -> _ForeignResponse: ...
 
 
-class HTTPXTransport(_Foreign):
+class HTTPXTransport(_ForeignTransport):
     """An httpx or httpx2 AsyncClient."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    async def _open(self, method: str, url: str, headers: dict[str, str], body: bytes) -> _Opened:
+    async def _open(
+        self, method: str, url: str, headers: dict[str, str], body: bytes
+    ) -> _ForeignResponse:
         headers.setdefault("accept-encoding", "identity")
         request = self._client.build_request(
             method, url, headers=headers, content=body or None, timeout=None
         )
         response = await self._client.send(request, stream=True, follow_redirects=False)
-        return _httpx_opened(response)
+        return _wrap_httpx_response(response)
 
 
-class AiohttpTransport(_Foreign):
+class AiohttpTransport(_ForeignTransport):
     """An aiohttp ClientSession."""
 
     def __init__(self, client: Any) -> None:
         self._session = client
 
-    async def _open(self, method: str, url: str, headers: dict[str, str], body: bytes) -> _Opened:
+    async def _open(
+        self, method: str, url: str, headers: dict[str, str], body: bytes
+    ) -> _ForeignResponse:
         headers.setdefault("accept-encoding", "identity")
         response = await self._session.request(
             method,
@@ -140,12 +146,12 @@ class AiohttpTransport(_Foreign):
         async def close() -> None:
             response.close()
 
-        return _Opened(
+        return _ForeignResponse(
             response.status, list(response.raw_headers), response.content.iter_any(), close
         )
 
 
-class SDKTransport(_Foreign):
+class SDKTransport(_ForeignTransport):
     """An Async client of the anthropic or openai package, with its endpoint and its signature.
 
     The plain clients send our bytes as they are. Those of other clouds move parts of the body
@@ -161,7 +167,9 @@ class SDKTransport(_Foreign):
     def base_url(self) -> str:
         return str(self._client.base_url).rstrip("/")
 
-    async def _open(self, method: str, url: str, headers: dict[str, str], body: bytes) -> _Opened:
+    async def _open(
+        self, method: str, url: str, headers: dict[str, str], body: bytes
+    ) -> _ForeignResponse:
         path = url.removeprefix(self.base_url)
         options = {"headers": headers, "max_retries": 0, "timeout": None, "follow_redirects": False}
         try:
@@ -180,7 +188,7 @@ class SDKTransport(_Foreign):
             response = getattr(error, "response", None)
             if response is None:
                 raise
-        return _httpx_opened(response)
+        return _wrap_httpx_response(response)
 
 
 def _response_type(client: Any) -> Any:
@@ -199,37 +207,39 @@ def _response_type(client: Any) -> Any:
     raise TypeError(f"this version of {package.__name__} is built on an unknown HTTP library")
 
 
-def _httpx_opened(response: Any) -> _Opened:
+def _wrap_httpx_response(response: Any) -> _ForeignResponse:
     headers = [(name, value) for name, value in response.headers.raw]
     pieces = response.aiter_bytes()
     if response.headers.get("content-type", "").startswith(MEDIA_TYPE):
-        pieces = _unframed(pieces)
+        pieces = _decode_frames(pieces)
         headers = [(n, v) for n, v in headers if n.lower() != b"content-type"]
         headers.append((b"content-type", b"text/event-stream"))
-    return _Opened(response.status_code, headers, pieces, response.aclose)
+    return _ForeignResponse(response.status_code, headers, pieces, response.aclose)
 
 
-async def _unframed(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    reader = FrameReader()
-    async for piece in pieces:
+async def _decode_frames(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    reader = AWSFrameReader()
+    async for piece in chunks:
         events = reader.feed(piece)
         if events:
             yield events
 
 
-class _Exchange:
+class _ForeignExchange:
     """One request through a foreign client, and its Response, under our limits and errors."""
 
-    def __init__(self, opening: Callable[[], Awaitable[_Opened]], url: str, limits: Limits) -> None:
-        self._opening = opening
-        self._limits = limits
-        self._opened: _Opened | None = None
+    def __init__(
+        self, open_response: Callable[[], Awaitable[_ForeignResponse]], url: str, timeouts: Timeouts
+    ) -> None:
+        self._open_response = open_response
+        self._timeouts = timeouts
+        self._response: _ForeignResponse | None = None
         self._headers = Headers(())
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: asyncio.Timeout | None = None
-        self._expired: Which | None = None
+        self._current_timeout: asyncio.Timeout | None = None
+        self._expired: TimeoutKind | None = None
         self._received = 0
-        self._where = url.split("://", 1)[-1].split("/", 1)[0]
+        self._address = url.split("://", 1)[-1].split("/", 1)[0]
         self.status = 0
         self.url = url
 
@@ -240,15 +250,15 @@ class _Exchange:
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()
-        self._meter = Meter(self._limits, now)
-        self._timer = self._loop.call_at(self._meter.next_tick(now), self._tick)
+        self._tracker = TimeoutTracker(self._timeouts, now)
+        self._timer = self._loop.call_at(self._tracker.schedule_check(now), self._check_timeouts)
         try:
-            opened = self._opened = await self._watched(self._opening())
-            self._meter.answered(self._loop.time())
+            opened = self._response = await self._await_with_timeouts(self._open_response())
+            self._tracker.on_headers(self._loop.time())
             self.status = opened.status
             self._headers = Headers(opened.headers)
             if self.status in (301, 302, 303, 307, 308):
-                self._refuse_redirect()
+                self._raise_bad_redirect()
         except BaseException:
             await self.aclose()
             raise
@@ -266,7 +276,7 @@ class _Exchange:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        opened, self._opened = self._opened, None
+        opened, self._response = self._response, None
         if opened is not None:
             await opened.close()
 
@@ -274,69 +284,71 @@ class _Exchange:
         return self
 
     async def __anext__(self) -> bytes:
-        if self._opened is None:
+        if self._response is None:
             raise StopAsyncIteration
         piece = b""
         while not piece:
-            piece = await self._watched(anext(self._opened.pieces))
-        self._meter.heard(self._loop.time())
+            piece = await self._await_with_timeouts(anext(self._response.chunks))
+        self._tracker.on_bytes(self._loop.time())
         self._received += len(piece)
-        limit = self._limits.max_bytes
+        limit = self._timeouts.max_bytes
         if limit is not None and self._received > limit:
-            raise TooLarge(
-                f"the response from {self._where} is larger than {limit} bytes: "
+            raise ResponseTooLarge(
+                f"the response from {self._address} is larger than {limit} bytes: "
                 "raise the max_bytes limit if that is expected",
-                self._where,
+                self._address,
             )
         return piece
 
     async def read(self, limit: int = 1 << 20) -> bytes:
         return await read_all(self, limit)
 
-    def content_seen(self) -> None:
-        self._meter.content(self._loop.time())
+    def mark_content(self) -> None:
+        self._tracker.on_content(self._loop.time())
 
-    async def _watched(self, work: Awaitable[T]) -> T:
+    async def _await_with_timeouts(self, awaitable: Awaitable[T]) -> T:
         try:
-            async with asyncio.timeout(None) as self._waiting:
+            async with asyncio.timeout(None) as self._current_timeout:
                 if self._expired is not None:
-                    self._waiting.reschedule(0)
-                return await work
-        except (StopAsyncIteration, WireError):
+                    self._current_timeout.reschedule(0)
+                return await awaitable
+        except (StopAsyncIteration, TransportError):
             raise
         except Exception as error:
             if self._expired is not None and isinstance(error, TimeoutError):
-                seconds = self._meter.seconds(self._expired)
-                raise TimedOut(self._expired, seconds, self._where) from error
+                seconds = self._tracker.get_seconds(self._expired)
+                raise TimedOut(self._expired, seconds, self._address) from error
             seen = self._received if self.status else -1
-            raise _translated(error, self._where, seen) from error
+            raise _translate_error(error, self._address, seen) from error
         finally:
-            self._waiting = None
+            self._current_timeout = None
 
-    def _tick(self) -> None:
+    def _check_timeouts(self) -> None:
         now = self._loop.time()
-        if self._waiting is None:
-            self._meter.reader_behind(now)
-        self._expired = self._meter.expired(now)
+        if self._current_timeout is None:
+            self._tracker.on_reader_behind(now)
+        self._expired = self._tracker.find_expired(now)
         if self._expired is None:
-            self._timer = self._loop.call_at(self._meter.next_tick(now), self._tick)
-        elif self._waiting is not None:
-            self._waiting.reschedule(now)
+            self._timer = self._loop.call_at(
+                self._tracker.schedule_check(now), self._check_timeouts
+            )
+        elif self._current_timeout is not None:
+            self._current_timeout.reschedule(now)
 
-    def _refuse_redirect(self) -> None:
+    def _raise_bad_redirect(self) -> None:
         from urllib.parse import urljoin, urlsplit
 
         target = urlsplit(urljoin(self.url, self.headers.get("location", ""))).hostname or "nowhere"
         raise BadRedirect(
-            f"{self._where} redirects to {target}: the request was not sent there, because it "
+            f"{self._address} redirects to {target}: the request was not sent there, because it "
             "carries a key; set the base URL to it if you trust it",
-            self._where,
+            self._address,
             target,
         )
 
 
 # Exceptions of the foreign clients by class name, the more special before the more general.
-_ERRORS: Final[tuple[tuple[str, type[WireError], str], ...]] = (
+_ERROR_MAP: Final[tuple[tuple[str, type[TransportError], str], ...]] = (
     ("SSLError", TLSFailed, "no TLS with {where} ({error}): check the certificates of your client"),
     ("ClientSSLError", TLSFailed, "no TLS with {where} ({error}): check the certificates"),
     ("ProxyError", ProxyFailed, "the proxy on the way to {where} failed ({error}): check it"),
@@ -350,26 +362,38 @@ _ERRORS: Final[tuple[tuple[str, type[WireError], str], ...]] = (
         "no connection to {where} ({error}): check the base URL",
     ),
     ("ConnectionTimeoutError", ConnectFailed, "no connection to {where} in time: check the URL"),
-    ("DecodingError", Malformed, "{where} sent broken compressed data ({error}): try again"),
-    ("ContentEncodingError", Malformed, "{where} sent broken compressed data ({error}): try again"),
+    (
+        "DecodingError",
+        MalformedResponse,
+        "{where} sent broken compressed data ({error}): try again",
+    ),
+    (
+        "ContentEncodingError",
+        MalformedResponse,
+        "{where} sent broken compressed data ({error}): try again",
+    ),
     ("TransportError", Disconnected, "the connection to {where} broke ({error}): try again"),
     ("ClientError", Disconnected, "the connection to {where} broke ({error}): try again"),
     ("OSError", Disconnected, "the connection to {where} broke ({error}): try again"),
 )
 
 
-def _translated(error: BaseException, where: str, seen: int) -> WireError:
+def _translate_error(error: BaseException, address: str, bytes_received: int) -> TransportError:
     chain: list[BaseException] = []
     at: BaseException | None = error
     while at is not None and at not in chain:
         chain.append(at)
         at = at.__cause__ or at.__context__
     names = {kind.__name__: link for link in chain for kind in type(link).__mro__}
-    for name, kind, sentence in _ERRORS:
+    for name, kind, sentence in _ERROR_MAP:
         if name in names:
-            text = sentence.format(where=where, error=str(names[name]) or name)
-            return Disconnected(text, where, seen) if kind is Disconnected else kind(text, where)
-    return WireError(f"the client could not carry the request to {where}: {error}", where)
+            text = sentence.format(where=address, error=str(names[name]) or name)
+            return (
+                Disconnected(text, address, bytes_received)
+                if kind is Disconnected
+                else kind(text, address)
+            )
+    return TransportError(f"the client could not carry the request to {address}: {error}", address)
 
 
 _WRAPPERS: Final[dict[tuple[str, str], Callable[[Any], Transport]]] = {

@@ -13,11 +13,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from .connection import Connection
-from .dialing import dial
-from .limits import DEFAULT_LIMITS, Limits, Meter
+from .dialing import open_connection
+from .limits import DEFAULT_TIMEOUTS, Timeouts, TimeoutTracker
 from .pool import Pool
-from .routes import Route, route_to, tls_context
-from .transport import BadRedirect, Disconnected, Headers, Malformed, TooLarge, read_all
+from .routes import Route, parse_route, make_tls_context
+from .transport import (
+    BadRedirect,
+    Disconnected,
+    Headers,
+    MalformedResponse,
+    ResponseTooLarge,
+    read_all,
+)
 
 if TYPE_CHECKING:
     import zlib
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 _MAX_ROUTES: Final = 256
-_INFLATE_STEP: Final = 1024 * 1024
+_DECOMPRESS_STEP: Final = 1024 * 1024
 
 
 class Client:
@@ -46,7 +53,7 @@ class Client:
         self._environ: Mapping[str, str] = os.environ if environ is None else environ
         self._routes: dict[str, Route] = {}
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
-        self._tls: ssl.SSLContext | None = None
+        self._tls_context: ssl.SSLContext | None = None
 
     @property
     def base_url(self) -> None:
@@ -57,35 +64,35 @@ class Client:
         url: str,
         headers: Mapping[str, str],
         body: bytes | Sequence[bytes],
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> "Exchange":
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    ) -> "HTTPExchange":
         parts = (body,) if isinstance(body, bytes) else body
-        return Exchange(self, "POST", url, headers, parts, limits)
+        return HTTPExchange(self, "POST", url, headers, parts, timeouts)
 
     def get(
-        self, url: str, headers: Mapping[str, str], limits: Limits = DEFAULT_LIMITS
-    ) -> "Exchange":
-        return Exchange(self, "GET", url, headers, (), limits)
+        self, url: str, headers: Mapping[str, str], timeouts: Timeouts = DEFAULT_TIMEOUTS
+    ) -> "HTTPExchange":
+        return HTTPExchange(self, "GET", url, headers, (), timeouts)
 
     async def aclose(self) -> None:
         pool = self._pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             await pool.aclose()
 
-    def route(self, url: str) -> Route:
+    def get_route(self, url: str) -> Route:
         route = self._routes.get(url)
         if route is None:
             if len(self._routes) >= _MAX_ROUTES:
                 self._routes.clear()
-            route = self._routes[url] = route_to(url, self._environ)
+            route = self._routes[url] = parse_route(url, self._environ)
         return route
 
-    def tls(self) -> ssl.SSLContext:
-        if self._tls is None:
-            self._tls = tls_context(self._environ)
-        return self._tls
+    def get_tls_context(self) -> ssl.SSLContext:
+        if self._tls_context is None:
+            self._tls_context = make_tls_context(self._environ)
+        return self._tls_context
 
-    async def pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
+    async def get_pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
         pool = self._pools.get(loop)
         if pool is None:
             for old in [old for old in self._pools if old.is_closed()]:
@@ -95,20 +102,20 @@ class Client:
         return pool
 
 
-class Exchange:
+class HTTPExchange:
     """One request and, once entered, its Response."""
 
     __slots__ = (
         "_body",
         "_client",
         "_connection",
-        "_decoded",
-        "_given_headers",
+        "_decoded_bytes",
+        "_request_headers",
         "_headers",
-        "_inflate",
-        "_limits",
+        "_decompressor",
+        "_timeouts",
         "_loop",
-        "_meter",
+        "_tracker",
         "_method",
         "_pool",
         "_route",
@@ -123,17 +130,17 @@ class Exchange:
         url: str,
         headers: Mapping[str, str],
         body: Sequence[bytes],
-        limits: Limits,
+        timeouts: Timeouts,
     ) -> None:
         self._client = client
         self._method = method
-        self._given_headers = headers
+        self._request_headers = headers
         self._body = body
-        self._limits = limits
+        self._timeouts = timeouts
         self._headers: Headers | None = None
         self._connection: Connection | None = None
-        self._inflate: _Inflater | None = None
-        self._decoded = 0
+        self._decompressor: _Decompressor | None = None
+        self._decoded_bytes = 0
         self.status = 0
         self.url = url
 
@@ -144,21 +151,21 @@ class Exchange:
 
     async def __aenter__(self) -> Self:
         loop = self._loop = asyncio.get_running_loop()
-        self._pool = await self._client.pool(loop)
-        self._meter = Meter(self._limits, loop.time())
-        self._route = self._client.route(self.url)
+        self._pool = await self._client.get_pool(loop)
+        self._tracker = TimeoutTracker(self._timeouts, loop.time())
+        self._route = self._client.get_route(self.url)
         hops = 0
         while True:
-            connection = self._connection = await self._ask()
+            connection = self._connection = await self._send()
             self.status = connection.status
             self._headers = Headers(connection.raw_headers)
             if self.status not in _REDIRECTS:
                 break
             self._release()
             hops += 1
-            self._redirect(hops)
+            self._follow_redirect(hops)
         if b"content-encoding" in [name.lower() for name, _ in connection.raw_headers]:
-            self._undo(self._headers["content-encoding"])
+            self._set_decompressor(self._headers["content-encoding"])
         return self
 
     async def __aexit__(
@@ -181,9 +188,9 @@ class Exchange:
             if connection is None:
                 raise StopAsyncIteration
             if connection.has_data:
-                data = connection.take()
-                if self._inflate is not None:
-                    data = self._decode(self._inflate, data)
+                data = connection.take_body()
+                if self._decompressor is not None:
+                    data = self._decompress(self._decompressor, data)
                 if data:
                     return data
             elif connection.error is not None:
@@ -196,22 +203,24 @@ class Exchange:
     async def read(self, limit: int = 1 << 20) -> bytes:
         return await read_all(self, limit)
 
-    def content_seen(self) -> None:
-        self._meter.content(self._loop.time())
+    def mark_content(self) -> None:
+        self._tracker.on_content(self._loop.time())
 
-    async def _ask(self) -> Connection:
-        route, limits = self._route, self._limits
+    async def _send(self) -> Connection:
+        route, limits = self._route, self._timeouts
         size = sum(map(len, self._body))
-        head = self._head(size)
+        head = self._build_head(size)
         connection = self._pool.take(route.key)
         while True:
             reused = connection is not None
             if connection is None:
-                connection = await dial(route, self._pool.make, self._client.tls, limits.connect)
+                connection = await open_connection(
+                    route, self._pool.make_connection, self._client.get_tls_context, limits.connect
+                )
             try:
-                connection.begin(route.where, self._meter, limits.max_bytes)
+                connection.start_exchange(route.address, self._tracker, limits.max_bytes)
                 await connection.send(head, self._body, size)
-                await connection.head()
+                await connection.wait_for_headers()
                 return connection
             except Disconnected:
                 connection.finish()
@@ -222,10 +231,10 @@ class Exchange:
                 connection.finish()
                 raise
 
-    def _head(self, size: int) -> bytes:
+    def _build_head(self, size: int) -> bytes:
         route = self._route
         lines = [f"{self._method} {route.target} HTTP/1.1\r\nhost: {route.host_header}\r\n"]
-        lines += [f"{name}: {value}\r\n" for name, value in self._given_headers.items()]
+        lines += [f"{name}: {value}\r\n" for name, value in self._request_headers.items()]
         if route.proxy is not None and not route.tls and route.proxy.authorization is not None:
             lines.append(f"proxy-authorization: {route.proxy.authorization}\r\n")
         lines.append("accept-encoding: identity\r\n")
@@ -234,52 +243,54 @@ class Exchange:
         block = "".join(lines)
         ends = len(lines) + 1  # the first holds two
         if block.count("\n") != ends or block.count("\r") != ends or not block.isascii():
-            _name_bad_header(self._given_headers)
+            _raise_bad_header(self._request_headers)
         return (block + "\r\n").encode("latin-1")
 
-    def _redirect(self, hops: int) -> None:
+    def _follow_redirect(self, hops: int) -> None:
         from urllib.parse import urljoin
 
         here = self._route
         if hops > _MAX_REDIRECTS:
             raise BadRedirect(
-                f"{here.where} redirects without end: check the base URL", here.where, here.host
+                f"{here.address} redirects without end: check the base URL", here.address, here.host
             )
         there = urljoin(self.url, self.headers.get("location", ""))
         try:
-            target = self._client.route(there)
+            target = self._client.get_route(there)
         except ValueError:
             raise BadRedirect(
-                f"{here.where} redirects to nowhere that makes sense: check the base URL",
-                here.where,
+                f"{here.address} redirects to nowhere that makes sense: check the base URL",
+                here.address,
             ) from None
         if target.origin != here.origin:
             raise BadRedirect(
-                f"{here.where} redirects to another host, {target.where}: the request was not "
+                f"{here.address} redirects to another host, {target.address}: the request was not "
                 "sent there, because it carries a key; set the base URL to it if you trust it",
-                here.where,
+                here.address,
                 target.host,
             )
         if self._method == "POST" and self.status not in (307, 308):
             raise BadRedirect(
-                f"{here.where} answers a POST with the redirect {self.status}, which would drop "
+                f"{here.address} answers a POST with the redirect {self.status}, which would drop "
                 "the request: check the base URL (http or https, path)",
-                here.where,
+                here.address,
                 target.host,
             )
         self.url = there
         self._route = target
 
-    def _undo(self, coding: str) -> None:
+    def _set_decompressor(self, coding: str) -> None:
         try:
-            self._inflate = _inflater(coding, self._route.where)
-        except Malformed:
+            self._decompressor = _make_decompressor(coding, self._route.address)
+        except MalformedResponse:
             self._release()
             raise
 
-    def _decode(self, inflate: "_Inflater", data: bytes) -> bytes:
-        out = inflate.decode(data, self._limits.max_bytes, self._decoded, self._route.where)
-        self._decoded += len(out)
+    def _decompress(self, decompressor: "_Decompressor", data: bytes) -> bytes:
+        out = decompressor.decompress(
+            data, self._timeouts.max_bytes, self._decoded_bytes, self._route.address
+        )
+        self._decoded_bytes += len(out)
         return out
 
     def _release(self) -> None:
@@ -288,50 +299,54 @@ class Exchange:
             self._pool.put(self._route.key, connection)
 
 
-class _Inflater:
+class _Decompressor:
     """Undoes gzip and deflate, for servers that send it unasked."""
 
-    def __init__(self, machine: "zlib._Decompress") -> None:
-        self._machine = machine
+    def __init__(self, decompressor: "zlib._Decompress") -> None:
+        self._decompressor = decompressor
 
-    def decode(self, data: bytes, cap: int | None, before: int, where: str) -> bytes:
+    def decompress(
+        self, data: bytes, max_bytes: int | None, decoded_bytes: int, address: str
+    ) -> bytes:
         import zlib
 
         parts: list[bytes] = []
-        size = before
+        size = decoded_bytes
         try:
             while data:
-                part = self._machine.decompress(data, _INFLATE_STEP)
+                part = self._decompressor.decompress(data, _DECOMPRESS_STEP)
                 parts.append(part)
                 size += len(part)
-                if cap is not None and size > cap:
-                    raise TooLarge(
-                        f"the response from {where} unpacks to more than {cap} bytes: "
+                if max_bytes is not None and size > max_bytes:
+                    raise ResponseTooLarge(
+                        f"the response from {address} unpacks to more than {max_bytes} bytes: "
                         "raise the max_bytes limit if that is expected",
-                        where,
+                        address,
                     )
-                data = self._machine.unconsumed_tail
+                data = self._decompressor.unconsumed_tail
         except zlib.error as error:
-            raise Malformed(f"{where} sent broken compressed data ({error}): try again") from error
+            raise MalformedResponse(
+                f"{address} sent broken compressed data ({error}): try again"
+            ) from error
         return b"".join(parts)
 
 
-def _inflater(coding: str, where: str) -> _Inflater | None:
+def _make_decompressor(coding: str, address: str) -> _Decompressor | None:
     import zlib
 
     coding = coding.strip().lower()
     if coding in ("", "identity"):
         return None
     if coding in ("gzip", "x-gzip", "deflate"):
-        return _Inflater(zlib.decompressobj(zlib.MAX_WBITS | 32))
-    raise Malformed(
-        f"{where} answers in the coding {coding!r}, which was not asked for: "
+        return _Decompressor(zlib.decompressobj(zlib.MAX_WBITS | 32))
+    raise MalformedResponse(
+        f"{address} answers in the coding {coding!r}, which was not asked for: "
         "check the proxy in between",
-        where,
+        address,
     )
 
 
-def _name_bad_header(headers: Mapping[str, str]) -> None:
+def _raise_bad_header(headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         if not name or not name.isascii() or any(c in name for c in "\r\n :"):
             raise ValueError(f"not a header name: {name!r}")
@@ -345,12 +360,12 @@ def _name_bad_header(headers: Mapping[str, str]) -> None:
             ) from None
 
 
-_shared: Client | None = None
+_shared_client: Client | None = None
 
 
-def shared() -> Client:
+def get_shared_client() -> Client:
     """The process's one client, made at first use."""
-    global _shared
-    if _shared is None:
-        _shared = Client()
-    return _shared
+    global _shared_client
+    if _shared_client is None:
+        _shared_client = Client()
+    return _shared_client

@@ -16,74 +16,86 @@ from .transport import ConnectFailed, ProxyFailed, TimedOut, TLSFailed
 _MAX_PROXY_HEAD = 64 * 1024
 
 
-async def dial(
+async def open_connection(
     route: Route,
-    make: Callable[[], Connection],
-    tls: Callable[[], ssl.SSLContext],
-    seconds: float | None,
+    make_connection: Callable[[], Connection],
+    get_tls_context: Callable[[], ssl.SSLContext],
+    timeout: float | None,
 ) -> Connection:
     """A fresh connection, ready for a request."""
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(timeout):
             if route.proxy is None:
-                context = tls() if route.tls else None
-                return await _open(route.host, route.port, context, make)
-            return await _through(route, route.proxy, make, tls)
+                context = get_tls_context() if route.tls else None
+                return await _open_direct(route.host, route.port, context, make_connection)
+            return await _open_through_proxy(route, route.proxy, make_connection, get_tls_context)
     except TimeoutError as error:
-        raise TimedOut("connect", seconds or 0.0, route.where) from error
+        raise TimedOut("connect", timeout or 0.0, route.address) from error
     except ssl.SSLCertVerificationError as error:
         raise TLSFailed(
-            f"the certificate of {route.where} is not trusted ({error.verify_message}): if a "
+            f"the certificate of {route.address} is not trusted ({error.verify_message}): if a "
             "company proxy signs it, point SSL_CERT_FILE to its certificates",
-            route.where,
+            route.address,
         ) from error
     except ssl.SSLError as error:
         raise TLSFailed(
-            f"no TLS with {route.where} ({error.reason or error}): check that the URL should "
+            f"no TLS with {route.address} ({error.reason or error}): check that the URL should "
             "be https and the port is right",
-            route.where,
+            route.address,
         ) from error
     except OSError as error:
-        raise _connect_failed(route, error) from error
+        raise _connect_error(route, error) from error
 
 
-async def _open(
+async def _open_direct(
     host: str,
     port: int,
     context: ssl.SSLContext | None,
-    make: Callable[[], Connection],
+    make_connection: Callable[[], Connection],
 ) -> Connection:
     loop = asyncio.get_running_loop()
     name = host if context is not None else None
-    if isinstance(loop, asyncio.BaseEventLoop) and not _is_address(host):
+    if isinstance(loop, asyncio.BaseEventLoop) and not _is_ip_address(host):
         transport, connection = await loop.create_connection(
-            make, host, port, ssl=context, server_hostname=name, happy_eyeballs_delay=0.25
+            make_connection,
+            host,
+            port,
+            ssl=context,
+            server_hostname=name,
+            happy_eyeballs_delay=0.25,
         )
     else:  # uvloop races no addresses
         transport, connection = await loop.create_connection(
-            make, host, port, ssl=context, server_hostname=name
+            make_connection, host, port, ssl=context, server_hostname=name
         )
-    _keep_alive(transport)
+    _enable_keepalive(transport)
     return connection
 
 
-async def _through(
+async def _open_through_proxy(
     route: Route,
     proxy: Proxy,
-    make: Callable[[], Connection],
-    tls: Callable[[], ssl.SSLContext],
+    make_connection: Callable[[], Connection],
+    get_tls_context: Callable[[], ssl.SSLContext],
 ) -> Connection:
     if not route.tls:
-        return await _open(proxy.host, proxy.port, tls() if proxy.tls else None, make)
+        return await _open_direct(
+            proxy.host, proxy.port, get_tls_context() if proxy.tls else None, make_connection
+        )
     loop = asyncio.get_running_loop()
     transport, tunnel = await loop.create_connection(
-        lambda: _Tunnel(loop), proxy.host, proxy.port, ssl=tls() if proxy.tls else None
+        lambda: _ProxyTunnel(loop),
+        proxy.host,
+        proxy.port,
+        ssl=get_tls_context() if proxy.tls else None,
     )
     try:
-        _keep_alive(transport)
-        await tunnel.ask(transport, route, proxy)
-        connection = make()
-        secured = await loop.start_tls(transport, connection, tls(), server_hostname=route.host)
+        _enable_keepalive(transport)
+        await tunnel.request_tunnel(transport, route, proxy)
+        connection = make_connection()
+        secured = await loop.start_tls(
+            transport, connection, get_tls_context(), server_hostname=route.host
+        )
         if secured is None:
             raise ConnectionResetError("the proxy closed the tunnel")
         connection.connection_made(secured)
@@ -93,7 +105,7 @@ async def _through(
     return connection
 
 
-class _Tunnel(asyncio.Protocol):
+class _ProxyTunnel(asyncio.Protocol):
     """The CONNECT exchange with a proxy, up to the blank line after its answer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -110,7 +122,9 @@ class _Tunnel(asyncio.Protocol):
         if not self._answer.done():
             self._answer.set_result(b"")
 
-    async def ask(self, transport: asyncio.Transport, route: Route, proxy: Proxy) -> None:
+    async def request_tunnel(
+        self, transport: asyncio.Transport, route: Route, proxy: Proxy
+    ) -> None:
         bracketed = f"[{route.host}]" if ":" in route.host else route.host
         place = f"{bracketed}:{route.port}"
         lines = [f"CONNECT {place} HTTP/1.1", f"host: {place}"]
@@ -120,21 +134,21 @@ class _Tunnel(asyncio.Protocol):
         words = (await self._answer).split(b"\r\n", 1)[0].split(b" ", 2)
         status = words[1] if len(words) > 1 and words[0].startswith(b"HTTP/") else b""
         if not (len(status) == 3 and status.startswith(b"2")):
-            raise ProxyFailed(_refusal(route, proxy, status), route.where)
+            raise ProxyFailed(_refusal_message(route, proxy, status), route.address)
 
 
-def _refusal(route: Route, proxy: Proxy, status: bytes) -> str:
+def _refusal_message(route: Route, proxy: Proxy, status: bytes) -> str:
     said = f"answered {status.decode('latin-1')}" if status else "gave no answer"
     hint = (
         "put user and password into the proxy's URL"
         if status == b"407"
         else "check HTTPS_PROXY, or add the host to NO_PROXY"
     )
-    return f"the proxy {proxy.host}:{proxy.port} {said} for {route.where}: {hint}"
+    return f"the proxy {proxy.host}:{proxy.port} {said} for {route.address}: {hint}"
 
 
-def _connect_failed(route: Route, error: OSError) -> ConnectFailed | ProxyFailed:
-    place, kind = route.where, "the base URL"
+def _connect_error(route: Route, error: OSError) -> ConnectFailed | ProxyFailed:
+    place, kind = route.address, "the base URL"
     if route.proxy is not None:
         place, kind = f"{route.proxy.host}:{route.proxy.port}", "the proxy variables"
     if isinstance(error, socket.gaierror):
@@ -144,15 +158,15 @@ def _connect_failed(route: Route, error: OSError) -> ConnectFailed | ProxyFailed
     else:
         message = f"no connection to {place} ({error}): check the network and {kind}"
     if route.proxy is not None:
-        return ProxyFailed(f"through the proxy: {message}", route.where)
-    return ConnectFailed(message, route.where)
+        return ProxyFailed(f"through the proxy: {message}", route.address)
+    return ConnectFailed(message, route.address)
 
 
-def _is_address(host: str) -> bool:
+def _is_ip_address(host: str) -> bool:
     return ":" in host or host.replace(".", "").isdigit()
 
 
-def _keep_alive(transport: asyncio.Transport) -> None:
+def _enable_keepalive(transport: asyncio.Transport) -> None:
     # After a laptop's sleep the peer may be gone without a word: let the kernel find out.
     sock = transport.get_extra_info("socket")
     if sock is None:

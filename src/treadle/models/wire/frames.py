@@ -15,44 +15,44 @@ from typing import Final
 
 import msgspec
 
-from .transport import Malformed, TooLarge
+from .transport import MalformedResponse, ResponseTooLarge
 
 MEDIA_TYPE: Final = "application/vnd.amazon.eventstream"
 _PRELUDE: Final = struct.Struct(">III")
 _MAX_FRAME: Final = 24 * 1024 * 1024
 # Sizes of the header values that are not strings, by their type; 6 and 7 carry their own length.
-_SIZES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+_HEADER_VALUE_SIZES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 
-class FrameReader:
+class AWSFrameReader:
     """Reads one stream of frames."""
 
     def __init__(self) -> None:
         self._tail = bytearray()
 
-    def feed(self, piece: bytes) -> bytes:
+    def feed(self, data: bytes) -> bytes:
         """The events of every frame that this piece completes, as SSE."""
-        self._tail += piece
-        return b"".join(_event(headers, payload) for headers, payload in self._frames())
+        self._tail += data
+        return b"".join(_frame_to_sse(headers, payload) for headers, payload in self._frames())
 
     def _frames(self) -> Iterator[tuple[dict[str, str], bytes]]:
         tail = self._tail
         while len(tail) >= _PRELUDE.size:
             total, header_size, check = _PRELUDE.unpack_from(tail)
             if zlib.crc32(tail[:8]) != check or total < header_size + 16:
-                raise Malformed("a frame of the event stream is damaged: try again")
+                raise MalformedResponse("a frame of the event stream is damaged: try again")
             if total > _MAX_FRAME:
-                raise TooLarge(f"a frame of the event stream has {total} bytes: try again")
+                raise ResponseTooLarge(f"a frame of the event stream has {total} bytes: try again")
             if len(tail) < total:
                 return
             frame = bytes(tail[:total])
             del tail[:total]
             if zlib.crc32(frame[:-4]) != int.from_bytes(frame[-4:], "big"):
-                raise Malformed("a frame of the event stream is damaged: try again")
-            yield _headers(frame[12 : 12 + header_size]), frame[12 + header_size : -4]
+                raise MalformedResponse("a frame of the event stream is damaged: try again")
+            yield _parse_headers(frame[12 : 12 + header_size]), frame[12 + header_size : -4]
 
 
-def _headers(block: bytes) -> dict[str, str]:
+def _parse_headers(block: bytes) -> dict[str, str]:
     headers: dict[str, str] = {}
     at = 0
     while at < len(block):
@@ -66,31 +66,31 @@ def _headers(block: bytes) -> dict[str, str]:
             headers[name] = block[end : end + size].decode("utf-8", "replace")
             end += size
         else:
-            end += _SIZES[kind]
+            end += _HEADER_VALUE_SIZES[kind]
         at = end
     return headers
 
 
-def _event(headers: dict[str, str], payload: bytes) -> bytes:
+def _frame_to_sse(headers: dict[str, str], payload: bytes) -> bytes:
     try:
         body = msgspec.json.decode(payload, type=dict[str, object]) if payload else {}
         if headers.get(":message-type", "event") != "event":
-            return _error(headers, body)
+            return _error_to_sse(headers, body)
         data = base64.b64decode(str(body.get("bytes") or ""), validate=True)
-        kind = msgspec.json.decode(data, type=_Typed).type if data else ""
+        kind = msgspec.json.decode(data, type=_TypeOnly).type if data else ""
     except (msgspec.MsgspecError, binascii.Error, UnicodeError) as error:
-        raise Malformed(
+        raise MalformedResponse(
             f"a frame of the event stream is not what it should be ({error})"
         ) from error
     return b"event: %s\ndata: %s\n\n" % (kind.encode(), data) if data else b""
 
 
-def _error(headers: dict[str, str], body: dict[str, object]) -> bytes:
+def _error_to_sse(headers: dict[str, str], body: dict[str, object]) -> bytes:
     kind = headers.get(":exception-type") or headers.get(":error-code") or "error"
     message = body.get("message") or headers.get(":error-message") or kind
     error = {"type": "error", "error": {"type": kind, "message": message}}
     return b"event: error\ndata: " + msgspec.json.encode(error) + b"\n\n"
 
 
-class _Typed(msgspec.Struct):
+class _TypeOnly(msgspec.Struct):
     type: str = ""

@@ -12,10 +12,10 @@ from typing import Final, Literal
 
 import msgspec
 
-Which = Literal["connect", "first_byte", "first_content", "idle", "total"]
+TimeoutKind = Literal["connect", "first_byte", "first_content", "idle", "total"]
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds (None: no limit), and bytes of decoded response body."""
 
     connect: float | None = 15.0
@@ -26,18 +26,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int | None = 256 * 1024 * 1024
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_TIMEOUTS: Final = Timeouts()
 
 # A tick at least this often, so that a stopped process is noticed whatever the limits are; with
 # small limits oftener, because a mark that moves does not move the tick that is already set.
-_TICK = 5.0
-_TICKS_A_LIMIT = 10
+_CHECK_SECONDS = 5.0
+_CHECKS_PER_TIMEOUT = 10
 # A tick later than this was not the provider's doing: the process slept or was stopped.
-_JUMP = 2.0
+_SUSPEND_SECONDS = 2.0
 _NEVER = float("inf")
 
 
-class Meter:
+class TimeoutTracker:
     """Counts one exchange against its limits.
 
     Before the first content any byte proves life, within `first_content`; after it only content
@@ -45,90 +45,90 @@ class Meter:
     """
 
     __slots__ = (
-        "_answered",
-        "_asked",
-        "_content",
-        "_due",
-        "_heard",
-        "_limits",
-        "_started",
-        "_step",
+        "_headers_at",
+        "_sent_at",
+        "_content_at",
+        "_next_check_at",
+        "_bytes_at",
+        "_timeouts",
+        "_started_at",
+        "_interval",
     )
 
-    def __init__(self, limits: Limits, now: float) -> None:
-        self._limits = limits
-        self._started = self._asked = self._heard = now
-        self._answered: float | None = None
-        self._content: float | None = None
-        self._due = now
-        shortest = min(limits.idle or _NEVER, limits.first_content or _NEVER)
-        self._step = min(_TICK, shortest / _TICKS_A_LIMIT)
+    def __init__(self, timeouts: Timeouts, now: float) -> None:
+        self._timeouts = timeouts
+        self._started_at = self._sent_at = self._bytes_at = now
+        self._headers_at: float | None = None
+        self._content_at: float | None = None
+        self._next_check_at = now
+        shortest = min(timeouts.idle or _NEVER, timeouts.first_content or _NEVER)
+        self._interval = min(_CHECK_SECONDS, shortest / _CHECKS_PER_TIMEOUT)
 
-    def asked(self, now: float) -> None:
+    def on_request_sent(self, now: float) -> None:
         """The request goes out (again, after a redirect): the wait for headers starts."""
-        self._asked = self._heard = now
-        self._answered = None
+        self._sent_at = self._bytes_at = now
+        self._headers_at = None
 
-    def answered(self, now: float) -> None:
+    def on_headers(self, now: float) -> None:
         """The response headers are here."""
-        self._answered = self._heard = now
+        self._headers_at = self._bytes_at = now
 
-    def heard(self, now: float) -> None:
+    def on_bytes(self, now: float) -> None:
         """Some bytes arrived, be they pings."""
-        self._heard = now
+        self._bytes_at = now
 
-    def content(self, now: float) -> None:
+    def on_content(self, now: float) -> None:
         """Content arrived."""
-        self._content = self._heard = now
+        self._content_at = self._bytes_at = now
 
-    def next_tick(self, now: float) -> float:
+    def schedule_check(self, now: float) -> float:
         """When to call `expired` next."""
-        self._due = min(self._nearest()[0], now + self._step)
-        return self._due
+        self._next_check_at = min(self._next_deadline()[0], now + self._interval)
+        return self._next_check_at
 
-    def expired(self, now: float) -> Which | None:
+    def find_expired(self, now: float) -> TimeoutKind | None:
         """The limit that is used up, if one is. Called at `next_tick`, however late."""
-        late = now - self._due
-        if late > _JUMP:
-            self._give_back(late, now)
-        deadline, which = self._nearest()
+        late = now - self._next_check_at
+        if late > _SUSPEND_SECONDS:
+            self._add_suspended_time(late, now)
+        deadline, which = self._next_deadline()
         return which if now >= deadline else None
 
-    def reader_behind(self, now: float) -> None:
+    def on_reader_behind(self, now: float) -> None:
         """Bytes wait here unread: the silence is ours, not the provider's."""
-        self._heard = now
-        if self._content is not None:
-            self._content = now
-        elif self._answered is not None:
-            self._answered = now
+        self._bytes_at = now
+        if self._content_at is not None:
+            self._content_at = now
+        elif self._headers_at is not None:
+            self._headers_at = now
 
-    def seconds(self, which: Which) -> float:
+    def get_seconds(self, kind: TimeoutKind) -> float:
         """The limit behind a verdict, for its message."""
-        return getattr(self._limits, which) or 0.0
+        return getattr(self._timeouts, kind) or 0.0
 
-    def _give_back(self, late: float, now: float) -> None:
-        self._started = min(self._started + late, now)
-        self._asked = min(self._asked + late, now)
-        self._heard = min(self._heard + late, now)
-        if self._answered is not None:
-            self._answered = min(self._answered + late, now)
-        if self._content is not None:
-            self._content = min(self._content + late, now)
+    def _add_suspended_time(self, late: float, now: float) -> None:
+        self._started_at = min(self._started_at + late, now)
+        self._sent_at = min(self._sent_at + late, now)
+        self._bytes_at = min(self._bytes_at + late, now)
+        if self._headers_at is not None:
+            self._headers_at = min(self._headers_at + late, now)
+        if self._content_at is not None:
+            self._content_at = min(self._content_at + late, now)
 
-    def _nearest(self) -> tuple[float, Which]:
-        limits = self._limits
-        total = _NEVER if limits.total is None else self._started + limits.total
-        phase: tuple[float, Which]
-        if self._answered is None:
-            phase = (_after(self._asked, limits.first_byte), "first_byte")
-        elif self._content is not None:
-            phase = (_after(self._content, limits.idle), "idle")
+    def _next_deadline(self) -> tuple[float, TimeoutKind]:
+        limits = self._timeouts
+        total = _NEVER if limits.total is None else self._started_at + limits.total
+        phase: tuple[float, TimeoutKind]
+        if self._headers_at is None:
+            phase = (_add_timeout(self._sent_at, limits.first_byte), "first_byte")
+        elif self._content_at is not None:
+            phase = (_add_timeout(self._content_at, limits.idle), "idle")
         else:
-            first = _after(self._answered, limits.first_content)
-            silent = _after(self._heard, limits.idle)
+            first = _add_timeout(self._headers_at, limits.first_content)
+            silent = _add_timeout(self._bytes_at, limits.idle)
             phase = (silent, "idle") if silent < first else (first, "first_content")
         return phase if phase[0] < total else (total, "total")
 
 
-def _after(mark: float, limit: float | None) -> float:
+def _add_timeout(mark: float, limit: float | None) -> float:
     return _NEVER if limit is None else mark + limit

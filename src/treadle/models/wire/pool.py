@@ -11,46 +11,46 @@ from typing import Final
 from .connection import Connection
 from .routes import Proxy
 
-Key = tuple[str, str, int, Proxy | None]
+PoolKey = tuple[str, str, int, Proxy | None]
 
-_RECEIVE: Final = 256 * 1024
+_RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 
 
 class Pool:
     """Idle connections of one event loop, closed when they grow old or the loop shuts down."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, max_idle: int, seconds: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, max_idle: int, idle_seconds: float) -> None:
         self._loop = loop
         self._max_idle = max_idle
-        self._seconds = seconds
-        self._idle: dict[Key, list[Connection]] = {}
+        self._idle_seconds = idle_seconds
+        self._idle: dict[PoolKey, list[Connection]] = {}
         self._count = 0
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
-        self._buffer = memoryview(bytearray(_RECEIVE))
-        self._guard = self._until_shutdown()
+        self._buffer = memoryview(bytearray(_RECEIVE_BUFFER_BYTES))
+        self._shutdown_hook = self._until_shutdown()
 
-    def make(self) -> Connection:
+    def make_connection(self) -> Connection:
         return Connection(self._loop, self._buffer)
 
     async def open(self) -> None:
-        await anext(self._guard)
+        await anext(self._shutdown_hook)
 
     async def aclose(self) -> None:
-        await self._guard.aclose()
+        await self._shutdown_hook.aclose()
 
-    def take(self, key: Key) -> Connection | None:
+    def take(self, key: PoolKey) -> Connection | None:
         connections = self._idle.get(key)
-        oldest = self._loop.time() - self._seconds
+        oldest = self._loop.time() - self._idle_seconds
         while connections:
             connection = connections.pop()
             self._count -= 1
-            if not connection.lost and connection.idle_since >= oldest:
+            if not connection.is_lost and connection.idle_since >= oldest:
                 return connection
             connection.abort()
         return None
 
-    def put(self, key: Key, connection: Connection) -> None:
+    def put(self, key: PoolKey, connection: Connection) -> None:
         if self._count >= self._max_idle:
             self._sweep()
         if self._count >= self._max_idle or self._closed:
@@ -60,18 +60,18 @@ class Pool:
         self._idle.setdefault(key, []).append(connection)
         self._count += 1
         if self._timer is None:
-            self._timer = self._loop.call_later(self._seconds, self._on_timer)
+            self._timer = self._loop.call_later(self._idle_seconds, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         self._sweep()
         if self._count:
-            self._timer = self._loop.call_later(self._seconds, self._on_timer)
+            self._timer = self._loop.call_later(self._idle_seconds, self._on_timer)
 
     def _sweep(self) -> None:
-        oldest = self._loop.time() - self._seconds
+        oldest = self._loop.time() - self._idle_seconds
         for key, connections in list(self._idle.items()):
-            kept = [c for c in connections if not c.lost and c.idle_since > oldest]
+            kept = [c for c in connections if not c.is_lost and c.idle_since > oldest]
             for connection in connections:
                 if connection not in kept:
                     connection.abort()

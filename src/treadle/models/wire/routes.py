@@ -47,7 +47,7 @@ class Route(msgspec.Struct, frozen=True):
         return self.scheme == "https"
 
     @property
-    def where(self) -> str:
+    def address(self) -> str:
         return f"{self.host}:{self.port}"
 
     @property
@@ -59,22 +59,22 @@ class Route(msgspec.Struct, frozen=True):
         return (self.scheme, self.host, self.port)
 
 
-def route_to(url: str, environ: Mapping[str, str]) -> Route:
+def parse_route(url: str, environ: Mapping[str, str]) -> Route:
     """Read a URL; ValueError if it is not an http or https one."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(url)
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
-        raise ValueError(f"not an http or https URL: {_shown(url)!r}")
+        raise ValueError(f"not an http or https URL: {_redact_url(url)!r}")
     if "@" in parts.netloc:
         raise ValueError("a URL must not hold a user or password: use headers")
     if any(char <= " " or char == "\x7f" for char in url):
-        raise ValueError(f"the URL holds blanks or control characters: {_shown(url)!r}")
-    host = parts.hostname if parts.hostname.isascii() else _idna(parts.hostname)
+        raise ValueError(f"the URL holds blanks or control characters: {_redact_url(url)!r}")
+    host = parts.hostname if parts.hostname.isascii() else _encode_idna(parts.hostname)
     port = parts.port or _DEFAULT_PORTS[parts.scheme]
     bracketed = f"[{host}]" if ":" in host else host
     host_header = bracketed if parts.port is None else f"{bracketed}:{port}"
-    proxy = proxy_for(parts.scheme, host, port, environ)
+    proxy = find_proxy(parts.scheme, host, port, environ)
     target = parts.path or "/"
     if parts.query:
         target += "?" + parts.query
@@ -83,17 +83,17 @@ def route_to(url: str, environ: Mapping[str, str]) -> Route:
     return Route(parts.scheme, host, port, target, proxy, host_header)
 
 
-def proxy_for(scheme: str, host: str, port: int, environ: Mapping[str, str]) -> Proxy | None:
+def find_proxy(scheme: str, host: str, port: int, environ: Mapping[str, str]) -> Proxy | None:
     """The proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name for this host."""
-    value = _variable(environ, f"{scheme}_proxy") or _variable(environ, "all_proxy")
+    value = _read_variable(environ, f"{scheme}_proxy") or _read_variable(environ, "all_proxy")
     if not value or _is_loopback(host):
         return None
-    if _bypassed(host, port, _variable(environ, "no_proxy") or ""):
+    if _is_bypassed(host, port, _read_variable(environ, "no_proxy") or ""):
         return None
-    return _read_proxy(value)
+    return _parse_proxy(value)
 
 
-def tls_context(environ: Mapping[str, str]) -> ssl.SSLContext:
+def make_tls_context(environ: Mapping[str, str]) -> ssl.SSLContext:
     """A verifying context; SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE
     replace the system's certificates, NODE_EXTRA_CA_CERTS adds to whichever holds."""
     file = environ.get("SSL_CERT_FILE") or None
@@ -121,7 +121,7 @@ def tls_context(environ: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-def _variable(environ: Mapping[str, str], name: str) -> str | None:
+def _read_variable(environ: Mapping[str, str], name: str) -> str | None:
     value = environ.get(name)
     if value is None and not (name == "http_proxy" and "REQUEST_METHOD" in environ):
         # Under CGI a client's "Proxy:" header arrives as HTTP_PROXY: not to be trusted.
@@ -129,7 +129,7 @@ def _variable(environ: Mapping[str, str], name: str) -> str | None:
     return value
 
 
-def _read_proxy(value: str) -> Proxy:
+def _parse_proxy(value: str) -> Proxy:
     from urllib.parse import unquote, urlsplit
 
     parts = urlsplit(value if "://" in value else f"http://{value}")
@@ -148,14 +148,14 @@ def _read_proxy(value: str) -> Proxy:
     return Proxy(parts.hostname, port, parts.scheme == "https", authorization)
 
 
-def _bypassed(host: str, port: int, no_proxy: str) -> bool:
+def _is_bypassed(host: str, port: int, no_proxy: str) -> bool:
     for entry in no_proxy.replace(" ", ",").lower().split(","):
         if not entry:
             continue
         if entry == "*":
             return True
         if "/" in entry:
-            if _in_network(host, entry):
+            if _is_in_network(host, entry):
                 return True
             continue
         name, colon, wanted = entry.rpartition(":")
@@ -169,7 +169,7 @@ def _bypassed(host: str, port: int, no_proxy: str) -> bool:
     return False
 
 
-def _in_network(host: str, network: str) -> bool:
+def _is_in_network(host: str, network: str) -> bool:
     import ipaddress
 
     try:
@@ -185,12 +185,12 @@ def _is_loopback(host: str) -> bool:
     return host.startswith("127.") and host.replace(".", "").isdigit()
 
 
-def _idna(host: str) -> str:
+def _encode_idna(host: str) -> str:
     try:
         return host.encode("idna").decode("ascii")
     except UnicodeError as error:
         raise ValueError(f"not a host name: {host!r}") from error
 
 
-def _shown(url: str) -> str:
+def _redact_url(url: str) -> str:
     return url.split("?", 1)[0].rsplit("@", 1)[-1][:200]

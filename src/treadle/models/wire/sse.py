@@ -7,9 +7,9 @@ knows no provider; a codec stands above. An event without its closing blank line
 import re
 from typing import Final
 
-from .transport import TooLarge
+from .transport import ResponseTooLarge
 
-MAX_EVENT: Final = 64 * 1024 * 1024
+MAX_EVENT_BYTES: Final = 64 * 1024 * 1024
 
 # Either a whole event of the common shape, or any one line. Matches are contiguous, so the
 # possessive repeats keep the scan linear and `findall` does the work of the common case in C.
@@ -17,65 +17,73 @@ _EVENT_OR_LINE = re.compile(rb"(?:event: ?([^\n]*+)\n)?data: ?([^\n]*+)\n\n|[^\n
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-class EventReader:
+class SSEReader:
     """Reads one stream. `feed` returns `(name, data)`; the name is empty if none was given.
 
     `pending` bytes of an unfinished event tell a cut stream from a finished one.
     """
 
-    __slots__ = ("_after_cr", "_max", "_start", "_tail", "last_event_id", "pending", "retry")
+    __slots__ = (
+        "_after_cr",
+        "_max_event_bytes",
+        "_is_at_start",
+        "_tail",
+        "last_event_id",
+        "pending",
+        "retry",
+    )
 
-    def __init__(self, max_event: int = MAX_EVENT) -> None:
-        self._max = max_event
+    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._max_event_bytes = max_event_bytes
         self._tail: list[bytes] = []
-        self._start = True
+        self._is_at_start = True
         self._after_cr = False
         self.pending = 0
         self.last_event_id = b""
         self.retry: int | None = None
 
-    def feed(self, piece: bytes) -> list[tuple[bytes, bytes]]:
+    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
         """Every event that this piece completes, in order."""
-        if self._start:
-            piece = self._without_bom(piece)
-        if self._after_cr or b"\r" in piece:
-            piece = self._with_line_feeds(piece)
-        if not piece:
+        if self._is_at_start:
+            data = self._strip_bom(data)
+        if self._after_cr or b"\r" in data:
+            data = self._normalize_newlines(data)
+        if not data:
             return []
         tail = self._tail
-        end = piece.rfind(b"\n\n") + 2
+        end = data.rfind(b"\n\n") + 2
         if end == 1:
             # A blank line may lie across the border of two pieces.
-            if not (tail and piece[0] == 10 and tail[-1][-1] == 10):
-                tail.append(piece)
-                self._count(len(piece))
+            if not (tail and data[0] == 10 and tail[-1][-1] == 10):
+                tail.append(data)
+                self._add_pending(len(data))
                 return []
             end = 1
         if tail:
             end += self.pending
-            tail.append(piece)
-            piece = b"".join(tail)
+            tail.append(data)
+            data = b"".join(tail)
             tail.clear()
-        if end < len(piece):
-            tail.append(piece[end:])
+        if end < len(data):
+            tail.append(data[end:])
         self.pending = 0
-        self._count(len(piece) - end)
-        matches: list[tuple[bytes, bytes]] = _EVENT_OR_LINE.findall(piece, 0, end)
+        self._add_pending(len(data) - end)
+        matches: list[tuple[bytes, bytes]] = _EVENT_OR_LINE.findall(data, 0, end)
         # Each event holds one blank line of its own; a stray line makes one match more than
         # there are blank lines, so equality proves that every match is a whole event.
-        if len(matches) == piece.count(b"\n\n", 0, end):
+        if len(matches) == data.count(b"\n\n", 0, end):
             return matches
-        return self._by_line(piece[:end])
+        return self._parse_lines(data[:end])
 
-    def _count(self, size: int) -> None:
+    def _add_pending(self, size: int) -> None:
         self.pending += size
-        if self.pending > self._max:
-            raise TooLarge(
-                f"one event of the stream is larger than {self._max} bytes: "
+        if self.pending > self._max_event_bytes:
+            raise ResponseTooLarge(
+                f"one event of the stream is larger than {self._max_event_bytes} bytes: "
                 "the server does not speak the expected protocol, check the base URL"
             )
 
-    def _without_bom(self, piece: bytes) -> bytes:
+    def _strip_bom(self, piece: bytes) -> bytes:
         piece = b"".join((*self._tail, piece))
         self._tail.clear()
         self.pending = 0
@@ -84,10 +92,10 @@ class EventReader:
                 self._tail.append(piece)
                 self.pending = len(piece)
             return b""
-        self._start = False
+        self._is_at_start = False
         return piece.removeprefix(_BOM)
 
-    def _with_line_feeds(self, piece: bytes) -> bytes:
+    def _normalize_newlines(self, piece: bytes) -> bytes:
         if not piece:
             return piece
         if self._after_cr and piece[0] == 10:
@@ -98,7 +106,7 @@ class EventReader:
         self._after_cr = piece[-1] == 13
         return piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
-    def _by_line(self, block: bytes) -> list[tuple[bytes, bytes]]:
+    def _parse_lines(self, block: bytes) -> list[tuple[bytes, bytes]]:
         events: list[tuple[bytes, bytes]] = []
         name = b""
         data: list[bytes] = []

@@ -18,78 +18,78 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, Self, runtime_checkable
 
-from .limits import DEFAULT_LIMITS, Limits, Which
+from .limits import DEFAULT_TIMEOUTS, Timeouts, TimeoutKind
 
 __all__ = [
-    "DEFAULT_LIMITS",
+    "DEFAULT_TIMEOUTS",
     "BadRedirect",
     "ConnectFailed",
     "Disconnected",
     "Headers",
-    "Limits",
-    "Malformed",
+    "Timeouts",
+    "MalformedResponse",
     "ProxyFailed",
     "Response",
     "TLSFailed",
     "TimedOut",
-    "TooLarge",
+    "ResponseTooLarge",
     "Transport",
-    "Which",
-    "WireError",
+    "TimeoutKind",
+    "TransportError",
 ]
 
 
-class WireError(Exception):
+class TransportError(Exception):
     """Something between us and the server; `where` is its host and port."""
 
-    def __init__(self, message: str, where: str = "") -> None:
+    def __init__(self, message: str, address: str = "") -> None:
         super().__init__(message)
-        self.where = where
+        self.address = address
 
 
-class ConnectFailed(WireError):
+class ConnectFailed(TransportError):
     pass
 
 
-class TLSFailed(WireError):
+class TLSFailed(TransportError):
     pass
 
 
-class ProxyFailed(WireError):
+class ProxyFailed(TransportError):
     pass
 
 
-class Disconnected(WireError):
+class Disconnected(TransportError):
     """`bytes_seen` counts body bytes; -1 means that not even the headers arrived."""
 
-    def __init__(self, message: str, where: str = "", bytes_seen: int = -1) -> None:
-        super().__init__(message, where)
-        self.bytes_seen = bytes_seen
+    def __init__(self, message: str, address: str = "", bytes_received: int = -1) -> None:
+        super().__init__(message, address)
+        self.bytes_received = bytes_received
 
 
-class TimedOut(WireError):
-    def __init__(self, which: Which, seconds: float, where: str = "") -> None:
-        super().__init__(_TIMEOUT_SENTENCES[which].format(where=where, seconds=seconds), where)
-        self.which: Which = which
+class TimedOut(TransportError):
+    def __init__(self, kind: TimeoutKind, seconds: float, address: str = "") -> None:
+        super().__init__(_TIMEOUT_MESSAGES[kind].format(where=address, seconds=seconds), address)
+        self.kind: TimeoutKind = kind
 
 
-class TooLarge(WireError):
+class ResponseTooLarge(TransportError):
     pass
 
 
-class BadRedirect(WireError):
+class BadRedirect(TransportError):
     """`target` is the host that the server pointed to."""
 
-    def __init__(self, message: str, where: str = "", target: str = "") -> None:
-        super().__init__(message, where)
+    def __init__(self, message: str, address: str = "", target: str = "") -> None:
+        super().__init__(message, address)
         self.target = target
 
 
-class Malformed(WireError):
+class MalformedResponse(TransportError):
     pass
 
 
-_TIMEOUT_SENTENCES: dict[Which, str] = {
+_TIMEOUT_MESSAGES: dict[TimeoutKind, str] = {
     "connect": "no connection to {where} within {seconds:g} s: check the network, "
     "the proxy and the base URL",
     "first_byte": "{where} took the request but did not answer within {seconds:g} s: "
@@ -112,7 +112,7 @@ class Headers(Mapping[str, str]):
         self._raw = raw
         self._values: dict[str, str] | None = None
 
-    def _folded(self) -> dict[str, str]:
+    def _parse(self) -> dict[str, str]:
         if self._values is None:
             self._values = {}
             for raw_name, raw_value in self._raw:
@@ -123,16 +123,16 @@ class Headers(Mapping[str, str]):
         return self._values
 
     def __getitem__(self, name: str) -> str:
-        return self._folded()[name.lower()]
+        return self._parse()[name.lower()]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._folded())
+        return iter(self._parse())
 
     def __len__(self) -> int:
-        return len(self._folded())
+        return len(self._parse())
 
     def __repr__(self) -> str:
-        return f"Headers({self._folded()!r})"
+        return f"Headers({self._parse()!r})"
 
 
 class Response(Protocol):
@@ -159,7 +159,7 @@ class Response(Protocol):
         """The rest of the body, cut after `limit` bytes."""
         ...
 
-    def content_seen(self) -> None:
+    def mark_content(self) -> None:
         """The piece just read held content, not only pings: the idle limit starts afresh."""
         ...
 
@@ -187,11 +187,11 @@ class Transport(Protocol):
         url: str,
         headers: Mapping[str, str],
         body: bytes | Sequence[bytes],
-        limits: Limits = DEFAULT_LIMITS,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
     ) -> AbstractAsyncContextManager[Response]: ...
 
     def get(
-        self, url: str, headers: Mapping[str, str], limits: Limits = DEFAULT_LIMITS
+        self, url: str, headers: Mapping[str, str], timeouts: Timeouts = DEFAULT_TIMEOUTS
     ) -> AbstractAsyncContextManager[Response]: ...
 
     async def aclose(self) -> None:

@@ -9,32 +9,32 @@ the workspace's, and arrives as a function. Above: wiring.
 """
 
 from treadle.policy.hooks.approval import (
-    Waiting,
+    UnapprovedExtension,
     approve_hooks,
     approve_server,
-    approved_hooks,
-    approved_servers,
-    bound,
+    filter_approved_hooks,
+    filter_approved_servers,
+    add_file_hashes,
 )
-from treadle.policy.hooks.configured import EVENTS, HookCommand, hooks_of_file, read_hooks
+from treadle.policy.hooks.configured import HOOK_EVENTS, HookConfig, read_hooks_file, parse_hooks
 from treadle.policy.hooks.python import FunctionHook, hook
-from treadle.policy.hooks.shell import HookFailed, Run, ShellHook, shell_hooks
+from treadle.policy.hooks.shell import HookFailed, RunProgram, CommandHook, make_command_hooks
 
 __all__ = [
-    "EVENTS",
+    "HOOK_EVENTS",
     "FunctionHook",
-    "HookCommand",
+    "HookConfig",
     "HookFailed",
-    "Run",
-    "ShellHook",
-    "Waiting",
+    "RunProgram",
+    "CommandHook",
+    "UnapprovedExtension",
     "approve_hooks",
     "approve_server",
-    "approved_hooks",
-    "approved_servers",
-    "bound",
+    "filter_approved_hooks",
+    "filter_approved_servers",
+    "add_file_hashes",
     "hook",
-    "hooks_of_file",
-    "read_hooks",
-    "shell_hooks",
+    "read_hooks_file",
+    "parse_hooks",
+    "make_command_hooks",
 ]

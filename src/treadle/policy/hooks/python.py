@@ -14,39 +14,41 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable
 
-from treadle.core.contracts.hook import Add, Answer, HookPoint, Moment
+from treadle.core.contracts.hook import AddContext, HookAnswer, HookPoint, HookInput
 from treadle.core.errors import ConfigError
-from treadle.policy.hooks.configured import EVENTS, HookCommand
+from treadle.policy.hooks.configured import HOOK_EVENTS, HookConfig
 
-Said = Answer | str | None
-Function = Callable[[Moment], Said | Awaitable[Said]]
+HookFunctionResult = HookAnswer | str | None
+HookFunction = Callable[[HookInput], HookFunctionResult | Awaitable[HookFunctionResult]]
 
 
 class FunctionHook:
     """A function with a Hook's face."""
 
-    def __init__(self, function: Function, points: frozenset[HookPoint], matcher: str = "") -> None:
+    def __init__(
+        self, function: HookFunction, points: frozenset[HookPoint], matcher: str = ""
+    ) -> None:
         self.function = function
         self._points = points
         # The matcher's meaning is the settings' one; the command is nobody's.
-        self._matching = HookCommand("PreToolUse", "", matcher)
+        self._matcher = HookConfig("PreToolUse", "", matcher)
 
     @property
     def points(self) -> frozenset[HookPoint]:
         return self._points
 
-    async def ask(self, moment: Moment) -> Answer | None:
-        if not self._matching.concerns(moment):
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+        if not self._matcher.matches(hook_input):
             return None
-        said = self.function(moment)
+        said = self.function(hook_input)
         if inspect.isawaitable(said):
             said = await said
-        return Add(said) if isinstance(said, str) else said
+        return AddContext(said) if isinstance(said, str) else said
 
 
-def hook(*points: HookPoint, matcher: str = "") -> Callable[[Function], FunctionHook]:
+def hook(*points: HookPoint, matcher: str = "") -> Callable[[HookFunction], FunctionHook]:
     """Make a hook of a function that is asked at these points."""
-    known = frozenset(EVENTS.values())
+    known = frozenset(HOOK_EVENTS.values())
     for point in points:
         if point not in known:
             raise ConfigError(f"no hook point is called {point!r}; there are {', '.join(known)}")

@@ -17,16 +17,24 @@ from typing import Any, Protocol
 
 import msgspec
 
-from treadle.core.contracts.hook import Add, Answer, Block, Hook, HookPoint, Moment, Permit
-from treadle.core.contracts.workspace import Executed
+from treadle.core.contracts.hook import (
+    AddContext,
+    HookAnswer,
+    Block,
+    Hook,
+    HookPoint,
+    HookInput,
+    Permit,
+)
+from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import TreadleError
-from treadle.core.terminal import harmless
-from treadle.policy.hooks.configured import HookCommand
-from treadle.policy.hooks.speaking import Heard, clipped, heard, told
+from treadle.core.terminal import strip_escapes
+from treadle.policy.hooks.configured import HookConfig
+from treadle.policy.hooks.speaking import HookReply, truncate_context, parse_output, encode_input
 
-OUTPUT_BYTES = 1 << 20
-REASON_CHARS = 2_000
-MOST_BLOCKED_STOPS = 10
+MAX_OUTPUT_BYTES = 1 << 20
+MAX_REASON_CHARS = 2_000
+MAX_BLOCKED_STOPS = 10
 """How often in a row one turn may be kept from ending; then the hook is taken to be stuck."""
 
 
@@ -34,7 +42,7 @@ class HookFailed(TreadleError):
     """A hook that cannot be obeyed; the loop denies the call, or warns."""
 
 
-class Run(Protocol):
+class RunProgram(Protocol):
     """Runs a program to its end, its whole tree with it, each stream kept up to `limit` bytes."""
 
     async def __call__(
@@ -46,213 +54,222 @@ class Run(Protocol):
         timeout: float | None,
         stdin: bytes,
         limit: int,
-        confined: bool | None,
-    ) -> Executed: ...
+        sandboxed: bool | None,
+    ) -> ProgramResult: ...
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class CommandHookContext(msgspec.Struct, frozen=True):
     """What every hook command of a session has in common.
 
     tell      a line for the person           halt      ends the turn, for this reason
     approved  asked before each run: whether the command is still what the user approved
     surround  further variables for a command
-    confined  as the workspace takes it: False runs the user's own outside of the sandbox; what a
+    sandboxed as the workspace takes it: False runs the user's own outside of the sandbox; what a
               folder brings runs inside wherever there is one
     """
 
-    run: Run
+    run: RunProgram
     folder: Path
     transcript_path: str = ""
-    mode: Callable[[], str] = lambda: "default"
-    tell: Callable[[str], None] = lambda _: None
-    halt: Callable[[str], None] = lambda _: None
-    approved: Callable[[HookCommand], bool] = lambda _: True
-    surround: Callable[[HookCommand], Mapping[str, str]] = lambda _: {}
-    confined: bool | None = False
+    get_mode: Callable[[], str] = lambda: "default"
+    notify: Callable[[str], None] = lambda _: None
+    end_turn: Callable[[str], None] = lambda _: None
+    is_approved: Callable[[HookConfig], bool] = lambda _: True
+    get_extra_env: Callable[[HookConfig], Mapping[str, str]] = lambda _: {}
+    sandboxed: bool | None = False
 
-    def told(self) -> dict[str, Any]:
+    def common_input(self) -> dict[str, Any]:
         return {
             "transcript_path": self.transcript_path,
             "cwd": str(self.folder),
-            "permission_mode": self.mode(),
+            "permission_mode": self.get_mode(),
         }
 
 
-def shell_hooks(
-    commands: Sequence[HookCommand],
-    run: Run,
+def make_command_hooks(
+    commands: Sequence[HookConfig],
+    run: RunProgram,
     folder: Path,
     *,
     transcript_path: str = "",
-    mode: Callable[[], str] | None = None,
-    tell: Callable[[str], None] | None = None,
-    halt: Callable[[str], None] | None = None,
-    approved: Callable[[HookCommand], bool] | None = None,
-    surround: Callable[[HookCommand], Mapping[str, str]] | None = None,
-    confined: bool | None = False,
+    get_mode: Callable[[], str] | None = None,
+    notify: Callable[[str], None] | None = None,
+    end_turn: Callable[[str], None] | None = None,
+    is_approved: Callable[[HookConfig], bool] | None = None,
+    get_extra_env: Callable[[HookConfig], Mapping[str, str]] | None = None,
+    sandboxed: bool | None = False,
 ) -> list[Hook]:
     """The commands as hooks, in their order; give them to an agent as they are."""
     given = {
-        "mode": mode, "tell": tell, "halt": halt, "approved": approved, "surround": surround
+        "get_mode": get_mode, "notify": notify, "end_turn": end_turn,
+        "is_approved": is_approved, "get_extra_env": get_extra_env,
     }  # fmt: skip
-    surroundings = Surroundings(
+    surroundings = CommandHookContext(
         run,
         folder,
         transcript_path,
-        confined=confined,
+        sandboxed=sandboxed,
         **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
     )
-    remarks, stops = Remarks(command.point for command in commands), Stops()
-    hooks: list[Hook] = [ShellHook(command, surroundings, remarks, stops) for command in commands]
+    remarks, stops = DeferredContext(command.point for command in commands), BlockedStops()
+    hooks: list[Hook] = [CommandHook(command, surroundings, remarks, stops) for command in commands]
     return [*hooks, remarks] if remarks.points else hooks
 
 
-class ShellHook:
+class CommandHook:
     """One command at one point."""
 
     def __init__(
         self,
-        command: HookCommand,
-        surroundings: Surroundings,
-        remarks: Remarks | None = None,
-        stops: Stops | None = None,
+        command: HookConfig,
+        context: CommandHookContext,
+        deferred_context: DeferredContext | None = None,
+        blocked_stops: BlockedStops | None = None,
     ) -> None:
         self.command = command
-        self._around = surroundings
-        self._remarks = remarks or Remarks()
-        self._stops = stops or Stops()
+        self._context = context
+        self._deferred_context = deferred_context or DeferredContext()
+        self._blocked_stops = blocked_stops or BlockedStops()
 
     @property
     def points(self) -> frozenset[HookPoint]:
         return frozenset({self.command.point})
 
-    async def ask(self, moment: Moment) -> Answer | None:
-        if not self.command.concerns(moment):
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+        if not self.command.matches(hook_input):
             return None
-        if not self._around.approved(self.command):
-            raise HookFailed(f"{self._named} changed since it was approved; look at it again")
-        heard = self._understood(moment, await self._run(moment))
-        if self.command.of_folder and isinstance(heard.answer, Permit):
+        if not self._context.is_approved(self.command):
+            raise HookFailed(f"{self._label} changed since it was approved; look at it again")
+        heard = self._interpret(hook_input, await self._run(hook_input))
+        if self.command.is_project and isinstance(heard.answer, Permit):
             # A sandboxed command could have rewritten what this hook runs: a person decides.
             return None
-        if heard.message:
-            self._around.tell(heard.message)
-        if heard.halt is not None:
-            self._around.halt(heard.halt)
-        if heard.remark:
-            self._remarks.keep(moment, heard.remark)
+        if heard.user_message:
+            self._context.notify(heard.user_message)
+        if heard.end_turn_reason is not None:
+            self._context.end_turn(heard.end_turn_reason)
+        if heard.extra_context:
+            self._deferred_context.add(hook_input, heard.extra_context)
         if isinstance(heard.answer, Block):
-            self._remarks.drop(moment)
-            if moment.point in ("stop", "subagent_stop"):
-                self._count_stop(moment)
+            self._deferred_context.discard(hook_input)
+            if hook_input.point in ("stop", "subagent_stop"):
+                self._count_blocked_stop(hook_input)
         return heard.answer
 
-    async def _run(self, moment: Moment) -> Executed:
-        around, command = self._around, self.command
-        said = around.told()
-        if moment.point in ("stop", "subagent_stop"):
-            said["stop_hook_active"] = self._stops.blocked(moment) > 0
+    async def _run(self, hook_input: HookInput) -> ProgramResult:
+        around, command = self._context, self.command
+        said = around.common_input()
+        if hook_input.point in ("stop", "subagent_stop"):
+            said["stop_hook_active"] = self._blocked_stops.get_count(hook_input) > 0
         folder = str(around.folder)
         return await around.run(
             ("/bin/sh", "-c", command.command),
             cwd=folder,
             env={
-                **around.surround(command),
+                **around.get_extra_env(command),
                 "TREADLE_PROJECT_DIR": folder,
                 "CLAUDE_PROJECT_DIR": folder,
             },
             timeout=command.timeout,
-            stdin=told(moment, said),
-            limit=OUTPUT_BYTES,
-            confined=None if command.of_folder else around.confined,
+            stdin=encode_input(hook_input, said),
+            limit=MAX_OUTPUT_BYTES,
+            sandboxed=None if command.is_project else around.sandboxed,
         )
 
-    def _understood(self, moment: Moment, ran: Executed) -> Heard:
-        if ran.timed_out:
-            raise HookFailed(f"{self._named} did not end within {self.command.timeout:g} s")
-        if ran.exit_code == 2:
-            return self._refused(moment, _text(ran.stderr)[:REASON_CHARS])
-        if ran.exit_code != 0:
-            how = f"exited with {ran.exit_code}" if ran.exit_code else f"was ended by {ran.signal}"
-            words = _text(ran.stderr)[:REASON_CHARS] or "it said nothing on stderr"
-            raise HookFailed(f"{self._named} {how}: {words}")
-        if ran.is_truncated:
-            raise HookFailed(f"{self._named} wrote more than {OUTPUT_BYTES >> 20} MiB")
+    def _interpret(self, hook_input: HookInput, executed: ProgramResult) -> HookReply:
+        if executed.timed_out:
+            raise HookFailed(f"{self._label} did not end within {self.command.timeout:g} s")
+        if executed.exit_code == 2:
+            return self._interpret_block(
+                hook_input, _decode_output(executed.stderr)[:MAX_REASON_CHARS]
+            )
+        if executed.exit_code != 0:
+            how = (
+                f"exited with {executed.exit_code}"
+                if executed.exit_code
+                else f"was ended by {executed.signal}"
+            )
+            words = (
+                _decode_output(executed.stderr)[:MAX_REASON_CHARS] or "it said nothing on stderr"
+            )
+            raise HookFailed(f"{self._label} {how}: {words}")
+        if executed.is_truncated:
+            raise HookFailed(f"{self._label} wrote more than {MAX_OUTPUT_BYTES >> 20} MiB")
         try:
-            return heard(moment, _text(ran.stdout))
+            return parse_output(hook_input, _decode_output(executed.stdout))
         except ValueError as error:
-            raise HookFailed(f"{self._named}: {error}") from error
+            raise HookFailed(f"{self._label}: {error}") from error
 
-    def _refused(self, moment: Moment, words: str) -> Heard:
+    def _interpret_block(self, hook_input: HookInput, stderr: str) -> HookReply:
         """Exit 2: the reason is for the model where it can act on it, else for the person."""
-        reason = words or f"{self._named} said no without a reason"
-        match moment.point:
+        reason = stderr or f"{self._label} said no without a reason"
+        match hook_input.point:
             case "post_tool_use":
-                return Heard(Add(clipped(reason)))
+                return HookReply(AddContext(truncate_context(reason)))
             case "session_start" | "session_end" | "notification":
-                return Heard(message=reason)
+                return HookReply(user_message=reason)
             case _:
-                return Heard(Block(reason))
+                return HookReply(Block(reason))
 
-    def _count_stop(self, moment: Moment) -> None:
-        if self._stops.count(moment) > MOST_BLOCKED_STOPS:
+    def _count_blocked_stop(self, hook_input: HookInput) -> None:
+        if self._blocked_stops.increment(hook_input) > MAX_BLOCKED_STOPS:
             raise HookFailed(
-                f"{self._named} kept the turn from ending {MOST_BLOCKED_STOPS} times; it ends now"
+                f"{self._label} kept the turn from ending {MAX_BLOCKED_STOPS} times; it ends now"
             )
 
     @property
-    def _named(self) -> str:
+    def _label(self) -> str:
         line = " ".join(self.command.command.split())
         return f"`{line[:80]}{'…' if len(line) > 80 else ''}`"
 
 
-class Stops:
+class BlockedStops:
     """How often each session's turn was kept from ending; shared by the hooks of a session."""
 
     def __init__(self) -> None:
         self._turns: dict[str, tuple[str, int]] = {}
 
-    def blocked(self, moment: Moment) -> int:
-        turn, times = self._turns.get(moment.session_id, ("", 0))
-        return times if turn == moment.turn_id else 0
+    def get_count(self, hook_input: HookInput) -> int:
+        turn, times = self._turns.get(hook_input.session_id, ("", 0))
+        return times if turn == hook_input.turn_id else 0
 
-    def count(self, moment: Moment) -> int:
-        times = self.blocked(moment) + 1
-        self._turns[moment.session_id] = (moment.turn_id, times)
+    def increment(self, hook_input: HookInput) -> int:
+        times = self.get_count(hook_input) + 1
+        self._turns[hook_input.session_id] = (hook_input.turn_id, times)
         return times
 
 
-class Remarks:
+class DeferredContext:
     """Says last what commands wanted said beside a change: a hook has one answer at a time."""
 
-    _MOST = 64
+    _MAX_ENTRIES = 64
 
     def __init__(self, points: Iterable[HookPoint] = ()) -> None:
         # Only where commands are: a hook before tools keeps them from being started early.
         self._points = frozenset(points) & {"pre_tool_use", "post_tool_use"}
-        self._kept: dict[tuple[str, str, str], list[str]] = {}
+        self._texts: dict[tuple[str, str, str], list[str]] = {}
 
     @property
     def points(self) -> frozenset[HookPoint]:
         return self._points
 
-    async def ask(self, moment: Moment) -> Answer | None:
-        said = self._kept.pop(self._key(moment), None)
-        return Add("\n".join(said)) if said else None
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+        said = self._texts.pop(self._key(hook_input), None)
+        return AddContext("\n".join(said)) if said else None
 
-    def keep(self, moment: Moment, text: str) -> None:
-        self._kept.setdefault(self._key(moment), []).append(text)
-        if len(self._kept) > self._MOST:  # left by calls that somebody else denied
-            del self._kept[next(iter(self._kept))]
+    def add(self, hook_input: HookInput, text: str) -> None:
+        self._texts.setdefault(self._key(hook_input), []).append(text)
+        if len(self._texts) > self._MAX_ENTRIES:  # left by calls that somebody else denied
+            del self._texts[next(iter(self._texts))]
 
-    def drop(self, moment: Moment) -> None:
-        self._kept.pop(self._key(moment), None)
+    def discard(self, hook_input: HookInput) -> None:
+        self._texts.pop(self._key(hook_input), None)
 
     @staticmethod
-    def _key(moment: Moment) -> tuple[str, str, str]:
-        return moment.session_id, moment.point, str(moment.data.get("call_id"))
+    def _key(hook_input: HookInput) -> tuple[str, str, str]:
+        return hook_input.session_id, hook_input.point, str(hook_input.data.get("call_id"))
 
 
-def _text(data: bytes) -> str:
+def _decode_output(data: bytes) -> str:
     """As text without controls: a reason is shown to a person and told to a model."""
-    return harmless(data.decode("utf-8", errors="replace").strip())
+    return strip_escapes(data.decode("utf-8", errors="replace").strip())

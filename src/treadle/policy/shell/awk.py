@@ -7,35 +7,35 @@ could run or open. Where a slash may also divide, nothing is told apart.
 import re
 from collections.abc import Sequence
 
-from treadle.policy.listed import listed
+from treadle.policy.listed import word_set
 from treadle.policy.shell.effects import Effects
 from treadle.policy.shell.facts import Word
-from treadle.policy.shell.options import Grammar, scan
+from treadle.policy.shell.options import OptionGrammar, scan_options
 
-_GRAMMAR = Grammar(
-    permutes=False, value="Fvfei", values=frozenset({"--field-separator", "--assign", "--source"}),
-    runs=listed(
+_GRAMMAR = OptionGrammar(
+    may_permute=False, short_value_options="Fvfei", long_value_options=frozenset({"--field-separator", "--assign", "--source"}),
+    runs=word_set(
     "-f --file -E --exec -i --include -l --load -D --debug -o --pretty-print -p --profile -d "
     "--dump-variables -W"
 ),
 )  # fmt: skip
-_RUNS = re.compile(r"system|getline|@|ARGV|ENVIRON|close|PROCINFO|extension|SYMTAB|FUNCTAB")
+_UNSAFE_NAMES = re.compile(r"system|getline|@|ARGV|ENVIRON|close|PROCINFO|extension|SYMTAB|FUNCTAB")
 _TOKEN = re.compile(
     r"""(?P<string>"(?:\\.|[^"\\\n])*")|(?P<comment>\#[^\n]*)|(?P<slash>/)|(?P<other>\s+|.)""",
     re.DOTALL | re.VERBOSE,
 )
-_PATTERN = re.compile(r"/(?:\\.|[^/\\\n\[])+/")
+_REGEX = re.compile(r"/(?:\\.|[^/\\\n\[])+/")
 _GROUP = re.compile(r"\([^()]*\)")
-_ASSIGNS = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
-_BEFORE_PATTERN = "{};,(!~&|="
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
+_BEFORE_REGEX = "{};,(!~&|="
 
 
-def awk_effects(words: Sequence[Word]) -> Effects:
+def analyze_awk(words: Sequence[Word]) -> Effects:
     """The effects of `awk`, its program included."""
     operands: list[Word] = []
     doubts: list[str] = []
     programs: list[Word] = []
-    for item in scan(words, _GRAMMAR):
+    for item in scan_options(words, _GRAMMAR):
         if isinstance(item, Word):
             operands.append(item)
         elif item.name in _GRAMMAR.runs:
@@ -47,17 +47,17 @@ def awk_effects(words: Sequence[Word]) -> Effects:
     for program in programs:
         if program.text is None:
             doubts.append("a program that is not static")
-        elif not _only_prints(program.text):
+        elif not _is_print_only(program.text):
             doubts.append("an awk program that may run commands or open files")
-    reads = [w for w in operands if not _ASSIGNS.match(w.text or "")]
-    return Effects(plain=True, reads=tuple(reads), doubts=tuple(doubts))
+    reads = [w for w in operands if not _ASSIGNMENT.match(w.text or "")]
+    return Effects(is_read_only=True, reads=tuple(reads), doubts=tuple(doubts))
 
 
-def _only_prints(program: str) -> bool:
-    code = _code(program)
+def _is_print_only(program: str) -> bool:
+    code = _strip_literals(program)
     if code is None:
-        return not _RUNS.search(program) and not any(c in program for c in "|<>")
-    if _RUNS.search(code) or "|" in code.replace("||", ""):
+        return not _UNSAFE_NAMES.search(program) and not any(c in program for c in "|<>")
+    if _UNSAFE_NAMES.search(code) or "|" in code.replace("||", ""):
         return False
     # A comparison is one outside of every print statement, or in parentheses.
     while (inner := _GROUP.sub("", code)) != code:
@@ -65,7 +65,7 @@ def _only_prints(program: str) -> bool:
     return not re.search(r"\bprintf?\b[^;}]*>", code)
 
 
-def _code(program: str) -> str | None:
+def _strip_literals(program: str) -> str | None:
     """The program without what is text in it; None where that cannot be told."""
     at, made, last = 0, list[str](), "{"
     while at < len(program):
@@ -74,8 +74,8 @@ def _code(program: str) -> str | None:
             return None
         kind, text, at = found.lastgroup, found.group(), found.end()
         if kind == "slash":
-            pattern = _PATTERN.match(program, found.start())
-            if last not in _BEFORE_PATTERN or pattern is None:
+            pattern = _REGEX.match(program, found.start())
+            if last not in _BEFORE_REGEX or pattern is None:
                 return None
             at = pattern.end()
         if kind == "other":

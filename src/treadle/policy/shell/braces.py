@@ -7,13 +7,13 @@ stands nothing; above, `words.py`.
 
 import re
 
-_LIMIT = 256
-_MOST_BRACES = 64  # the search looks at the rest of the word from each of them
+_MAX_EXPANSIONS = 256
+_MAX_BRACES = 64  # the search looks at the rest of the word from each of them
 _SEQUENCE = re.compile(r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})")
-_PADDED = re.compile(r"-?0[0-9]")
+_PADDED_NUMBER = re.compile(r"-?0[0-9]")
 
 
-class UnclearBraces(Exception):
+class UnsupportedBraces(Exception):
     """What bash makes of these braces is not known here."""
 
 
@@ -21,18 +21,18 @@ def expand_braces(word: str) -> list[str]:
     """The words that the braces of one word make; nothing of it may be an expansion."""
     if "{" not in word:
         return [word]
-    pieces = _pieces(word)
+    pieces = _split_pieces(word)
     if "{" not in pieces:
         return [word]
-    if pieces.count("{") > _MOST_BRACES:
-        raise UnclearBraces("too many braces")
+    if pieces.count("{") > _MAX_BRACES:
+        raise UnsupportedBraces("too many braces")
     if any(piece[:2] == "$'" and "\\" in piece for piece in pieces):
         # The search for braces takes the first ' for the end, escaped or not.
-        raise UnclearBraces("braces beside an escaped quote")
+        raise UnsupportedBraces("braces beside an escaped quote")
     return ["".join(made) for made in _expand(pieces)]
 
 
-def _pieces(word: str) -> list[str]:
+def _split_pieces(word: str) -> list[str]:
     """Characters; a quoted stretch, with its quotes, is one piece."""
     pieces: list[str] = []
     at = 0
@@ -49,42 +49,46 @@ def _pieces(word: str) -> list[str]:
                 end += 2 if word[end] == "\\" else 1
             end += 1
         if end <= at or end > len(word):
-            raise UnclearBraces("an open quote beside braces")
+            raise UnsupportedBraces("an open quote beside braces")
         pieces.append(word[at:end])
         at = end
     return pieces
 
 
 def _expand(pieces: list[str]) -> list[list[str]]:
-    found = _first(pieces)
+    found = _find_first_pair(pieces)
     if found is None:
         return [pieces]
     start, end = found
     body = pieces[start + 1 : end]
-    items = [w for item in _items(body) for w in _expand(item)] if "," in body else _series(body)
+    items = (
+        [w for item in _split_items(body) for w in _expand(item)]
+        if "," in body
+        else _expand_sequence(body)
+    )
     rest = _expand(pieces[end + 1 :])
-    if len(items) * len(rest) > _LIMIT:
-        raise UnclearBraces("too many words from braces")
+    if len(items) * len(rest) > _MAX_EXPANSIONS:
+        raise UnsupportedBraces("too many words from braces")
     return [[*pieces[:start], *item, *after] for item in items for after in rest]
 
 
-def _first(pieces: list[str]) -> tuple[int, int] | None:
+def _find_first_pair(pieces: list[str]) -> tuple[int, int] | None:
     """The first pair of braces that expands."""
     for start, piece in enumerate(pieces):
         if piece != "{":
             continue
         if pieces[start + 1 : start + 2] in ([], ["}"]):
             if start and pieces[start - 1][-1].isspace():
-                raise UnclearBraces("empty braces after a blank")
+                raise UnsupportedBraces("empty braces after a blank")
             if not start:
                 continue
-        end = _closing(pieces, start + 1)
+        end = _find_closing(pieces, start + 1)
         if end is not None:
             return start, end
     return None
 
 
-def _closing(pieces: list[str], at: int) -> int | None:
+def _find_closing(pieces: list[str], at: int) -> int | None:
     """Where the brace closes: a } before the first separator of its own is only a character."""
     depth, separated = 0, False
     while at < len(pieces):
@@ -95,17 +99,17 @@ def _closing(pieces: list[str], at: int) -> int | None:
             depth += 1
         elif piece == "}" and depth:
             depth -= 1
-        elif depth == 0 and (piece == "," or _dots(pieces, at)):
+        elif depth == 0 and (piece == "," or _is_range(pieces, at)):
             separated = True
         at += 1
     return None
 
 
-def _dots(pieces: list[str], at: int) -> bool:
+def _is_range(pieces: list[str], at: int) -> bool:
     return pieces[at : at + 2] == [".", "."] and pieces[at + 2 : at + 3] != ["}"]
 
 
-def _items(body: list[str]) -> list[list[str]]:
+def _split_items(body: list[str]) -> list[list[str]]:
     items: list[list[str]] = [[]]
     depth = 0
     for piece in body:
@@ -120,12 +124,12 @@ def _items(body: list[str]) -> list[list[str]]:
     return items
 
 
-def _series(body: list[str]) -> list[list[str]]:
+def _expand_sequence(body: list[str]) -> list[list[str]]:
     found = _SEQUENCE.fullmatch("".join(body))
-    if found is None or any(_PADDED.match(number) for number in found.groups()):
-        raise UnclearBraces("a brace sequence")
+    if found is None or any(_PADDED_NUMBER.match(number) for number in found.groups()):
+        raise UnsupportedBraces("a brace sequence")
     first, last = int(found.group(1)), int(found.group(2))
-    if abs(last - first) > _LIMIT:
-        raise UnclearBraces("too many words from braces")
+    if abs(last - first) > _MAX_EXPANSIONS:
+        raise UnsupportedBraces("too many words from braces")
     step = 1 if last >= first else -1
     return [[str(n)] for n in range(first, last + step, step)]

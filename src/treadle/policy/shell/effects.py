@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.policy.shell.facts import Word
-from treadle.policy.shell.options import Grammar, Option, scan
+from treadle.policy.shell.options import OptionGrammar, CommandOption, scan_options
 
 
 class Effects(msgspec.Struct, frozen=True):
@@ -24,40 +24,42 @@ class Effects(msgspec.Struct, frozen=True):
     the program covers and a blanket rule does not.
     """
 
-    plain: bool = False
+    is_read_only: bool = False
     reads: tuple[Word, ...] = ()
     writes: tuple[Word, ...] = ()
-    makes: tuple[Word, ...] = ()
+    primary_writes: tuple[Word, ...] = ()
     copies: tuple[tuple[Word, Word], ...] = ()
     mentions: tuple[Word, ...] = ()
     doubts: tuple[str, ...] = ()
-    recurses: bool = False
-    inline: bool = False
-    data: bool = False  # its words are only printed or compared: plain variables do no harm
-    here: bool = False  # reads the working directory itself
-    follows: bool = False  # reads through the links in a folder that it is given
-    opaque: bool = False  # what it does with its words is not known
+    is_recursive: bool = False
+    has_inline_code: bool = False
+    is_print_only: bool = (
+        False  # its words are only printed or compared: plain variables do no harm
+    )
+    reads_cwd: bool = False  # reads the working directory itself
+    follows_symlinks: bool = False  # reads through the links in a folder that it is given
+    is_opaque: bool = False  # what it does with its words is not known
 
 
-_PUTTING = frozenset({"copy", "move", "link"})
+_COPYING_OPERANDS = frozenset({"copy", "move", "link"})
 # What the letters of `Program.recurses` are called in full; abbreviations count.
-_LONG = {"r": "--recursive", "R": "--recursive", "a": "--archive"}
+_LONG_NAMES = {"r": "--recursive", "R": "--recursive", "a": "--archive"}
 
 
-class Program(msgspec.Struct, frozen=True):
+class ProgramSpec(msgspec.Struct, frozen=True):
     """One line of the table: what operands mean, and which options do more."""
 
     operands: str = "none"  # none text names first read pattern write copy move link
-    grammar: Grammar = Grammar()
-    plain: bool = True
-    recurses: str = ""  # "always", or the short options that make it recurse
-    data: bool = False
-    follows: bool = False
+    grammar: OptionGrammar = OptionGrammar()
+    is_read_only: bool = True
+    recursive_options: str = ""  # "always", or the short options that make it recurse
+    is_print_only: bool = False
+    follows_symlinks: bool = False
 
 
-def table_effects(program: Program, words: Sequence[Word]) -> Effects:
+def analyze_by_spec(spec: ProgramSpec, words: Sequence[Word]) -> Effects:
     """The effects of a program that the table describes."""
-    grammar = program.grammar
+    grammar = spec.grammar
     reads: list[Word] = []
     writes: list[Word] = []
     doubts: list[str] = []
@@ -65,7 +67,7 @@ def table_effects(program: Program, words: Sequence[Word]) -> Effects:
     options: set[str] = set()
     mentions: list[Word] = []
     target: Word | None = None
-    for item in scan(words, grammar):
+    for item in scan_options(words, grammar):
         if isinstance(item, Word):
             operands.append(item)
             continue
@@ -73,64 +75,64 @@ def table_effects(program: Program, words: Sequence[Word]) -> Effects:
         if item.name in grammar.runs:
             doubts.append(f"{item.name} does more than the command's name says")
         elif item.name in grammar.writes:
-            writes += _value(item, doubts)
+            writes += _get_option_value(item, doubts)
         elif item.name in grammar.reads:
-            reads += _value(item, doubts)
+            reads += _get_option_value(item, doubts)
         elif item.value is not None and any(item.value is word for word in words):
             mentions.append(item.value)
-        if program.operands in _PUTTING and item.name in ("-t", "--target-directory"):
+        if spec.operands in _COPYING_OPERANDS and item.name in ("-t", "--target-directory"):
             target = item.value
     makes: tuple[Word, ...] = ()
     copies: tuple[tuple[Word, Word], ...] = ()
-    if program.operands == "read":
+    if spec.operands == "read":
         reads += operands
-    elif program.operands == "first":
+    elif spec.operands == "first":
         reads += operands[:1]
-    elif program.operands == "names":
+    elif spec.operands == "names":
         reads += [word for word in operands if "/" in (word.text or "/")]
-    elif program.operands == "pattern":
+    elif spec.operands == "pattern":
         given = options & {"-e", "--regexp", "-f", "--file", "--files"}
         reads += operands if given else operands[1:]
-    elif program.operands == "write":
+    elif spec.operands == "write":
         makes = tuple(operands)
-    elif program.operands in _PUTTING:
+    elif spec.operands in _COPYING_OPERANDS:
         into = target or (operands[-1] if operands[1:] else Word(".", "."))
         sources = operands if target else operands[: max(len(operands) - 1, 1)]
         makes = (into,)
         copies = tuple((source, into) for source in sources)
         reads += sources
-        if program.operands == "move":
+        if spec.operands == "move":
             makes += tuple(sources)
-        elif program.operands == "link":
-            makes += tuple(_link_targets(sources, into))
-    elif program.operands == "text" and not program.plain:
+        elif spec.operands == "link":
+            makes += tuple(_list_link_targets(sources, into))
+    elif spec.operands == "text" and not spec.is_read_only:
         mentions += operands
-    recurses = program.recurses == "always" or any(
-        o == "-" + letter or (len(o) > 2 and _LONG[letter].startswith(o))
-        for letter in program.recurses
+    recurses = spec.recursive_options == "always" or any(
+        o == "-" + letter or (len(o) > 2 and _LONG_NAMES[letter].startswith(o))
+        for letter in spec.recursive_options
         for o in options
     )
-    explicit = program.operands in ("read", "pattern") and bool(reads)
+    explicit = spec.operands in ("read", "pattern") and bool(reads)
     return Effects(
-        plain=program.plain and not writes and not makes,
-        reads=tuple(reads), writes=tuple(writes), makes=makes, copies=copies, doubts=tuple(doubts),
-        mentions=tuple(mentions), recurses=recurses, data=program.data, follows=program.follows,
-        opaque=program.operands == "text" and not program.plain,
-        here=program.operands in ("read", "pattern") and not explicit,
+        is_read_only=spec.is_read_only and not writes and not makes,
+        reads=tuple(reads), writes=tuple(writes), primary_writes=makes, copies=copies, doubts=tuple(doubts),
+        mentions=tuple(mentions), is_recursive=recurses, is_print_only=spec.is_print_only, follows_symlinks=spec.follows_symlinks,
+        is_opaque=spec.operands == "text" and not spec.is_read_only,
+        reads_cwd=spec.operands in ("read", "pattern") and not explicit,
     )  # fmt: skip
 
 
-def _link_targets(sources: Sequence[Word], link: Word) -> Iterator[Word]:
+def _list_link_targets(sources: Sequence[Word], link: Word) -> Iterator[Word]:
     """Writing through a link writes what it leads to, from the link's own folder on."""
     folders = [link.text or "", (link.text or "").rpartition("/")[0]]
     for source in sources:
         yield source
         if source.text is not None and not source.text.startswith("/"):
             for folder in filter(None, folders):
-                yield replace(source, text=f"{folder}/{source.text}", tilde=link.tilde)
+                yield replace(source, text=f"{folder}/{source.text}", has_tilde=link.has_tilde)
 
 
-def _value(option: Option, doubts: list[str]) -> list[Word]:
+def _get_option_value(option: CommandOption, doubts: list[str]) -> list[Word]:
     if option.value is None:
         doubts.append(f"{option.name} without its file")
         return []

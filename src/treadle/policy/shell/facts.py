@@ -18,12 +18,16 @@ class Word(msgspec.Struct, frozen=True):
 
     source: str
     text: str | None
-    glob: bool = False  # holds an active pattern: `text` is the pattern
-    tilde: bool = False  # begins with an active `~`
-    data: bool = False  # not static, but built from plain variables and listed substitutions only
-    splits: bool = False  # not static, and not quoted: it may become any number of words
-    names: tuple[str, ...] = ()  # the variables it reads
-    stream: bool = False  # `<(…)`: the output of commands that are listed themselves
+    is_glob: bool = False  # holds an active pattern: `text` is the pattern
+    has_tilde: bool = False  # begins with an active `~`
+    is_plain_data: bool = (
+        False  # not static, but built from plain variables and listed substitutions only
+    )
+    may_split: bool = False  # not static, and not quoted: it may become any number of words
+    variable_names: tuple[str, ...] = ()  # the variables it reads
+    is_process_substitution: bool = (
+        False  # `<(…)`: the output of commands that are listed themselves
+    )
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -45,26 +49,26 @@ class Redirect(msgspec.Struct, frozen=True):
     data: str | None = None
 
 
-Wrapping = Literal["", "transparent", "opaque"]
+WrapperKind = Literal["", "transparent", "opaque"]
 
 # Where a part may run: each entry is the sequence of `cd` words that led there from the start.
-Moves = tuple[tuple[str, ...], ...]
-START: Moves = ((),)
+CdPaths = tuple[tuple[str, ...], ...]
+NO_CD: CdPaths = ((),)
 
 
-class Part(msgspec.Struct, frozen=True):
+class SimpleCommand(msgspec.Struct, frozen=True):
     """One simple command with all that belongs to it."""
 
     argv: tuple[Word, ...]
     assignments: tuple[Assignment, ...] = ()
     redirects: tuple[Redirect, ...] = ()
     source: str = ""
-    moves: Moves | None = START  # None: the working directory cannot be known
+    cd_paths: CdPaths | None = NO_CD  # None: the working directory cannot be known
     doubts: tuple[str, ...] = ()
-    inner: tuple["Part", ...] = ()
-    wrapping: Wrapping = ""
-    piped: bool = False  # reads the output of another command
-    patterns: tuple[Word, ...] = ()  # words of a loop that the shell looks up
+    inner: tuple["SimpleCommand", ...] = ()
+    wrapper_kind: WrapperKind = ""
+    is_piped: bool = False  # reads the output of another command
+    loop_globs: tuple[Word, ...] = ()  # words of a loop that the shell looks up
 
     @property
     def name(self) -> str | None:
@@ -72,13 +76,13 @@ class Part(msgspec.Struct, frozen=True):
         return self.argv[0].text if self.argv else None
 
 
-class CommandFacts(msgspec.Struct, frozen=True):
+class ParsedCommand(msgspec.Struct, frozen=True):
     """All that is known of a command line without running it."""
 
     text: str
-    parts: tuple[Part, ...]
+    commands: tuple[SimpleCommand, ...]
     doubts: tuple[str, ...] = ()
     # Read off a line that did not parse: good enough to deny by, never to allow by.
-    guesses: tuple[Part, ...] = ()
+    guessed_commands: tuple[SimpleCommand, ...] = ()
     # Variables that the line itself sets; their values are the line's own data.
-    assigned: frozenset[str] = frozenset()
+    assigned_variables: frozenset[str] = frozenset()

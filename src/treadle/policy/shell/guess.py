@@ -6,36 +6,36 @@ the tree has doubts.
 
 import re
 
-from treadle.policy.listed import listed
-from treadle.policy.shell.facts import Part, Word
-from treadle.policy.shell.words import BadWord, read_word
+from treadle.policy.listed import word_set
+from treadle.policy.shell.facts import SimpleCommand, Word
+from treadle.policy.shell.words import InvalidWord, read_word
 
-_KEYWORDS = listed(
+_KEYWORDS = word_set(
     "if then elif else fi for while until do done case in esac select function time coproc ! { } [["
 )
-_PIECE = re.compile(
+_TOKEN = re.compile(
     r"""'[^']*'?|"(?:\\.|[^"\\])*"?|\\.|[^\s;&|()`'"\\]+|\n|[;&|()`]|[^\S\n]+|.""", re.DOTALL
 )
 
 
-def guess_parts(source: str) -> tuple[Part, ...]:
+def guess_commands(source: str) -> tuple[SimpleCommand, ...]:
     """The commands that the text seems to hold."""
-    parts: list[Part] = []
-    for segment in _segments(source):
+    parts: list[SimpleCommand] = []
+    for segment in _split_segments(source):
         words: list[Word] = []
         for piece in segment:
-            words.extend(_word(piece))
+            words.extend(_read_piece(piece))
         while words and words[0].text in _KEYWORDS:
             words.pop(0)
         if words:
-            parts.append(Part(tuple(words), source=" ".join(segment)))
+            parts.append(SimpleCommand(tuple(words), source=" ".join(segment)))
     return tuple(parts)
 
 
-def _segments(source: str) -> list[list[str]]:
+def _split_segments(source: str) -> list[list[str]]:
     segments: list[list[str]] = [[]]
     word = ""
-    for match in _PIECE.finditer(source.replace("\\\n", "")):
+    for match in _TOKEN.finditer(source.replace("\\\n", "")):
         piece = match.group()
         if piece in ";&|()`\n":
             if word:
@@ -49,14 +49,14 @@ def _segments(source: str) -> list[list[str]]:
         else:
             word += piece
             if piece[0] == '"' and ("`" in piece or "$(" in piece):
-                segments[:0] = _segments(piece.strip('"'))
+                segments[:0] = _split_segments(piece.strip('"'))
     if word:
         segments[-1].append(word)
     return segments
 
 
-def _word(piece: str) -> list[Word]:
+def _read_piece(piece: str) -> list[Word]:
     try:
         return read_word(piece, {})
-    except BadWord:
+    except InvalidWord:
         return [Word(piece, None)]

@@ -14,222 +14,226 @@ import msgspec
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_BREAK = "\\\n"
+_CONTINUATION = "\\\n"
 _ARITHMETIC = re.compile(r"\$\(\([0-9+\-*/% ()]*\)\)")
 _NAME = re.compile(r"\$\{\w+\}", re.ASCII)
 _DELIMITER = re.compile(r"""<<(-?)[ \t]*(\\?\w+|'\w+'|"\w+")(?=[\s;&|<>)]|$)""", re.ASCII)
-_LITERAL = ("raw_string", "ansi_c_string", "comment")
+_LITERAL_NODES = ("raw_string", "ansi_c_string", "comment")
 _BEFORE_COMMENT = " \t\n;&|()<>"
 
 
-class Joined(msgspec.Struct, frozen=True):
+class JoinedText(msgspec.Struct, frozen=True):
     """A text without its continued lines; `joints` are where they were, `bodies` those of them
     inside here-documents. `doubt` says why it was left as it is.
     """
 
     text: str
-    joints: tuple[int, ...] = ()
-    bodies: frozenset[int] = frozenset()
+    join_offsets: tuple[int, ...] = ()
+    heredoc_offsets: frozenset[int] = frozenset()
     doubt: str = ""
 
 
-class _Unclear(Exception):
+class _AmbiguousQuoting(Exception):
     """Only a parser could tell whether this is quoted."""
 
 
-def join_lines(text: str) -> Joined:
+def join_continued_lines(text: str) -> JoinedText:
     """The text as bash reads it."""
-    if _BREAK not in text:
-        return Joined(text)
-    joiner = _Joiner(text)
+    if _CONTINUATION not in text:
+        return JoinedText(text)
+    joiner = _LineJoiner(text)
     try:
         joiner.run()
-    except _Unclear as unclear:
-        return Joined(text, doubt=f"a continued line: {unclear}")
-    return Joined("".join(joiner.out), tuple(joiner.joints), frozenset(joiner.bodies))
+    except _AmbiguousQuoting as unclear:
+        return JoinedText(text, doubt=f"a continued line: {unclear}")
+    return JoinedText(
+        "".join(joiner.out), tuple(joiner.join_offsets), frozenset(joiner.heredoc_offsets)
+    )
 
 
-def check_joints(joined: Joined, root: "Node") -> str:
+def check_join_offsets(joined: JoinedText, root: "Node") -> str:
     """Why the tree of the joined text is not to be trusted at a joint; "" when it is."""
     end = len(joined.text)
-    for at in joined.joints:
+    for at in joined.join_offsets:
         node = root.descendant_for_byte_range(max(at - 1, 0), min(at + 1, end))
-        if node is not None and node.type in _LITERAL:
+        if node is not None and node.type in _LITERAL_NODES:
             return "a continued line inside a quote or a comment"
         while node is not None and node.type != "heredoc_body":
             node = node.parent
-        if (node is not None) != (at in joined.bodies):
+        if (node is not None) != (at in joined.heredoc_offsets):
             return "a continued line at the edge of a here-document"
     return ""
 
 
-class _Joiner:
+class _LineJoiner:
     """Walks the text once. `open` holds what has to be closed: quotes and parentheses."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.at = 0
+        self.position = 0
         self.out: list[str] = []
-        self.size = 0
-        self.open: list[str] = []
-        self.joints: list[int] = []
-        self.bodies: set[int] = set()
-        self.waiting: list[tuple[str, bool, bool]] = []  # delimiter, tabs stripped, quoted
-        self.last = "\n"  # the character before, when it was not quoted
+        self.out_size = 0
+        self.open_delimiters: list[str] = []
+        self.join_offsets: list[int] = []
+        self.heredoc_offsets: set[int] = set()
+        self.pending_heredocs: list[tuple[str, bool, bool]] = []  # delimiter, tabs stripped, quoted
+        self.previous_char = "\n"  # the character before, when it was not quoted
 
     def run(self) -> None:
-        while self.at < len(self.text):
-            if self.joins():
+        while self.position < len(self.text):
+            if self.skip_continuation():
                 continue
-            if self.open and self.open[-1] == '"':
-                self.quoted()
+            if self.open_delimiters and self.open_delimiters[-1] == '"':
+                self.read_quoted()
             else:
-                self.bare()
-        if self.open or self.waiting:
-            raise _Unclear("something is left open")
+                self.read_unquoted()
+        if self.open_delimiters or self.pending_heredocs:
+            raise _AmbiguousQuoting("something is left open")
 
-    def joins(self) -> bool:
+    def skip_continuation(self) -> bool:
         """Drop a continued line that stands here."""
-        if not self.text.startswith(_BREAK, self.at):
+        if not self.text.startswith(_CONTINUATION, self.position):
             return False
-        self.joints.append(self.size)
-        self.at += 2
+        self.join_offsets.append(self.out_size)
+        self.position += 2
         return True
 
-    def take(self, count: int = 1, last: str = "") -> None:
-        piece = self.text[self.at : self.at + count]
+    def copy(self, count: int = 1, previous_char: str = "") -> None:
+        piece = self.text[self.position : self.position + count]
         self.out.append(piece)
-        self.size += len(piece)
-        self.at += count
-        self.last = last
+        self.out_size += len(piece)
+        self.position += count
+        self.previous_char = previous_char
 
-    def until(self, stop: str) -> None:
+    def copy_until(self, stop: str) -> None:
         """Past a stretch that is text, or that nothing may be dropped from."""
-        end = self.text.find(stop, self.at)
+        end = self.text.find(stop, self.position)
         if end < 0:
-            raise _Unclear("something is left open")
-        self.take(end + len(stop) - self.at)
+            raise _AmbiguousQuoting("something is left open")
+        self.copy(end + len(stop) - self.position)
 
-    def dollar(self) -> bool:
+    def read_dollar(self) -> bool:
         """What a $ opens; whether it opened anything."""
         text = self.text
-        plain = _ARITHMETIC.match(text, self.at) or _NAME.match(text, self.at)
+        plain = _ARITHMETIC.match(text, self.position) or _NAME.match(text, self.position)
         if plain:
-            self.take(plain.end() - self.at)
+            self.copy(plain.end() - self.position)
             return True
-        self.take(last="$")
-        while self.joins():
+        self.copy(previous_char="$")
+        while self.skip_continuation():
             pass
-        following = text[self.at : self.at + 1]
+        following = text[self.position : self.position + 1]
         if following == "(":
-            self.take(last="(")
-            while self.joins():
+            self.copy(previous_char="(")
+            while self.skip_continuation():
                 pass
-            if text.startswith("(", self.at):
-                raise _Unclear("with arithmetic")
-            self.open.append("(")
+            if text.startswith("(", self.position):
+                raise _AmbiguousQuoting("with arithmetic")
+            self.open_delimiters.append("(")
         elif following == "{":
-            raise _Unclear("with an expansion in braces")
+            raise _AmbiguousQuoting("with an expansion in braces")
         elif following == "$":
-            self.take()
+            self.copy()
         return following in ("(", "$")
 
-    def quoted(self) -> None:
-        c = self.text[self.at]
+    def read_quoted(self) -> None:
+        c = self.text[self.position]
         if c == '"':
-            self.open.pop()
-            self.take()
+            self.open_delimiters.pop()
+            self.copy()
         elif c == "\\":
-            self.take(2)
+            self.copy(2)
         elif c == "`":
-            self.backquotes()
+            self.read_backquotes()
         elif c == "$":
-            self.dollar()
+            self.read_dollar()
         else:
-            self.take()
+            self.copy()
 
-    def bare(self) -> None:
-        c = self.text[self.at]
+    def read_unquoted(self) -> None:
+        c = self.text[self.position]
         if c == "\\":
-            self.take(2)
+            self.copy(2)
         elif c == "'":
-            self.take()
-            self.until("'")
+            self.copy()
+            self.copy_until("'")
         elif c == '"':
-            self.open.append('"')
-            self.take()
+            self.open_delimiters.append('"')
+            self.copy()
         elif c == "`":
-            self.backquotes()
+            self.read_backquotes()
         elif c == "$":
-            if not self.dollar() and self.text.startswith("'", self.at):
-                self.ansi()
-        elif c == "#" and self.last and self.last in _BEFORE_COMMENT:
-            end = self.text.find("\n", self.at)
-            self.take((len(self.text) if end < 0 else end) - self.at)
-        elif c == "<" and self.text.startswith("<<", self.at):
-            self.here()
+            if not self.read_dollar() and self.text.startswith("'", self.position):
+                self.read_ansi_quotes()
+        elif c == "#" and self.previous_char and self.previous_char in _BEFORE_COMMENT:
+            end = self.text.find("\n", self.position)
+            self.copy((len(self.text) if end < 0 else end) - self.position)
+        elif c == "<" and self.text.startswith("<<", self.position):
+            self.read_heredoc_start()
         elif c == "\n":
-            self.take(last=c)
-            self.documents()
+            self.copy(previous_char=c)
+            self.read_heredocs()
         else:
-            self.parenthesis(c)
+            self.read_parenthesis(c)
 
-    def parenthesis(self, c: str) -> None:
+    def read_parenthesis(self, c: str) -> None:
         if c == "(":
-            if self.last == "(":
-                raise _Unclear("with arithmetic")
-            self.open.append("(")
+            if self.previous_char == "(":
+                raise _AmbiguousQuoting("with arithmetic")
+            self.open_delimiters.append("(")
         elif c == ")":
-            if not self.open:
-                raise _Unclear("with a case, or a parenthesis too many")
-            self.open.pop()
-        self.take(last=c)
+            if not self.open_delimiters:
+                raise _AmbiguousQuoting("with a case, or a parenthesis too many")
+            self.open_delimiters.pop()
+        self.copy(previous_char=c)
 
-    def backquotes(self) -> None:
-        end = self.at + 1
+    def read_backquotes(self) -> None:
+        end = self.position + 1
         while end < len(self.text) and self.text[end] != "`":
             end += 2 if self.text[end] == "\\" else 1
-        if end >= len(self.text) or _BREAK in self.text[self.at : end]:
-            raise _Unclear("inside backquotes")
-        self.take(end + 1 - self.at)
+        if end >= len(self.text) or _CONTINUATION in self.text[self.position : end]:
+            raise _AmbiguousQuoting("inside backquotes")
+        self.copy(end + 1 - self.position)
 
-    def ansi(self) -> None:
-        self.take()
-        while self.text[self.at : self.at + 1] != "'":
-            if self.at >= len(self.text):
-                raise _Unclear("something is left open")
-            self.take(2 if self.text[self.at] == "\\" else 1)
-        self.take()
+    def read_ansi_quotes(self) -> None:
+        self.copy()
+        while self.text[self.position : self.position + 1] != "'":
+            if self.position >= len(self.text):
+                raise _AmbiguousQuoting("something is left open")
+            self.copy(2 if self.text[self.position] == "\\" else 1)
+        self.copy()
 
-    def here(self) -> None:
-        if self.text.startswith("<<<", self.at):
-            self.take(3, "<")
+    def read_heredoc_start(self) -> None:
+        if self.text.startswith("<<<", self.position):
+            self.copy(3, "<")
             return
-        found = _DELIMITER.match(self.text, self.at)
+        found = _DELIMITER.match(self.text, self.position)
         if found is None:
-            raise _Unclear("with an unusual here-document")
+            raise _AmbiguousQuoting("with an unusual here-document")
         word = found.group(2)
-        self.waiting.append((word.strip("\\'\""), bool(found.group(1)), word[0] in "\\'\""))
-        self.take(found.end() - self.at)
+        self.pending_heredocs.append(
+            (word.strip("\\'\""), bool(found.group(1)), word[0] in "\\'\"")
+        )
+        self.copy(found.end() - self.position)
 
-    def documents(self) -> None:
+    def read_heredocs(self) -> None:
         """The bodies that begin after this newline."""
-        for delimiter, tabs, quoted in self.waiting:
+        for delimiter, tabs, quoted in self.pending_heredocs:
             while True:
-                if self.at >= len(self.text):
-                    raise _Unclear("a here-document without its end")
-                line = self.body_line(quoted)
+                if self.position >= len(self.text):
+                    raise _AmbiguousQuoting("a here-document without its end")
+                line = self.read_heredoc_line(quoted)
                 if (line.lstrip("\t") if tabs else line) == delimiter:
                     break
-        self.waiting.clear()
+        self.pending_heredocs.clear()
 
-    def body_line(self, quoted: bool) -> str:
+    def read_heredoc_line(self, quoted: bool) -> str:
         begun = len(self.out)
-        while self.at < len(self.text) and self.text[self.at] != "\n":
-            if not quoted and self.joins():
-                self.bodies.add(self.joints[-1])
+        while self.position < len(self.text) and self.text[self.position] != "\n":
+            if not quoted and self.skip_continuation():
+                self.heredoc_offsets.add(self.join_offsets[-1])
             else:
-                self.take(2 if not quoted and self.text[self.at] == "\\" else 1)
+                self.copy(2 if not quoted and self.text[self.position] == "\\" else 1)
         line = "".join(self.out[begun:])
-        self.take(last="\n")
+        self.copy(previous_char="\n")
         return line

@@ -5,12 +5,12 @@ Knows no file system: moves are words in order, and the judge resolves them.
 
 from collections.abc import Sequence
 
-from treadle.policy.shell.facts import Moves, Word
+from treadle.policy.shell.facts import CdPaths, Word
 
-_LIMIT = 6
+_MAX_CD_PATHS = 6
 
 
-def move(before: Moves | None, argv: Sequence[Word]) -> Moves | None:
+def apply_cd(before: CdPaths | None, argv: Sequence[Word]) -> CdPaths | None:
     """The places after `cd …` or `pushd …` succeeded."""
     name, operands = argv[0].text, list(argv[1:])
     while operands and operands[0].text in ("-P", "-L", "-e", "--"):
@@ -21,19 +21,19 @@ def move(before: Moves | None, argv: Sequence[Word]) -> Moves | None:
     if not operands:
         return (("~",),)
     target = operands[0]
-    if not target.text or target.glob or target.text[0] in "-+":
+    if not target.text or target.is_glob or target.text[0] in "-+":
         return None
     text = target.text
-    if text.startswith("~") and not target.tilde:
+    if text.startswith("~") and not target.has_tilde:
         text = "./" + text
     if text.startswith(("/", "~")):
         return ((text,),)
     return tuple((*place, text) for place in before)
 
 
-def join_moves(a: Moves | None, b: Moves | None) -> Moves | None:
+def merge_cd_paths(a: CdPaths | None, b: CdPaths | None) -> CdPaths | None:
     """Either of two sets of places."""
     if a is None or b is None:
         return None
     both = tuple(dict.fromkeys((*a, *b)))
-    return both if len(both) <= _LIMIT else None
+    return both if len(both) <= _MAX_CD_PATHS else None

@@ -12,27 +12,33 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from treadle.policy.listed import listed
-from treadle.policy.shell.facts import START, Moves, Part, Redirect, Word
+from treadle.policy.listed import word_set
+from treadle.policy.shell.facts import NO_CD, CdPaths, SimpleCommand, Redirect, Word
 from treadle.policy.shell.tokens import Token, check_tokens
-from treadle.policy.shell.words import LISTED, STATIC, UNCLEAR, BadWord, read_word
+from treadle.policy.shell.words import (
+    LISTED_EXPANSION,
+    STATIC_EXPANSION,
+    UNKNOWN_EXPANSION,
+    InvalidWord,
+    read_word,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-DEPTH_LIMIT = 60
-WORDS = listed(
+MAX_DEPTH = 60
+WORD_NODES = word_set(
     "word string raw_string ansi_c_string translated_string concatenation number "
     "simple_expansion expansion command_substitution process_substitution "
     "arithmetic_expansion brace_expression extglob_pattern regex"
 )
-_EXPANSIONS = listed(
+_EXPANSION_NODES = word_set(
     "simple_expansion expansion command_substitution process_substitution arithmetic_expansion"
 )
-_WHOLE = re.compile(r'"\$(?:\{(\w+)\}|(\w+))"')
-_TRIMMED = re.compile(r"\$\{([A-Za-z_]\w*)(?:%%?|##?)[\w.,*/?+@-]*\}", re.ASCII)
-_NUMBERS = frozenset({"$(nproc)", "$(nproc --all)", "`nproc`"})
-_PRINTED = re.compile(
+_QUOTED_VARIABLE = re.compile(r'"\$(?:\{(\w+)\}|(\w+))"')
+_TRIM_EXPANSION = re.compile(r"\$\{([A-Za-z_]\w*)(?:%%?|##?)[\w.,*/?+@-]*\}", re.ASCII)
+_NUMERIC_SUBSTITUTIONS = frozenset({"$(nproc)", "$(nproc --all)", "`nproc`"})
+_CAT_HEREDOC = re.compile(
     r"\$\(cat <<[ \t]*(?P<quote>['\"])(?P<end>\w+)(?P=quote)\n(?P<body>.*)\n(?P=end)\n?[ \t]*\)",
     re.DOTALL,
 )
@@ -45,155 +51,178 @@ class WordReader(ABC):
     def __init__(self, source: str, script_depth: int = 0) -> None:
         self.source = source
         self.script_depth = script_depth
-        self.known: dict[str, Word | None] = {}
-        self.relied_on: set[str] = set()
-        self.parts: list[Part] = []
+        self.variables: dict[str, Word | None] = {}
+        self.used_variables: set[str] = set()
+        self.commands: list[SimpleCommand] = []
         self.tokens: list[Token] = []
         self.doubts: list[str] = []
-        self.assigned: set[str] = set()
-        self.moves: Moves | None = START
+        self.assigned_variables: set[str] = set()
+        self.cd_paths: CdPaths | None = NO_CD
         self.heredoc_lines: set[int] = set()
-        self.owner = 0
-        self.piped = False
+        self.command_index = 0
+        self.is_piped = False
 
     @abstractmethod
-    def statement(self, node: "Node", depth: int) -> Moves | None:
+    def read_statement(self, node: "Node", depth: int) -> CdPaths | None:
         """Read one statement; answer where the shell stands if it succeeds."""
 
     @abstractmethod
-    def redirect(
-        self, node: "Node", depth: int, owner: int, troubles: list[str], late: list["Node"]
+    def read_redirect(
+        self,
+        node: "Node",
+        depth: int,
+        command_index: int,
+        doubts: list[str],
+        deferred: list["Node"],
     ) -> tuple[Redirect, list[Word]]:
         """One redirection, and the words after it that belong to the command."""
 
-    def doubt(self, reason: str) -> None:
+    def add_doubt(self, reason: str) -> None:
         self.doubts.append(reason)
 
-    def slice(self, node: "Node") -> str:
+    def get_source(self, node: "Node") -> str:
         return self.source[node.start_byte : node.end_byte]
 
-    def token(self, node: "Node", kind: str, owner: int = 0) -> None:
-        self.tokens.append(Token(node.start_byte, node.end_byte, kind, owner))
+    def add_token(self, node: "Node", kind: str, command_index: int = 0) -> None:
+        self.tokens.append(Token(node.start_byte, node.end_byte, kind, command_index))
 
-    def operator(self, node: "Node") -> None:
+    def add_operator(self, node: "Node") -> None:
         if node.is_missing:
-            self.doubt("does not parse as a shell command")
-        elif node.end_byte > node.start_byte and self.slice(node) != "\n":
-            keyword = self.slice(node)[0].isalpha()
-            self.owner += keyword
-            self.token(node, "keyword" if keyword else "operator", -self.owner)
+            self.add_doubt("does not parse as a shell command")
+        elif node.end_byte > node.start_byte and self.get_source(node) != "\n":
+            keyword = self.get_source(node)[0].isalpha()
+            self.command_index += keyword
+            self.add_token(node, "keyword" if keyword else "operator", -self.command_index)
 
-    def learn(self, name: str, value: Word | None) -> None:
+    def set_variable(self, name: str, value: Word | None) -> None:
         """A variable has this value from here on; `still_known` says in the end if that was so."""
-        plain = value is not None and value.text is not None and not value.tilde
-        self.known[name] = value if plain else None
+        plain = value is not None and value.text is not None and not value.has_tilde
+        self.variables[name] = value if plain else None
 
-    def words(self, node: "Node", depth: int, owner: int, troubles: list[str]) -> list[Word]:
-        self.token(node, "word", owner)
-        if node.type == "process_substitution" and self.slice(node).startswith("<("):
-            self.substitutions(node, depth)
-            return [Word(text_of(self.slice(node)), None, stream=True)]
-        variable = _variable(self.slice(node))
-        value = self.known.get(variable)
+    def read_words(
+        self, node: "Node", depth: int, command_index: int, doubts: list[str]
+    ) -> list[Word]:
+        self.add_token(node, "word", command_index)
+        if node.type == "process_substitution" and self.get_source(node).startswith("<("):
+            self.read_substitutions(node, depth)
+            return [Word(decode_source(self.get_source(node)), None, is_process_substitution=True)]
+        variable = _match_quoted_variable(self.get_source(node))
+        value = self.variables.get(variable)
         if value is not None:
-            self.relied_on.add(variable)
-            return [replace(value, source=text_of(self.slice(node)))]
-        spans = self.expansions(node, depth, troubles)
+            self.used_variables.add(variable)
+            return [replace(value, source=decode_source(self.get_source(node)))]
+        spans = self.read_expansions(node, depth, doubts)
         try:
-            return read_word(self.slice(node), spans, node.start_byte)
-        except BadWord as bad:
-            self.doubt(str(bad))
-            return [Word(text_of(self.slice(node)), None)]
+            return read_word(self.get_source(node), spans, node.start_byte)
+        except InvalidWord as bad:
+            self.add_doubt(str(bad))
+            return [Word(decode_source(self.get_source(node)), None)]
 
-    def loose_word(self, node: "Node", depth: int, owner: int) -> list[Word]:
+    def read_data_word(self, node: "Node", depth: int, command_index: int) -> list[Word]:
         """A word of a loop or case: data, but its substitutions are commands."""
         troubles: list[str] = []
-        words = self.words(node, depth, owner, troubles)
-        listed = tuple(w for w in words if w.glob)
+        words = self.read_words(node, depth, command_index, troubles)
+        listed = tuple(w for w in words if w.is_glob)
         for trouble in troubles:
-            self.doubt(trouble)
+            self.add_doubt(trouble)
         if listed:  # the shell looks up what a pattern stands for
-            self.parts.append(Part((), source=text_of(self.slice(node)), moves=self.moves,
-                                   patterns=listed))  # fmt: skip
+            self.commands.append(SimpleCommand((), source=decode_source(self.get_source(node)), cd_paths=self.cd_paths,
+                                   loop_globs=listed))  # fmt: skip
         return words
 
-    def expansions(
-        self, node: "Node", depth: int, troubles: list[str]
+    def read_expansions(
+        self, node: "Node", depth: int, doubts: list[str]
     ) -> dict[int, tuple[int, str]]:
         """Where the expansions of a word are; the commands in them become parts."""
         spans: dict[int, tuple[int, str]] = {}
-        if node.type not in _EXPANSIONS and not node.child_count:
+        if node.type not in _EXPANSION_NODES and not node.child_count:
             return spans
         stack = [node]
         while stack:
             current = stack.pop()
-            if current.type not in _EXPANSIONS:
+            if current.type not in _EXPANSION_NODES:
                 stack.extend(reversed(current.children))
                 continue
-            name = self.static(current) or self.expansion_name(current)
-            if name == UNCLEAR and current.type != "process_substitution":
-                troubles.append(f"an expansion that only the shell can read: {self.slice(current)}")
+            name = self.get_static_text(current) or self.get_expansion_name(current)
+            if name == UNKNOWN_EXPANSION and current.type != "process_substitution":
+                doubts.append(
+                    f"an expansion that only the shell can read: {self.get_source(current)}"
+                )
             spans[current.start_byte] = (current.end_byte, name)
-            self.substitutions(current, depth)
+            self.read_substitutions(current, depth)
         return spans
 
-    def static(self, node: "Node") -> str:
+    def get_static_text(self, node: "Node") -> str:
         """The text that it stands for, if that can be read off it: marked, or ""."""
         if node.type != "command_substitution":
             return ""
-        text = self.slice(node)
-        if text in _NUMBERS:
-            return STATIC + "1"
-        found = _PRINTED.fullmatch(text)
+        text = self.get_source(node)
+        if text in _NUMERIC_SUBSTITUTIONS:
+            return STATIC_EXPANSION + "1"
+        found = _CAT_HEREDOC.fullmatch(text)
         if found is None or f"\n{found['end']}\n" in f"\n{found['body']}\n":
             return ""
-        return STATIC + found["body"].rstrip("\n")
+        return STATIC_EXPANSION + found["body"].rstrip("\n")
 
-    def expansion_name(self, node: "Node") -> str:
+    def get_expansion_name(self, node: "Node") -> str:
         kind, named = node.type, node.named_children
-        if kind == "expansion" and (found := _TRIMMED.fullmatch(self.slice(node))):
+        if kind == "expansion" and (found := _TRIM_EXPANSION.fullmatch(self.get_source(node))):
             return found[1]
         if kind == "simple_expansion" and len(named) == 1:
-            name = self.slice(named[0])
+            name = self.get_source(named[0])
             plain = name.isidentifier() and name.isascii() and name != "_"
-            return name if plain or name in ("?", "#", "$", "!") else UNCLEAR
+            return name if plain or name in ("?", "#", "$", "!") else UNKNOWN_EXPANSION
         if kind == "expansion" and len(node.children) == 3 and len(named) == 1:
-            name = self.slice(named[0])
-            return name if named[0].type == "variable_name" and name.isidentifier() else UNCLEAR
+            name = self.get_source(named[0])
+            return (
+                name
+                if named[0].type == "variable_name" and name.isidentifier()
+                else UNKNOWN_EXPANSION
+            )
         if kind == "arithmetic_expansion":
-            return LISTED if _PLAIN_ARITHMETIC.fullmatch(self.slice(node)) else UNCLEAR
-        return LISTED if kind == "command_substitution" else UNCLEAR
+            return (
+                LISTED_EXPANSION
+                if _PLAIN_ARITHMETIC.fullmatch(self.get_source(node))
+                else UNKNOWN_EXPANSION
+            )
+        return LISTED_EXPANSION if kind == "command_substitution" else UNKNOWN_EXPANSION
 
-    def substitutions(self, node: "Node", depth: int) -> None:
+    def read_substitutions(self, node: "Node", depth: int) -> None:
         """The commands inside a substitution, at any depth below `node`."""
-        if depth > DEPTH_LIMIT:
-            self.doubt("nested too deep")
+        if depth > MAX_DEPTH:
+            self.add_doubt("nested too deep")
             return
         if node.type not in ("command_substitution", "process_substitution"):
             for child in node.named_children:
-                self.substitutions(child, depth + 1)
+                self.read_substitutions(child, depth + 1)
             return
         outer, self.tokens = self.tokens, []
-        moves, piped, self.piped = self.moves, self.piped, False
+        moves, piped, self.is_piped = self.cd_paths, self.is_piped, False
         for child in node.children:
             if not child.is_named:
-                self.operator(child)
+                self.add_operator(child)
             elif child.type in ("file_redirect", "herestring_redirect"):
                 troubles: list[str] = []
-                redirect, _ = self.redirect(child, depth, 0, troubles, [])
-                self.parts.append(Part((), (), (redirect,), text_of(self.slice(child)), self.moves))
+                redirect, _ = self.read_redirect(child, depth, 0, troubles, [])
+                self.commands.append(
+                    SimpleCommand(
+                        (), (), (redirect,), decode_source(self.get_source(child)), self.cd_paths
+                    )
+                )
             else:
-                self.statement(child, depth + 2)
-        if "`" in self.source[node.start_byte : node.start_byte + 1] and "\\" in self.slice(node):
-            self.doubt("escapes inside backquotes")
+                self.read_statement(child, depth + 2)
+        if "`" in self.source[node.start_byte : node.start_byte + 1] and "\\" in self.get_source(
+            node
+        ):
+            self.add_doubt("escapes inside backquotes")
         self.doubts.extend(check_tokens(self.source, self.tokens, node.start_byte, node.end_byte))
-        self.tokens, self.moves, self.piped = outer, moves, piped
+        self.tokens, self.cd_paths, self.is_piped = outer, moves, piped
 
 
-def still_known(names: set[str], parts: Iterable[Part]) -> bool:
+def is_assigned_once(names: set[str], commands: Iterable[SimpleCommand]) -> bool:
     """Whether these variables are set once only, by all that the parts do."""
     counted = Counter[str]()
-    todo = list(parts)
+    todo = list(commands)
     while todo:
         part = todo.pop()
         todo += part.inner
@@ -203,12 +232,12 @@ def still_known(names: set[str], parts: Iterable[Part]) -> bool:
     return all(count == 1 for count in counted.values())
 
 
-def _variable(text: str) -> str:
+def _match_quoted_variable(text: str) -> str:
     """The variable whose value, as one word, the text stands for."""
-    found = _WHOLE.fullmatch(text)
+    found = _QUOTED_VARIABLE.fullmatch(text)
     return found[1] or found[2] if found else ""
 
 
-def text_of(source: str) -> str:
+def decode_source(source: str) -> str:
     """Source text, which travels as one character a byte, as it was written."""
     return source if source.isascii() else source.encode("latin-1").decode("utf-8", "replace")

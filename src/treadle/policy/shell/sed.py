@@ -10,34 +10,34 @@ from msgspec.structs import replace
 
 from treadle.policy.shell.effects import Effects
 from treadle.policy.shell.facts import Word
-from treadle.policy.shell.options import Grammar, Option, scan
+from treadle.policy.shell.options import OptionGrammar, CommandOption, scan_options
 
-_GRAMMAR = Grammar(
-    value="efl", values=frozenset({"--expression", "--file", "--line-length"}),
+_GRAMMAR = OptionGrammar(
+    short_value_options="efl", long_value_options=frozenset({"--expression", "--file", "--line-length"}),
     reads=frozenset({"-f", "--file"}), runs=frozenset({"-i", "--in-place"}),
 )  # fmt: skip
 
 
-_IN_PLACE = re.compile(r"-[nErsuz]*i(.*)|--in-place(?:=(.*))?$", re.DOTALL)
+_IN_PLACE_OPTION = re.compile(r"-[nErsuz]*i(.*)|--in-place(?:=(.*))?$", re.DOTALL)
 _LABEL = re.compile(r"[ \t]*([^\s;}]*)[ \t]*(?=[;\n]|$)")
 
 
-class _Unclear(Exception):
+class _UnsupportedScript(Exception):
     """The script is not one that this parser reads."""
 
 
-def sed_effects(words: Sequence[Word]) -> Effects:
+def analyze_sed(words: Sequence[Word]) -> Effects:
     """The effects of `sed`, its scripts included."""
     scripts: list[Word] = []
     operands: list[Word] = []
     doubts: list[str] = []
     in_place = False
     # -i takes its suffix only when joined to it: `-i.bak`, `-i` then a script.
-    found = [_IN_PLACE.match(w.text or "") for w in words]
+    found = [_IN_PLACE_OPTION.match(w.text or "") for w in words]
     suffixes = [m.group(1) or m.group(2) or "" for m in found if m]
     words = [Word(w.source, "-i") if m else w for w, m in zip(words, found, strict=True)]
-    for item in scan(words, _GRAMMAR):
-        if isinstance(item, Option):
+    for item in scan_options(words, _GRAMMAR):
+        if isinstance(item, CommandOption):
             if item.name in ("-e", "--expression") and item.value is not None:
                 scripts.append(item.value)
             elif item.name in ("-f", "--file"):
@@ -59,41 +59,43 @@ def sed_effects(words: Sequence[Word]) -> Effects:
             doubts.append("a script that is not static")
             continue
         try:
-            parser = _Script(script.text)
+            parser = _ScriptParser(script.text)
             parser.run()
-        except _Unclear as unclear:
+        except _UnsupportedScript as unclear:
             doubts.append(f"a sed script: {unclear}")
             continue
         reads += [Word(p, p) for p in parser.reads]
         writes += [Word(p, p) for p in parser.writes]
-    return Effects(plain=not writes, reads=tuple(reads), writes=tuple(writes), doubts=tuple(doubts))
+    return Effects(
+        is_read_only=not writes, reads=tuple(reads), writes=tuple(writes), doubts=tuple(doubts)
+    )
 
 
-class _Script:
+class _ScriptParser:
     def __init__(self, text: str) -> None:
         self.text = text
-        self.at = 0
+        self.position = 0
         self.reads: list[str] = []
         self.writes: list[str] = []
 
     def peek(self) -> str:
-        return self.text[self.at] if self.at < len(self.text) else ""
+        return self.text[self.position] if self.position < len(self.text) else ""
 
     def take(self) -> str:
         c = self.peek()
         if not c:
-            raise _Unclear("it ends too early")
-        self.at += 1
+            raise _UnsupportedScript("it ends too early")
+        self.position += 1
         return c
 
     def skip(self, chars: str) -> None:
         while self.peek() and self.peek() in chars:
-            self.at += 1
+            self.position += 1
 
-    def line(self) -> str:
-        end = self.text.find("\n", self.at)
+    def read_line(self) -> str:
+        end = self.text.find("\n", self.position)
         end = len(self.text) if end < 0 else end
-        text, self.at = self.text[self.at : end], end
+        text, self.position = self.text[self.position : end], end
         return text
 
     def run(self) -> None:
@@ -101,93 +103,96 @@ class _Script:
             self.skip(" \t\n;")
             if not self.peek():
                 return
-            self.address()
+            self.skip_address()
             self.skip(" \t")
             if self.peek() == ",":
-                self.at += 1
+                self.position += 1
                 self.skip(" \t")
-                self.address()
+                self.skip_address()
             self.skip(" \t!")
-            self.command(self.take())
+            self.parse_command(self.take())
 
-    def address(self) -> None:
+    def skip_address(self) -> None:
         c = self.peek()
         if c.isdigit() or (c and c in "$+~"):
-            self.at += 1
+            self.position += 1
             while self.peek().isdigit() or self.peek() == "~":
-                self.at += 1
+                self.position += 1
         elif c and c in "/\\":
-            self.at += 1
+            self.position += 1
             delimiter = "/" if c == "/" else self.take()
-            self.until(delimiter)
+            self.skip_until(delimiter)
             while self.peek() and self.peek() in "IM":
-                self.at += 1
+                self.position += 1
 
-    def until(self, delimiter: str) -> None:
+    def skip_until(self, delimiter: str) -> None:
         """Past the next delimiter, minding escapes and bracket expressions."""
         if delimiter in "\n\\;":
-            raise _Unclear("an unusual delimiter")
+            raise _UnsupportedScript("an unusual delimiter")
         while (c := self.take()) != delimiter:
             if c == "\\":
                 self.take()
             elif c == "\n":
-                raise _Unclear("a newline in an expression")
-            elif c == "[" and delimiter in self.text[self.at : self.text.find("]", self.at + 1)]:
-                raise _Unclear("the delimiter inside brackets")
+                raise _UnsupportedScript("a newline in an expression")
+            elif (
+                c == "["
+                and delimiter in self.text[self.position : self.text.find("]", self.position + 1)]
+            ):
+                raise _UnsupportedScript("the delimiter inside brackets")
 
-    def command(self, c: str) -> None:
+    def parse_command(self, c: str) -> None:
         if c in "{}=dDgGhHnNpPxzF":
             return
         if c in "lqQL":
             self.skip(" \t0123456789")
         elif c in "bTt:":
-            self.label(c)
+            self.parse_label(c)
         elif c == "#":
-            self.line()
+            self.read_line()
         elif c in "rR":
-            self.reads.append(self.line().strip(" \t"))
+            self.reads.append(self.read_line().strip(" \t"))
         elif c in "wW":
-            self.writes.append(self.line().strip(" \t"))
+            self.writes.append(self.read_line().strip(" \t"))
         elif c == "s":
-            self.substitute()
+            self.parse_substitute()
         elif c == "y":
             delimiter = self.take()
-            self.until(delimiter)
-            self.until(delimiter)
+            self.skip_until(delimiter)
+            self.skip_until(delimiter)
         elif c in "aic":
-            text = self.line()
+            text = self.read_line()
             # An odd number of backslashes continues the text, an even one ends it.
             while (len(text) - len(text.rstrip("\\"))) % 2 and self.peek():
-                self.at += 1
-                text = self.line()
+                self.position += 1
+                text = self.read_line()
         elif c == "e":
-            raise _Unclear("e runs a command")
+            raise _UnsupportedScript("e runs a command")
         else:
-            raise _Unclear(f"the command {c!r}")
+            raise _UnsupportedScript(f"the command {c!r}")
         self.skip(" \t")
         if self.peek() and self.peek() not in ";}\n#":
-            raise _Unclear("text after a command")
+            raise _UnsupportedScript("text after a command")
 
-    def label(self, c: str) -> None:
+    def parse_label(self, c: str) -> None:
         """It ends at a blank or semicolon, where another command may begin."""
-        found = _LABEL.match(self.text, self.at)
+        found = _LABEL.match(self.text, self.position)
         if found is None or (c == ":" and not found[1]):
-            raise _Unclear("a label followed by more")
-        self.at = found.end()
+            raise _UnsupportedScript("a label followed by more")
+        self.position = found.end()
 
-    def substitute(self) -> None:
+    def parse_substitute(self) -> None:
         delimiter = self.take()
-        self.until(delimiter)
-        self.replacement(delimiter)
+        self.skip_until(delimiter)
+        self.skip_replacement(delimiter)
         while (c := self.peek()) and (c.isdigit() or c in "gpiIemMw"):
-            self.at += 1
+            self.position += 1
             if c == "e":
-                raise _Unclear("the flag e runs a command")
+                raise _UnsupportedScript("the flag e runs a command")
             if c == "w":
-                self.writes.append(self.line().strip(" \t"))
+                self.writes.append(self.read_line().strip(" \t"))
                 return
 
-    def replacement(self, delimiter: str) -> None:
+    def skip_replacement(self, delimiter: str) -> None:
         while (c := self.take()) != delimiter:
             if c == "\\":
                 self.take()

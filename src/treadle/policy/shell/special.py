@@ -8,16 +8,16 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from treadle.policy.listed import listed
+from treadle.policy.listed import word_set
 from treadle.policy.shell.effects import Effects
 from treadle.policy.shell.facts import Word
-from treadle.policy.shell.git import leads_out
-from treadle.policy.shell.options import Grammar, Option, scan
+from treadle.policy.shell.git import may_leave_folder
+from treadle.policy.shell.options import OptionGrammar, CommandOption, scan_options
 
-_NAME = re.compile(r"[a-z_][a-z0-9_]*")
-_COUNTS = re.compile(r"%[-#+ '0-9.*]*[hjlLqtz]*n")
+_VARIABLE_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_PRINTF_COUNT = re.compile(r"%[-#+ '0-9.*]*[hjlLqtz]*n")
 _INTEGER = re.compile(r"-?[0-9]+")
-_STATE = listed(
+_STATE_BUILTINS = word_set(
     "source . alias unalias hash enable trap bind complete compgen compopt fc history let "
     "mapfile readarray getopts shopt umask ulimit export declare typeset local readonly unset "
     "dirs disown fg bg suspend logout caller exec"
@@ -25,35 +25,35 @@ _STATE = listed(
 _STATE_DOUBT = "changes the shell that later commands run in"
 
 
-def builtin_effects(name: str, words: Sequence[Word]) -> Effects | None:
+def analyze_builtin(name: str, words: Sequence[Word]) -> Effects | None:
     """The effects of a builtin, or None when `name` is not one."""
     if name == "echo":
-        return Effects(plain=True, data=True)
+        return Effects(is_read_only=True, is_print_only=True)
     if name == "printf":
         if words and (words[0].text is None or words[0].text.startswith("-v")):
             return Effects(doubts=("printf -v sets a variable, and runs what its subscript holds",))
         formats = words[1:2] if words and words[0].text == "--" else words[:1]
-        if any(_COUNTS.search((w.text or "").replace("%%", "")) for w in formats):
+        if any(_PRINTF_COUNT.search((w.text or "").replace("%%", "")) for w in formats):
             return Effects(doubts=("printf %n sets a variable",))
-        return Effects(plain=True, data=True)
+        return Effects(is_read_only=True, is_print_only=True)
     if name in ("[", "[[", "test"):
-        return _test(name, words)
+        return _analyze_test(name, words)
     if name in ("cd", "pushd", "popd"):
         return Effects()  # the judge looks at where it leads
     if name == "command":
-        return Effects(plain=True, data=True)  # only `command -v` is left unwrapped
+        return Effects(is_read_only=True, is_print_only=True)  # only `command -v` is left unwrapped
     if name == "set":
-        return _set_options(words)
+        return _analyze_set(words)
     if name == "read":
         texts = [w.text or "?" for w in words]
-        fine = all(t in ("-r", "-s") or _NAME.fullmatch(t) for t in texts)
-        return Effects(plain=fine, doubts=() if fine else (_STATE_DOUBT,))
-    if name in _STATE:
+        fine = all(t in ("-r", "-s") or _VARIABLE_NAME.fullmatch(t) for t in texts)
+        return Effects(is_read_only=fine, doubts=() if fine else (_STATE_DOUBT,))
+    if name in _STATE_BUILTINS:
         return Effects(doubts=(_STATE_DOUBT,))
     return None
 
 
-def _set_options(words: Sequence[Word]) -> Effects:
+def _analyze_set(words: Sequence[Word]) -> Effects:
     texts = [w.text or "?" for w in words]
     fine = bool(texts)
     names = {"pipefail", "errexit", "nounset", "xtrace"}
@@ -62,12 +62,12 @@ def _set_options(words: Sequence[Word]) -> Effects:
             fine = fine and text in names
         else:
             fine = fine and bool(re.fullmatch(r"[-+][eux]*o?", text)) and len(text) > 1
-    return Effects(plain=fine, doubts=() if fine else (_STATE_DOUBT,))
+    return Effects(is_read_only=fine, doubts=() if fine else (_STATE_DOUBT,))
 
 
-def _test(name: str, words: Sequence[Word]) -> Effects:
+def _analyze_test(name: str, words: Sequence[Word]) -> Effects:
     texts = [w.text for w in words]
-    if name != "[[" and not _plain_shape(words):
+    if name != "[[" and not _has_static_operators(words):
         return Effects(doubts=("a test in which a value may become an operator",))
     if any(t in ("-v", "-R") for t in texts):
         return Effects(doubts=("-v evaluates a subscript, which can run commands",))
@@ -77,15 +77,15 @@ def _test(name: str, words: Sequence[Word]) -> Effects:
                 sides = [*texts[max(at - 1, 0) : at], *texts[at + 1 : at + 2]]
                 if not all(side and _INTEGER.fullmatch(side) for side in sides):
                     return Effects(doubts=("[[ evaluates arithmetic, which can run commands",))
-    return Effects(plain=True, data=True)
+    return Effects(is_read_only=True, is_print_only=True)
 
 
-def _plain_shape(words: Sequence[Word]) -> bool:
+def _has_static_operators(words: Sequence[Word]) -> bool:
     """Whether each operator of a test stands where only a static word can be one."""
     if all(w.text is not None for w in words):
         return True
     words = [w for w in words if w.text not in ("[", "]")]
-    if any(w.splits for w in words):
+    if any(w.may_split for w in words):
         return False
     if words and words[0].text == "!":
         words = words[1:]
@@ -96,19 +96,19 @@ def _plain_shape(words: Sequence[Word]) -> bool:
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _FIND_WRITES = frozenset({"-fprint", "-fprint0", "-fls", "-fprintf"})
 _FIND_READS = frozenset({"-newer", "-anewer", "-cnewer", "-samefile", "-files0-from"})
-_FIND_VALUES = listed(
+_FIND_VALUES = word_set(
     "-name -iname -path -ipath -wholename -iwholename -regex -iregex -type -xtype -size "
     "-mtime -atime -ctime -mmin -amin -cmin -user -group -perm -maxdepth -mindepth -printf "
     "-regextype -newermt -links -inum -fstype -lname -ilname -used -uid -gid"
 )
-_FIND_FLAGS = listed(
+_FIND_FLAGS = word_set(
     "-print -print0 -ls -prune -empty -executable -readable -writable -true -false -quit "
     "-depth -d -mount -xdev -nouser -nogroup -not -a -o -and -or -daystart -noleaf -warn "
     "-nowarn -ignore_readdir_race -H -P ( ) ! ,"
 )
 
 
-def find_effects(words: Sequence[Word]) -> Effects:
+def analyze_find(words: Sequence[Word]) -> Effects:
     """`find`: paths, then an expression in which some words run, write or delete."""
     reads: list[Word] = []
     writes: list[Word] = []
@@ -146,17 +146,17 @@ def find_effects(words: Sequence[Word]) -> Effects:
         else:
             reads.append(word)
     return Effects(
-        plain=plain and not writes, reads=tuple(reads), writes=tuple(writes),
-        doubts=tuple(doubts), here=not reads,
+        is_read_only=plain and not writes, reads=tuple(reads), writes=tuple(writes),
+        doubts=tuple(doubts), reads_cwd=not reads,
     )  # fmt: skip
 
 
-_TAR = Grammar(
-    value="fCTXIFHgbKNVL",
-    values=frozenset({"--file", "--directory", "--exclude"}),
-    writes=listed("-C --directory --one-top-level -g --listed-incremental"),
+_TAR = OptionGrammar(
+    short_value_options="fCTXIFHgbKNVL",
+    long_value_options=frozenset({"--file", "--directory", "--exclude"}),
+    writes=word_set("-C --directory --one-top-level -g --listed-incremental"),
     reads=frozenset({"-X", "--exclude-from"}),
-    runs=listed(
+    runs=word_set(
         "-T --files-from --checkpoint-action --to-command --use-compress-program -I --info-script "
         "--new-volume-script -F --rmt-command --rsh-command --remove-files --absolute-names -P "
         "--index-file --transform --xform --volno-file -h --dereference"
@@ -164,16 +164,16 @@ _TAR = Grammar(
 )
 
 
-def tar_effects(words: Sequence[Word]) -> Effects:
+def analyze_tar(words: Sequence[Word]) -> Effects:
     """`tar`: lists, packs or unpacks; its archive is read or written accordingly."""
-    words = _new_style(list(words))
+    words = _expand_old_style(list(words))
     letters: set[str] = set()
     archive: list[Word] = []
     reads: list[Word] = []
     writes: list[Word] = []
     doubts: list[str] = []
     operands: list[Word] = []
-    for item in scan(words, _TAR):
+    for item in scan_options(words, _TAR):
         if isinstance(item, Word):
             operands.append(item)
             continue
@@ -188,19 +188,25 @@ def tar_effects(words: Sequence[Word]) -> Effects:
             (writes if item.name in _TAR.writes else reads).append(item.value)
     if letters & {"-c", "--create", "-r", "--append", "-u", "--update"}:
         for folder in writes:  # -C: where the files are that follow
-            if any(leads_out(w) for w in (folder, *operands)) or folder.text is None:
+            if any(may_leave_folder(w) for w in (folder, *operands)) or folder.text is None:
                 doubts.append("files of another folder")
             reads += [replace(w, text=f"{folder.text}/{w.text}") for w in operands if w.text]
         return Effects(
-            makes=tuple(archive), reads=(*reads, *operands), doubts=tuple(doubts), recurses=True
+            primary_writes=tuple(archive),
+            reads=(*reads, *operands),
+            doubts=tuple(doubts),
+            is_recursive=True,
         )
     listing = bool(letters & {"-t", "--list"})
     return Effects(
-        plain=listing, reads=(*reads, *archive), makes=tuple(writes), doubts=tuple(doubts)
+        is_read_only=listing,
+        reads=(*reads, *archive),
+        primary_writes=tuple(writes),
+        doubts=tuple(doubts),
     )
 
 
-def _new_style(words: list[Word]) -> list[Word]:
+def _expand_old_style(words: list[Word]) -> list[Word]:
     """`tar cfI A P` as `tar -c -f A -I P`: old letters take their values from the words after."""
     if not words or not words[0].text or words[0].text.startswith("-"):
         return words
@@ -208,27 +214,27 @@ def _new_style(words: list[Word]) -> list[Word]:
     rest = words[1:]
     for letter in words[0].text:
         made.append(Word(words[0].source, "-" + letter))
-        if letter in _TAR.value and rest:
+        if letter in _TAR.short_value_options and rest:
             made.append(rest.pop(0))
     return made + rest
 
 
-_DATE = Grammar(
-    value="dfrs", values=frozenset({"--date", "--file", "--reference", "--set"}),
+_DATE = OptionGrammar(
+    short_value_options="dfrs", long_value_options=frozenset({"--date", "--file", "--reference", "--set"}),
     reads=frozenset({"-f", "--file", "-r", "--reference"}), runs=frozenset({"-s", "--set"}),
 )  # fmt: skip
 
 
-def date_effects(words: Sequence[Word]) -> Effects:
+def analyze_date(words: Sequence[Word]) -> Effects:
     """`date`: prints, unless it is told to read a file or to set the clock."""
     reads: list[Word] = []
     doubts: list[str] = []
-    for item in scan(words, _DATE):
-        if isinstance(item, Option):
+    for item in scan_options(words, _DATE):
+        if isinstance(item, CommandOption):
             if item.name in _DATE.runs:
                 doubts.append("sets the clock")
             elif item.name in _DATE.reads and item.value is not None:
                 reads.append(item.value)
         elif not (item.text or "").startswith("+"):
             doubts.append("sets the clock")
-    return Effects(plain=True, reads=tuple(reads), doubts=tuple(doubts))
+    return Effects(is_read_only=True, reads=tuple(reads), doubts=tuple(doubts))

@@ -20,7 +20,7 @@ class Token(NamedTuple):
     start: int
     end: int
     kind: str  # word keyword operator redirect descriptor comment heredoc
-    owner: int
+    command_index: int
 
 
 def check_tokens(
@@ -36,7 +36,7 @@ def check_tokens(
         if gap.strip(" \t\n"):
             doubts.append("text that was not understood")
         elif last is not None:
-            trouble = _seam(source, last, token, gap)
+            trouble = _check_boundary(source, last, token, gap)
             if trouble:
                 doubts.append(trouble)
         at, last = max(at, token.end), token
@@ -45,7 +45,7 @@ def check_tokens(
     return doubts
 
 
-def _seam(source: str, a: Token, b: Token, gap: str) -> str:
+def _check_boundary(source: str, a: Token, b: Token, gap: str) -> str:
     if b.kind == "comment" and not gap and a.kind != "operator":
         return "a # inside a word"
     if a.kind == "comment" and "\n" not in gap and source[a.end - 1] != "\n":
@@ -61,9 +61,13 @@ def _seam(source: str, a: Token, b: Token, gap: str) -> str:
     if a.kind in wordlike and b.kind in wordlike:
         if not gap:
             return "two words without a blank"
-        if a.owner != b.owner and "keyword" not in (a.kind, b.kind) and "\n" not in gap:
+        if (
+            a.command_index != b.command_index
+            and "keyword" not in (a.kind, b.kind)
+            and "\n" not in gap
+        ):
             return "two commands without a separator"
-        if a.owner == b.owner and "\n" in gap:
+        if a.command_index == b.command_index and "\n" in gap:
             return "a newline inside a command"
     if a.kind == "operator" and source[a.start : a.end] in ("{", "!") and not gap:
         return "a brace or ! joined to a word"
@@ -71,17 +75,17 @@ def _seam(source: str, a: Token, b: Token, gap: str) -> str:
 
 
 def check_heredoc(
-    source: str, start: "Node", body: "Node | None", end: "Node", lines: set[int]
+    source: str, start: "Node", body: "Node | None", end: "Node", seen_lines: set[int]
 ) -> str:
     """Why the tree's here-document is not the one bash would read; "" when it is."""
     newline = source.find("\n", start.end_byte)
     if newline < 0:
         return "a here-document without its end"
-    if newline in lines:
+    if newline in seen_lines:
         return "two here-documents on one line"
-    lines.add(newline)
+    seen_lines.add(newline)
     word = source[start.start_byte : start.end_byte]
-    delimiter = _delimiter(word)
+    delimiter = _parse_delimiter(word)
     if delimiter is None:
         return "a here-document with an unusual delimiter"
     tabs = source[: start.start_byte].rstrip(" \t").endswith("<<-")
@@ -98,22 +102,22 @@ def check_heredoc(
     return "a here-document without its end"
 
 
-def heredoc_data(source: str, start: "Node", body: "Node | None") -> str | None:
+def get_heredoc_text(source: str, start: "Node", body: "Node | None") -> str | None:
     """The text of a here-document, or None when the shell would change it."""
     if body is None:
         return ""
     text = source[body.start_byte : body.end_byte]
-    if not heredoc_quoted(source, start) and any(c in "$`\\" for c in text):
+    if not is_heredoc_quoted(source, start) and any(c in "$`\\" for c in text):
         return None
     return text.encode("latin-1").decode("utf-8", "replace")
 
 
-def heredoc_quoted(source: str, start: "Node") -> bool:
+def is_heredoc_quoted(source: str, start: "Node") -> bool:
     """Whether the delimiter is quoted, so that the body is plain text."""
     return any(c in "'\"\\" for c in source[start.start_byte : start.end_byte])
 
 
-def _delimiter(word: str) -> str | None:
+def _parse_delimiter(word: str) -> str | None:
     plain = word.strip("'\"").replace("\\", "")
     if not plain or not all(c.isalnum() or c in "_-.!+" for c in plain):
         return None

@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from treadle.policy.listed import listed
-from treadle.policy.shell.facts import Assignment, CommandFacts, Moves, Part, Redirect, Word
-from treadle.policy.shell.guess import guess_parts
-from treadle.policy.shell.joining import check_joints, join_lines
-from treadle.policy.shell.moves import join_moves
-from treadle.policy.shell.reading import DEPTH_LIMIT, WORDS, still_known, text_of
-from treadle.policy.shell.simple import CommandReader
+from treadle.policy.listed import word_set
+from treadle.policy.shell.facts import (
+    Assignment,
+    ParsedCommand,
+    CdPaths,
+    SimpleCommand,
+    Redirect,
+    Word,
+)
+from treadle.policy.shell.guess import guess_commands
+from treadle.policy.shell.joining import check_join_offsets, join_continued_lines
+from treadle.policy.shell.moves import merge_cd_paths
+from treadle.policy.shell.reading import MAX_DEPTH, WORD_NODES, is_assigned_once, decode_source
+from treadle.policy.shell.simple import SimpleCommandReader
 from treadle.policy.shell.tokens import check_tokens
 from treadle.policy.shell.wrappers import unwrap
 
@@ -26,17 +33,17 @@ if TYPE_CHECKING:
 
 TOO_LONG = "too long to be read"
 # Each word costs a look at the file system or two, and somebody waits.
-_MOST_CHARS, _MOST_WORDS = 20_000, 2_000
-_BODY = re.compile(r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n.*?^\t*\2$", re.DOTALL | re.MULTILINE)
-_SCRIPT_DEPTH_LIMIT = 8
-_GROUPS = listed(
+_MAX_CHARS, _MAX_WORDS = 20_000, 2_000
+_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n.*?^\t*\2$", re.DOTALL | re.MULTILINE)
+_MAX_SCRIPT_DEPTH = 8
+_GROUP_NODES = word_set(
     "program subshell compound_statement do_group if_statement elif_clause else_clause "
     "while_statement case_statement case_item pipeline negated_command"
 )
 
 
 @lru_cache(maxsize=1)
-def _parser() -> "Parser":
+def _load_parser() -> "Parser":
     from tree_sitter import Language, Parser
     from tree_sitter_bash import language
 
@@ -44,155 +51,155 @@ def _parser() -> "Parser":
 
 
 @lru_cache(maxsize=512)
-def read_command(text: str, depth: int = 0) -> CommandFacts:
+def parse_command(text: str, depth: int = 0) -> ParsedCommand:
     """All that `text` would do as a bash command line, as far as it can be known."""
-    if depth > _SCRIPT_DEPTH_LIMIT:
-        return CommandFacts(text, (), ("scripts nested too deep",))
+    if depth > _MAX_SCRIPT_DEPTH:
+        return ParsedCommand(text, (), ("scripts nested too deep",))
     raw = text.encode("utf-8", "surrogatepass")
-    joined = join_lines(raw.decode("latin-1"))
+    joined = join_continued_lines(raw.decode("latin-1"))
     source = joined.text
-    if _is_long(source):
-        seen = tuple(replace(part, doubts=(TOO_LONG,)) for part in guess_parts(source))
-        return CommandFacts(text, (), (TOO_LONG,), seen)
-    root = _parser().parse(source.encode("latin-1")).root_node
-    reader = _Reader(source, depth)
+    if _is_too_long(source):
+        seen = tuple(replace(part, doubts=(TOO_LONG,)) for part in guess_commands(source))
+        return ParsedCommand(text, (), (TOO_LONG,), seen)
+    root = _load_parser().parse(source.encode("latin-1")).root_node
+    reader = _CommandLineReader(source, depth)
     if root.has_error:
-        reader.doubt("does not parse as a shell command")
-    trouble = joined.doubt or check_joints(joined, root)
+        reader.add_doubt("does not parse as a shell command")
+    trouble = joined.doubt or check_join_offsets(joined, root)
     if trouble:
-        reader.doubt(trouble)
-    reader.statement(root, 0)
+        reader.add_doubt(trouble)
+    reader.read_statement(root, 0)
     reader.doubts.extend(check_tokens(source, reader.tokens))
-    parts = tuple(unwrap(part, depth) for part in reader.parts)
-    if reader.relied_on and not still_known(reader.relied_on, parts):
-        reader.doubt("a variable that is set more than once")
-    unclear = reader.doubts or any(part.doubts for part in reader.parts)
-    guesses = guess_parts(source) if unclear else ()
-    return CommandFacts(
+    parts = tuple(unwrap(part, depth) for part in reader.commands)
+    if reader.used_variables and not is_assigned_once(reader.used_variables, parts):
+        reader.add_doubt("a variable that is set more than once")
+    unclear = reader.doubts or any(part.doubts for part in reader.commands)
+    guesses = guess_commands(source) if unclear else ()
+    return ParsedCommand(
         text,
         parts,
         tuple(dict.fromkeys(reader.doubts)),
         tuple(unwrap(part, depth) for part in guesses),
-        frozenset(reader.assigned),
+        frozenset(reader.assigned_variables),
     )
 
 
-def _is_long(source: str) -> bool:
+def _is_too_long(source: str) -> bool:
     """Whether it is more than can be looked at; here-documents are only data."""
-    if len(source) <= _MOST_WORDS:
+    if len(source) <= _MAX_WORDS:
         return False
-    line = _BODY.sub("", source) if len(source) <= 50 * _MOST_CHARS else source
-    return len(line) > _MOST_CHARS or len(line.split()) > _MOST_WORDS
+    line = _HEREDOC.sub("", source) if len(source) <= 50 * _MAX_CHARS else source
+    return len(line) > _MAX_CHARS or len(line.split()) > _MAX_WORDS
 
 
-class _Reader(CommandReader):
+class _CommandLineReader(SimpleCommandReader):
     """Walks the whole tree: lists, groups, loops, functions."""
 
-    def statement(self, node: "Node", depth: int) -> Moves | None:
+    def read_statement(self, node: "Node", depth: int) -> CdPaths | None:
         """Read one statement; answer where the shell stands if it succeeds."""
         kind = node.type
-        if depth > DEPTH_LIMIT:
-            self.doubt("nested too deep")
+        if depth > MAX_DEPTH:
+            self.add_doubt("nested too deep")
         elif kind == "command":
-            return self.command(node, depth, ())
+            return self.read_simple_command(node, depth, ())
         elif kind == "redirected_statement":
-            return self.redirected(node, depth)
+            return self.read_redirected(node, depth)
         elif kind == "list":
-            return self.chain(node, depth)
+            return self.read_list(node, depth)
         elif kind in ("for_statement", "while_statement", "c_style_for_statement"):
-            self.loop(node, depth)
-        elif kind in _GROUPS:
-            self.group(node, depth)
+            self.read_loop(node, depth)
+        elif kind in _GROUP_NODES:
+            self.read_group(node, depth)
         elif kind == "test_command":
-            self.test(node, depth)
+            self.read_test(node, depth)
         elif kind in ("declaration_command", "unset_command"):
-            self.declaration(node, depth)
+            self.read_declaration(node, depth)
         elif kind in ("variable_assignment", "variable_assignments"):
-            self.assignment_alone(node, depth)
-            if kind == "variable_assignment" and _is_certain(node):
-                given = self.parts[-1].assignments[-1]
-                self.learn(given.name, replace(given.value, glob=False))
+            self.read_bare_assignment(node, depth)
+            if kind == "variable_assignment" and _is_unconditional(node):
+                given = self.commands[-1].assignments[-1]
+                self.set_variable(given.name, replace(given.value, is_glob=False))
         elif kind == "function_definition":
-            self.function(node, depth)
+            self.read_function(node, depth)
         elif kind == "comment":
-            self.token(node, "comment")
+            self.add_token(node, "comment")
         else:
-            self.doubt(f"not understood: {kind}")
+            self.add_doubt(f"not understood: {kind}")
             for child in node.named_children:
-                self.statement(child, depth + 1)
-        return self.moves
+                self.read_statement(child, depth + 1)
+        return self.cd_paths
 
-    def group(self, node: "Node", depth: int) -> None:
+    def read_group(self, node: "Node", depth: int) -> None:
         if node.type == "compound_statement" and self.source.startswith("((", node.start_byte):
-            self.doubt("arithmetic can run commands through subscripts")
-            self.substitutions(node, depth)
+            self.add_doubt("arithmetic can run commands through subscripts")
+            self.read_substitutions(node, depth)
             return
-        piped = self.piped
-        self.owner += 1
-        owner = self.owner
+        piped = self.is_piped
+        self.command_index += 1
+        owner = self.command_index
         for child in node.children:
             if not child.is_named:
-                self.operator(child)
+                self.add_operator(child)
                 if node.type == "pipeline" and child.type in ("|", "|&"):
-                    self.piped = True
-            elif node.type in ("case_statement", "case_item") and child.type in WORDS:
-                self.loose_word(child, depth, owner)
+                    self.is_piped = True
+            elif node.type in ("case_statement", "case_item") and child.type in WORD_NODES:
+                self.read_data_word(child, depth, owner)
             else:
-                self.statement(child, depth + 1)
-        self.piped = piped
+                self.read_statement(child, depth + 1)
+        self.is_piped = piped
 
-    def chain(self, node: "Node", depth: int) -> Moves | None:
+    def read_list(self, node: "Node", depth: int) -> CdPaths | None:
         left, right = node.children[0], node.children[-1]
         operators = [child for child in node.children[1:-1] if not child.is_named]
         for child in node.children[1:-1]:
             if child.is_named:
-                self.statement(child, depth + 1)
+                self.read_statement(child, depth + 1)
             else:
-                self.operator(child)
-        success = self.statement(left, depth + 1)
+                self.add_operator(child)
+        success = self.read_statement(left, depth + 1)
         if [op.type for op in operators] != ["&&"]:
-            self.statement(right, depth + 1)
-            return self.moves
-        failed = self.moves
-        self.moves = success
-        success = self.statement(right, depth + 1)
-        self.moves = join_moves(failed, self.moves)
+            self.read_statement(right, depth + 1)
+            return self.cd_paths
+        failed = self.cd_paths
+        self.cd_paths = success
+        success = self.read_statement(right, depth + 1)
+        self.cd_paths = merge_cd_paths(failed, self.cd_paths)
         return success
 
-    def loop(self, node: "Node", depth: int) -> None:
-        if re.search(r"\b(cd|pushd|popd)\b", self.slice(node)):
-            self.moves = None
+    def read_loop(self, node: "Node", depth: int) -> None:
+        if re.search(r"\b(cd|pushd|popd)\b", self.get_source(node)):
+            self.cd_paths = None
         if node.type == "c_style_for_statement":
-            self.doubt("arithmetic can run commands through subscripts")
-        self.owner += 1
-        owner = self.owner
+            self.add_doubt("arithmetic can run commands through subscripts")
+        self.command_index += 1
+        owner = self.command_index
         variable, values = "", list[Word]()
         for child in node.children:
             if child.type == "variable_name":
-                variable = self.slice(child)
-                self.assigned.add(variable)
-                self.token(child, "word", owner)
-                self.parts.append(_loop_variable(variable))
-            elif child.type in WORDS:
-                values += self.loose_word(child, depth, owner)
+                variable = self.get_source(child)
+                self.assigned_variables.add(variable)
+                self.add_token(child, "word", owner)
+                self.commands.append(_make_loop_assignment(variable))
+            elif child.type in WORD_NODES:
+                values += self.read_data_word(child, depth, owner)
             elif child.type == "do_group":
-                self.learn(variable, values[0] if len(values) == 1 else None)
-                self.statement(child, depth + 1)
-                self.known.pop(variable, None)
+                self.set_variable(variable, values[0] if len(values) == 1 else None)
+                self.read_statement(child, depth + 1)
+                self.variables.pop(variable, None)
             elif child.is_named:
-                self.statement(child, depth + 1)
+                self.read_statement(child, depth + 1)
             else:
-                self.operator(child)
+                self.add_operator(child)
 
-    def function(self, node: "Node", depth: int) -> None:
-        self.doubt("defines a function, which may take the place of any command")
+    def read_function(self, node: "Node", depth: int) -> None:
+        self.add_doubt("defines a function, which may take the place of any command")
         for child in node.named_children:
-            if child.type in WORDS:
-                self.token(child, "word")
+            if child.type in WORD_NODES:
+                self.add_token(child, "word")
             else:
-                self.statement(child, depth + 1)
+                self.read_statement(child, depth + 1)
 
-    def redirected(self, node: "Node", depth: int) -> Moves | None:
+    def read_redirected(self, node: "Node", depth: int) -> CdPaths | None:
         body, redirects = None, []
         for child in node.children:
             if child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
@@ -200,49 +207,53 @@ class _Reader(CommandReader):
             elif body is None and child.is_named:
                 body = child
             else:
-                self.doubt("not understood: a redirection")
+                self.add_doubt("not understood: a redirection")
         if body is not None and body.type == "command":
-            return self.command(body, depth, tuple(redirects))
-        before, first = self.moves, len(self.parts)
-        success = self.statement(body, depth + 1) if body is not None else self.moves
-        moves = self.opened_at(body, before, self.parts[first:])
-        self.owner += 1
-        owner, troubles, late = self.owner, list[str](), list["Node"]()
+            return self.read_simple_command(body, depth, tuple(redirects))
+        before, first = self.cd_paths, len(self.commands)
+        success = self.read_statement(body, depth + 1) if body is not None else self.cd_paths
+        moves = self.find_redirect_cd_paths(body, before, self.commands[first:])
+        self.command_index += 1
+        owner, troubles, late = self.command_index, list[str](), list["Node"]()
         found: list[Redirect] = []
         for child in redirects:
-            redirect, more = self.redirect(child, depth, owner, troubles, late)
+            redirect, more = self.read_redirect(child, depth, owner, troubles, late)
             found.append(redirect)
             if more:
-                self.doubt("words after a redirection")
-        self.parts.append(
-            Part((), (), tuple(found), text_of(self.slice(node)), moves, tuple(troubles))
+                self.add_doubt("words after a redirection")
+        self.commands.append(
+            SimpleCommand(
+                (), (), tuple(found), decode_source(self.get_source(node)), moves, tuple(troubles)
+            )
         )
         for statement in late:
             if statement.is_named:
-                self.statement(statement, depth + 1)
+                self.read_statement(statement, depth + 1)
             else:
-                self.operator(statement)
+                self.add_operator(statement)
         return success
 
-    def opened_at(
-        self, body: "Node | None", before: Moves | None, parts: list[Part]
-    ) -> Moves | None:
+    def find_redirect_cd_paths(
+        self, body: "Node | None", before: CdPaths | None, commands: list[SimpleCommand]
+    ) -> CdPaths | None:
         """Where the shell stands when it opens the files of a redirection above `body`."""
         while body is not None and body.type in ("list", "pipeline", "negated_command"):
             body = body.named_children[-1]  # it belongs to the last command of a list
-        if body is not None and body.type == "command" and parts:
-            return parts[-1].moves
-        for part in parts:
-            before = join_moves(before, part.moves)
+        if body is not None and body.type == "command" and commands:
+            return commands[-1].cd_paths
+        for part in commands:
+            before = merge_cd_paths(before, part.cd_paths)
         return before
 
 
-def _is_certain(node: "Node") -> bool:
+def _is_unconditional(node: "Node") -> bool:
     """Whether a statement is run for sure, in this very shell."""
     following = node.next_sibling
     in_line = node.parent is not None and node.parent.type == "program"
     return in_line and (following is None or following.type != "&")
 
 
-def _loop_variable(name: str) -> Part:
-    return Part((), (Assignment(name, Word(name, None, data=True)),), (), f"for {name}")
+def _make_loop_assignment(name: str) -> SimpleCommand:
+    return SimpleCommand(
+        (), (Assignment(name, Word(name, None, is_plain_data=True)),), (), f"for {name}"
+    )

@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from treadle.policy.shell.facts import Assignment, Part, Redirect, Word, Wrapping
-from treadle.policy.shell.git import git_line, leads_out
+from treadle.policy.shell.facts import Assignment, SimpleCommand, Redirect, Word, WrapperKind
+from treadle.policy.shell.git import parse_git_command, may_leave_folder
 from treadle.policy.shell.prefixes import (
-    UNKNOWN_WORDS,
+    UNKNOWN_ARGUMENTS,
     WRAPPERS,
-    Wrapper,
-    filled_in,
-    known_option,
-    timed,
+    WrapperSpec,
+    replace_placeholders,
+    is_known_option,
+    parse_time_options,
 )
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "rbash", "mksh", "yash", "pdksh"})
@@ -39,63 +39,69 @@ _OTHER_SHELLS = frozenset(
         "es",
     }
 )
-NESTED = "nested too deep"
-_STREAM = re.compile(r"/dev/(?:stdin|fd/)|/proc/(?:self|thread-self|\d+)/fd/")
-_ONLY_BASH = re.compile(
+TOO_DEEP = "nested too deep"
+_DESCRIPTOR_PATH = re.compile(r"/dev/(?:stdin|fd/)|/proc/(?:self|thread-self|\d+)/fd/")
+_BASHISM = re.compile(
     r"""\$['"]|\[\[|(?<!\$)\(\(|&>|\|&|[<>]\(|<<<|\b(?:function|select|coproc)\b"""
 )
-_SYSTEM = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/")
+_SYSTEM_FOLDERS = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/")
 
 
-def program_name(word: Word | None) -> str | None:
+def get_program_name(word: Word | None) -> str | None:
     """The bare name of a program; a path counts as its name only in the system's folders."""
-    if word is None or word.text is None or word.glob:
+    if word is None or word.text is None or word.is_glob:
         return None
     text = word.text
-    for folder in _SYSTEM:
+    for folder in _SYSTEM_FOLDERS:
         if text.startswith(folder) and "/" not in text[len(folder) :]:
             return text[len(folder) :]
     return text
 
 
-def unwrap(part: Part, depth: int) -> Part:
+def unwrap(command: SimpleCommand, depth: int) -> SimpleCommand:
     """The part, with the commands that it runs in its turn."""
-    if not part.argv:
-        return part
-    name = program_name(part.argv[0])
+    if not command.argv:
+        return command
+    name = get_program_name(command.argv[0])
     if name is None:
-        return part
-    special = _SPECIAL.get(name)
+        return command
+    special = _UNWRAPPERS.get(name)
     if special is not None:
-        return special(part, depth)
+        return special(command, depth)
     if name in SHELLS - _OTHER_SHELLS:
-        return _shell(part, depth)
+        return _unwrap_shell(command, depth)
     base = name.rpartition("/")[2]
     if base in SHELLS or name in _OTHER_SHELLS:
-        found = _shell(part, depth)
-        return _with(found, found.inner, "opaque", "a shell of another place or language")
+        found = _unwrap_shell(command, depth)
+        return _replace_inner(found, found.inner, "opaque", "a shell of another place or language")
     wrapper = WRAPPERS.get(name)
-    return part if wrapper is None else _wrapped(part, name, wrapper, depth)
+    return command if wrapper is None else _unwrap_by_spec(command, name, wrapper, depth)
 
 
-def _with(part: Part, inner: Sequence[Part], wrapping: Wrapping, *doubts: str) -> Part:
+def _replace_inner(
+    command: SimpleCommand, inner: Sequence[SimpleCommand], wrapper_kind: WrapperKind, *doubts: str
+) -> SimpleCommand:
     return msgspec.structs.replace(
-        part, inner=tuple(inner), wrapping=wrapping, doubts=(*part.doubts, *doubts)
+        command, inner=tuple(inner), wrapper_kind=wrapper_kind, doubts=(*command.doubts, *doubts)
     )
 
 
-def _inner(part: Part, argv: Sequence[Word], depth: int, *assigned: Assignment) -> Part:
-    inner = Part(
-        tuple(argv), tuple(assigned), (), " ".join(w.source for w in argv), part.moves,
-        piped=part.piped,
+def _make_inner(
+    command: SimpleCommand, argv: Sequence[Word], depth: int, *assignments: Assignment
+) -> SimpleCommand:
+    inner = SimpleCommand(
+        tuple(argv), tuple(assignments), (), " ".join(w.source for w in argv), command.cd_paths,
+        is_piped=command.is_piped,
     )  # fmt: skip
-    return unwrap(inner, depth + 1) if depth < 8 else _with(inner, (), "", NESTED)
+    return unwrap(inner, depth + 1) if depth < 8 else _replace_inner(inner, (), "", TOO_DEEP)
 
 
-def _wrapped(part: Part, name: str, wrapper: Wrapper, depth: int) -> Part:
-    words, doubts = list(part.argv[1:]), list[str]()
-    if part.argv[0].source == "time" and not part.assignments:
-        words, unknown = timed(words, bool(part.redirects))
+def _unwrap_by_spec(
+    command: SimpleCommand, name: str, spec: WrapperSpec, depth: int
+) -> SimpleCommand:
+    words, doubts = list(command.argv[1:]), list[str]()
+    if command.argv[0].source == "time" and not command.assignments:
+        words, unknown = parse_time_options(words, bool(command.redirects))
         doubts += unknown
     while words:
         text = words[0].text
@@ -108,19 +114,19 @@ def _wrapped(part: Part, name: str, wrapper: Wrapper, depth: int) -> Part:
         elif text.startswith("-") and len(text) > 1:
             words.pop(0)
             head = text.partition("=")[0]
-            if text in wrapper.values and words:
+            if text in spec.value_options and words:
                 words.pop(0)
-            elif not known_option(text, head, wrapper, name):
+            elif not is_known_option(text, head, spec, name):
                 doubts.append(f"{name} {text}: what it does is not known")
         else:
             break
-    words = words[wrapper.skip :]
+    words = words[spec.operand_count :]
     if not words and name == "parallel":
         doubts.append("the lines that it reads are commands")
     if not words and name == "xargs":
         words = [Word("echo", "echo")]
     if not words:
-        return _with(part, (), "", *doubts)
+        return _replace_inner(command, (), "", *doubts)
     assigned: list[Assignment] = []
     while name == "time" and words and re.match(r"[A-Za-z_]\w*\+?=", words[0].source):
         # A word of the shell's own: assignments may follow it.
@@ -128,114 +134,118 @@ def _wrapped(part: Part, name: str, wrapper: Wrapper, depth: int) -> Part:
         known = words.pop(0).text is not None
         assigned.append(Assignment(variable, Word(value, value if known else None)))
     if not words:
-        return _with(part, (), "", *doubts, "assignments without a command")
+        return _replace_inner(command, (), "", *doubts, "assignments without a command")
     if name in ("xargs", "parallel", "entr"):
-        words.append(UNKNOWN_WORDS)
-    inner = [_inner(part, words, depth, *assigned)]
-    if name in ("xargs", "parallel") and filled_in(part, words) != words:
-        inner.append(_inner(part, filled_in(part, words), depth))
+        words.append(UNKNOWN_ARGUMENTS)
+    inner = [_make_inner(command, words, depth, *assigned)]
+    if name in ("xargs", "parallel") and replace_placeholders(command, words) != words:
+        inner.append(_make_inner(command, replace_placeholders(command, words), depth))
     if name in ("watch", "entr", "parallel", "flock"):
-        inner += _script(" ".join(w.text or "$x" for w in words), part, depth)
+        inner += _parse_script(" ".join(w.text or "$x" for w in words), command, depth)
     if name == "coproc":
         doubts.append("a coprocess")
         # It may begin with a name of its own, and a group: whatever follows could be the command.
-        inner += [_inner(part, words[at:], depth) for at in (1, 2) if len(words) > at]
-    return _with(part, inner, wrapper.kind, *doubts)
+        inner += [_make_inner(command, words[at:], depth) for at in (1, 2) if len(words) > at]
+    return _replace_inner(command, inner, spec.kind, *doubts)
 
 
-def _script(text: str, part: Part, depth: int) -> list[Part]:
+def _parse_script(text: str, command: SimpleCommand, depth: int) -> list[SimpleCommand]:
     """The commands of a script given as text; a doubt about the script is one about its parts."""
     # A script is a command line again: the reader of lines and this module call each other.
-    from treadle.policy.shell.tree import read_command
+    from treadle.policy.shell.tree import parse_command
 
-    facts = read_command(text, depth + 1)
-    moved = [_moved(p, part) for p in (*facts.parts, *facts.guesses)]
+    facts = parse_command(text, depth + 1)
+    moved = [_prepend_cd_paths(p, command) for p in (*facts.commands, *facts.guessed_commands)]
     if facts.doubts:
-        moved.append(Part((), source=text, doubts=facts.doubts))
+        moved.append(SimpleCommand((), source=text, doubts=facts.doubts))
     return moved
 
 
-def _moved(inner: Part, outer: Part) -> Part:
+def _prepend_cd_paths(inner: SimpleCommand, outer: SimpleCommand) -> SimpleCommand:
     """A script starts where its shell stands."""
-    if outer.moves is None or inner.moves is None:
+    if outer.cd_paths is None or inner.cd_paths is None:
         moves = None
     else:
         moves = tuple(
             b if b and b[0].startswith(("/", "~")) else (*a, *b)
-            for a in outer.moves
-            for b in inner.moves
+            for a in outer.cd_paths
+            for b in inner.cd_paths
         )
-    return msgspec.structs.replace(inner, moves=moves)
+    return msgspec.structs.replace(inner, cd_paths=moves)
 
 
 # ---------------------------------------------------------------- wrappers with ways of their own
 
 
-def _shell(part: Part, depth: int) -> Part:
+def _unwrap_shell(command: SimpleCommand, depth: int) -> SimpleCommand:
     """`bash -c SCRIPT`, `bash FILE`, `bash <<EOF`."""
-    words, inline, stdin, at = part.argv[1:], False, False, 0
+    words, inline, stdin, at = command.argv[1:], False, False, 0
     while at < len(words):
         text = words[at].text
         if text is None:
-            return _with(part, (), "", "a shell whose script is not static")
+            return _replace_inner(command, (), "", "a shell whose script is not static")
         if text in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file"):
             if not text.endswith("o"):
-                return _with(part, (), "", f"a shell started with {text}")
+                return _replace_inner(command, (), "", f"a shell started with {text}")
             at += 2
             continue
         if text[:1] not in ("-", "+") or text in ("-", "--"):
             at += text in ("-", "--")
             break
         if text in ("--version", "--help"):
-            return part
+            return command
         if not text.startswith("--") and "c" in text[1:]:
             inline = True
         elif not text.startswith("--") and "s" in text[1:]:
             stdin = True
         elif text.startswith("--") and text not in ("--norc", "--noprofile", "--posix", "--login"):
-            return _with(part, (), "", f"a shell started with {text}")
+            return _replace_inner(command, (), "", f"a shell started with {text}")
         at += 1
     rest = words[at:]
     if inline:
-        if not rest or rest[0].text is None or rest[0].glob:
-            return _with(part, (), "", "a script that is not static")
-        return _with(
-            part, _script(rest[0].text, part, depth), "transparent", *_dialect(part, rest[0])
+        if not rest or rest[0].text is None or rest[0].is_glob:
+            return _replace_inner(command, (), "", "a script that is not static")
+        return _replace_inner(
+            command,
+            _parse_script(rest[0].text, command, depth),
+            "transparent",
+            *_check_dialect(command, rest[0]),
         )
-    if rest and not stdin and not _STREAM.match(rest[0].text or ""):
-        return part  # a script file: a rule has to name it
-    return _with_stdin(part, depth)
+    if rest and not stdin and not _DESCRIPTOR_PATH.match(rest[0].text or ""):
+        return command  # a script file: a rule has to name it
+    return _unwrap_stdin_script(command, depth)
 
 
-def _dialect(part: Part, script: Word) -> tuple[str, ...]:
+def _check_dialect(command: SimpleCommand, script: Word) -> tuple[str, ...]:
     """A script in words that only bash knows is another one to a plain shell."""
-    plain = program_name(part.argv[0]) not in ("bash", "rbash")
+    plain = get_program_name(command.argv[0]) not in ("bash", "rbash")
     return (
-        ("not every shell reads it alike",)
-        if plain and _ONLY_BASH.search(script.text or "")
-        else ()
+        ("not every shell reads it alike",) if plain and _BASHISM.search(script.text or "") else ()
     )
 
 
-def _with_stdin(part: Part, depth: int) -> Part:
-    data = [r for r in part.redirects if r.effect == "data"]
+def _unwrap_stdin_script(command: SimpleCommand, depth: int) -> SimpleCommand:
+    data = [r for r in command.redirects if r.effect == "data"]
     if data and data[-1].data is not None:
         script = Word(data[-1].data, data[-1].data)
-        return _with(
-            part, _script(data[-1].data, part, depth), "transparent", *_dialect(part, script)
+        return _replace_inner(
+            command,
+            _parse_script(data[-1].data, command, depth),
+            "transparent",
+            *_check_dialect(command, script),
         )
-    return _with(part, (), "", "a shell that reads its script from a pipe or a file")
+    return _replace_inner(command, (), "", "a shell that reads its script from a pipe or a file")
 
 
-def _eval(part: Part, depth: int) -> Part:
-    if any(w.text is None or w.glob or w.tilde for w in part.argv[1:]):
-        return _with(part, (), "", "eval of text that is not static")
-    text = " ".join(w.text or "" for w in part.argv[1:])
-    return _with(part, _script(text, part, depth), "transparent")
+def _unwrap_eval(command: SimpleCommand, depth: int) -> SimpleCommand:
+    if any(w.text is None or w.is_glob or w.has_tilde for w in command.argv[1:]):
+        return _replace_inner(command, (), "", "eval of text that is not static")
+    text = " ".join(w.text or "" for w in command.argv[1:])
+    return _replace_inner(command, _parse_script(text, command, depth), "transparent")
 
 
-def _env(part: Part, depth: int) -> Part:
-    words, assigned, doubts = list(part.argv[1:]), list[Assignment](), list[str]()
+def _unwrap_env(command: SimpleCommand, depth: int) -> SimpleCommand:
+    words, assigned, doubts = list(command.argv[1:]), list[Assignment](), list[str]()
     while words:
         text = words[0].text
         if text is None:
@@ -253,9 +263,11 @@ def _env(part: Part, depth: int) -> Part:
             given = text.partition("=")[2] if text.startswith("--") else text[2:]
             if not given and words:
                 given = words.pop(0).text or "$x"
-            script = _script(given + "".join(f" {w.source}" for w in words), part, depth)
-            return _with(part, script, "transparent", "env -S splits words in its own way")
-        elif text and not _harmless_env(text):
+            script = _parse_script(given + "".join(f" {w.source}" for w in words), command, depth)
+            return _replace_inner(
+                command, script, "transparent", "env -S splits words in its own way"
+            )
+        elif text and not _is_safe_env_option(text):
             doubts.append(f"env {text}: what it does is not known")
     while words and "=" in (words[0].text or ""):
         name, _, value = (words.pop(0).text or "").partition("=")
@@ -263,120 +275,124 @@ def _env(part: Part, depth: int) -> Part:
     if words and words[0].text is None:
         doubts.append("a command that is not static")
     if not words:
-        return _with(part, (), "", *doubts)
-    return _with(part, [_inner(part, words, depth, *assigned)], "transparent", *doubts)
+        return _replace_inner(command, (), "", *doubts)
+    return _replace_inner(
+        command, [_make_inner(command, words, depth, *assigned)], "transparent", *doubts
+    )
 
 
-def _harmless_env(text: str) -> bool:
+def _is_safe_env_option(text: str) -> bool:
     if text in ("-i", "--ignore-environment", "-v", "--debug"):
         return True
     return text.startswith("--unset=") or (text.startswith("-u") and len(text) > 2)
 
 
-def _command(part: Part, depth: int) -> Part:
+def _unwrap_command(command: SimpleCommand, depth: int) -> SimpleCommand:
     """`command -v x` only looks; `command x` runs it."""
-    if len(part.argv) > 1 and part.argv[1].text in ("-v", "-V"):
-        return part
-    return _wrapped(part, "command", WRAPPERS["command"], depth)
+    if len(command.argv) > 1 and command.argv[1].text in ("-v", "-V"):
+        return command
+    return _unwrap_by_spec(command, "command", WRAPPERS["command"], depth)
 
 
-def _find(part: Part, depth: int) -> Part:
-    inner: list[Part] = []
-    words = part.argv[1:]
+def _unwrap_find(command: SimpleCommand, depth: int) -> SimpleCommand:
+    inner: list[SimpleCommand] = []
+    words = command.argv[1:]
     for at, word in enumerate(words):
         if word.text in ("-exec", "-execdir", "-ok", "-okdir"):
             end = next(
                 (i for i in range(at + 1, len(words)) if words[i].text in (";", "+")), len(words)
             )
-            run = [UNKNOWN_WORDS if "{}" in (w.text or "") else w for w in words[at + 1 : end]]
+            run = [UNKNOWN_ARGUMENTS if "{}" in (w.text or "") else w for w in words[at + 1 : end]]
             if run:
-                inner.append(_inner(part, run, depth))
-    return _with(part, inner, "opaque") if inner else part
+                inner.append(_make_inner(command, run, depth))
+    return _replace_inner(command, inner, "opaque") if inner else command
 
 
-def _fd(part: Part, depth: int) -> Part:
-    for at, word in enumerate(part.argv):
-        if word.text in ("-x", "-X", "--exec", "--exec-batch") and len(part.argv) > at + 1:
-            run = [*part.argv[at + 1 :], UNKNOWN_WORDS]
-            return _with(part, [_inner(part, run, depth)], "opaque")
-    return part
+def _unwrap_fd(command: SimpleCommand, depth: int) -> SimpleCommand:
+    for at, word in enumerate(command.argv):
+        if word.text in ("-x", "-X", "--exec", "--exec-batch") and len(command.argv) > at + 1:
+            run = [*command.argv[at + 1 :], UNKNOWN_ARGUMENTS]
+            return _replace_inner(command, [_make_inner(command, run, depth)], "opaque")
+    return command
 
 
-def _git(part: Part, depth: int) -> Part:
+def _unwrap_git(command: SimpleCommand, depth: int) -> SimpleCommand:
     """Scripts that git is told to run; what else of it executes is for `git.py` to say."""
-    texts = [w.text for w in part.argv]
-    inner = _compared(part)
+    texts = [w.text for w in command.argv]
+    inner = _find_diff_paths(command)
     for at, text in enumerate(texts[:-1]):
         following = texts[at + 1 :]
         if text == "foreach" and "submodule" in texts[:at]:
             script = [t for t in following if t and not t.startswith("--")]
-            inner += _script(" ".join(script), part, depth)
+            inner += _parse_script(" ".join(script), command, depth)
         elif text == "run" and "bisect" in texts[:at]:
-            inner.append(_inner(part, part.argv[at + 1 :], depth))
+            inner.append(_make_inner(command, command.argv[at + 1 :], depth))
         elif text in ("-x", "--exec") and following[0] and "rebase" in texts[:at]:
-            inner += _script(following[0], part, depth)
+            inner += _parse_script(following[0], command, depth)
         elif text == "-c" and following[0] and "=!" in following[0]:
-            inner += _script(following[0].partition("=!")[2], part, depth)
-    return _with(part, inner, "opaque") if inner else part
+            inner += _parse_script(following[0].partition("=!")[2], command, depth)
+    return _replace_inner(command, inner, "opaque") if inner else command
 
 
-def _compared(part: Part) -> list[Part]:
+def _find_diff_paths(command: SimpleCommand) -> list[SimpleCommand]:
     """A path outside makes `git diff` compare any two files: it reads what the path says."""
-    line = git_line(part.argv[1:])
+    line = parse_git_command(command.argv[1:])
     if line.subcommand is None or line.subcommand.text != "diff":
         return []
     steps = tuple(w.text or "" for w in line.folders)
-    moves = None if part.moves is None else tuple((*place, *steps) for place in part.moves)
+    moves = (
+        None if command.cd_paths is None else tuple((*place, *steps) for place in command.cd_paths)
+    )
     return [
-        Part((), (), (Redirect("<", "read", word),), word.source, moves)
-        for word in line.rest
-        if leads_out(word)
+        SimpleCommand((), (), (Redirect("<", "read", word),), word.source, moves)
+        for word in line.arguments
+        if may_leave_folder(word)
     ]
 
 
-def _trap(part: Part, depth: int) -> Part:
-    if len(part.argv) < 2 or part.argv[1].text is None:
-        return part
-    inner = _script(part.argv[1].text, part, depth)
-    return _with(part, inner, "opaque", "a trap runs later, whatever comes between")
+def _unwrap_trap(command: SimpleCommand, depth: int) -> SimpleCommand:
+    if len(command.argv) < 2 or command.argv[1].text is None:
+        return command
+    inner = _parse_script(command.argv[1].text, command, depth)
+    return _replace_inner(command, inner, "opaque", "a trap runs later, whatever comes between")
 
 
-def _alias(part: Part, depth: int) -> Part:
-    inner: list[Part] = []
-    for word in part.argv[1:]:
+def _unwrap_alias(command: SimpleCommand, depth: int) -> SimpleCommand:
+    inner: list[SimpleCommand] = []
+    for word in command.argv[1:]:
         if word.text and "=" in word.text:
-            inner += _script(word.text.partition("=")[2], part, depth)
-    return _with(part, inner, "opaque", "an alias changes what later commands mean")
+            inner += _parse_script(word.text.partition("=")[2], command, depth)
+    return _replace_inner(command, inner, "opaque", "an alias changes what later commands mean")
 
 
-def _su(part: Part, depth: int) -> Part:
-    texts = [w.text for w in part.argv]
-    inner: list[Part] = []
+def _unwrap_su(command: SimpleCommand, depth: int) -> SimpleCommand:
+    texts = [w.text for w in command.argv]
+    inner: list[SimpleCommand] = []
     for at, text in enumerate(texts[:-1]):
         if text and (text == "--command" or re.fullmatch(r"-[a-z]*c", text)):
-            inner += _script(texts[at + 1] or "$x", part, depth)
-    return _with(part, inner, "opaque" if inner else "", "runs as another user")
+            inner += _parse_script(texts[at + 1] or "$x", command, depth)
+    return _replace_inner(command, inner, "opaque" if inner else "", "runs as another user")
 
 
-def _runuser(part: Part, depth: int) -> Part:
-    if any((w.text or "").startswith(("-u", "--user")) for w in part.argv):
-        return _wrapped(part, "runuser", WRAPPERS["runuser"], depth)
-    return _su(part, depth)
+def _unwrap_runuser(command: SimpleCommand, depth: int) -> SimpleCommand:
+    if any((w.text or "").startswith(("-u", "--user")) for w in command.argv):
+        return _unwrap_by_spec(command, "runuser", WRAPPERS["runuser"], depth)
+    return _unwrap_su(command, depth)
 
 
-_SPECIAL: dict[str, Callable[[Part, int], Part]] = {
-    "eval": _eval,
-    "env": _env,
-    "command": _command,
-    "find": _find,
-    "gfind": _find,
-    "fd": _fd,
-    "fdfind": _fd,
-    "git": _git,
-    "trap": _trap,
-    "alias": _alias,
-    "su": _su,
-    "runuser": _runuser,
-    "capsh": _su,
-    "script": _su,
+_UNWRAPPERS: dict[str, Callable[[SimpleCommand, int], SimpleCommand]] = {
+    "eval": _unwrap_eval,
+    "env": _unwrap_env,
+    "command": _unwrap_command,
+    "find": _unwrap_find,
+    "gfind": _unwrap_find,
+    "fd": _unwrap_fd,
+    "fdfind": _unwrap_fd,
+    "git": _unwrap_git,
+    "trap": _unwrap_trap,
+    "alias": _unwrap_alias,
+    "su": _unwrap_su,
+    "runuser": _unwrap_runuser,
+    "capsh": _unwrap_su,
+    "script": _unwrap_su,
 }

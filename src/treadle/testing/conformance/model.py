@@ -20,16 +20,16 @@ from typing import Any, cast
 import msgspec
 
 from treadle.core.contracts.model import (
-    CallBegun,
-    CallPiece,
-    CallReady,
+    ModelToolCallBegan,
+    ModelToolCallDelta,
+    ModelToolCallRequested,
     Model,
     ModelEvent,
     ModelOptions,
     ModelRequest,
     Reply,
-    TextPiece,
-    ThinkingPiece,
+    ModelTextDelta,
+    ModelThinkingDelta,
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import ModelError
@@ -40,11 +40,11 @@ from treadle.core.transcript.items import (
     NoticeItem,
     SummaryItem,
     ToolResultItem,
-    user,
+    to_user_item,
 )
 from treadle.core.transcript.transcript import Transcript
 
-ADD = ToolSpec(
+ADD_TOOL = ToolSpec(
     "add",
     "Add two numbers.",
     {
@@ -56,7 +56,7 @@ ADD = ToolSpec(
 )
 
 
-class Questions(msgspec.Struct, frozen=True):
+class ConformanceRequests(msgspec.Struct, frozen=True):
     """What the suite asks. None leaves out what this model cannot be brought to do.
 
     talk        answered with text
@@ -66,20 +66,22 @@ class Questions(msgspec.Struct, frozen=True):
     impossible  a request that has to fail
     """
 
-    talk: ModelRequest = ModelRequest(Transcript([user("Say hello.")]))
+    text: ModelRequest = ModelRequest(Transcript([to_user_item("Say hello.")]))
     call: ModelRequest | None = ModelRequest(
-        Transcript([user("add 2 and 3")]), tools=(ADD,), options=ModelOptions(tool_choice="any")
+        Transcript([to_user_item("add 2 and 3")]),
+        tools=(ADD_TOOL,),
+        options=ModelOptions(tool_choice="any"),
     )
-    cut: int | None = 4
-    cut_call: int | None = None
-    impossible: ModelRequest | None = None
-    at_once: int = 4
+    text_token_limit: int | None = 4
+    call_token_limit: int | None = None
+    failing: ModelRequest | None = None
+    concurrency: int = 4
 
 
-Promise = Callable[[Model, Questions], Awaitable[None]]
+ModelCheck = Callable[[Model, ConformanceRequests], Awaitable[None]]
 
 
-async def has_a_name_and_a_card(model: Model, asked: Questions) -> None:
+async def has_a_name_and_a_card(model: Model, requests: ConformanceRequests) -> None:
     provider, slash, rest = model.name.partition("/")
     assert provider
     assert not slash or rest
@@ -88,59 +90,67 @@ async def has_a_name_and_a_card(model: Model, asked: Questions) -> None:
     assert model.card.max_output > 0
 
 
-async def ends_with_exactly_one_reply(model: Model, asked: Questions) -> None:
-    events = await _events(model, asked.talk)
+async def ends_with_exactly_one_reply(model: Model, requests: ConformanceRequests) -> None:
+    events = await _collect_events(model, requests.text)
     assert [type(event) for event in events].count(Reply) == 1
     assert isinstance(events[-1], Reply)
     assert events[-1].item.content, "a reply has content"
     assert events[-1].item.model == model.name
 
 
-async def pieces_add_up_to_the_reply(model: Model, asked: Questions) -> None:
-    _adds_up(await _events(model, asked.talk))
+async def deltas_add_up_to_the_reply(model: Model, requests: ConformanceRequests) -> None:
+    _assert_deltas_match_reply(await _collect_events(model, requests.text))
 
 
-async def announces_every_call_once(model: Model, asked: Questions) -> None:
-    if asked.call is None:
+async def announces_every_call_once(model: Model, requests: ConformanceRequests) -> None:
+    if requests.call is None:
         return
-    events = await _events(model, asked.call)
-    reply = _reply(events)
+    events = await _collect_events(model, requests.call)
+    reply = _get_reply(events)
     assert reply.calls, "the model was to call a tool"
     assert reply.stop == "tool_use"
-    ready = [event.call for event in events if isinstance(event, CallReady)]
-    begun = [(event.id, event.name) for event in events if isinstance(event, CallBegun)]
+    ready = [event.call for event in events if isinstance(event, ModelToolCallRequested)]
+    begun = [(event.id, event.name) for event in events if isinstance(event, ModelToolCallBegan)]
     assert ready == list(reply.calls)
     assert begun == [(call.id, call.name) for call in reply.calls]
     assert len({call.id for call in reply.calls}) == len(reply.calls)
     assert all(call.id and call.name for call in reply.calls)
-    _adds_up(events)
+    _assert_deltas_match_reply(events)
 
 
-async def goes_on_after_a_round_of_tools(model: Model, asked: Questions) -> None:
-    if asked.call is None:
+async def continues_after_a_tool_round(model: Model, requests: ConformanceRequests) -> None:
+    if requests.call is None:
         return
-    reply = _reply(await _events(model, asked.call))
+    reply = _get_reply(await _collect_events(model, requests.call))
     answers = [ToolResultItem(call.id, call.name, (Text("5"),)) for call in reply.calls]
-    longer = asked.call.transcript.extend([reply, *answers])
-    options = msgspec.structs.replace(asked.call.options, tool_choice="auto")
-    request = msgspec.structs.replace(asked.call, transcript=longer, options=options)
-    after = _reply(await _events(model, _limited(request, asked.cut or 4)))
+    longer = requests.call.transcript.extend([reply, *answers])
+    options = msgspec.structs.replace(requests.call.options, tool_choice="auto")
+    request = msgspec.structs.replace(requests.call, transcript=longer, options=options)
+    after = _get_reply(
+        await _collect_events(model, _with_max_tokens(request, requests.text_token_limit or 4))
+    )
     assert not {call.id for call in reply.calls} & {call.id for call in after.calls}
 
 
-async def says_when_the_limit_cut_it(model: Model, asked: Questions) -> None:
-    if asked.cut is not None:
-        reply = _reply(await _events(model, _limited(asked.talk, asked.cut)))
+async def reports_max_tokens(model: Model, requests: ConformanceRequests) -> None:
+    if requests.text_token_limit is not None:
+        reply = _get_reply(
+            await _collect_events(model, _with_max_tokens(requests.text, requests.text_token_limit))
+        )
         assert reply.stop == "max_tokens"
-    if asked.cut_call is not None and asked.call is not None:
-        events = await _events(model, _limited(asked.call, asked.cut_call))
-        reply = _reply(events)
+    if requests.call_token_limit is not None and requests.call is not None:
+        events = await _collect_events(
+            model, _with_max_tokens(requests.call, requests.call_token_limit)
+        )
+        reply = _get_reply(events)
         assert reply.stop == "max_tokens"
         assert all(call.problem is None for call in reply.calls), "no cut call is in the reply"
-        assert [e.call for e in events if isinstance(e, CallReady)] == list(reply.calls)
+        assert [e.call for e in events if isinstance(e, ModelToolCallRequested)] == list(
+            reply.calls
+        )
 
 
-async def takes_any_lawful_history(model: Model, asked: Questions) -> None:
+async def accepts_any_valid_history(model: Model, requests: ConformanceRequests) -> None:
     """Other models' thoughts, calls with odd ids, failed calls, notices, summaries."""
     foreign = (
         Thinking("Somebody else's thought.", signature="not yours", origin="nobody"),
@@ -151,56 +161,69 @@ async def takes_any_lawful_history(model: Model, asked: Questions) -> None:
     )
     history: list[Item] = [
         SummaryItem("They greeted each other.", replaces=4),
-        user("add 1 and 2"),
+        to_user_item("add 1 and 2"),
         AssistantItem(foreign, stop="tool_use", model="nobody/else"),
         ToolResultItem("an id: of /another/ kind", "add", (Text("3"),)),
         ToolResultItem("", "add", (Text("the arguments were cut off"),), is_error=True),
         NoticeItem("The clock strikes.", kind="time"),
         AssistantItem((Thinking("Only a thought.", origin="nobody"),)),
-        user("Say hello. \ud800 \x00"),
+        to_user_item("Say hello. \ud800 \x00"),
     ]
-    request = msgspec.structs.replace(asked.talk, transcript=Transcript(history), tools=(ADD,))
-    _reply(await _events(model, _limited(request, asked.cut or 4)))
+    request = msgspec.structs.replace(
+        requests.text, transcript=Transcript(history), tools=(ADD_TOOL,)
+    )
+    _get_reply(
+        await _collect_events(model, _with_max_tokens(request, requests.text_token_limit or 4))
+    )
 
 
-async def leaves_the_transcript_alone(model: Model, asked: Questions) -> None:
-    before = list(asked.talk.transcript)
-    await _events(model, _limited(asked.talk, asked.cut or 4))
-    assert len(asked.talk.transcript) == len(before)
-    assert all(one is two for one, two in zip(before, asked.talk.transcript, strict=True))
+async def does_not_change_the_transcript(model: Model, requests: ConformanceRequests) -> None:
+    before = list(requests.text.transcript)
+    await _collect_events(model, _with_max_tokens(requests.text, requests.text_token_limit or 4))
+    assert len(requests.text.transcript) == len(before)
+    assert all(one is two for one, two in zip(before, requests.text.transcript, strict=True))
 
 
-async def counts_what_it_used(model: Model, asked: Questions) -> None:
-    usage = _reply(await _events(model, _limited(asked.talk, asked.cut or 4))).usage
+async def reports_usage(model: Model, requests: ConformanceRequests) -> None:
+    usage = _get_reply(
+        await _collect_events(
+            model, _with_max_tokens(requests.text, requests.text_token_limit or 4)
+        )
+    ).usage
     assert usage.requests == 1
     assert min(usage.input, usage.output, usage.cache_read, usage.cache_write) >= 0
     assert usage.cost is None or usage.cost >= 0
 
 
-async def serves_many_streams_at_once(model: Model, asked: Questions) -> None:
-    request = _limited(asked.talk, asked.cut or 4)
-    replies = await asyncio.gather(*(_events(model, request) for _ in range(asked.at_once)))
+async def serves_many_streams_at_once(model: Model, requests: ConformanceRequests) -> None:
+    request = _with_max_tokens(requests.text, requests.text_token_limit or 4)
+    replies = await asyncio.gather(
+        *(_collect_events(model, request) for _ in range(requests.concurrency))
+    )
     for events in replies:
-        assert "".join(e.text for e in events if isinstance(e, TextPiece)) == _reply(events).text
+        assert (
+            "".join(e.text for e in events if isinstance(e, ModelTextDelta))
+            == _get_reply(events).text
+        )
 
 
-async def can_be_left_and_cancelled(model: Model, asked: Questions) -> None:
+async def can_be_closed_and_cancelled(model: Model, requests: ConformanceRequests) -> None:
     """At the first piece: the consumer leaves, then is cancelled; the model serves the next."""
     begun = asyncio.Event()
 
     async def leave() -> None:
-        stream = cast(AsyncGenerator[ModelEvent, None], model.stream(asked.talk))
+        stream = cast(AsyncGenerator[ModelEvent, None], model.stream(requests.text))
         async with aclosing(stream):
             await anext(stream)
 
     async def listen() -> None:
-        stream = cast(AsyncGenerator[ModelEvent, None], model.stream(asked.talk))
+        stream = cast(AsyncGenerator[ModelEvent, None], model.stream(requests.text))
         async with aclosing(stream):
             async for _ in stream:
                 begun.set()
                 await asyncio.Event().wait()
 
-    with _tasks_begun() as tasks:
+    with _track_tasks() as tasks:
         await leave()
         listener = asyncio.create_task(listen())
         await begun.wait()
@@ -208,11 +231,15 @@ async def can_be_left_and_cancelled(model: Model, asked: Questions) -> None:
         await asyncio.wait([listener])
     assert listener.cancelled()
     assert [task for task in tasks if not task.done()] == [], "nothing is left running"
-    _reply(await _events(model, _limited(asked.talk, asked.cut or 4)))
+    _get_reply(
+        await _collect_events(
+            model, _with_max_tokens(requests.text, requests.text_token_limit or 4)
+        )
+    )
 
 
 @contextmanager
-def _tasks_begun() -> Iterator[list[asyncio.Task[Any]]]:
+def _track_tasks() -> Iterator[list[asyncio.Task[Any]]]:
     """The tasks that this one begins, and those that they begin in turn."""
     loop = asyncio.get_running_loop()
     begun: list[asyncio.Task[Any]] = []
@@ -235,63 +262,63 @@ def _tasks_begun() -> Iterator[list[asyncio.Task[Any]]]:
         loop.set_task_factory(before)
 
 
-async def fails_with_a_model_error(model: Model, asked: Questions) -> None:
-    if asked.impossible is None:
+async def fails_with_a_model_error(model: Model, requests: ConformanceRequests) -> None:
+    if requests.failing is None:
         return
     try:
-        await _events(model, asked.impossible)
+        await _collect_events(model, requests.failing)
     except ModelError:
         return
     raise AssertionError("a request that cannot be answered raises a ModelError")
 
 
-PROMISES: tuple[Promise, ...] = (
+MODEL_CHECKS: tuple[ModelCheck, ...] = (
     has_a_name_and_a_card,
     ends_with_exactly_one_reply,
-    pieces_add_up_to_the_reply,
+    deltas_add_up_to_the_reply,
     announces_every_call_once,
-    goes_on_after_a_round_of_tools,
-    says_when_the_limit_cut_it,
-    takes_any_lawful_history,
-    leaves_the_transcript_alone,
-    counts_what_it_used,
+    continues_after_a_tool_round,
+    reports_max_tokens,
+    accepts_any_valid_history,
+    does_not_change_the_transcript,
+    reports_usage,
     serves_many_streams_at_once,
-    can_be_left_and_cancelled,
+    can_be_closed_and_cancelled,
     fails_with_a_model_error,
 )
 
 
-async def check_model(model: Model, asked: Questions | None = None) -> None:
+async def check_model(model: Model, requests: ConformanceRequests | None = None) -> None:
     """The whole suite; the first promise that is broken raises AssertionError."""
-    for promise in PROMISES:
-        await promise(model, asked or Questions())
+    for promise in MODEL_CHECKS:
+        await promise(model, requests or ConformanceRequests())
 
 
-def name_of(promise: Promise) -> str:
-    return getattr(promise, "__name__", repr(promise))
+def check_name(check: ModelCheck) -> str:
+    return getattr(check, "__name__", repr(check))
 
 
-async def _events(model: Model, request: ModelRequest) -> list[ModelEvent]:
+async def _collect_events(model: Model, request: ModelRequest) -> list[ModelEvent]:
     return [event async for event in model.stream(request)]
 
 
-def _reply(events: list[ModelEvent]) -> AssistantItem:
+def _get_reply(events: list[ModelEvent]) -> AssistantItem:
     assert events, "a stream that does not raise ends with a Reply"
     last = events[-1]
     assert isinstance(last, Reply), "a stream that does not raise ends with a Reply"
     return last.item
 
 
-def _adds_up(events: list[ModelEvent]) -> None:
-    reply = _reply(events)
-    assert "".join(e.text for e in events if isinstance(e, TextPiece)) == reply.text
+def _assert_deltas_match_reply(events: list[ModelEvent]) -> None:
+    reply = _get_reply(events)
+    assert "".join(e.text for e in events if isinstance(e, ModelTextDelta)) == reply.text
     thoughts = [part.text for part in reply.content if isinstance(part, Thinking)]
-    assert "".join(e.text for e in events if isinstance(e, ThinkingPiece)) == "".join(thoughts)
+    assert "".join(e.text for e in events if isinstance(e, ModelThinkingDelta)) == "".join(thoughts)
     for call in reply.calls:
-        pieces = [e.text for e in events if isinstance(e, CallPiece) and e.id == call.id]
+        pieces = [e.text for e in events if isinstance(e, ModelToolCallDelta) and e.id == call.id]
         assert "".join(pieces) == call.raw, "the pieces of a call are its arguments"
 
 
-def _limited(request: ModelRequest, tokens: int) -> ModelRequest:
+def _with_max_tokens(request: ModelRequest, tokens: int) -> ModelRequest:
     options = msgspec.structs.replace(request.options, max_tokens=tokens)
     return msgspec.structs.replace(request, options=options)

@@ -20,18 +20,18 @@ from treadle.core.transcript.entries import (
     Entry,
     Intent,
     ItemAdded,
-    Parked,
+    Suspended,
     Quarantined,
     Rewound,
-    Rewritten,
-    Ruling,
-    Settled,
-    Spent,
-    Told,
+    ViewRewritten,
+    ApprovalDecision,
+    EarlyResult,
+    UsageRecorded,
+    NoticeShown,
     TurnBegan,
     TurnEnded,
-    Wake,
-    fold,
+    WakeCondition,
+    fold_entries,
 )
 from treadle.core.transcript.items import (
     AssistantItem,
@@ -45,26 +45,26 @@ from treadle.core.transcript.usage import Usage
 CALL = ToolCall("call_1", "write", '{"path": "a", "data": "ä\u2028"}')
 RESULT = ToolResultItem("call_1", "write", (Text("done"),), display="wrote a")
 
-EVERY_KIND: tuple[Entry, ...] = (
+EVERY_ENTRY_KIND: tuple[Entry, ...] = (
     TurnBegan("turn-1"),
     ItemAdded(UserItem((Text("Hello"), Image("image/png", b"\x00\xff\x10")))),
-    Spent("m", Usage(3, 4, cost=None)),
+    UsageRecorded("m", Usage(3, 4, cost=None)),
     ItemAdded(AssistantItem((Text("Let me see"), CALL), "tool_use", "m", Usage(3, 4))),
-    Ruling("call_1", "allow", "why not", raw="{}", always=True),
+    ApprovalDecision("call_1", "allow", "why not", raw="{}", always=True),
     Intent("call_1", "write", "s/turn-1/call_1", "verifiable", {"before": None, "n": [1, 2.5]}),
-    Settled(RESULT),
+    EarlyResult(RESULT),
     ItemAdded(RESULT),
     Quarantined(1, 0, "too wide"),
-    Told("a line"),
-    Rewritten("compact", 0, 2, (SummaryItem("what was", 2), NoticeItem("note"))),
+    NoticeShown("a line"),
+    ViewRewritten("compact", 0, 2, (SummaryItem("what was", 2), NoticeItem("note"))),
     Checkpoint("turn-1", "tree"),
-    Parked("turn-1", "rate_limit", Wake("time", at=12.5), "429"),
+    Suspended("turn-1", "rate_limit", WakeCondition("time", at=12.5), "429"),
     TurnEnded("turn-1", "end_turn"),
     TurnBegan("turn-2"),
     Rewound("turn-2"),
 )
 
-STRANGE_TEXTS = (
+EDGE_CASE_TEXTS = (
     "",
     "\ud800 half a pair, \udcff an undecodable byte",
     "\u2028\u2029\x85\r\n\x00\x1b[2J",
@@ -74,7 +74,7 @@ STRANGE_TEXTS = (
 )
 
 
-def said(text: str) -> Entry:
+def user_entry(text: str) -> Entry:
     return ItemAdded(UserItem((Text(text),)))
 
 
@@ -91,22 +91,22 @@ class StoreConformance:
         await store.aclose()
 
     async def test_what_was_flushed_is_there_for_the_next_process(self) -> None:
-        assert await self._kept("kept", EVERY_KIND) == list(EVERY_KIND)
+        assert await self._write_and_reload("kept", EVERY_ENTRY_KIND) == list(EVERY_ENTRY_KIND)
 
     async def test_close_writes_what_was_not_flushed(self) -> None:
         store = await self.open("closed")
-        store.append(said("one"))
+        store.append(user_entry("one"))
         await store.aclose()
         again = await self.open("closed")
-        assert list(await again.load()) == [said("one")]
+        assert list(await again.load()) == [user_entry("one")]
         await again.aclose()
 
     async def test_entries_keep_their_order_over_many_openings(self) -> None:
         for number in range(5):
             store = await self.open("again")
-            store.append(said(f"{number} a"))
+            store.append(user_entry(f"{number} a"))
             await store.flush()
-            store.append(said(f"{number} b"))
+            store.append(user_entry(f"{number} b"))
             await store.aclose()
         store = await self.open("again")
         texts = [e.item.text for e in await store.load() if isinstance(e, ItemAdded)]
@@ -115,7 +115,7 @@ class StoreConformance:
 
     async def test_flushing_twice_writes_once(self) -> None:
         store = await self.open("twice")
-        store.append(said("one"))
+        store.append(user_entry("one"))
         await store.flush()
         await store.flush()
         assert len(await store.load()) == 1
@@ -125,18 +125,18 @@ class StoreConformance:
         store = await self.open("crowd")
 
         async def say(number: int) -> None:
-            store.append(said(str(number)))
+            store.append(user_entry(str(number)))
             await store.flush()
 
         await asyncio.gather(*(say(number) for number in range(100)))
-        assert list(await store.load()) == [said(str(number)) for number in range(100)]
+        assert list(await store.load()) == [user_entry(str(number)) for number in range(100)]
         await store.aclose()
 
     async def test_append_does_not_wait(self) -> None:
         store = await self.open("quick")
         # A plain function: that it returns at all before the loop turns is the promise.
         for number in range(1000):
-            store.append(said(str(number)))
+            store.append(user_entry(str(number)))
         await store.flush()
         assert len(await store.load()) == 1000
         await store.aclose()
@@ -144,38 +144,40 @@ class StoreConformance:
     async def test_a_cancelled_flush_loses_nothing(self) -> None:
         store = await self.open("cancelled")
         for number in range(20):
-            store.append(said(str(number)))
+            store.append(user_entry(str(number)))
             flush = asyncio.create_task(store.flush())
             await asyncio.sleep(0)
             flush.cancel()
             await asyncio.gather(flush, return_exceptions=True)
         await store.flush()
-        assert list(await store.load()) == [said(str(number)) for number in range(20)]
+        assert list(await store.load()) == [user_entry(str(number)) for number in range(20)]
         await store.aclose()
 
     async def test_strange_text_comes_back_as_it_was(self) -> None:
-        entries = [said(text) for text in STRANGE_TEXTS]
-        assert await self._kept("strange", entries) == entries
+        entries = [user_entry(text) for text in EDGE_CASE_TEXTS]
+        assert await self._write_and_reload("strange", entries) == entries
 
     async def test_a_very_long_result_comes_back_as_it_was(self) -> None:
         long = ItemAdded(ToolResultItem("c", "bash", (Text("0123456789" * 1_000_000),)))
-        assert await self._kept("long", [long]) == [long]
+        assert await self._write_and_reload("long", [long]) == [long]
 
     async def test_sessions_do_not_mix(self) -> None:
         one, two = await self.open("one"), await self.open("two")
-        one.append(said("one"))
-        two.append(said("two"))
+        one.append(user_entry("one"))
+        two.append(user_entry("two"))
         await one.flush()
         await two.flush()
-        assert list(await one.load()) == [said("one")]
-        assert list(await two.load()) == [said("two")]
+        assert list(await one.load()) == [user_entry("one")]
+        assert list(await two.load()) == [user_entry("two")]
         await one.aclose()
         await two.aclose()
 
     async def test_the_log_folds_to_the_same_view(self) -> None:
-        assert fold(await self._kept("view", EVERY_KIND)) == fold(EVERY_KIND)
+        assert fold_entries(await self._write_and_reload("view", EVERY_ENTRY_KIND)) == fold_entries(
+            EVERY_ENTRY_KIND
+        )
 
-    async def _kept(self, session_id: str, entries: Sequence[Entry]) -> list[Entry]:
+    async def _write_and_reload(self, session_id: str, entries: Sequence[Entry]) -> list[Entry]:
         """These entries, written by one opening and read by another."""
         store = await self.open(session_id)
         for entry in entries:

@@ -16,12 +16,20 @@ from collections.abc import Awaitable, Callable
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import WorkspaceError
 
-Open = Callable[[], Awaitable[Workspace]]
+OpenWorkspace = Callable[[], Awaitable[Workspace]]
 
 
-async def check_workspace(make: Open) -> None:
+async def check_workspace(make: OpenWorkspace) -> None:
     """Raise AssertionError with the first promise that is broken."""
-    for check in (_files, _conflicts, _walls, _commands, _programs, _ends, _background):
+    for check in (
+        _check_files,
+        _check_conflicts,
+        _check_path_escapes,
+        _check_commands,
+        _check_programs,
+        _check_timeout_and_cancel,
+        _check_background,
+    ):
         workspace = await make()
         try:
             await check(workspace)
@@ -29,7 +37,7 @@ async def check_workspace(make: Open) -> None:
             await workspace.aclose()
 
 
-async def _files(workspace: Workspace) -> None:
+async def _check_files(workspace: Workspace) -> None:
     written = await workspace.write("a/b.txt", b"one\n", mode=0o640)
     assert written.size == 4, "a write tells what it wrote, and makes the folders on the way"
     found = await workspace.read("a/b.txt")
@@ -46,16 +54,16 @@ async def _files(workspace: Workspace) -> None:
     assert str(workspace.resolve("a/../a/b.txt")) == absolute, "a path is resolved"
     assert (await workspace.read(absolute)).data == b"two\n", "absolute paths inside work, too"
     await workspace.remove("a/b.txt", expected=again.digest)
-    error = await _refused(workspace.read("a/b.txt"))
+    error = await _assert_refused(workspace.read("a/b.txt"))
     assert isinstance(error.__cause__, FileNotFoundError), "a missing file is told by the cause"
 
 
-async def _conflicts(workspace: Workspace) -> None:
+async def _check_conflicts(workspace: Workspace) -> None:
     first = await workspace.write("c.txt", b"1", expected="")  # "" means: it must be new
-    await _refused(workspace.write("c.txt", b"2", expected=""))
+    await _assert_refused(workspace.write("c.txt", b"2", expected=""))
     second = await workspace.write("c.txt", b"2", expected=first.digest)
-    await _refused(workspace.write("c.txt", b"3", expected=first.digest))
-    await _refused(workspace.remove("c.txt", expected=first.digest))
+    await _assert_refused(workspace.write("c.txt", b"3", expected=first.digest))
+    await _assert_refused(workspace.remove("c.txt", expected=first.digest))
     assert (await workspace.read("c.txt")).data == b"2", "what was refused changed nothing"
     writes = [workspace.write("c.txt", bytes([n]), expected=second.digest) for n in range(4)]
     ended = await asyncio.gather(*writes, return_exceptions=True)
@@ -63,14 +71,14 @@ async def _conflicts(workspace: Workspace) -> None:
     assert len(made) == 1, "of writes that expect the same, one wins"
 
 
-async def _walls(workspace: Workspace) -> None:
+async def _check_path_escapes(workspace: Workspace) -> None:
     await workspace.run("ln -s / out; ln -s loop loop")
     for path in ("../x", "/x", "out/x", "loop", "a\0b", "n" * 5000):
-        await _refused(workspace.write(path, b""))
-        await _refused(workspace.read(path))
+        await _assert_refused(workspace.write(path, b""))
+        await _assert_refused(workspace.read(path))
 
 
-async def _commands(workspace: Workspace) -> None:
+async def _check_commands(workspace: Workspace) -> None:
     heard: list[str] = []
     done = await workspace.run("echo out; echo err >&2; exit 3", on_output=heard.append)
     assert done.exit_code == 3, "the exit code is told"
@@ -89,10 +97,10 @@ async def _commands(workspace: Workspace) -> None:
     assert done.output.endswith("end\n"), "and its end is there"
     assert done.total_bytes == 3_000_004, "the whole size is told"
     assert (await workspace.read(done.full_output, limit=3)).data == b"xxx", "the whole is kept"
-    await _refused(workspace.run("true", cwd="no/such/folder"))
+    await _assert_refused(workspace.run("true", cwd="no/such/folder"))
 
 
-async def _programs(workspace: Workspace) -> None:
+async def _check_programs(workspace: Workspace) -> None:
     await workspace.run("mkdir sub")
     argv = ["sh", "-c", "cat; pwd; echo $X >&2; exit 5"]
     done = await workspace.execute(argv, cwd="sub", env={"X": "y"}, stdin=b"in\0\xff\n")
@@ -106,20 +114,20 @@ async def _programs(workspace: Workspace) -> None:
     slow = await workspace.execute(["sh", "-c", "echo begun; sleep 1000"], timeout=0.3)
     assert (slow.timed_out, slow.stdout) == (True, b"begun\n"), "time runs out for it, too"
     await workspace.write("sub/f", b"here\n")
-    read = await workspace.execute(["cat", "f"], cwd="sub", reading=True)
+    read = await workspace.execute(["cat", "f"], cwd="sub", read_only=True)
     assert (read.stdout, read.exit_code) == (b"here\n", 0), "one that only reads can do that"
-    await _refused(workspace.execute(["no-such-program"], reading=True))
-    await _refused(workspace.execute(["no-such-program"]))
-    await _refused(workspace.execute(["true"], cwd="no/such/folder"))
+    await _assert_refused(workspace.execute(["no-such-program"], read_only=True))
+    await _assert_refused(workspace.execute(["no-such-program"]))
+    await _assert_refused(workspace.execute(["true"], cwd="no/such/folder"))
 
 
-async def _ends(workspace: Workspace) -> None:
+async def _check_timeout_and_cancel(workspace: Workspace) -> None:
     done = await workspace.run("echo begun; sleep 1000 & sleep 1000", timeout=0.5)
     assert done.timed_out, "that time ran out is told"
     assert done.output == "begun\n", "with the output so far"
     command = "trap '' TERM; touch begun; sleep 1000; touch not-ended"
     work = asyncio.ensure_future(workspace.run(command))
-    while not await _is_there(workspace, "begun"):
+    while not await _exists(workspace, "begun"):
         await asyncio.sleep(0.01)
     work.cancel()
     try:
@@ -129,7 +137,7 @@ async def _ends(workspace: Workspace) -> None:
         pass
 
 
-async def _background(workspace: Workspace) -> None:
+async def _check_background(workspace: Workspace) -> None:
     running = await workspace.start("echo up; sleep 1000; echo never")
     assert running.pid > 0, "a background command has a process id"
     while running.output() != "up\n":
@@ -141,7 +149,7 @@ async def _background(workspace: Workspace) -> None:
     assert (await short.wait()).output == "short\n", "and more than once"
 
 
-async def _is_there(workspace: Workspace, path: str) -> bool:
+async def _exists(workspace: Workspace, path: str) -> bool:
     try:
         await workspace.read(path)
     except WorkspaceError:
@@ -149,7 +157,7 @@ async def _is_there(workspace: Workspace, path: str) -> bool:
     return True
 
 
-async def _refused(work: Awaitable[object]) -> WorkspaceError:
+async def _assert_refused(work: Awaitable[object]) -> WorkspaceError:
     try:
         await work
     except WorkspaceError as error:

@@ -10,29 +10,38 @@ It speaks Anthropic Messages, OpenAI chat completions and OpenAI Responses, stre
 runs alone as `python -m treadle.testing.provider`. It knows nothing of the models it tests.
 """
 
-from .dialects.judging import Problem, Rules
-from .faults import BAD_ARGUMENTS, FAULTS, retry_after
-from .plans import Fault
-from .playing import Request
-from .script import Call, Part, Redacted, Reply, Script, Text, Thinking, Usage
+from .dialects.judging import RequestViolation, ServerLimits
+from .faults import BAD_ARGUMENTS, FAULTS, make_retry_after
+from .plans import ProviderFault
+from .playing import ReceivedRequest
+from .script import (
+    FakeCall,
+    FakePart,
+    FakeRedactedThinking,
+    FakeReply,
+    ReplyScript,
+    FakeText,
+    FakeThinking,
+    FakeUsage,
+)
 from .server import ProviderServer, unused_url
 
 __all__ = [
     "ProviderServer",
-    "Reply",
-    "Call",
-    "Text",
-    "Thinking",
-    "Redacted",
-    "Part",
-    "Usage",
-    "Script",
-    "Fault",
+    "FakeReply",
+    "FakeCall",
+    "FakeText",
+    "FakeThinking",
+    "FakeRedactedThinking",
+    "FakePart",
+    "FakeUsage",
+    "ReplyScript",
+    "ProviderFault",
     "FAULTS",
     "BAD_ARGUMENTS",
-    "retry_after",
-    "Rules",
-    "Problem",
-    "Request",
+    "make_retry_after",
+    "ServerLimits",
+    "RequestViolation",
+    "ReceivedRequest",
     "unused_url",
 ]

@@ -12,22 +12,22 @@ from pathlib import Path
 
 import msgspec
 
-from .dialects.judging import Rules
+from .dialects.judging import ServerLimits
 from .faults import FAULTS
-from .plans import Fault
-from .script import Reply, Script
+from .plans import ProviderFault
+from .script import FakeReply, ReplyScript
 from .server import ProviderServer
 
 
-class File(msgspec.Struct, frozen=True):
+class ScriptFile(msgspec.Struct, frozen=True):
     """A script file: `{"replies": [...], "by": "turn", "faults": [{"name": ...}]}`."""
 
-    replies: tuple[Reply, ...]
+    replies: tuple[FakeReply, ...]
     by: str = "request"
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ProviderFault, ...] = ()
 
 
-def _arguments() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m treadle.testing.provider",
         description="A scripted model provider on loopback.",
@@ -47,9 +47,11 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _faults(names: list[str]) -> list[Fault]:
+def _parse_faults(names: list[str]) -> list[ProviderFault]:
     return [
-        msgspec.json.decode(name, type=Fault) if name.startswith("{") else Fault(name)
+        msgspec.json.decode(name, type=ProviderFault)
+        if name.startswith("{")
+        else ProviderFault(name)
         for name in names
     ]
 
@@ -58,13 +60,13 @@ async def _serve(args: argparse.Namespace) -> None:
     text = args.script
     if not text.lstrip().startswith("{"):
         text = await asyncio.to_thread(Path(text).read_text, encoding="utf-8")
-    file = msgspec.json.decode(text, type=File)
-    script = msgspec.convert({"replies": file.replies, "by": file.by}, type=Script)
+    file = msgspec.json.decode(text, type=ScriptFile)
+    script = msgspec.convert({"replies": file.replies, "by": file.by}, type=ReplyScript)
     server = ProviderServer(
         script,
-        faults=[*file.faults, *_faults(args.fault)],
+        faults=[*file.faults, *_parse_faults(args.fault)],
         strict=not args.lenient,
-        rules=Rules(context_window=args.context_window),
+        limits=ServerLimits(context_window=args.context_window),
         api_key=args.api_key,
         port=args.port,
     )
@@ -99,6 +101,6 @@ def _write_log(path: Path, server: ProviderServer) -> None:
 
 if __name__ == "__main__":
     try:
-        asyncio.run(_serve(_arguments()))
+        asyncio.run(_serve(_parse_arguments()))
     except (msgspec.DecodeError, OSError, ValueError) as error:
         sys.exit(f"the provider cannot start: {error}")

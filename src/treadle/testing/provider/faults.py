@@ -13,12 +13,12 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from .dialects import Event
-from .plans import Fault, Plan, encode
-from .script import Call, Reply, Text, Usage
+from .dialects import SseEvent
+from .plans import ProviderFault, PlannedAnswer, encode_event
+from .script import FakeCall, FakeReply, FakeText, FakeUsage
 
 
-def retry_after(form: str) -> str | None:
+def make_retry_after(form: str) -> str | None:
     """A Retry-After value in one of its forms: seconds, date, absent, negative, huge, fraction,
     past, words."""
     now = datetime.now(UTC)
@@ -34,23 +34,25 @@ def retry_after(form: str) -> str | None:
     }[form]
 
 
-Act = Callable[[Plan, Fault], None]
+ApplyFault = Callable[[PlannedAnswer, ProviderFault], None]
 
 
-class Known(NamedTuple):
+class FaultSpec(NamedTuple):
     """A fault's deed, when it is done, and whether it spoils the attempt (a retry is expected)."""
 
     stage: Literal["reply", "answer"]
-    act: Act
-    spoils: bool
+    apply: ApplyFault
+    fails_attempt: bool
 
 
-FAULTS: Final[dict[str, Known]] = {}
+FAULTS: Final[dict[str, FaultSpec]] = {}
 
 
-def _on(stage: Literal["reply", "answer"], *, spoils: bool = False) -> Callable[[Act], Act]:
-    def keep(act: Act) -> Act:
-        FAULTS[act.__name__] = Known(stage, act, spoils)
+def _register_fault(
+    stage: Literal["reply", "answer"], *, fails_attempt: bool = False
+) -> Callable[[ApplyFault], ApplyFault]:
+    def keep(act: ApplyFault) -> ApplyFault:
+        FAULTS[act.__name__] = FaultSpec(stage, act, fails_attempt)
         return act
 
     return keep
@@ -59,59 +61,59 @@ def _on(stage: Literal["reply", "answer"], *, spoils: bool = False) -> Callable[
 # -- refusals
 
 
-def _refusal(name: str, status: int, kind: str, words: str) -> None:
+def _register_refusal(name: str, status: int, kind: str, message: str) -> None:
     """A fault that is only a refusal; its `message` replaces the words."""
 
-    def refuse(plan: Plan, fault: Fault) -> None:
-        plan.refuse(status, kind, fault.message or words)
+    def refuse(plan: PlannedAnswer, fault: ProviderFault) -> None:
+        plan.refuse(status, kind, fault.message or message)
 
-    FAULTS[name] = Known("answer", refuse, spoils=True)
+    FAULTS[name] = FaultSpec("answer", refuse, fails_attempt=True)
 
 
-@_on("answer", spoils=True)
-def rate_limited(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def rate_limited(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """429; `value` is the Retry-After header (see `retry_after`), None leaves it out."""
     if fault.value is not None:
         plan.headers["retry-after"] = fault.value
     plan.refuse(429, "rate_limit_error", fault.message or "This request would exceed a rate limit")
 
 
-@_on("answer", spoils=True)
-def server_error(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def server_error(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """`status`, 500 by default."""
     status = fault.status or 500
     plan.refuse(status, "api_error", fault.message or "Internal server error")
 
 
-_refusal("overloaded", 529, "overloaded_error", "Overloaded")
-_refusal("bad_request", 400, "invalid_request_error", "messages: invalid history")
-_refusal("unauthorized", 401, "authentication_error", "invalid x-api-key")
-_refusal("forbidden", 403, "permission_error", "the key may not use this model")
-_refusal("not_found", 404, "not_found_error", "model: no-such-model")
-_refusal("too_large", 413, "request_too_large", "Request exceeds the maximum size")
+_register_refusal("overloaded", 529, "overloaded_error", "Overloaded")
+_register_refusal("bad_request", 400, "invalid_request_error", "messages: invalid history")
+_register_refusal("unauthorized", 401, "authentication_error", "invalid x-api-key")
+_register_refusal("forbidden", 403, "permission_error", "the key may not use this model")
+_register_refusal("not_found", 404, "not_found_error", "model: no-such-model")
+_register_refusal("too_large", 413, "request_too_large", "Request exceeds the maximum size")
 
 
-@_on("answer", spoils=True)
-def context_too_long(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def context_too_long(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """400 in the words that the services use for a full window."""
     message = fault.message or "prompt is too long: 210000 tokens > 200000 maximum"
     kind = "invalid_request_error"
-    if not plan.dialect.ping():
+    if not plan.dialect.render_ping():
         kind = "context_length_exceeded"
         message = fault.message or "This model's maximum context length is 200000 tokens"
     plan.refuse(400, kind, message)
 
 
-@_on("answer", spoils=True)
-def redirect(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def redirect(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """`status` (307) with Location `value`."""
     plan.status = fault.status or 307
     plan.headers["location"] = fault.value or "https://elsewhere.invalid/v1"
     plan.body = b""
 
 
-@_on("answer", spoils=True)
-def html(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def html(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """200 with a page, as a captive portal or a company proxy gives."""
     plan.headers["content-type"] = "text/html"
     plan.status = fault.status or 200
@@ -121,152 +123,152 @@ def html(plan: Plan, fault: Fault) -> None:
 # -- connections that break
 
 
-@_on("answer", spoils=True)
-def no_answer(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def no_answer(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """The connection closes before any byte of a response."""
-    plan.silent, plan.ending = True, "close"
+    plan.is_silent, plan.ending = True, "close"
 
 
-@_on("answer", spoils=True)
-def reset(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def reset(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """The connection is reset before any byte of a response."""
-    plan.silent, plan.ending = True, "reset"
+    plan.is_silent, plan.ending = True, "reset"
 
 
-@_on("answer", spoils=True)
-def stall_headers(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def stall_headers(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """The request is taken, and nothing ever comes."""
-    plan.silent, plan.ending = True, "hang"
+    plan.is_silent, plan.ending = True, "hang"
 
 
-@_on("answer", spoils=True)
-def disconnect_after_headers(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def disconnect_after_headers(plan: PlannedAnswer, fault: ProviderFault) -> None:
     plan.events, plan.ending = [], "close"
 
 
-@_on("answer", spoils=True)
-def disconnect_in_text(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def disconnect_in_text(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """Closes in the middle of the second text event."""
-    plan.cut, plan.ending = _inside(plan, "text"), "close"
+    plan.cut_at, plan.ending = _offset_inside(plan, "text"), "close"
 
 
-@_on("answer", spoils=True)
-def disconnect_in_thinking(plan: Plan, fault: Fault) -> None:
-    plan.cut, plan.ending = _inside(plan, "thinking"), "close"
+@_register_fault("answer", fails_attempt=True)
+def disconnect_in_thinking(plan: PlannedAnswer, fault: ProviderFault) -> None:
+    plan.cut_at, plan.ending = _offset_inside(plan, "thinking"), "close"
 
 
-@_on("answer", spoils=True)
-def disconnect_in_arguments(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def disconnect_in_arguments(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """Closes in the middle of a call's arguments."""
-    plan.cut, plan.ending = _inside(plan, "arguments"), "close"
+    plan.cut_at, plan.ending = _offset_inside(plan, "arguments"), "close"
 
 
-@_on("answer", spoils=True)
-def no_final_event(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def no_final_event(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """The body ends properly, but without the event that says so."""
     plan.events = [event for event in plan.events if event.kind != "end"]
 
 
-@_on("answer", spoils=True)
-def stall_in_text(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def stall_in_text(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """Some text, then silence on an open connection."""
-    plan.cut, plan.ending = _inside(plan, "text"), "hang"
+    plan.cut_at, plan.ending = _offset_inside(plan, "text"), "hang"
 
 
 # -- streams of strange form
 
 
-@_on("answer")
-def crlf(plan: Plan, fault: Fault) -> None:
-    plan.encode = lambda event: encode(event).replace(b"\n", b"\r\n")
+@_register_fault("answer")
+def crlf(plan: PlannedAnswer, fault: ProviderFault) -> None:
+    plan.encode = lambda event: encode_event(event).replace(b"\n", b"\r\n")
 
 
-@_on("answer")
-def cr(plan: Plan, fault: Fault) -> None:
-    plan.encode = lambda event: encode(event).replace(b"\n", b"\r")
+@_register_fault("answer")
+def cr(plan: PlannedAnswer, fault: ProviderFault) -> None:
+    plan.encode = lambda event: encode_event(event).replace(b"\n", b"\r")
 
 
-@_on("answer")
-def bom(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer")
+def bom(plan: PlannedAnswer, fault: ProviderFault) -> None:
     plan.prefix = b"\xef\xbb\xbf"
 
 
-@_on("answer")
-def comments(plan: Plan, fault: Fault) -> None:
-    plan.encode = lambda event: b": keep-alive\n\n:\n" + encode(event)
+@_register_fault("answer")
+def comments(plan: PlannedAnswer, fault: ProviderFault) -> None:
+    plan.encode = lambda event: b": keep-alive\n\n:\n" + encode_event(event)
 
 
-@_on("answer")
-def no_space(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer")
+def no_space(plan: PlannedAnswer, fault: ProviderFault) -> None:
     plan.encode = lambda event: (
-        encode(event).replace(b": ", b":", 1).replace(b"\ndata: ", b"\ndata:", 1)
+        encode_event(event).replace(b": ", b":", 1).replace(b"\ndata: ", b"\ndata:", 1)
     )
 
 
-@_on("answer")
-def more_fields(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer")
+def more_fields(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """id, retry and unknown fields around each event."""
-    plan.encode = lambda event: b"id: 7\nretry: 10\nx-y: z\n" + encode(event)
+    plan.encode = lambda event: b"id: 7\nretry: 10\nx-y: z\n" + encode_event(event)
 
 
-@_on("answer")
-def multi_line(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer")
+def multi_line(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """The JSON of each event over several data lines."""
 
-    def spread(event: Event) -> bytes:
+    def spread(event: SseEvent) -> bytes:
         if not event.data.startswith(b"{"):
-            return encode(event)
+            return encode_event(event)
         parsed = msgspec.json.decode(event.data)
         lines = msgspec.json.format(msgspec.json.encode(parsed), indent=1).split(b"\n")
-        return encode(event._replace(data=b"\ndata: ".join(lines)))
+        return encode_event(event._replace(data=b"\ndata: ".join(lines)))
 
     plan.encode = spread
 
 
-@_on("answer")
-def split_bytes(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer")
+def split_bytes(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """`count` bytes (1) to each chunk and write."""
-    plan.chunk = fault.count or 1
+    plan.chunk_bytes = fault.count or 1
 
 
-@_on("answer", spoils=True)
-def missing_blank_line(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def missing_blank_line(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """The last event lacks its blank line, so by the specification it never happened."""
-    plan.drop_last_blank = True
+    plan.drops_last_blank_line = True
 
 
-@_on("reply")
-def big_event(plan: Plan, fault: Fault) -> None:
+@_register_fault("reply")
+def big_event(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """One text delta of `count` bytes (5 MiB)."""
-    text = Text(("x" * (fault.count or 5 * 1024 * 1024),))
+    text = FakeText(("x" * (fault.count or 5 * 1024 * 1024),))
     plan.reply = msgspec.structs.replace(plan.reply, parts=(text, *plan.reply.calls))
 
 
-@_on("answer", spoils=True)
-def not_json(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def not_json(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """An event in the middle is not JSON."""
-    _spoil(plan, lambda data: b"<<not json>>")
+    _change_middle_event(plan, lambda data: b"<<not json>>")
 
 
-@_on("answer", spoils=True)
-def truncated_json(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def truncated_json(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """An event in the middle is cut JSON."""
-    _spoil(plan, lambda data: data[: len(data) // 2])
+    _change_middle_event(plan, lambda data: data[: len(data) // 2])
 
 
-@_on("answer", spoils=True)
-def error_event(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def error_event(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """An error inside a 200 stream, after `count` events; `value` is its kind."""
     kind = fault.value or "overloaded_error"
     after = fault.count or len(plan.events) // 2
-    error = plan.dialect.error_event(kind, fault.message or "Overloaded")
+    error = plan.dialect.render_error_event(kind, fault.message or "Overloaded")
     plan.events = [*plan.events[:after], error]
 
 
-@_on("answer")
-def gzip(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer")
+def gzip(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """The body is compressed, though nobody asked."""
-    plan.gzip = True
+    plan.is_gzipped = True
 
 
 # -- replies of strange content
@@ -284,102 +286,104 @@ BAD_ARGUMENTS: Final[dict[str, Callable[[str], str]]] = {
 }
 
 
-@_on("reply")
-def bad_arguments(plan: Plan, fault: Fault) -> None:
+@_register_fault("reply")
+def bad_arguments(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """The first call's arguments, spoiled as `value` says (a key of BAD_ARGUMENTS)."""
     spoil = BAD_ARGUMENTS[fault.value or "truncated"]
-    _with_calls(plan, lambda i, call: _replaced(call, arguments=spoil(call.raw)) if not i else call)
+    _change_calls(
+        plan, lambda i, call: _replace_call(call, arguments=spoil(call.raw)) if not i else call
+    )
 
 
-@_on("reply")
-def same_ids(plan: Plan, fault: Fault) -> None:
+@_register_fault("reply")
+def same_ids(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """Every call has the id `value`; empty is possible."""
     made = "same" if fault.value is None else fault.value
-    _with_calls(plan, lambda _, call: _replaced(call, id=made))
+    _change_calls(plan, lambda _, call: _replace_call(call, id=made))
 
 
-@_on("reply")
-def many_calls(plan: Plan, fault: Fault) -> None:
+@_register_fault("reply")
+def many_calls(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """The first call, `count` times (100)."""
-    calls = [part for part in plan.reply.all_parts() if isinstance(part, Call)][:1]
-    rest = tuple(part for part in plan.reply.all_parts() if not isinstance(part, Call))
+    calls = [part for part in plan.reply.all_parts() if isinstance(part, FakeCall)][:1]
+    rest = tuple(part for part in plan.reply.all_parts() if not isinstance(part, FakeCall))
     many = (*rest, *calls * (fault.count or 100))
     plan.reply = msgspec.structs.replace(plan.reply, parts=many)
 
 
-@_on("reply")
-def empty_reply(plan: Plan, fault: Fault) -> None:
+@_register_fault("reply")
+def empty_reply(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """No text, no calls, a natural stop."""
-    plan.reply = Reply(usage=plan.reply.usage)
+    plan.reply = FakeReply(usage=plan.reply.usage)
 
 
-@_on("reply")
-def max_tokens_in_call(plan: Plan, fault: Fault) -> None:
+@_register_fault("reply")
+def max_tokens_in_call(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """The output limit is met inside the last call's arguments."""
-    calls = [part for part in plan.reply.all_parts() if isinstance(part, Call)]
+    calls = [part for part in plan.reply.all_parts() if isinstance(part, FakeCall)]
     last = len(calls) - 1
     cut = BAD_ARGUMENTS["truncated"]
-    _with_calls(plan, lambda i, c: _replaced(c, arguments=cut(c.raw)) if i == last else c)
+    _change_calls(plan, lambda i, c: _replace_call(c, arguments=cut(c.raw)) if i == last else c)
     plan.reply = msgspec.structs.replace(plan.reply, stop="max_tokens")
 
 
-@_on("reply")
-def no_usage(plan: Plan, fault: Fault) -> None:
+@_register_fault("reply")
+def no_usage(plan: PlannedAnswer, fault: ProviderFault) -> None:
     plan.reply = msgspec.structs.replace(plan.reply, usage=None)
 
 
-@_on("reply")
-def zero_usage(plan: Plan, fault: Fault) -> None:
-    plan.reply = msgspec.structs.replace(plan.reply, usage=Usage(0, 0))
+@_register_fault("reply")
+def zero_usage(plan: PlannedAnswer, fault: ProviderFault) -> None:
+    plan.reply = msgspec.structs.replace(plan.reply, usage=FakeUsage(0, 0))
 
 
-@_on("reply")
-def negative_usage(plan: Plan, fault: Fault) -> None:
-    plan.reply = msgspec.structs.replace(plan.reply, usage=Usage(-5, -7, -1, -1))
+@_register_fault("reply")
+def negative_usage(plan: PlannedAnswer, fault: ProviderFault) -> None:
+    plan.reply = msgspec.structs.replace(plan.reply, usage=FakeUsage(-5, -7, -1, -1))
 
 
 # -- time
 
 
-@_on("answer", spoils=True)
-def endless(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def endless(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """Text deltas for ever, one each `seconds` (0.001)."""
     first = next((event for event in plan.events if event.kind == "text"), None)
     plan.events = plan.events[: 1 + plan.events.index(first)] if first else plan.events
-    plan.endless = first or plan.events[0]
-    plan.pause = fault.seconds or 0.001
+    plan.repeated_event = first or plan.events[0]
+    plan.pause_seconds = fault.seconds or 0.001
 
 
-@_on("answer", spoils=True)
-def pings_only(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def pings_only(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """Keep-alives for ever, one each `seconds` (0.001); no content."""
     plan.events = plan.events[:1]
-    plan.endless = plan.dialect.ping() or Event("", b"", "comment")
-    plan.pause = fault.seconds or 0.001
+    plan.repeated_event = plan.dialect.render_ping() or SseEvent("", b"", "comment")
+    plan.pause_seconds = fault.seconds or 0.001
 
 
-@_on("answer", spoils=True)
-def slow_loris(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer", fails_attempt=True)
+def slow_loris(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """One byte each `seconds` (0.01)."""
-    plan.chunk, plan.pause = 1, fault.seconds or 0.01
+    plan.chunk_bytes, plan.pause_seconds = 1, fault.seconds or 0.01
 
 
-@_on("answer")
-def slow_start(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer")
+def slow_start(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """`count` pings (20), one each `seconds` (0.005), and then the whole reply."""
-    plan.pings_first, plan.pause_first = fault.count or 20, fault.seconds or 0.005
+    plan.ping_count, plan.ping_seconds = fault.count or 20, fault.seconds or 0.005
 
 
-@_on("answer")
-def paced(plan: Plan, fault: Fault) -> None:
+@_register_fault("answer")
+def paced(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """The normal reply, one event each `seconds` (0.005)."""
-    plan.pause = fault.seconds or 0.005
+    plan.pause_seconds = fault.seconds or 0.005
 
 
 # -- inside
 
 
-def _inside(plan: Plan, kind: str) -> int:
+def _offset_inside(plan: PlannedAnswer, kind: str) -> int:
     """How many bytes of the stream end half-way through the second event of a kind."""
     sent = len(plan.prefix)
     wanted = [number for number, event in enumerate(plan.events) if event.kind == kind][:2]
@@ -389,21 +393,21 @@ def _inside(plan: Plan, kind: str) -> int:
     return sent + len(plan.encode(plan.events[target])) // 2
 
 
-def _spoil(plan: Plan, change: Callable[[bytes], bytes]) -> None:
+def _change_middle_event(plan: PlannedAnswer, change: Callable[[bytes], bytes]) -> None:
     middle = len(plan.events) // 2
     spoiled = plan.events[middle]
     plan.events[middle] = spoiled._replace(data=change(spoiled.data))
 
 
-def _with_calls(plan: Plan, change: Callable[[int, Call], Call]) -> None:
+def _change_calls(plan: PlannedAnswer, change: Callable[[int, FakeCall], FakeCall]) -> None:
     parts = list(plan.reply.all_parts())
-    places = [number for number, part in enumerate(parts) if isinstance(part, Call)]
+    places = [number for number, part in enumerate(parts) if isinstance(part, FakeCall)]
     for index, place in enumerate(places):
         call = parts[place]
-        assert isinstance(call, Call)
+        assert isinstance(call, FakeCall)
         parts[place] = change(index, call)
     plan.reply = msgspec.structs.replace(plan.reply, parts=tuple(parts))
 
 
-def _replaced(call: Call, **changes: object) -> Call:
+def _replace_call(call: FakeCall, **changes: object) -> FakeCall:
     return msgspec.structs.replace(call, **changes)

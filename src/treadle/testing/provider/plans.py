@@ -9,13 +9,13 @@ from typing import Literal
 
 import msgspec
 
-from .dialects import Dialect, Event
-from .script import Reply
+from .dialects import FakeDialect, SseEvent
+from .script import FakeReply
 
-Ending = Literal["clean", "close", "reset", "hang"]
+ConnectionEnding = Literal["clean", "close", "reset", "hang"]
 
 
-class Fault(msgspec.Struct, frozen=True):
+class ProviderFault(msgspec.Struct, frozen=True):
     """One fault: which, from the how many-th generation request on, and how often (-1: for ever).
 
     The rest are its settings; each fault reads the ones that it knows.
@@ -30,41 +30,41 @@ class Fault(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     message: str | None = None
 
-    def hits(self, number: int) -> bool:
+    def applies_to(self, number: int) -> bool:
         return self.at <= number and (self.times < 0 or number < self.at + self.times)
 
 
 @dataclass
-class Plan:
+class PlannedAnswer:
     """How one answer will go over the socket."""
 
-    dialect: Dialect
-    reply: Reply
-    streaming: bool
+    dialect: FakeDialect
+    reply: FakeReply
+    is_streaming: bool
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes | None = None
-    events: list[Event] = field(default_factory=list)
-    encode: Callable[[Event], bytes] = lambda event: encode(event)
+    events: list[SseEvent] = field(default_factory=list)
+    encode: Callable[[SseEvent], bytes] = lambda event: encode_event(event)
     prefix: bytes = b""
-    chunk: int = 0
-    cut: int | None = None
-    ending: Ending = "clean"
-    drop_last_blank: bool = False
-    pause: float = 0.0
-    pause_first: float = 0.0
-    pings_first: int = 0
-    endless: Event | None = None
-    silent: bool = False
-    gzip: bool = False
+    chunk_bytes: int = 0
+    cut_at: int | None = None
+    ending: ConnectionEnding = "clean"
+    drops_last_blank_line: bool = False
+    pause_seconds: float = 0.0
+    ping_seconds: float = 0.0
+    ping_count: int = 0
+    repeated_event: SseEvent | None = None
+    is_silent: bool = False
+    is_gzipped: bool = False
 
     def refuse(self, status: int, kind: str, message: str) -> None:
         self.status = status
-        self.body = msgspec.json.encode(self.dialect.error(status, kind, message))
+        self.body = msgspec.json.encode(self.dialect.render_error(status, kind, message))
         self.headers.setdefault("content-type", "application/json")
 
 
-def encode(event: Event) -> bytes:
+def encode_event(event: SseEvent) -> bytes:
     """The common shape of an event."""
     head = b"event: %s\n" % event.name.encode() if event.name else b""
     return head + b"data: " + event.data + b"\n\n"

@@ -14,13 +14,13 @@ from typing import Final
 
 import msgspec
 
-from .dialects import Event
-from .plans import Plan
+from .dialects import SseEvent
+from .plans import PlannedAnswer
 
 _COMMENT: Final = b": ping\n\n"
 
 
-class Request(msgspec.Struct, frozen=True):
+class ReceivedRequest(msgspec.Struct, frozen=True):
     """One request as it arrived. `number` counts generation requests; -1 for all others."""
 
     method: str
@@ -37,7 +37,7 @@ class Request(msgspec.Struct, frozen=True):
         return decoded if isinstance(decoded, dict) else {}
 
 
-async def read_request(reader: asyncio.StreamReader, connection: int) -> Request | None:
+async def read_request(reader: asyncio.StreamReader, connection: int) -> ReceivedRequest | None:
     """The next request, or None at the end of the connection."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -52,7 +52,7 @@ async def read_request(reader: asyncio.StreamReader, connection: int) -> Request
     else:
         body = await reader.readexactly(int(headers.get("content-length", "0")))
     path = path.split("?", 1)[0]
-    return Request(method, path, headers, body, time.time(), connection, -1)
+    return ReceivedRequest(method, path, headers, body, time.time(), connection, -1)
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
@@ -64,26 +64,28 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
     return b"".join(parts)
 
 
-def plain(status: int, body: bytes, headers: Mapping[str, str]) -> bytes:
+def format_response(status: int, body: bytes, headers: Mapping[str, str]) -> bytes:
     """A whole response with a length."""
     named = {"content-type": "application/json", **headers, "content-length": str(len(body))}
-    return _head(status, named) + body
+    return _format_head(status, named) + body
 
 
-async def perform(plan: Plan, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+async def send_answer(
+    plan: PlannedAnswer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> bool:
     """Send the planned answer; true if the connection may carry another request."""
-    if not plan.silent:
+    if not plan.is_silent:
         if plan.body is not None:
             body, headers = plan.body, plan.headers
-            if plan.gzip:
-                body, headers = _packed(body), {**headers, "content-encoding": "gzip"}
-            writer.write(plain(plan.status, body, headers))
+            if plan.is_gzipped:
+                body, headers = _compress_gzip(body), {**headers, "content-encoding": "gzip"}
+            writer.write(format_response(plan.status, body, headers))
             await writer.drain()
             return True
-        coding = {"content-encoding": "gzip"} if plan.gzip else {}
+        coding = {"content-encoding": "gzip"} if plan.is_gzipped else {}
         chunked = {**plan.headers, **coding, "transfer-encoding": "chunked"}
-        writer.write(_head(plan.status, chunked))
-        await _stream(plan, writer)
+        writer.write(_format_head(plan.status, chunked))
+        await _send_stream(plan, writer)
         if plan.ending == "clean":
             writer.write(b"0\r\n\r\n")
     await writer.drain()
@@ -97,61 +99,66 @@ async def perform(plan: Plan, reader: asyncio.StreamReader, writer: asyncio.Stre
     return plan.ending == "clean"
 
 
-async def _stream(plan: Plan, writer: asyncio.StreamWriter) -> None:
-    for _ in range(plan.pings_first):
-        _chunk(writer, _keep_alive(plan, plan.dialect.ping()))
+async def _send_stream(plan: PlannedAnswer, writer: asyncio.StreamWriter) -> None:
+    for _ in range(plan.ping_count):
+        _write_chunk(writer, _encode_keep_alive(plan, plan.dialect.render_ping()))
         await writer.drain()
-        await asyncio.sleep(plan.pause_first)
-    if plan.pause == 0 and plan.chunk == 0 and not plan.gzip and plan.endless is None:
-        writer.write(b"".join(_as_chunk(piece) for piece in _pieces(plan)))
+        await asyncio.sleep(plan.ping_seconds)
+    if (
+        plan.pause_seconds == 0
+        and plan.chunk_bytes == 0
+        and not plan.is_gzipped
+        and plan.repeated_event is None
+    ):
+        writer.write(b"".join(_encode_chunk(piece) for piece in _stream_pieces(plan)))
         return
-    packer = zlib.compressobj(wbits=31) if plan.gzip else None
-    for piece in _pieces(plan):
+    packer = zlib.compressobj(wbits=31) if plan.is_gzipped else None
+    for piece in _stream_pieces(plan):
         if packer is not None:
             piece = packer.compress(piece) + packer.flush(zlib.Z_SYNC_FLUSH)
-        _chunk(writer, piece)
+        _write_chunk(writer, piece)
         await writer.drain()
-        await asyncio.sleep(plan.pause)
-    while plan.endless is not None:
-        _chunk(writer, _keep_alive(plan, plan.endless))
+        await asyncio.sleep(plan.pause_seconds)
+    while plan.repeated_event is not None:
+        _write_chunk(writer, _encode_keep_alive(plan, plan.repeated_event))
         await writer.drain()
-        await asyncio.sleep(plan.pause)
+        await asyncio.sleep(plan.pause_seconds)
     if packer is not None:
-        _chunk(writer, packer.flush())
+        _write_chunk(writer, packer.flush())
 
 
-def _pieces(plan: Plan) -> Iterator[bytes]:
+def _stream_pieces(plan: PlannedAnswer) -> Iterator[bytes]:
     encoded = [plan.prefix, *map(plan.encode, plan.events)]
-    if plan.drop_last_blank:
+    if plan.drops_last_blank_line:
         encoded[-1] = encoded[-1].removesuffix(b"\n")
-    if plan.cut is None and not plan.chunk:
+    if plan.cut_at is None and not plan.chunk_bytes:
         yield from filter(None, encoded)
         return
-    stream = b"".join(encoded)[: plan.cut]
-    step = plan.chunk or 4096
+    stream = b"".join(encoded)[: plan.cut_at]
+    step = plan.chunk_bytes or 4096
     for start in range(0, len(stream), step):
         yield stream[start : start + step]
 
 
-def _keep_alive(plan: Plan, event: Event | None) -> bytes:
+def _encode_keep_alive(plan: PlannedAnswer, event: SseEvent | None) -> bytes:
     return _COMMENT if event is None or event.kind == "comment" else plan.encode(event)
 
 
-def _packed(body: bytes) -> bytes:
+def _compress_gzip(body: bytes) -> bytes:
     packer = zlib.compressobj(wbits=31)
     return packer.compress(body) + packer.flush()
 
 
-def _as_chunk(piece: bytes) -> bytes:
+def _encode_chunk(piece: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(piece), piece)
 
 
-def _chunk(writer: asyncio.StreamWriter, piece: bytes) -> None:
+def _write_chunk(writer: asyncio.StreamWriter, piece: bytes) -> None:
     if piece:
-        writer.write(_as_chunk(piece))
+        writer.write(_encode_chunk(piece))
 
 
-def _head(status: int, headers: Mapping[str, str]) -> bytes:
+def _format_head(status: int, headers: Mapping[str, str]) -> bytes:
     lines = [f"HTTP/1.1 {status} Scripted", *(f"{k}: {v}" for k, v in headers.items())]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 

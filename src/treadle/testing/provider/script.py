@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-Stop = Literal[
+FakeStop = Literal[
     "end_turn",
     "tool_use",
     "max_tokens",
@@ -20,29 +20,29 @@ Stop = Literal[
 ]
 
 
-class Text(msgspec.Struct, frozen=True, tag="text"):
+class FakeText(msgspec.Struct, frozen=True, tag="text"):
     """Text, in one delta for each string (a single string is cut into small ones)."""
 
     text: str | tuple[str, ...]
 
     @property
     def deltas(self) -> Sequence[str]:
-        return _deltas(self.text)
+        return _split_deltas(self.text)
 
 
-class Thinking(msgspec.Struct, frozen=True, tag="thinking"):
+class FakeThinking(msgspec.Struct, frozen=True, tag="thinking"):
     text: str | tuple[str, ...]
 
     @property
     def deltas(self) -> Sequence[str]:
-        return _deltas(self.text)
+        return _split_deltas(self.text)
 
 
-class Redacted(msgspec.Struct, frozen=True, tag="redacted"):
+class FakeRedactedThinking(msgspec.Struct, frozen=True, tag="redacted"):
     data: str = "cmVkYWN0ZWQ="
 
 
-class Call(msgspec.Struct, frozen=True, tag="call"):
+class FakeCall(msgspec.Struct, frozen=True, tag="call"):
     """A tool call. Arguments given as a string are sent as they are, valid or not."""
 
     name: str
@@ -56,10 +56,10 @@ class Call(msgspec.Struct, frozen=True, tag="call"):
         return msgspec.json.encode(self.arguments).decode()
 
 
-Part = Text | Thinking | Redacted | Call
+FakePart = FakeText | FakeThinking | FakeRedactedThinking | FakeCall
 
 
-class Usage(msgspec.Struct, frozen=True):
+class FakeUsage(msgspec.Struct, frozen=True):
     """Token counts; `output` is estimated from the reply unless given."""
 
     input: int = 100
@@ -69,7 +69,7 @@ class Usage(msgspec.Struct, frozen=True):
     reasoning: int = 0
 
 
-class Reply(msgspec.Struct, frozen=True):
+class FakeReply(msgspec.Struct, frozen=True):
     """One answer. Without `parts` it is thinking, then text, then calls; `stop` follows from it.
 
     `usage=None` leaves the counts out altogether.
@@ -77,48 +77,48 @@ class Reply(msgspec.Struct, frozen=True):
 
     text: str | tuple[str, ...] = ""
     thinking: str | tuple[str, ...] = ""
-    calls: tuple[Call, ...] = ()
-    parts: tuple[Part, ...] = ()
-    stop: Stop | None = None
-    usage: Usage | None = Usage()
+    calls: tuple[FakeCall, ...] = ()
+    parts: tuple[FakePart, ...] = ()
+    stop: FakeStop | None = None
+    usage: FakeUsage | None = FakeUsage()
 
-    def all_parts(self) -> tuple[Part, ...]:
+    def all_parts(self) -> tuple[FakePart, ...]:
         if self.parts:
             return self.parts
-        made: list[Part] = []
+        made: list[FakePart] = []
         if self.thinking:
-            made.append(Thinking(self.thinking))
+            made.append(FakeThinking(self.thinking))
         if self.text:
-            made.append(Text(self.text))
+            made.append(FakeText(self.text))
         return (*made, *self.calls)
 
-    def natural_stop(self) -> Stop:
+    def stop_reason(self) -> FakeStop:
         if self.stop is not None:
             return self.stop
-        has_call = any(isinstance(part, Call) for part in self.all_parts())
+        has_call = any(isinstance(part, FakeCall) for part in self.all_parts())
         return "tool_use" if has_call else "end_turn"
 
-    def output_tokens(self) -> int:
+    def count_output_tokens(self) -> int:
         if self.usage is not None and self.usage.output is not None:
             return self.usage.output
-        return 1 + sum(len(_written(part)) for part in self.all_parts()) // 4
+        return 1 + sum(len(_part_text(part)) for part in self.all_parts()) // 4
 
 
-class Script(msgspec.Struct, frozen=True):
+class ReplyScript(msgspec.Struct, frozen=True):
     """Replies in order. By "request" each one is used once, whoever asks; by "turn" the number of
     assistant turns in the request picks it, so that many conversations can run at once."""
 
-    replies: tuple[Reply, ...]
+    replies: tuple[FakeReply, ...]
     by: Literal["request", "turn"] = "request"
 
 
-def _deltas(text: str | tuple[str, ...]) -> Sequence[str]:
+def _split_deltas(text: str | tuple[str, ...]) -> Sequence[str]:
     if not isinstance(text, str):
         return text
     return [text[start : start + 12] for start in range(0, len(text), 12)]
 
 
-def _written(part: Part) -> str:
-    if isinstance(part, Text | Thinking):
+def _part_text(part: FakePart) -> str:
+    if isinstance(part, FakeText | FakeThinking):
         return "".join(part.deltas)
-    return part.raw if isinstance(part, Call) else part.data
+    return part.raw if isinstance(part, FakeCall) else part.data

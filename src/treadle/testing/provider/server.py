@@ -13,15 +13,15 @@ from typing import Final, Self
 
 import msgspec
 
-from .dialects import Dialect
-from .dialects.anthropic import Anthropic
-from .dialects.chat import Chat
-from .dialects.judging import Problem, Rules
-from .dialects.responses import Responses
+from .dialects import FakeDialect
+from .dialects.anthropic import FakeAnthropic
+from .dialects.chat import FakeOpenAIChat
+from .dialects.judging import RequestViolation, ServerLimits
+from .dialects.responses import FakeOpenAIResponses
 from .faults import FAULTS
-from .plans import Fault, Plan
-from .playing import Request, perform, plain, read_request
-from .script import Reply, Script
+from .plans import ProviderFault, PlannedAnswer
+from .playing import ReceivedRequest, send_answer, format_response, read_request
+from .script import FakeReply, ReplyScript
 
 _ENDPOINTS: Final = (
     ("/messages", "anthropic"),
@@ -31,7 +31,7 @@ _ENDPOINTS: Final = (
 _SSE: Final = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 
 
-Pick = Callable[[Request], Reply]
+PickReply = Callable[[ReceivedRequest], FakeReply]
 
 
 class ProviderServer:
@@ -44,38 +44,38 @@ class ProviderServer:
 
     def __init__(
         self,
-        script: Sequence[Reply] | Script | Pick,
+        script: Sequence[FakeReply] | ReplyScript | PickReply,
         *,
-        faults: Sequence[Fault | str] = (),
+        faults: Sequence[ProviderFault | str] = (),
         strict: bool = True,
-        rules: Rules | None = None,
+        limits: ServerLimits | None = None,
         api_key: str | None = None,
         port: int = 0,
     ) -> None:
-        if not callable(script) and not isinstance(script, Script):
-            script = Script(tuple(script))
-        self._script: Script | Pick = script
-        self.faults = [Fault(f) if isinstance(f, str) else f for f in faults]
+        if not callable(script) and not isinstance(script, ReplyScript):
+            script = ReplyScript(tuple(script))
+        self._script: ReplyScript | PickReply = script
+        self.faults = [ProviderFault(f) if isinstance(f, str) else f for f in faults]
         for fault in self.faults:
             if fault.name not in FAULTS:
                 raise ValueError(f"no fault {fault.name!r}; there are: {', '.join(FAULTS)}")
         self._strict = strict
-        self._rules = rules or Rules()
+        self._limits = limits or ServerLimits()
         self._api_key = api_key
         self._port = port
-        self._dialects: dict[str, Dialect] = {
-            "anthropic": Anthropic(),
-            "chat": Chat(),
-            "responses": Responses(),
+        self._dialects: dict[str, FakeDialect] = {
+            "anthropic": FakeAnthropic(),
+            "chat": FakeOpenAIChat(),
+            "responses": FakeOpenAIResponses(),
         }
         self._server: asyncio.Server | None = None
-        self._visits: set[asyncio.Task[None]] = set()
+        self._connection_tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
-        self._answered = 0
+        self._used_replies = 0
         self.connections = 0
         self.open_connections = 0
-        self.requests: list[Request] = []
-        self.violations: list[Problem] = []
+        self.requests: list[ReceivedRequest] = []
+        self.violations: list[RequestViolation] = []
 
     async def __aenter__(self) -> Self:
         await self.listen()
@@ -88,9 +88,9 @@ class ProviderServer:
         trace: TracebackType | None,
     ) -> None:
         await self.stop_listening()
-        for visit in self._visits:
+        for visit in self._connection_tasks:
             visit.cancel()
-        await asyncio.gather(*self._visits, return_exceptions=True)
+        await asyncio.gather(*self._connection_tasks, return_exceptions=True)
 
     @property
     def url(self) -> str:
@@ -98,7 +98,7 @@ class ProviderServer:
         return f"http://127.0.0.1:{self._port}"
 
     @property
-    def generations(self) -> list[Request]:
+    def generation_requests(self) -> list[ReceivedRequest]:
         """The requests that asked for a reply."""
         return [request for request in self.requests if request.number >= 0]
 
@@ -114,7 +114,7 @@ class ProviderServer:
             self._server.close()
             self._server = None
 
-    async def changed(self, condition: Callable[[], bool]) -> None:
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait until something that this server counts makes the condition true."""
         while not condition():
             self._changed.clear()
@@ -125,21 +125,21 @@ class ProviderServer:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._visits.add(task)
+        self._connection_tasks.add(task)
         self.connections += 1
         self.open_connections += 1
         self._changed.set()
         try:
-            await self._visit(reader, writer, self.connections)
+            await self._serve_connection(reader, writer, self.connections)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             writer.transport.abort()
-            self._visits.discard(task)
+            self._connection_tasks.discard(task)
             self.open_connections -= 1
             self._changed.set()
 
-    async def _visit(
+    async def _serve_connection(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int
     ) -> None:
         while True:
@@ -148,111 +148,123 @@ class ProviderServer:
                 return
             endpoint = next((d for end, d in _ENDPOINTS if request.path.endswith(end)), None)
             if endpoint is not None and request.method == "POST":
-                number = len(self.generations)
+                number = len(self.generation_requests)
                 request = msgspec.structs.replace(request, number=number)
             self.requests.append(request)
             self._changed.set()
             if endpoint is None or request.number < 0:
-                writer.write(self._aside(request))
+                writer.write(self._answer_other(request))
                 await writer.drain()
                 continue
-            plan = self._plan(request, self._dialects[endpoint])
-            if not await perform(plan, reader, writer):
+            plan = self._plan_answer(request, self._dialects[endpoint])
+            if not await send_answer(plan, reader, writer):
                 return
 
-    def _aside(self, request: Request) -> bytes:
+    def _answer_other(self, request: ReceivedRequest) -> bytes:
         if request.path.endswith("/count_tokens"):
             count = {"input_tokens": len(request.body) // 4}
-            return plain(200, msgspec.json.encode(count), {})
+            return format_response(200, msgspec.json.encode(count), {})
         if request.path.rstrip("/").endswith("/models"):
             model = {"id": "loopback", "object": "model", "type": "model", "owned_by": "loopback"}
             listing = {"object": "list", "data": [model], "has_more": False}
-            return plain(200, msgspec.json.encode(listing), {})
-        return plain(404, b'{"error": {"message": "no such path"}}', {})
+            return format_response(200, msgspec.json.encode(listing), {})
+        return format_response(404, b'{"error": {"message": "no such path"}}', {})
 
     # -- one answer
 
-    def _plan(self, request: Request, dialect: Dialect) -> Plan:
+    def _plan_answer(self, request: ReceivedRequest, dialect: FakeDialect) -> PlannedAnswer:
         try:
             asked = request.json
         except (msgspec.DecodeError, UnicodeError):
             asked = {}
-        plan = Plan(dialect, Reply(), bool(asked.get("stream")))
+        plan = PlannedAnswer(dialect, FakeReply(), bool(asked.get("stream")))
         plan.headers["request-id"] = plan.headers["x-request-id"] = f"req_{request.number:04}"
-        hit = [fault for fault in self.faults if fault.hits(request.number)]
-        problems = self._problems(request, asked, dialect)
+        hit = [fault for fault in self.faults if fault.applies_to(request.number)]
+        problems = self._check_request(request, asked, dialect)
         if problems:
             first = problems[0]
             plan.refuse(first.status, first.kind, str(first))
             return plan
         # A spoiled attempt uses up no reply: the next one gets what this would have had.
-        spoiled = any(FAULTS[fault.name].spoils for fault in hit)
-        reply = self._pick(request, asked, dialect, spoiled)
+        spoiled = any(FAULTS[fault.name].fails_attempt for fault in hit)
+        reply = self._pick_reply(request, asked, dialect, spoiled)
         if reply is None and spoiled:
-            reply = Reply("never heard to its end")
+            reply = FakeReply("never heard to its end")
         if reply is None:
             plan.refuse(400, "invalid_request_error", "the script is over")
             return plan
         plan.reply = reply
         for fault in hit:
             if FAULTS[fault.name].stage == "reply":
-                FAULTS[fault.name].act(plan, fault)
+                FAULTS[fault.name].apply(plan, fault)
         self._render(plan, request, asked)
         for fault in hit:
             if FAULTS[fault.name].stage == "answer":
-                FAULTS[fault.name].act(plan, fault)
+                FAULTS[fault.name].apply(plan, fault)
         return plan
 
-    def _problems(
-        self, request: Request, asked: Mapping[str, object], dialect: Dialect
-    ) -> list[Problem]:
+    def _check_request(
+        self, request: ReceivedRequest, payload: Mapping[str, object], dialect: FakeDialect
+    ) -> list[RequestViolation]:
         key = request.headers.get("x-api-key") or request.headers.get("authorization", "")
         if self._api_key is not None and key.removeprefix("Bearer ") != self._api_key:
-            return [Problem("", "invalid x-api-key", 401, "authentication_error")]
-        size, window = len(request.body), self._rules.context_window
-        if size > self._rules.max_body:
-            return [Problem("", "Request exceeds the maximum size", 413, "request_too_large")]
+            return [RequestViolation("", "invalid x-api-key", 401, "authentication_error")]
+        size, window = len(request.body), self._limits.context_window
+        if size > self._limits.max_body:
+            return [
+                RequestViolation("", "Request exceeds the maximum size", 413, "request_too_large")
+            ]
         if window is not None and size // 4 > window:
-            return [_window_problem(size // 4, window, dialect)]
+            return [_make_window_violation(size // 4, window, dialect)]
         if not self._strict:
             return []
-        problems = dialect.judge(asked, self._rules)
-        if isinstance(dialect, Anthropic) and "anthropic-version" not in request.headers:
-            problems.append(Problem("", "anthropic-version: header is required"))
+        problems = dialect.check_request(payload, self._limits)
+        if isinstance(dialect, FakeAnthropic) and "anthropic-version" not in request.headers:
+            problems.append(RequestViolation("", "anthropic-version: header is required"))
         if not request.headers.get("content-type", "").startswith("application/json"):
-            problems.append(Problem("", "content-type must be application/json"))
+            problems.append(RequestViolation("", "content-type must be application/json"))
         self.violations += problems
         return problems
 
-    def _pick(
-        self, request: Request, asked: Mapping[str, object], dialect: Dialect, spoiled: bool
-    ) -> Reply | None:
-        if not isinstance(self._script, Script):
+    def _pick_reply(
+        self,
+        request: ReceivedRequest,
+        payload: Mapping[str, object],
+        dialect: FakeDialect,
+        fails_attempt: bool,
+    ) -> FakeReply | None:
+        if not isinstance(self._script, ReplyScript):
             return self._script(request)
-        index = dialect.turn(asked) if self._script.by == "turn" else self._answered
-        self._answered += not spoiled
+        index = (
+            dialect.count_assistant_turns(payload)
+            if self._script.by == "turn"
+            else self._used_replies
+        )
+        self._used_replies += not fails_attempt
         return self._script.replies[index] if index < len(self._script.replies) else None
 
-    def _render(self, plan: Plan, request: Request, asked: Mapping[str, object]) -> None:
-        model, serial = str(asked.get("model")), request.number
-        if isinstance(plan.dialect, Responses):
-            plan.dialect.remember(asked, plan.reply, serial)
-        if plan.streaming:
-            plan.events = plan.dialect.stream(plan.reply, model, serial)
+    def _render(
+        self, plan: PlannedAnswer, request: ReceivedRequest, payload: Mapping[str, object]
+    ) -> None:
+        model, serial = str(payload.get("model")), request.number
+        if isinstance(plan.dialect, FakeOpenAIResponses):
+            plan.dialect.store_response(payload, plan.reply, serial)
+        if plan.is_streaming:
+            plan.events = plan.dialect.render_stream(plan.reply, model, serial)
             plan.headers.update(_SSE)
         else:
-            plan.body = msgspec.json.encode(plan.dialect.whole(plan.reply, model, serial))
+            plan.body = msgspec.json.encode(plan.dialect.render_response(plan.reply, model, serial))
             plan.headers["content-type"] = "application/json"
 
 
-def _window_problem(tokens: int, window: int, dialect: Dialect) -> Problem:
-    if isinstance(dialect, Anthropic):
-        return Problem("", f"prompt is too long: {tokens} tokens > {window} maximum")
+def _make_window_violation(tokens: int, window: int, dialect: FakeDialect) -> RequestViolation:
+    if isinstance(dialect, FakeAnthropic):
+        return RequestViolation("", f"prompt is too long: {tokens} tokens > {window} maximum")
     message = (
         f"This model's maximum context length is {window} tokens. However, your messages "
         f"resulted in {tokens} tokens."
     )
-    return Problem("", message, kind="context_length_exceeded")
+    return RequestViolation("", message, kind="context_length_exceeded")
 
 
 def unused_url() -> str:

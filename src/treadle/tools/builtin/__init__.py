@@ -21,12 +21,12 @@ from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError, WorkspaceError
 from treadle.core.transcript.items import Item
 from treadle.tools.builtin.apply_patch import ApplyPatchTool
-from treadle.tools.builtin.ask import AskTool, Choice, Question
-from treadle.tools.builtin.bash import BashTool, last_directory
-from treadle.tools.builtin.desk import Desk
+from treadle.tools.builtin.ask import AskTool, QuestionChoice, UserQuestion
+from treadle.tools.builtin.bash import BashTool, find_last_cwd
+from treadle.tools.builtin.desk import ToolSessions
 from treadle.tools.builtin.edit import EditTool
-from treadle.tools.builtin.fetching import Fetch, Fetcher, Page
-from treadle.tools.builtin.form import described
+from treadle.tools.builtin.fetching import FetchPage, HttpFetcher, FetchedPage
+from treadle.tools.builtin.form import load_description
 from treadle.tools.builtin.glob import GlobTool
 from treadle.tools.builtin.grep import GrepTool
 from treadle.tools.builtin.ls import LsTool
@@ -37,69 +37,69 @@ from treadle.tools.builtin.task_stop import TaskStopTool
 from treadle.tools.builtin.todo import TodoTool
 from treadle.tools.builtin.web_fetch import WebFetchTool
 from treadle.tools.builtin.write import WriteTool
-from treadle.tools.federation import Registry
+from treadle.tools.federation import StaticSource
 
 __all__ = [
     "builtin_tools",
-    "Builtin",
-    "STANDARD",
-    "SMALL",
-    "READING",
-    "Question",
-    "Choice",
-    "Fetch",
-    "Fetcher",
-    "Page",
+    "BuiltinSource",
+    "STANDARD_TOOLS",
+    "SMALL_TOOLS",
+    "READ_ONLY_TOOLS",
+    "UserQuestion",
+    "QuestionChoice",
+    "FetchPage",
+    "HttpFetcher",
+    "FetchedPage",
 ]
 
-STANDARD: tuple[str, ...] = (
+STANDARD_TOOLS: tuple[str, ...] = (
     "read", "write", "edit", "glob", "grep", "ls", "bash", "task_output", "task_stop",
     "todo", "web_fetch", "ask", "recall",
 )  # fmt: skip
 """All but apply_patch, which is for models that were trained on it: name it instead of edit."""
 
-SMALL: tuple[str, ...] = ("ls", "read", "grep", "edit", "write", "bash")
+SMALL_TOOLS: tuple[str, ...] = ("ls", "read", "grep", "edit", "write", "bash")
 """What a small model can keep in mind."""
 
-READING: tuple[str, ...] = ("read", "glob", "grep", "ls")
+READ_ONLY_TOOLS: tuple[str, ...] = ("read", "glob", "grep", "ls")
 """What only looks at files."""
 
 
-class Builtin(Registry):
+class BuiltinSource(StaticSource):
     """The source of these tools, with what its sessions share."""
 
-    def __init__(self, desk: Desk, tools: Sequence[Tool]) -> None:
-        super().__init__(tools, "builtin", described("instructions"))
-        self.desk = desk
+    def __init__(self, sessions: ToolSessions, tools: Sequence[Tool]) -> None:
+        super().__init__(tools, "builtin", load_description("instructions"))
+        self.sessions = sessions
 
     def cwd(self, session_id: str) -> str:
         """Where the next call of a session stands: what a policy judges relative paths by."""
-        return self.desk.cwd(session_id)
+        return self.sessions.cwd(session_id)
 
-    def resume(self, session_id: str, items: Iterable[Item]) -> None:
+    def restore_cwd(self, session_id: str, items: Iterable[Item]) -> None:
         """A session goes on in a new process: stand where its last command left off."""
-        cwd = last_directory(items)
+        cwd = find_last_cwd(items)
         if cwd is not None:
             with contextlib.suppress(WorkspaceError):  # it is not part of the workspace any more
-                self.desk.move(session_id, str(self.desk.workspace.resolve(cwd)))
+                self.sessions.set_cwd(session_id, str(self.sessions.workspace.resolve(cwd)))
 
 
 def builtin_tools(
     workspace: Workspace,
-    names: Sequence[str] = STANDARD,
+    names: Sequence[str] = STANDARD_TOOLS,
     *,
-    fetch: Fetch | None = None,
-    documents: bool = True,
+    fetch: FetchPage | None = None,
+    native_pdf: bool = True,
     detach_after: float | None = None,
-) -> Builtin:
+) -> BuiltinSource:
     """The named tools on a workspace.
 
     `fetch` brings a page for web_fetch, `documents` says whether the model reads PDFs itself,
     `detach_after` after how many seconds a command goes on in the background.
     """
-    desk = Desk(workspace)
+    desk = ToolSessions(workspace)
     makers: dict[str, Callable[[], Tool]] = {
-        "read": lambda: ReadTool(desk, documents=documents),
+        "read": lambda: ReadTool(desk, native_pdf=native_pdf),
         "write": lambda: WriteTool(desk),
         "edit": lambda: EditTool(desk),
         "apply_patch": lambda: ApplyPatchTool(desk),
@@ -118,4 +118,4 @@ def builtin_tools(
     if unknown:
         known = ", ".join(makers)
         raise ConfigError(f"there is no built-in tool {unknown[0]!r}; there are {known}")
-    return Builtin(desk, [makers[name]() for name in dict.fromkeys(names)])
+    return BuiltinSource(desk, [makers[name]() for name in dict.fromkeys(names)])

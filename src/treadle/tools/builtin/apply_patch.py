@@ -13,102 +13,106 @@ import msgspec
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.changes import (
-    Change,
-    ChangingTool,
-    aside,
-    encoded_like,
-    text_to_change,
+    PlannedChange,
+    FileChangeTool,
+    run_in_thread_if_long,
+    encode_like,
+    read_editable_text,
 )
-from treadle.tools.builtin.desk import Seat
-from treadle.tools.builtin.form import visible
-from treadle.tools.builtin.patch import FilePatch, parse_patch, patched
-from treadle.tools.builtin.text import Decoded
+from treadle.tools.builtin.desk import CallSite
+from treadle.tools.builtin.form import escape_multiline
+from treadle.tools.builtin.patch import FilePatch, parse_patch, apply_file_patch
+from treadle.tools.builtin.text import DecodedText
 
 
 class ApplyPatchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     patch: Annotated[str, msgspec.Meta(description="The patch, from *** Begin Patch on")]
 
 
-class ApplyPatchTool(ChangingTool[ApplyPatchArguments]):
+class ApplyPatchTool(FileChangeTool[ApplyPatchArguments]):
     name = "apply_patch"
-    form = ApplyPatchArguments
-    synonyms: ClassVar[Mapping[str, str]] = {"input": "patch", "text": "patch"}
+    arguments_type = ApplyPatchArguments
+    argument_aliases: ClassVar[Mapping[str, str]] = {"input": "patch", "text": "patch"}
 
-    def objection(self, given: ApplyPatchArguments) -> str | None:
-        parse_patch(given.patch)
+    def validate(self, args: ApplyPatchArguments) -> str | None:
+        parse_patch(args.patch)
         return None
 
     def summary(self, arguments: Arguments) -> str:
         try:
-            names = self.writes(self.given(arguments))
+            names = self.write_paths(self.parse_arguments(arguments))
         except ToolError:
             return f"[{self.name}]"
-        return visible(f"[{self.name}: {', '.join(names)[:200]}]".replace("\n", " "))
+        return escape_multiline(f"[{self.name}: {', '.join(names)[:200]}]".replace("\n", " "))
 
-    def writes(self, given: ApplyPatchArguments) -> tuple[str, ...]:
+    def write_paths(self, args: ApplyPatchArguments) -> tuple[str, ...]:
         named: list[str] = []
-        for file in parse_patch(given.patch):
+        for file in parse_patch(args.patch):
             named += [path for path in (file.path, file.moved_to) if path]
         return tuple(named)
 
-    async def plan(self, given: ApplyPatchArguments, seat: Seat) -> list[Change]:
-        drafts: dict[Path, Draft] = {}
-        for file in parse_patch(given.patch):
-            path = seat.resolve(file.path, changing=True)
-            for draft in await _drafts(file, seat, path, drafts.get(path)):
+    async def plan(self, args: ApplyPatchArguments, site: CallSite) -> list[PlannedChange]:
+        drafts: dict[Path, PatchDraft] = {}
+        for file in parse_patch(args.patch):
+            path = site.resolve(file.path, for_write=True)
+            for draft in await _plan_file(file, site, path, drafts.get(path)):
                 drafts[draft.change.path] = draft
         return [draft.change for draft in drafts.values()]
 
-    def confirmation(self, given: ApplyPatchArguments, changes: Sequence[Change]) -> str:
+    def format_confirmation(
+        self, args: ApplyPatchArguments, changes: Sequence[PlannedChange]
+    ) -> str:
         words = {(True, False): "A", (False, False): "M", (False, True): "D"}
         lines = [
-            f"{words[change.before is None, change.after is None]} {change.shown}"
+            f"{words[change.before is None, change.after is None]} {change.display_path}"
             for change in changes
         ]
         return "Done. Changed files:\n" + "\n".join(lines)
 
 
-class Draft(msgspec.Struct, frozen=True):
+class PatchDraft(msgspec.Struct, frozen=True):
     """A planned change, and the text that a later part of the same patch would find."""
 
-    change: Change
-    text: Decoded
+    change: PlannedChange
+    text: DecodedText
 
 
-async def _drafts(file: FilePatch, seat: Seat, path: Path, before: Draft | None) -> list[Draft]:
-    shown = seat.shown(path)
+async def _plan_file(
+    file: FilePatch, site: CallSite, path: Path, before: PatchDraft | None
+) -> list[PatchDraft]:
+    shown = site.display_path(path)
     if before is not None and (file.kind != "Update" or before.change.after is None):
         raise ToolError(f"the patch says two things about {file.path} that do not go together")
     if file.kind == "Add":
-        if await seat.look(path, 0) is not None:
+        if await site.read_if_exists(path, 0) is not None:
             raise ToolError(f"{file.path} exists already; use `*** Update File: {file.path}`")
-        change = Change(path, shown, None, file.content.encode(), "", file.content)
-        return [Draft(change, Decoded(file.content))]
+        change = PlannedChange(path, shown, None, file.content.encode(), "", file.content)
+        return [PatchDraft(change, DecodedText(file.content))]
     if before is not None:
         content, old_text, text = before.change.before, before.change.old_text, before.text
     else:
-        content, text = await text_to_change(seat, path, file.path)
+        content, text = await read_editable_text(site, path, file.path)
         old_text = text.text
-    gone = Draft(Change(path, shown, content, None, old_text, ""), text)
+    gone = PatchDraft(PlannedChange(path, shown, content, None, old_text, ""), text)
     if file.kind == "Delete":
         return [gone]
-    after = await aside(lambda: _patched(text, file), text.text)
+    after = await run_in_thread_if_long(lambda: _patch_text(text, file), text.text)
     new = msgspec.structs.replace(text, text=after)
-    data = encoded_like(text, new.text, file.path)
-    target = seat.resolve(file.moved_to, changing=True) if file.moved_to else path
+    data = encode_like(text, new.text, file.path)
+    target = site.resolve(file.moved_to, for_write=True) if file.moved_to else path
     if target == path:
-        return [Draft(Change(path, shown, content, data, old_text, new.text), new)]
-    if await seat.look(target, 0) is not None:
+        return [PatchDraft(PlannedChange(path, shown, content, data, old_text, new.text), new)]
+    if await site.read_if_exists(target, 0) is not None:
         raise ToolError(f"{file.moved_to} exists already; nothing was moved there")
     mode = content.mode if content is not None else None
-    moved = Change(target, seat.shown(target), None, data, old_text, new.text, mode)
-    return [Draft(moved, new), *([gone] if content is not None else [])]
+    moved = PlannedChange(target, site.display_path(target), None, data, old_text, new.text, mode)
+    return [PatchDraft(moved, new), *([gone] if content is not None else [])]
 
 
-def _patched(before: Decoded, file: FilePatch) -> str:
+def _patch_text(before: DecodedText, file: FilePatch) -> str:
     """Patches know only newlines: lines keep their own ends, new ones get the usual."""
     if "\r" not in before.text:
-        return patched(before.text, file)
-    if before.line_end == "\n" or before.text.replace("\r\n", "").count("\n"):
-        return patched(before.text, file)  # mixed: loosely matched lines stay as they are
-    return patched(before.text.replace("\r\n", "\n"), file).replace("\n", "\r\n")
+        return apply_file_patch(before.text, file)
+    if before.line_ending == "\n" or before.text.replace("\r\n", "").count("\n"):
+        return apply_file_patch(before.text, file)  # mixed: loosely matched lines stay as they are
+    return apply_file_patch(before.text.replace("\r\n", "\n"), file).replace("\n", "\r\n")

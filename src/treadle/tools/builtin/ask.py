@@ -12,47 +12,47 @@ import msgspec
 from treadle.core.contracts.tool import Resources, ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments
-from treadle.tools.builtin.desk import Seat
-from treadle.tools.builtin.form import BuiltinTool, visible
+from treadle.tools.builtin.desk import CallSite
+from treadle.tools.builtin.form import BuiltinTool, escape_multiline
 
-NOBODY = (
+NO_USER_MESSAGE = (
     "nobody can be asked in this run. Decide by yourself what is most likely meant, go on, and "
     "say in your answer what you assumed"
 )
 
 
-class Choice(msgspec.Struct, frozen=True):
+class QuestionChoice(msgspec.Struct, frozen=True):
     label: Annotated[str, msgspec.Meta(description="The choice, in a few words")]
     description: Annotated[str, msgspec.Meta(description="What it would mean")] = ""
 
 
-class Question(msgspec.Struct, frozen=True):
+class UserQuestion(msgspec.Struct, frozen=True):
     """What a host shows. The person may always answer something else than the choices."""
 
     question: str
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[QuestionChoice, ...] = ()
     multiple: bool = False
 
 
-def question_in(arguments: Arguments) -> Question:
+def parse_question(arguments: Arguments) -> UserQuestion:
     """What a call that was found well formed asks."""
     options = arguments.get("options", arguments.get("choices")) or []
     labels = [one if isinstance(one, str) else str(one["label"]) for one in options]
-    return Question(str(arguments["question"]), tuple(map(Choice, labels)))
+    return UserQuestion(str(arguments["question"]), tuple(map(QuestionChoice, labels)))
 
 
-def answered(answer: str) -> ToolOutput:
+def make_answer_output(answer: str) -> ToolOutput:
     """A person's answer, as the result of the call."""
-    return ToolOutput(f"The user answered: {answer}", display=visible(answer))
+    return ToolOutput(f"The user answered: {answer}", display=escape_multiline(answer))
 
 
-Asker = Callable[[Question], Awaitable[str | None]]
+AskUser = Callable[[UserQuestion], Awaitable[str | None]]
 
 
 class AskArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     question: Annotated[str, msgspec.Meta(description="One clear question")]
     options: Annotated[
-        list[Choice], msgspec.Meta(description="Two to four choices, the best one first")
+        list[QuestionChoice], msgspec.Meta(description="Two to four choices, the best one first")
     ] = []
     multi_select: Annotated[
         bool, msgspec.Meta(description="Whether several choices may be taken")
@@ -61,31 +61,34 @@ class AskArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class AskTool(BuiltinTool[AskArguments]):
     name = "ask"
-    form = AskArguments
+    arguments_type = AskArguments
     timeout = 7 * 24 * 3600.0  # people sleep
-    synonyms: ClassVar[Mapping[str, str]] = {"choices": "options", "multiSelect": "multi_select"}
+    argument_aliases: ClassVar[Mapping[str, str]] = {
+        "choices": "options",
+        "multiSelect": "multi_select",
+    }
 
-    def objection(self, given: AskArguments) -> str | None:
-        return None if given.question.strip() else "the question is empty"
+    def validate(self, args: AskArguments) -> str | None:
+        return None if args.question.strip() else "the question is empty"
 
-    def given(self, arguments: Arguments) -> AskArguments:
+    def parse_arguments(self, arguments: Arguments) -> AskArguments:
         """Choices may come as plain texts, too."""
         options = arguments.get("options", arguments.get("choices"))
         if isinstance(options, list) and any(isinstance(one, str) for one in options):
             named = [{"label": one} if isinstance(one, str) else one for one in options]
             key = "options" if "options" in arguments else "choices"
             arguments = {**arguments, key: named}
-        return super().given(arguments)
+        return super().parse_arguments(arguments)
 
     def resources(self, arguments: Arguments) -> Resources:
         return Resources(writes=frozenset({"the user's attention"}))  # one question at a time
 
-    async def run(self, given: AskArguments, seat: Seat) -> ToolOutput:
-        asker: Asker | None = seat.context.services.get("ask")
+    async def run(self, args: AskArguments, site: CallSite) -> ToolOutput:
+        asker: AskUser | None = site.context.services.get("ask")
         if asker is None:
-            raise ToolError(NOBODY)
-        question = Question(given.question, tuple(given.options), given.multi_select)
+            raise ToolError(NO_USER_MESSAGE)
+        question = UserQuestion(args.question, tuple(args.options), args.multi_select)
         answer = await asker(question)
         if answer is None:
-            raise ToolError(NOBODY)
-        return answered(answer)
+            raise ToolError(NO_USER_MESSAGE)
+        return make_answer_output(answer)

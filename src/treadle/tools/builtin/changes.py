@@ -16,29 +16,29 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from treadle.core.contracts.tool import Probe, ToolContext, ToolOutput
+from treadle.core.contracts.tool import ProbeResult, ToolContext, ToolOutput
 from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import ToolError, WorkspaceError
 from treadle.core.transcript.content import Arguments
-from treadle.tools.builtin.desk import Seat, Seen
-from treadle.tools.builtin.form import BuiltinTool, Given, visible
-from treadle.tools.builtin.text import Decoded, decoded, lines_of
+from treadle.tools.builtin.desk import CallSite, SeenFile
+from treadle.tools.builtin.form import BuiltinTool, ArgumentsT, escape_multiline
+from treadle.tools.builtin.text import DecodedText, decode_text, split_lines
 
-MOST_EDITED = 16 << 20
-MOST_COMPARED = 20_000
-MOST_DIFF = 400
-MOST_SHOWN = 60
-LONG = 100_000
+MAX_EDIT_BYTES = 16 << 20
+MAX_COMPARED_LINES = 20_000
+MAX_DIFF_LINES = 400
+MAX_SHOWN_LINES = 60
+THREAD_THRESHOLD_CHARS = 100_000
 """Texts from here on are searched and compared in a thread: all others would have to wait."""
 
-Result = TypeVar("Result")
+_T = TypeVar("_T")
 
 
-class Change(msgspec.Struct, frozen=True):
+class PlannedChange(msgspec.Struct, frozen=True):
     """One file before and after. `after` None means that it goes away."""
 
     path: Path
-    shown: str
+    display_path: str
     before: FileContent | None
     after: bytes | None
     old_text: str = ""
@@ -46,45 +46,49 @@ class Change(msgspec.Struct, frozen=True):
     mode: int | None = None
 
     @property
-    def expected(self) -> str:
+    def expected_digest(self) -> str:
         return self.before.digest if self.before is not None else ""
 
 
-class ChangingTool(BuiltinTool[Given], Generic[Given]):
+class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
     """A tool that changes files: verifiable, all or nothing."""
 
     effect = "verifiable"
     concurrent = True
 
-    async def plan(self, given: Given, seat: Seat) -> list[Change]:
+    async def plan(self, args: ArgumentsT, site: CallSite) -> list[PlannedChange]:
         raise NotImplementedError
 
-    def confirmation(self, given: Given, changes: Sequence[Change]) -> str:
+    def format_confirmation(self, args: ArgumentsT, changes: Sequence[PlannedChange]) -> str:
         raise NotImplementedError
 
-    async def run(self, given: Given, seat: Seat) -> ToolOutput:
-        changes = await self.plan(given, seat)
+    async def run(self, args: ArgumentsT, site: CallSite) -> ToolOutput:
+        changes = await self.plan(args, site)
 
         def told() -> ToolOutput:
-            display = "\n".join(diff for change in changes if (diff := diff_of(change)))
-            return ToolOutput(self.confirmation(given, changes), display=visible(display))
+            display = "\n".join(diff for change in changes if (diff := format_diff(change)))
+            return ToolOutput(
+                self.format_confirmation(args, changes), display=escape_multiline(display)
+            )
 
         texts = [text for change in changes for text in (change.old_text, change.new_text)]
-        output = await aside(told, *texts)  # before the change, which must not lose its answer
-        await carry_out(changes, seat)
+        output = await run_in_thread_if_long(
+            told, *texts
+        )  # before the change, which must not lose its answer
+        await apply_changes(changes, site)
         return output
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        seat = self.desk.enter(arguments, context)
+        seat = self.sessions.make_call_site(arguments, context)
         try:
-            changes = await self.plan(self.given(arguments), seat)
+            changes = await self.plan(self.parse_arguments(arguments), seat)
         except WorkspaceError as error:
             raise ToolError(str(error)) from error
         files = [
             {
                 "path": str(change.path),
-                "before": _sum(change.before.data) if change.before is not None else "",
-                "after": _sum(change.after) if change.after is not None else "",
+                "before": _sha256(change.before.data) if change.before is not None else "",
+                "after": _sha256(change.after) if change.after is not None else "",
             }
             for change in changes
         ]
@@ -92,143 +96,151 @@ class ChangingTool(BuiltinTool[Given], Generic[Given]):
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> Probe:
-        seat = self.desk.enter(arguments, context)
+    ) -> ProbeResult:
+        seat = self.sessions.make_call_site(arguments, context)
         done: list[str] = []
         not_done: list[str] = []
         for file in evidence["files"]:
             path = Path(file["path"])
-            found = await seat.look(path)
-            now = _sum(found.data) if found is not None else ""
+            found = await seat.read_if_exists(path)
+            now = _sha256(found.data) if found is not None else ""
             if now == file["after"]:
                 done.append(str(path))
             elif now == file["before"]:
                 not_done.append(str(path))
                 if found is not None:  # it had been seen like this when the call was made
-                    seat.notes.saw(path, Seen(found.digest, is_whole=True))
+                    seat.session.record_seen(path, SeenFile(found.digest, is_complete=True))
             else:
-                return Probe("unknown", f"{path} is neither as it was nor as it was to become")
+                return ProbeResult(
+                    "unknown", f"{path} is neither as it was nor as it was to become"
+                )
         if done and not_done:
             words = f"{', '.join(done)} is changed, {', '.join(not_done)} is not"
-            return Probe("unknown", words)
+            return ProbeResult("unknown", words)
         if not_done:
             # Tried again, it has to mean the same files: from where it was called, not from here.
-            self.desk.move(context.session_id, evidence["cwd"])
-            self.desk.note(arguments)
-            return Probe("not_done", f"{', '.join(not_done)} is as it was")
-        return Probe("done", f"{', '.join(done)} is as it was to become")
+            self.sessions.set_cwd(context.session_id, evidence["cwd"])
+            self.sessions.pin_cwds(arguments)
+            return ProbeResult("not_done", f"{', '.join(not_done)} is as it was")
+        return ProbeResult("done", f"{', '.join(done)} is as it was to become")
 
 
-async def aside(work: Callable[[], Result], *texts: str) -> Result:
+async def run_in_thread_if_long(work: Callable[[], _T], *texts: str) -> _T:
     """What work over these texts comes to, in a thread if they are long. It must be pure."""
-    return work() if sum(map(len, texts)) < LONG else await asyncio.to_thread(work)
+    return (
+        work() if sum(map(len, texts)) < THREAD_THRESHOLD_CHARS else await asyncio.to_thread(work)
+    )
 
 
-async def text_to_change(seat: Seat, path: Path, given: str) -> tuple[FileContent, Decoded]:
+async def read_editable_text(
+    site: CallSite, path: Path, given_path: str
+) -> tuple[FileContent, DecodedText]:
     """A text file that may be changed: it is there, it is text, and it is as it was seen."""
-    content = await seat.look(path, MOST_EDITED)
+    content = await site.read_if_exists(path, MAX_EDIT_BYTES)
     if content is None:
-        raise await seat.missing(given, path)
+        raise await site.make_not_found_error(given_path, path)
     if content.is_truncated:
-        raise ToolError(f"{given} has {content.size:,} bytes, too many to edit; use bash (sed)")
-    refuse_if_changed(seat, path, content, given)
-    text = decoded(content.data)
+        raise ToolError(
+            f"{given_path} has {content.size:,} bytes, too many to edit; use bash (sed)"
+        )
+    require_unchanged(site, path, content, given_path)
+    text = decode_text(content.data)
     if text is None:
-        raise ToolError(f"{given} is not text; it cannot be edited like this")
+        raise ToolError(f"{given_path} is not text; it cannot be edited like this")
     return content, text
 
 
-def refuse_if_changed(seat: Seat, path: Path, content: FileContent, given: str) -> None:
-    seen = seat.notes.seen.get(path)
+def require_unchanged(site: CallSite, path: Path, content: FileContent, given_path: str) -> None:
+    seen = site.session.seen_files.get(path)
     if seen is not None and seen.digest != content.digest:
         raise ToolError(
-            f"{given} was changed since it was read, by the user, a command or another agent. "
+            f"{given_path} was changed since it was read, by the user, a command or another agent. "
             "Nothing was written. Read it again, then make the change on what is there now"
         )
 
 
-def encoded_like(before: Decoded, text: str, given: str) -> bytes:
+def encode_like(before: DecodedText, text: str, given_path: str) -> bytes:
     try:
-        return before.encoded(text)
+        return before.encode(text)
     except UnicodeEncodeError as error:
         character = error.object[error.start]
         raise ToolError(
-            f"{given} is encoded as {before.encoding}, which has no {character!r}; "
+            f"{given_path} is encoded as {before.encoding}, which has no {character!r}; "
             "write it in other characters, or convert the file to UTF-8 first (iconv)"
         ) from error
 
 
-async def carry_out(changes: Sequence[Change], seat: Seat) -> None:
+async def apply_changes(changes: Sequence[PlannedChange], site: CallSite) -> None:
     """All of them; when one fails or we are cancelled, what was done is taken back."""
-    begun: list[Change] = []
+    begun: list[PlannedChange] = []
     try:
         for change in changes:
             begun.append(change)
-            await _apply(change, seat)
+            await _apply_change(change, site)
     except (WorkspaceError, asyncio.CancelledError):
         for change in reversed(begun):
             with contextlib.suppress(WorkspaceError):  # somebody else has it now: theirs counts
-                await _take_back(change, seat)
+                await _revert_change(change, site)
         raise
 
 
-async def _apply(change: Change, seat: Seat) -> None:
+async def _apply_change(change: PlannedChange, site: CallSite) -> None:
     place = str(change.path)
     if change.after is None:
-        await seat.workspace.remove(place, expected=change.expected)
-        seat.notes.forget(change.path)
+        await site.workspace.remove(place, expected=change.expected_digest)
+        site.session.forget(change.path)
         return
-    written = await seat.workspace.write(
-        place, change.after, expected=change.expected, mode=change.mode
+    written = await site.workspace.write(
+        place, change.after, expected=change.expected_digest, mode=change.mode
     )
-    seat.notes.saw(change.path, Seen(written.digest, is_whole=True))
+    site.session.record_seen(change.path, SeenFile(written.digest, is_complete=True))
 
 
-async def _take_back(change: Change, seat: Seat) -> None:
+async def _revert_change(change: PlannedChange, site: CallSite) -> None:
     place, before = str(change.path), change.before
-    found = await seat.look(change.path)
+    found = await site.read_if_exists(change.path)
     if (found.data if found is not None else None) != change.after:
         return  # it had not come to this one
     if before is None:
         assert found is not None, "what was made is there"
-        await seat.workspace.remove(place, expected=found.digest)
-        seat.notes.forget(change.path)
+        await site.workspace.remove(place, expected=found.digest)
+        site.session.forget(change.path)
     else:
         digest = found.digest if found is not None else ""
-        written = await seat.workspace.write(place, before.data, expected=digest, mode=before.mode)
-        seat.notes.saw(change.path, Seen(written.digest, is_whole=True))
+        written = await site.workspace.write(place, before.data, expected=digest, mode=before.mode)
+        site.session.record_seen(change.path, SeenFile(written.digest, is_complete=True))
 
 
-def diff_of(change: Change) -> str:
+def format_diff(change: PlannedChange) -> str:
     """For the person: a unified diff, the rest of a very long one left out."""
-    old, new = lines_of(change.old_text), lines_of(change.new_text)
-    if len(old) + len(new) > MOST_COMPARED:
-        return f"{change.shown}: {len(old)} lines before, {len(new)} after"
-    before = f"a/{change.shown}" if change.before is not None else "/dev/null"
-    after = f"b/{change.shown}" if change.after is not None else "/dev/null"
+    old, new = split_lines(change.old_text), split_lines(change.new_text)
+    if len(old) + len(new) > MAX_COMPARED_LINES:
+        return f"{change.display_path}: {len(old)} lines before, {len(new)} after"
+    before = f"a/{change.display_path}" if change.before is not None else "/dev/null"
+    after = f"b/{change.display_path}" if change.after is not None else "/dev/null"
     lines = list(unified_diff(old, new, before, after, lineterm=""))
-    more = len(lines) - MOST_DIFF
-    return "\n".join(lines[:MOST_DIFF] + ([f"... {more} more lines"] if more > 0 else []))
+    more = len(lines) - MAX_DIFF_LINES
+    return "\n".join(lines[:MAX_DIFF_LINES] + ([f"... {more} more lines"] if more > 0 else []))
 
 
-def changed_lines(change: Change) -> str:
+def format_changed_lines(change: PlannedChange) -> str:
     """For the model: the changed lines as they are now, numbered, with two around them."""
-    old, new = lines_of(change.old_text), lines_of(change.new_text)
-    if len(old) + len(new) > MOST_COMPARED:
+    old, new = split_lines(change.old_text), split_lines(change.new_text)
+    if len(old) + len(new) > MAX_COMPARED_LINES:
         return ""
     shown: list[str] = []
     for number, group in enumerate(SequenceMatcher(None, old, new).get_grouped_opcodes(2)):
         if number:
             shown.append("   ...")
-        shown += _numbered(new, group[0][3], group[-1][4])
-    more = len(shown) - MOST_SHOWN
-    return "\n".join(shown[:MOST_SHOWN] + ([f"   ... {more} more lines"] if more > 0 else []))
+        shown += _number_lines(new, group[0][3], group[-1][4])
+    more = len(shown) - MAX_SHOWN_LINES
+    return "\n".join(shown[:MAX_SHOWN_LINES] + ([f"   ... {more} more lines"] if more > 0 else []))
 
 
-def _numbered(lines: Sequence[str], start: int, end: int) -> Iterator[str]:
+def _number_lines(lines: Sequence[str], start: int, end: int) -> Iterator[str]:
     for number in range(start, end):
         yield f"{number + 1:>6}\t{lines[number][:500]}"
 
 
-def _sum(data: bytes) -> str:
+def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()

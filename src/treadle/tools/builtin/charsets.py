@@ -9,14 +9,14 @@ from __future__ import annotations
 import codecs
 import re
 
-from treadle.tools.builtin.text import decoded
+from treadle.tools.builtin.text import decode_text
 
-BLOCK = 1 << 15
+BLOCK_BYTES = 1 << 15
 _CHARSET = re.compile(r"charset=[\"']?([\w:-]{1,40})", re.IGNORECASE)
-_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 # Python's name, and after it the names that pages use, in lower case and with hyphens only.
-_NAMES = """
+_ENCODING_TABLE = """
 utf-8       utf-8 utf8 unicode-1-1-utf-8
 utf-16-le   utf-16 utf-16le
 utf-16-be   utf-16be
@@ -35,30 +35,38 @@ cp932       shift-jis sjis x-sjis windows-31j
 iso2022_jp  iso-2022-jp
 cp949       euc-kr ks-c-5601-1987 windows-949
 """
-KNOWN = {name: line.split()[0] for line in _NAMES.splitlines() for name in line.split()[1:]}
-KNOWN |= {f"iso-8859-{n}": f"iso8859-{n}" for n in (2, 3, 4, 5, 6, 7, 9, 10, 13, 14, 15, 16)}
-KNOWN |= {name: f"cp125{n}" for n in range(9) for name in (f"windows-125{n}", f"cp125{n}")}
+PYTHON_ENCODINGS = {
+    name: line.split()[0] for line in _ENCODING_TABLE.splitlines() for name in line.split()[1:]
+}
+PYTHON_ENCODINGS |= {
+    f"iso-8859-{n}": f"iso8859-{n}" for n in (2, 3, 4, 5, 6, 7, 9, 10, 13, 14, 15, 16)
+}
+PYTHON_ENCODINGS |= {
+    name: f"cp125{n}" for n in range(9) for name in (f"windows-125{n}", f"cp125{n}")
+}
 
 
-def page_text(body: bytes, content_type: str, *, is_cut: bool = False) -> str:
+def decode_page(body: bytes, content_type: str, *, is_truncated: bool = False) -> str:
     """The body as text, never an error. Its mark counts first, then its header, then its head."""
-    encoding = "" if body.startswith(_MARKS) else _named(content_type) or _named_inside(body)
-    known = None if encoding else decoded(body, is_cut=is_cut)
-    return known.text if known is not None else _by_blocks(body, encoding or "utf-8")
+    encoding = (
+        "" if body.startswith(_BOMS) else _find_charset(content_type) or _find_meta_charset(body)
+    )
+    known = None if encoding else decode_text(body, is_truncated=is_truncated)
+    return known.text if known is not None else _decode_in_blocks(body, encoding or "utf-8")
 
 
-def _by_blocks(body: bytes, encoding: str) -> str:
+def _decode_in_blocks(body: bytes, encoding: str) -> str:
     """Decoded so that others have their turn between: bytes that mean nothing take long."""
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    blocks = range(0, len(body), BLOCK)
-    return "".join(decoder.decode(body[at : at + BLOCK], at == blocks[-1]) for at in blocks)
+    blocks = range(0, len(body), BLOCK_BYTES)
+    return "".join(decoder.decode(body[at : at + BLOCK_BYTES], at == blocks[-1]) for at in blocks)
 
 
-def _named(words: str) -> str:
-    found = _CHARSET.search(words)
-    return KNOWN.get(found[1].lower().replace("_", "-"), "") if found else ""
+def _find_charset(text: str) -> str:
+    found = _CHARSET.search(text)
+    return PYTHON_ENCODINGS.get(found[1].lower().replace("_", "-"), "") if found else ""
 
 
-def _named_inside(body: bytes) -> str:
-    encoding = _named(body[:2_048].decode("latin-1"))
+def _find_meta_charset(body: bytes) -> str:
+    encoding = _find_charset(body[:2_048].decode("latin-1"))
     return "" if encoding.startswith("utf-16") else encoding  # it would not be legible there

@@ -12,16 +12,21 @@ import msgspec
 
 from treadle.core.errors import ToolError
 from treadle.tools.builtin.changes import (
-    Change,
-    ChangingTool,
-    aside,
-    changed_lines,
-    encoded_like,
-    text_to_change,
+    PlannedChange,
+    FileChangeTool,
+    run_in_thread_if_long,
+    format_changed_lines,
+    encode_like,
+    read_editable_text,
 )
-from treadle.tools.builtin.desk import Seat
-from treadle.tools.builtin.nearest import near_miss
-from treadle.tools.builtin.text import Decoded, find_all, line_of, replaced
+from treadle.tools.builtin.desk import CallSite
+from treadle.tools.builtin.nearest import explain_no_match
+from treadle.tools.builtin.text import (
+    DecodedText,
+    find_occurrences,
+    line_number_at,
+    replace_occurrences,
+)
 
 
 class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,16 +53,16 @@ class EditArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = []
 
     @property
-    def all(self) -> list[Replacement]:
+    def replacements(self) -> list[Replacement]:
         if isinstance(self.old_string, str) and isinstance(self.new_string, str):
             return [Replacement(self.old_string, self.new_string, self.replace_all), *self.edits]
         return self.edits
 
 
-class EditTool(ChangingTool[EditArguments]):
+class EditTool(FileChangeTool[EditArguments]):
     name = "edit"
-    form = EditArguments
-    synonyms: ClassVar[Mapping[str, str]] = {
+    arguments_type = EditArguments
+    argument_aliases: ClassVar[Mapping[str, str]] = {
         "path": "file_path",
         "file": "file_path",
         "old_str": "old_string",
@@ -66,57 +71,57 @@ class EditTool(ChangingTool[EditArguments]):
         "new_text": "new_string",
     }
 
-    def objection(self, given: EditArguments) -> str | None:
-        if not given.file_path:
+    def validate(self, args: EditArguments) -> str | None:
+        if not args.file_path:
             return "file_path is empty"
-        if isinstance(given.old_string, str) != isinstance(given.new_string, str):
-            missing = "new_string" if isinstance(given.old_string, str) else "old_string"
+        if isinstance(args.old_string, str) != isinstance(args.new_string, str):
+            missing = "new_string" if isinstance(args.old_string, str) else "old_string"
             return f"{missing} is missing; an edit needs both texts"
-        if not given.all:
+        if not args.replacements:
             return "there is nothing to edit: give old_string and new_string, or edits"
-        if any(one.old_string == one.new_string for one in given.all):
+        if any(one.old_string == one.new_string for one in args.replacements):
             return "old_string and new_string are the same; there is nothing to change"
         return None
 
-    def writes(self, given: EditArguments) -> tuple[str, ...]:
-        return (given.file_path,)
+    def write_paths(self, args: EditArguments) -> tuple[str, ...]:
+        return (args.file_path,)
 
-    async def plan(self, given: EditArguments, seat: Seat) -> list[Change]:
-        path = seat.resolve(given.file_path, changing=True)
-        if created := await _created(given, seat, path):
+    async def plan(self, args: EditArguments, site: CallSite) -> list[PlannedChange]:
+        path = site.resolve(args.file_path, for_write=True)
+        if created := await _plan_new_file(args, site, path):
             return [created]
-        content, before = await text_to_change(seat, path, given.file_path)
-        text = await aside(lambda: _all_edited(before, given), before.text)
-        data = encoded_like(before, text, given.file_path)
+        content, before = await read_editable_text(site, path, args.file_path)
+        text = await run_in_thread_if_long(lambda: _apply_edits(before, args), before.text)
+        data = encode_like(before, text, args.file_path)
         if data == content.data:
             raise ToolError("the edits together change nothing")
-        return [Change(path, seat.shown(path), content, data, before.text, text)]
+        return [PlannedChange(path, site.display_path(path), content, data, before.text, text)]
 
-    def confirmation(self, given: EditArguments, changes: Sequence[Change]) -> str:
+    def format_confirmation(self, args: EditArguments, changes: Sequence[PlannedChange]) -> str:
         (change,) = changes
         if change.before is None:
-            return f"Created {change.shown}."
-        return f"Edited {change.shown}. It now reads:\n{changed_lines(change)}"
+            return f"Created {change.display_path}."
+        return f"Edited {change.display_path}. It now reads:\n{format_changed_lines(change)}"
 
 
-async def _created(given: EditArguments, seat: Seat, path: Path) -> Change | None:
+async def _plan_new_file(args: EditArguments, site: CallSite, path: Path) -> PlannedChange | None:
     """An edit of nothing into something makes a file that is not there."""
-    if len(given.all) != 1 or given.all[0].old_string:
+    if len(args.replacements) != 1 or args.replacements[0].old_string:
         return None
-    content = await seat.look(path, 1)
+    content = await site.read_if_exists(path, 1)
     if content is not None and content.size:
         raise ToolError(
-            f"old_string is empty, and {given.file_path} is not; name the text to replace"
+            f"old_string is empty, and {args.file_path} is not; name the text to replace"
         )
-    text = given.all[0].new_string
-    return Change(path, seat.shown(path), content, text.encode(), "", text)
+    text = args.replacements[0].new_string
+    return PlannedChange(path, site.display_path(path), content, text.encode(), "", text)
 
 
-def _all_edited(before: Decoded, given: EditArguments) -> str:
-    text, edits = before.text, given.all
+def _apply_edits(before: DecodedText, args: EditArguments) -> str:
+    text, edits = before.text, args.replacements
     for number, edit in enumerate(edits, start=1):
         try:
-            text = _edited(text, edit, given.file_path, before.line_end)
+            text = _apply_edit(text, edit, args.file_path, before.line_ending)
         except ToolError as error:
             if len(edits) == 1:
                 raise
@@ -124,17 +129,17 @@ def _all_edited(before: Decoded, given: EditArguments) -> str:
     return text
 
 
-def _edited(text: str, edit: Replacement, name: str, usual: str) -> str:
+def _apply_edit(text: str, edit: Replacement, name: str, default_line_ending: str) -> str:
     if not edit.old_string:
         raise ToolError("old_string is empty; name the text to replace")
-    places = find_all(text, edit.old_string, usual)
+    places = find_occurrences(text, edit.old_string, default_line_ending)
     if not places:
-        raise ToolError(near_miss(text, edit.old_string, edit.new_string, name))
+        raise ToolError(explain_no_match(text, edit.old_string, edit.new_string, name))
     if len(places) > 1 and not edit.replace_all:
-        lines = [str(line_of(text, place.start)) for place in places[:10]]
+        lines = [str(line_number_at(text, place.start)) for place in places[:10]]
         more = f" and {len(places) - 10} more" if len(places) > 10 else ""
         raise ToolError(
             f"old_string stands {len(places)} times in {name}, in lines {', '.join(lines)}{more}. "
             "Give more of the lines around the one you mean, or set replace_all"
         )
-    return replaced(text, places, edit.new_string)
+    return replace_occurrences(text, places, edit.new_string)

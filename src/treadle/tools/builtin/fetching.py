@@ -20,16 +20,16 @@ import msgspec
 from treadle._version import __version__
 from treadle.core.errors import ToolError
 
-MOST_BYTES = 5 << 20
-MOST_HEADER_BYTES = 64 << 10
-SECONDS = 30.0
-CONNECT_SECONDS = 10.0
-MOST_ADDRESSES = 4
+MAX_BODY_BYTES = 5 << 20
+MAX_HEADER_BYTES = 64 << 10
+TOTAL_TIMEOUT = 30.0
+CONNECT_TIMEOUT = 10.0
+MAX_ADDRESSES = 4
 
-Resolve = Callable[[str, int], Awaitable[list[str]]]
+ResolveHost = Callable[[str, int], Awaitable[list[str]]]
 
 
-class Page(msgspec.Struct, frozen=True):
+class FetchedPage(msgspec.Struct, frozen=True):
     """What a server answered. Header names are in lower case."""
 
     url: str
@@ -39,40 +39,40 @@ class Page(msgspec.Struct, frozen=True):
     is_truncated: bool = False
 
 
-Fetch = Callable[[str], Awaitable[Page]]
+FetchPage = Callable[[str], Awaitable[FetchedPage]]
 
 
-class Fetcher:
+class HttpFetcher:
     """Fetches public pages. `private_hosts` are those of this machine or network that the user
     has named; nothing else that is not public is ever connected to."""
 
     def __init__(
-        self, *, private_hosts: frozenset[str] = frozenset(), resolve: Resolve | None = None
+        self, *, private_hosts: frozenset[str] = frozenset(), resolve: ResolveHost | None = None
     ) -> None:
         self._private_hosts = private_hosts
-        self._resolve = resolve or _resolved
+        self._resolve = resolve or _resolve_host
 
-    async def __call__(self, url: str) -> Page:
+    async def __call__(self, url: str) -> FetchedPage:
         parts = urlsplit(url)
         host = parts.hostname or ""
         secure = parts.scheme == "https"
         port = parts.port or (443 if secure else 80)
-        addresses = await self._judged(host, port)
+        addresses = await self._resolve_public(host, port)
         try:
-            async with asyncio.timeout(SECONDS):
-                reader, writer = await _connected(addresses, host, port, secure)
+            async with asyncio.timeout(TOTAL_TIMEOUT):
+                reader, writer = await _connect(addresses, host, port, secure)
                 try:
-                    writer.write(_request(parts.path, parts.query, host, port, secure))
+                    writer.write(_encode_request(parts.path, parts.query, host, port, secure))
                     await writer.drain()
-                    return await _answer(reader, url)
+                    return await _read_response(reader, url)
                 finally:
                     writer.transport.abort()  # nothing more is wanted of it
         except TimeoutError:
-            raise ToolError(f"{host} did not answer whole within {SECONDS:g} s") from None
+            raise ToolError(f"{host} did not answer whole within {TOTAL_TIMEOUT:g} s") from None
         except (OSError, EOFError) as error:
             raise ToolError(f"{host} could not be read: {error}") from error
 
-    async def _judged(self, host: str, port: int) -> list[str]:
+    async def _resolve_public(self, host: str, port: int) -> list[str]:
         try:
             addresses = await self._resolve(host, port)
         except (OSError, UnicodeError) as error:
@@ -84,7 +84,7 @@ class Fetcher:
                         f"{host} leads to {address}, which is this machine or a private network; "
                         "such addresses are not fetched"
                     )
-        return addresses[:MOST_ADDRESSES]
+        return addresses[:MAX_ADDRESSES]
 
 
 def is_public(address: str) -> bool:
@@ -101,16 +101,16 @@ def is_public(address: str) -> bool:
     return ip.is_global and not ip.is_multicast
 
 
-async def _resolved(host: str, port: int) -> list[str]:
+async def _resolve_host(host: str, port: int) -> list[str]:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-async def _connected(
+async def _connect(
     addresses: list[str], host: str, port: int, secure: bool
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    options: dict[str, Any] = {"limit": MOST_HEADER_BYTES}
+    options: dict[str, Any] = {"limit": MAX_HEADER_BYTES}
     if secure:
         import ssl
 
@@ -118,16 +118,16 @@ async def _connected(
     last: OSError = OSError("it has no address")
     for address in addresses:
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(CONNECT_TIMEOUT):
                 return await asyncio.open_connection(address, port, **options)
         except TimeoutError:
-            last = OSError(f"{address} did not take the connection in {CONNECT_SECONDS:g} s")
+            last = OSError(f"{address} did not take the connection in {CONNECT_TIMEOUT:g} s")
         except OSError as error:
             last = error
     raise last
 
 
-def _request(path: str, query: str, host: str, port: int, secure: bool) -> bytes:
+def _encode_request(path: str, query: str, host: str, port: int, secure: bool) -> bytes:
     from urllib.parse import quote
 
     target = quote(path or "/", safe="/%:@!$&'()*+,;=~-._") + (
@@ -142,62 +142,66 @@ def _request(path: str, query: str, host: str, port: int, secure: bool) -> bytes
     ).encode()
 
 
-async def _answer(reader: asyncio.StreamReader, url: str) -> Page:
+async def _read_response(reader: asyncio.StreamReader, url: str) -> FetchedPage:
     import httptools
 
-    answer = _Answer()
+    answer = _ResponseBuilder()
     parser = httptools.HttpResponseParser(answer)
     try:
-        while not answer.is_whole:
+        while not answer.is_complete:
             data = await reader.read(1 << 16)
             if not data:
                 break
             parser.feed_data(data)
     except httptools.HttpParserError as error:
         raise OSError(answer.problem or f"it does not speak HTTP as it should: {error}") from error
-    status = parser.get_status_code() if answer.is_begun else 0
+    status = parser.get_status_code() if answer.has_headers else 0
     if not status:
         raise EOFError("the connection was closed without an answer")
-    return Page(url, status, answer.headers, bytes(answer.body), answer.is_truncated)
+    return FetchedPage(url, status, answer.headers, bytes(answer.body), answer.is_truncated)
 
 
-class _Answer:
+class _ResponseBuilder:
     """What the parser finds, unpacked as it comes and never more than the limit."""
 
     def __init__(self) -> None:
         self.headers: dict[str, str] = {}
         self.body = bytearray()
-        self.is_begun = self.is_whole = self.is_truncated = False
+        self.has_headers = self.is_complete = self.is_truncated = False
         self.problem = ""  # the parser hides what is raised inside of it
         self._header_bytes = 0
-        self._unpack: zlib._Decompress | None = None
+        self._decompressor: zlib._Decompress | None = None
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._header_bytes += len(name) + len(value)
-        if self._header_bytes > MOST_HEADER_BYTES:
+        if self._header_bytes > MAX_HEADER_BYTES:
             self.problem = "the headers of its answer are too long"
             raise ValueError(self.problem)
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
 
     def on_headers_complete(self) -> None:
-        self.is_begun = True
+        self.has_headers = True
         packing = self.headers.get("content-encoding", "").lower()
         if packing in ("gzip", "x-gzip", "deflate"):
-            self._unpack = zlib.decompressobj(wbits=47)  # gzip or zlib, as it says itself
+            self._decompressor = zlib.decompressobj(wbits=47)  # gzip or zlib, as it says itself
         elif packing not in ("", "identity"):
             self.problem = f"its answer is packed as {packing[:40]!r}, which was not asked for"
             raise ValueError(self.problem)
 
     def on_body(self, data: bytes) -> None:
-        room = MOST_BYTES - len(self.body)
+        room = MAX_BODY_BYTES - len(self.body)
         try:
-            more = data if self._unpack is None else self._unpack.decompress(data, room + 1)
+            more = (
+                data
+                if self._decompressor is None
+                else self._decompressor.decompress(data, room + 1)
+            )
         except zlib.error as error:
             self.problem = f"its answer cannot be unpacked: {error}"
             raise
         self.body += more[:room]
         if len(more) > room:
-            self.is_truncated = self.is_whole = True
+            self.is_truncated = self.is_complete = True
 
     def on_message_complete(self) -> None:
-        self.is_whole = True
+        self.is_complete = True

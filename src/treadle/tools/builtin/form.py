@@ -16,7 +16,7 @@ import msgspec
 from treadle.core import terminal
 from treadle.core.contracts.tool import (
     DEFAULT_RESULT_CHARS,
-    Probe,
+    ProbeResult,
     Resources,
     ToolContext,
     ToolOutput,
@@ -25,15 +25,15 @@ from treadle.core.contracts.tool import (
 from treadle.core.errors import ToolError, WorkspaceError
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import EffectClass
-from treadle.tools.builtin.desk import Desk, Seat
-from treadle.tools.function import summary_line
+from treadle.tools.builtin.desk import ToolSessions, CallSite
+from treadle.tools.function import summarize_call
 
-Given = TypeVar("Given", bound=msgspec.Struct)
+ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
 
-_KEPT = "\n\t\u200c\u200d\ufe0f"  # several lines, and what emoji are joined with
+_KEPT_CHARACTERS = "\n\t\u200c\u200d\ufe0f"  # several lines, and what emoji are joined with
 
 
-class BuiltinTool(Generic[Given]):
+class BuiltinTool(Generic[ArgumentsT]):
     """A tool of ours.
 
     name, form      what it is called; the Struct of its arguments
@@ -42,17 +42,17 @@ class BuiltinTool(Generic[Given]):
     """
 
     name: ClassVar[str]
-    form: ClassVar[type[msgspec.Struct]]
+    arguments_type: ClassVar[type[msgspec.Struct]]
     effect: ClassVar[EffectClass] = "pure"
     concurrent: ClassVar[bool] = True
-    synonyms: ClassVar[Mapping[str, str]] = {}
+    argument_aliases: ClassVar[Mapping[str, str]] = {}
     timeout: ClassVar[float | None] = None
     detachable: ClassVar[bool] = False
     max_result_chars: ClassVar[int] = DEFAULT_RESULT_CHARS
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-        self._spec = _spec(type(self))
+    def __init__(self, sessions: ToolSessions) -> None:
+        self.sessions = sessions
+        self._spec = _get_spec(type(self))
 
     @property
     def spec(self) -> ToolSpec:
@@ -60,44 +60,44 @@ class BuiltinTool(Generic[Given]):
 
     # --- for the tools to fill in --------------------------------------------------------
 
-    async def run(self, given: Given, seat: Seat) -> ToolOutput:
+    async def run(self, args: ArgumentsT, site: CallSite) -> ToolOutput:
         raise NotImplementedError
 
-    def objection(self, given: Given) -> str | None:
+    def validate(self, args: ArgumentsT) -> str | None:
         """What is wrong with well-typed arguments."""
         return None
 
-    def reads(self, given: Given) -> tuple[str, ...]:
+    def read_paths(self, args: ArgumentsT) -> tuple[str, ...]:
         """Paths as given."""
         return ()
 
-    def writes(self, given: Given) -> tuple[str, ...]:
+    def write_paths(self, args: ArgumentsT) -> tuple[str, ...]:
         return ()
 
     # --- the contract --------------------------------------------------------------------
 
     def check(self, arguments: Arguments) -> str | None:
-        self.desk.note(arguments)
+        self.sessions.pin_cwds(arguments)
         try:
-            return self.objection(self.given(arguments))
+            return self.validate(self.parse_arguments(arguments))
         except ToolError as error:
             return str(error)
 
     def summary(self, arguments: Arguments) -> str:
-        return visible(summary_line(self.name, arguments))
+        return escape_multiline(summarize_call(self.name, arguments))
 
     def resources(self, arguments: Arguments) -> Resources:
-        given = self.given(arguments)
-        keys = self.desk.keys
+        given = self.parse_arguments(arguments)
+        keys = self.sessions.resource_keys
         return Resources(
-            keys(arguments, self.reads(given)),
-            keys(arguments, self.writes(given)),
+            keys(arguments, self.read_paths(given)),
+            keys(arguments, self.write_paths(given)),
         )
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        given = self.given(arguments)
+        given = self.parse_arguments(arguments)
         try:
-            return await self.run(given, self.desk.enter(arguments, context))
+            return await self.run(given, self.sessions.make_call_site(arguments, context))
         except WorkspaceError as error:
             raise ToolError(str(error)) from error
 
@@ -106,81 +106,81 @@ class BuiltinTool(Generic[Given]):
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> Probe:
-        return Probe("unknown", f"{self.name} cannot be checked afterwards")
+    ) -> ProbeResult:
+        return ProbeResult("unknown", f"{self.name} cannot be checked afterwards")
 
-    def given(self, arguments: Arguments) -> Given:
+    def parse_arguments(self, arguments: Arguments) -> ArgumentsT:
         """The arguments in their form; ToolError in words for the model."""
         named: Arguments = {}
         for key, value in arguments.items():
-            name = self.synonyms.get(key, key)
+            name = self.argument_aliases.get(key, key)
             if name in named:
                 raise ToolError(f"invalid arguments for {self.name}: `{name}` is given twice")
             named[name] = value
         try:
             # Not strict: "true" and "5" are what small models write for true and 5.
-            return cast(Given, msgspec.convert(named, self.form, strict=False))
+            return cast(ArgumentsT, msgspec.convert(named, self.arguments_type, strict=False))
         except (msgspec.ValidationError, ValueError) as error:
             raise ToolError(f"invalid arguments for {self.name}: {error}") from error
 
 
-def visible(text: str) -> str:
+def escape_multiline(text: str) -> str:
     """Text for a person's screen: controls become pictures."""
-    return terminal.visible(text, keep=_KEPT)
+    return terminal.escape_invisible(text, keep=_KEPT_CHARACTERS)
 
 
-def described(name: str) -> str:
+def load_description(name: str) -> str:
     """The prose that stands beside the code."""
     return (Path(__file__).parent / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
-_specs: dict[str, ToolSpec] = {}
+_spec_cache: dict[str, ToolSpec] = {}
 
 
-def _spec(kind: type[BuiltinTool[Any]]) -> ToolSpec:
+def _get_spec(tool_class: type[BuiltinTool[Any]]) -> ToolSpec:
     """Made once for all: it is the same whatever the tool works on."""
-    if kind.name not in _specs:
-        _specs[kind.name] = _made(kind)
-    return _specs[kind.name]
+    if tool_class.name not in _spec_cache:
+        _spec_cache[tool_class.name] = _make_spec(tool_class)
+    return _spec_cache[tool_class.name]
 
 
-def _made(kind: type[BuiltinTool[Any]]) -> ToolSpec:
+def _make_spec(tool_class: type[BuiltinTool[Any]]) -> ToolSpec:
     return ToolSpec(
-        name=kind.name,
-        description=described(kind.name),
-        schema=_schema(kind.form),
-        effect=kind.effect,
-        concurrent=kind.concurrent,
-        timeout=kind.timeout,
-        detachable=kind.detachable,
-        max_result_chars=kind.max_result_chars,
+        name=tool_class.name,
+        description=load_description(tool_class.name),
+        schema=_make_schema(tool_class.arguments_type),
+        effect=tool_class.effect,
+        concurrent=tool_class.concurrent,
+        timeout=tool_class.timeout,
+        detachable=tool_class.detachable,
+        max_result_chars=tool_class.max_result_chars,
     )
 
 
-def _schema(form: type[msgspec.Struct]) -> dict[str, Any]:
-    (whole,), parts = msgspec.json.schema_components([form], ref_template="{name}")
-    schema: dict[str, Any] = _inlined(parts.get(whole.get("$ref", ""), whole), parts)
+def _make_schema(arguments_type: type[msgspec.Struct]) -> dict[str, Any]:
+    (whole,), parts = msgspec.json.schema_components([arguments_type], ref_template="{name}")
+    schema: dict[str, Any] = _inline_references(parts.get(whole.get("$ref", ""), whole), parts)
     schema.setdefault("required", [])
     schema["additionalProperties"] = False
     return schema
 
 
-def _inlined(part: Any, parts: Mapping[str, Any]) -> Any:
+def _inline_references(part: Any, parts: Mapping[str, Any]) -> Any:
     """Without references, titles, and defaults that say nothing: fewer tokens, same meaning."""
     if isinstance(part, list):
-        return [_inlined(one, parts) for one in part]
+        return [_inline_references(one, parts) for one in part]
     if not isinstance(part, dict):
         return part
     if "$ref" in part:
-        return _inlined({**parts[part["$ref"]], **_without(part, "$ref")}, parts)
+        return _inline_references({**parts[part["$ref"]], **_drop_key(part, "$ref")}, parts)
     return {
-        key: {name: _inlined(one, parts) for name, one in value.items()}
+        key: {name: _inline_references(one, parts) for name, one in value.items()}
         if key == "properties"
-        else _inlined(value, parts)
+        else _inline_references(value, parts)
         for key, value in part.items()
         if key != "title" and not (key == "default" and value in ("", 0, False, [], None))
     }
 
 
-def _without(part: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _drop_key(part: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in part.items() if name != key}

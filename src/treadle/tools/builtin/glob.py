@@ -12,11 +12,11 @@ import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
-from treadle.tools.builtin.desk import Seat
+from treadle.tools.builtin.desk import CallSite
 from treadle.tools.builtin.form import BuiltinTool
-from treadle.tools.builtin.rg import Names, search, warning
+from treadle.tools.builtin.rg import PathFormatter, run_ripgrep, incomplete_warning
 
-MOST_SHOWN = 200
+MAX_RESULTS = 200
 
 
 class GlobArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,40 +28,44 @@ class GlobArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class GlobTool(BuiltinTool[GlobArguments]):
     name = "glob"
-    form = GlobArguments
-    synonyms: ClassVar[Mapping[str, str]] = {"directory": "path"}
+    arguments_type = GlobArguments
+    argument_aliases: ClassVar[Mapping[str, str]] = {"directory": "path"}
 
-    def objection(self, given: GlobArguments) -> str | None:
-        if not given.pattern:
+    def validate(self, args: GlobArguments) -> str | None:
+        if not args.pattern:
             return "the pattern is empty"
-        if ".." in given.pattern.split("/"):
+        if ".." in args.pattern.split("/"):
             return "the pattern leads out of its folder; name the folder as `path`"
         return None
 
-    def reads(self, given: GlobArguments) -> tuple[str, ...]:
-        return (_folder(given)[0],)
+    def read_paths(self, args: GlobArguments) -> tuple[str, ...]:
+        return (_split_pattern(args)[0],)
 
-    async def run(self, given: GlobArguments, seat: Seat) -> ToolOutput:
-        folder, pattern = _folder(given)
-        place = seat.resolve(folder)
+    async def run(self, args: GlobArguments, site: CallSite) -> ToolOutput:
+        folder, pattern = _split_pattern(args)
+        place = site.resolve(folder)
         pattern = pattern.removeprefix("./")
-        done, top = await search(seat, ["--files", "--null", f"--glob={pattern}"], place)
+        done, top = await run_ripgrep(site, ["--files", "--null", f"--glob={pattern}"], place)
         found = done.stdout.split(b"\0")[:-1]
         if not found:
-            return ToolOutput(f"No files match {given.pattern}.{warning(done)}", "No files")
-        shown = Names(top, seat).shown
-        names = [shown(name) for name in nsmallest(MOST_SHOWN, found)]
+            return ToolOutput(
+                f"No files match {args.pattern}.{incomplete_warning(done)}", "No files"
+            )
+        shown = PathFormatter(top, site).format_path
+        names = [shown(name) for name in nsmallest(MAX_RESULTS, found)]
         more = len(found) - len(names)
         rest = f"\n({more} more; narrow the pattern or the path)" if more > 0 else ""
         count = "1 file" if len(found) == 1 else f"{len(found)} files"
-        return ToolOutput("\n".join(names) + rest + warning(done), display=f"Found {count}")
+        return ToolOutput(
+            "\n".join(names) + rest + incomplete_warning(done), display=f"Found {count}"
+        )
 
 
-def _folder(given: GlobArguments) -> tuple[str, str]:
+def _split_pattern(args: GlobArguments) -> tuple[str, str]:
     """The folder to look in, and the pattern below it: an absolute pattern names both."""
-    if not given.pattern.startswith(("/", "~")):
-        return given.path or ".", given.pattern
-    if given.path:
+    if not args.pattern.startswith(("/", "~")):
+        return args.path or ".", args.pattern
+    if args.path:
         raise ToolError("the pattern is absolute; leave out `path`")
-    fixed = re.split(r"[*?\[{]", given.pattern)[0].rpartition("/")[0] or "/"
-    return fixed, given.pattern[len(fixed) :].lstrip("/")
+    fixed = re.split(r"[*?\[{]", args.pattern)[0].rpartition("/")[0] or "/"
+    return fixed, args.pattern[len(fixed) :].lstrip("/")

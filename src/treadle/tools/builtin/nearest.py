@@ -10,65 +10,67 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from heapq import nsmallest
 
-from treadle.tools.builtin.text import lines_of
+from treadle.tools.builtin.text import split_lines
 
-MOST_WINDOWS = 24
-MOST_LOOKED_AT = 200_000
-MOST_PLACES = 8
+MAX_WINDOWS = 24
+MAX_LINES = 200_000
+MAX_OFFSETS_PER_LINE = 8
 """Of a wanted line that comes again and again: it says little about where a window starts."""
 
-MOST_COMPARED = 2_000
-MOST_SHOWN = 20
-ENOUGH = 0.5
-_NUMBERED = re.compile(r"\s*\d+(?:\t|→)")
+MAX_COMPARED_CHARS = 2_000
+MAX_SHOWN_LINES = 20
+MIN_RATIO = 0.5
+_LINE_NUMBER_PREFIX = re.compile(r"\s*\d+(?:\t|→)")
 
 
-def near_miss(text: str, old: str, new: str, name: str) -> str:
+def explain_no_match(text: str, old: str, new: str, name: str) -> str:
     """What to tell a model whose old text is not in the file."""
     said = f"old_string was not found in {name}; nothing was changed."
-    wanted = lines_of(old) or [old]
-    if all(_NUMBERED.match(line) for line in wanted):
+    wanted = split_lines(old) or [old]
+    if all(_LINE_NUMBER_PREFIX.match(line) for line in wanted):
         return f"{said} It begins with line numbers: leave out what `read` puts before each line."
     if new and len(new) > 10 and new.replace("\r\n", "\n") in text.replace("\r\n", "\n"):
         return f"{said} new_string is there already: the edit may have been made before."
-    lines = lines_of(text)
-    found = nearest(lines, wanted)
+    lines = split_lines(text)
+    found = find_nearest_lines(lines, wanted)
     if found is None:
         return f"{said} No lines resemble it; read the file again."
     start, end = found
     shown = "\n".join(
         f"{number + 1:>6}\t{lines[number][:500]}"
-        for number in range(start, min(end, start + MOST_SHOWN))
+        for number in range(start, min(end, start + MAX_SHOWN_LINES))
     )
-    difference = _difference(lines[start:end], wanted)
+    difference = _describe_difference(lines[start:end], wanted)
     return f"{said} The nearest lines are these{difference}:\n{shown}"
 
 
-def nearest(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, int] | None:
+def find_nearest_lines(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, int] | None:
     """The window of lines that is most like the wanted ones; None if nothing is like them."""
     size = min(len(wanted), len(lines))
-    best, best_ratio = None, ENOUGH
-    matcher = SequenceMatcher(None, "", _compared(wanted))
+    best, best_ratio = None, MIN_RATIO
+    matcher = SequenceMatcher(None, "", _join_for_comparison(wanted))
     last = len(lines) - size
-    starts = [max(0, min(start, last)) for start in _candidates(lines[:MOST_LOOKED_AT], wanted)]
+    starts = [
+        max(0, min(start, last)) for start in _find_candidate_starts(lines[:MAX_LINES], wanted)
+    ]
     for start in dict.fromkeys(starts):
-        matcher.set_seq1(_compared(lines[start : start + size]))
+        matcher.set_seq1(_join_for_comparison(lines[start : start + size]))
         if matcher.quick_ratio() > best_ratio and (ratio := matcher.ratio()) > best_ratio:
             best, best_ratio = (start, start + size), ratio
     return best
 
 
-def _compared(lines: Sequence[str]) -> str:
+def _join_for_comparison(lines: Sequence[str]) -> str:
     # Every line has its newline, so no more of them than characters can count.
-    return "\n".join(line.strip() for line in lines[:MOST_COMPARED])[:MOST_COMPARED]
+    return "\n".join(line.strip() for line in lines[:MAX_COMPARED_CHARS])[:MAX_COMPARED_CHARS]
 
 
-def _candidates(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
+def _find_candidate_starts(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Where a window may start, the most promising first: by whole lines, else by words."""
     where: dict[str, list[int]] = {}
     for offset, line in enumerate(wanted):
         offsets = where.setdefault(line.strip(), [])
-        if len(offsets) < MOST_PLACES:
+        if len(offsets) < MAX_OFFSETS_PER_LINE:
             offsets.append(offset)
     where.pop("", None)
     votes: dict[int, float] = {}
@@ -82,19 +84,19 @@ def _candidates(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
             common = len(words & set(re.findall(r"\w+", line))) if words else 0
             if common:
                 votes[number + offset] = common / (1 + abs(len(line.strip()) - anchor))
-    return nsmallest(MOST_WINDOWS, votes, key=lambda start: -votes[start])
+    return nsmallest(MAX_WINDOWS, votes, key=lambda start: -votes[start])
 
 
-def _difference(there: Sequence[str], wanted: Sequence[str]) -> str:
+def _describe_difference(file_lines: Sequence[str], wanted: Sequence[str]) -> str:
     """In words, what the lines differ in, when it is something that one does not see."""
-    if [line.rstrip() for line in there] == [line.rstrip() for line in wanted]:
+    if [line.rstrip() for line in file_lines] == [line.rstrip() for line in wanted]:
         return " (they differ in blanks at the end of lines)"
-    if [line.strip() for line in there] == [line.strip() for line in wanted]:
-        tabs = any("\t" in _indent(line) for line in there)
+    if [line.strip() for line in file_lines] == [line.strip() for line in wanted]:
+        tabs = any("\t" in _indent(line) for line in file_lines)
         return f" (they differ in indentation only; the file uses {'tabs' if tabs else 'spaces'})"
-    if _plain(there) == _plain(wanted):
+    if _normalize(file_lines) == _normalize(wanted):
         return " (they differ in blanks, quotation marks or dashes)"
-    for one, other in zip(there, wanted, strict=False):
+    for one, other in zip(file_lines, wanted, strict=False):
         if one != other:
             mine, theirs = other[:200], one[:200]
             return f"; the first difference:\n  old_string: {mine}\n  the file:   {theirs}\n"
@@ -108,5 +110,5 @@ def _indent(line: str) -> str:
 _TYPOGRAPHY = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-"})
 
 
-def _plain(lines: Sequence[str]) -> str:
+def _normalize(lines: Sequence[str]) -> str:
     return "".join("".join(lines).translate(_TYPOGRAPHY).split())

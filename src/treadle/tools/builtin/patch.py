@@ -22,7 +22,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.errors import ToolError
-from treadle.tools.builtin.nearest import nearest
+from treadle.tools.builtin.nearest import find_nearest_lines
 
 BEGIN, END, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
 _HEADER = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
@@ -41,12 +41,12 @@ class Chunk(msgspec.Struct, frozen=True):
     at_end: bool = False
 
     @property
-    def old(self) -> list[str]:
+    def old_lines(self) -> list[str]:
         return [line for mark, line in self.lines if mark != "+"]
 
-    def over(self, there: Sequence[str]) -> list[str]:
+    def apply_to(self, file_lines: Sequence[str]) -> list[str]:
         """What the old lines become. Context that matched loosely stays as the file has it."""
-        kept = iter(there)
+        kept = iter(file_lines)
         out: list[str] = []
         for mark, line in self.lines:
             if mark == "+":
@@ -81,22 +81,22 @@ def parse_patch(text: str) -> list[FilePatch]:
         header = _HEADER.fullmatch(lines[at])
         if header is None:
             if lines[at].strip():
-                raise _not_understood(lines, at, "a line `*** Add|Update|Delete File: path`")
+                raise _make_syntax_error(lines, at, "a line `*** Add|Update|Delete File: path`")
             at += 1
             continue
         stop = next((n for n in range(at + 1, end) if _HEADER.fullmatch(lines[n])), end)
-        files.append(_file(header.group(1), header.group(2).strip(), lines, at + 1, stop))
+        files.append(_parse_file(header.group(1), header.group(2).strip(), lines, at + 1, stop))
         at = stop
     if not files:
         raise ToolError("the patch names no file")
     return files
 
 
-def _file(kind: str, path: str, lines: Sequence[str], at: int, stop: int) -> FilePatch:
+def _parse_file(kind: str, path: str, lines: Sequence[str], at: int, stop: int) -> FilePatch:
     if kind == "Delete":
         for number in range(at, stop):
             if lines[number].strip():
-                raise _not_understood(lines, number, "nothing below Delete File")
+                raise _make_syntax_error(lines, number, "nothing below Delete File")
         return FilePatch("Delete", path)
     if kind == "Add":
         added: list[str] = []
@@ -104,17 +104,17 @@ def _file(kind: str, path: str, lines: Sequence[str], at: int, stop: int) -> Fil
             if lines[number].startswith("+"):
                 added.append(lines[number][1:] + "\n")
             elif lines[number].strip():
-                raise _not_understood(lines, number, "lines that begin with `+`")
+                raise _make_syntax_error(lines, number, "lines that begin with `+`")
         return FilePatch("Add", path, content="".join(added))
     moved = _MOVE.fullmatch(lines[at]) if at < stop else None
-    chunks = _chunks(lines, at + 1 if moved else at, stop)
+    chunks = _parse_chunks(lines, at + 1 if moved else at, stop)
     if not chunks and not moved:
         raise ToolError(f"the patch says nothing about what to change in {path}")
     target = moved.group(1).strip() if moved else ""
     return FilePatch("Update", path, chunks=chunks, moved_to=target)
 
 
-def _chunks(lines: Sequence[str], at: int, stop: int) -> tuple[Chunk, ...]:
+def _parse_chunks(lines: Sequence[str], at: int, stop: int) -> tuple[Chunk, ...]:
     chunks: list[Chunk] = []
     anchors: list[str] = []
     marked: list[tuple[str, str]] = []
@@ -140,84 +140,90 @@ def _chunks(lines: Sequence[str], at: int, stop: int) -> tuple[Chunk, ...]:
         elif line[:1] in ("", " ", "-", "+"):
             marked.append((line[:1], line[1:]))
         else:
-            raise _not_understood(lines, number, "a line that begins with blank, `-`, `+` or `@@`")
+            raise _make_syntax_error(
+                lines, number, "a line that begins with blank, `-`, `+` or `@@`"
+            )
     close()
     return tuple(chunks)
 
 
-def patched(text: str, patch: FilePatch) -> str:
+def apply_file_patch(text: str, patch: FilePatch) -> str:
     """The text after all chunks. ToolError names the chunk that does not fit, and what is there."""
     ends_with_newline = text.endswith("\n") or not text
     lines = text.split("\n")
     if lines and not lines[-1]:
         lines.pop()
     out: list[str] = []
-    done, there = 0, Standing(lines)
+    done, there = 0, LineIndex(lines)
     for number, chunk in enumerate(patch.chunks, start=1):
         start = done
         for anchor in chunk.anchors:
-            start = _after(lines, anchor, start, patch.path)
-        place = _place(there, chunk, start)
+            start = _find_anchor(lines, anchor, start, patch.path)
+        place = _find_chunk(there, chunk, start)
         if place is None and start != done and not chunk.at_end:
-            place = _place(there, chunk, max(done, start - 1))  # the anchor is repeated as context
+            place = _find_chunk(
+                there, chunk, max(done, start - 1)
+            )  # the anchor is repeated as context
         if place is None:
-            raise ToolError(_misfit(lines, chunk, number, len(patch.chunks), patch.path))
-        end = place + len(chunk.old)
-        out += [*lines[done:place], *chunk.over(lines[place:end])]
+            raise ToolError(_describe_mismatch(lines, chunk, number, len(patch.chunks), patch.path))
+        end = place + len(chunk.old_lines)
+        out += [*lines[done:place], *chunk.apply_to(lines[place:end])]
         done = end
     out += lines[done:]
     return "\n".join(out) + ("\n" if ends_with_newline and out else "")
 
 
-def _after(lines: Sequence[str], anchor: str, start: int, path: str) -> int:
-    for alike in _LIKENESS:
+def _find_anchor(lines: Sequence[str], anchor: str, start: int, path: str) -> int:
+    for alike in _NORMALIZERS:
         for number in range(start, len(lines)):
             if alike(lines[number]) == alike(anchor) or (
-                alike is _LIKENESS[-1] and alike(anchor) in alike(lines[number])
+                alike is _NORMALIZERS[-1] and alike(anchor) in alike(lines[number])
             ):
                 return number + 1
     raise ToolError(f"{path} has no line `{anchor}` to go to (@@); nothing was changed")
 
 
-def _place(there: Standing, chunk: Chunk, start: int) -> int | None:
-    old = chunk.old
+def _find_chunk(index: LineIndex, chunk: Chunk, start: int) -> int | None:
+    old = chunk.old_lines
     if not old:
         # Only new lines: behind the anchor, or at the end of the file.
-        return start if chunk.anchors else there.count
-    last = there.count - len(old)
+        return start if chunk.anchors else index.line_count
+    last = index.line_count - len(old)
     if last < start:
         return None
-    for alike in _LIKENESS:
-        if chunk.at_end and there.find(alike, old, last) is not None:
+    for alike in _NORMALIZERS:
+        if chunk.at_end and index.find(alike, old, last) is not None:
             return last
-        if (place := there.find(alike, old, start)) is not None:
+        if (place := index.find(alike, old, start)) is not None:
             return place
     return None
 
 
-class Standing:
+class LineIndex:
     """The lines of a file to look for others in: as one text, whose search is linear."""
 
     def __init__(self, lines: Sequence[str]) -> None:
-        self._lines, self.count = lines, len(lines)
-        self._texts: dict[Callable[[str], str], tuple[str, list[int]]] = {}
+        self._lines, self.line_count = lines, len(lines)
+        self._normalized_texts: dict[Callable[[str], str], tuple[str, list[int]]] = {}
 
-    def find(self, alike: Callable[[str], str], wanted: Sequence[str], start: int) -> int | None:
+    def find(
+        self, normalize: Callable[[str], str], wanted: Sequence[str], start: int
+    ) -> int | None:
         """The first line, from `start` on, with which lines like the wanted ones begin."""
-        text, starts = self._text(alike)
-        at = text.find(_text(map(alike, wanted)), starts[start])
+        text, starts = self._normalized_text(normalize)
+        at = text.find(_join_lines(map(normalize, wanted)), starts[start])
         return bisect_left(starts, at) if at >= 0 else None
 
-    def _text(self, alike: Callable[[str], str]) -> tuple[str, list[int]]:
+    def _normalized_text(self, normalize: Callable[[str], str]) -> tuple[str, list[int]]:
         """All lines in one likeness, and where in that each begins."""
-        if alike not in self._texts:
-            lines = [alike(line) for line in self._lines]
+        if normalize not in self._normalized_texts:
+            lines = [normalize(line) for line in self._lines]
             starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
-            self._texts[alike] = _text(lines), starts
-        return self._texts[alike]
+            self._normalized_texts[normalize] = _join_lines(lines), starts
+        return self._normalized_texts[normalize]
 
 
-def _text(lines: Iterable[str]) -> str:
+def _join_lines(lines: Iterable[str]) -> str:
     return "\n".join(["", *lines, ""])
 
 
@@ -229,22 +235,24 @@ def _rstripped(line: str) -> str:
     return line.rstrip()
 
 
-def _plain(line: str) -> str:
+def _normalize_typography(line: str) -> str:
     return line.strip().translate(_TYPOGRAPHY)
 
 
-_LIKENESS: tuple[Callable[[str], str], ...] = (_exact, _rstripped, _plain)
+_NORMALIZERS: tuple[Callable[[str], str], ...] = (_exact, _rstripped, _normalize_typography)
 
 
-def _misfit(lines: Sequence[str], chunk: Chunk, number: int, count: int, path: str) -> str:
+def _describe_mismatch(
+    lines: Sequence[str], chunk: Chunk, number: int, count: int, path: str
+) -> str:
     which = f"chunk {number} of {count}" if count > 1 else "the chunk"
     said = f"{which} for {path} does not fit; nothing was changed."
-    found = nearest(lines, chunk.old)
+    found = find_nearest_lines(lines, chunk.old_lines)
     if found is None:
         return f"{said} Its lines are not in the file (any more); read the file again."
     shown = "\n".join(f"{at + 1:>6}\t{lines[at][:500]}" for at in range(*found))
     return f"{said} The nearest lines are these:\n{shown}"
 
 
-def _not_understood(lines: Sequence[str], at: int, expected: str) -> ToolError:
+def _make_syntax_error(lines: Sequence[str], at: int, expected: str) -> ToolError:
     return ToolError(f"line {at + 1} of the patch is `{lines[at][:100]}`; expected {expected}")

@@ -13,14 +13,14 @@ import msgspec
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
-from treadle.tools.builtin.desk import Seat
+from treadle.tools.builtin.desk import CallSite
 from treadle.tools.builtin.form import BuiltinTool
 
-MOST = 20
+MAX_PASSAGES = 20
 PART_CHARS = 20_000
-AROUND = 300
+CONTEXT_CHARS = 300
 
-Searcher = Callable[[str, str, int], Awaitable[Sequence[str]]]  # session, query, limit
+SearchHistory = Callable[[str, str, int], Awaitable[Sequence[str]]]  # session, query, limit
 
 
 class RecallArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,36 +34,36 @@ class RecallArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class RecallTool(BuiltinTool[RecallArguments]):
     name = "recall"
-    form = RecallArguments
+    arguments_type = RecallArguments
     max_result_chars = 40_000
 
-    def objection(self, given: RecallArguments) -> str | None:
-        if bool(given.query.strip()) == bool(given.id):
+    def validate(self, args: RecallArguments) -> str | None:
+        if bool(args.query.strip()) == bool(args.id):
             return "give either a query, or the id of an answer"
-        return None if given.offset >= 0 else "offset counts characters from 0"
+        return None if args.offset >= 0 else "offset counts characters from 0"
 
-    async def run(self, given: RecallArguments, seat: Seat) -> ToolOutput:
-        history = seat.context.history()
-        if given.id:
-            return _whole(history, given)
-        limit = max(1, min(given.limit, MOST))
-        searcher: Searcher | None = seat.context.services.get("recall")
+    async def run(self, args: RecallArguments, site: CallSite) -> ToolOutput:
+        history = site.context.history()
+        if args.id:
+            return _read_result(history, args)
+        limit = max(1, min(args.limit, MAX_PASSAGES))
+        searcher: SearchHistory | None = site.context.services.get("recall")
         if searcher is not None:
-            passages = await searcher(seat.context.session_id, given.query, limit)
+            passages = await searcher(site.context.session_id, args.query, limit)
         else:
-            passages = list(_found(history, given.query, limit))
+            passages = list(_search_history(history, args.query, limit))
         if not passages:
             return ToolOutput("Nothing was found; try other words.", display="Nothing was found")
         count = "1 passage" if len(passages) == 1 else f"{len(passages)} passages"
         return ToolOutput("\n\n".join(passages), display=f"Recalled {count}")
 
 
-def _whole(history: Sequence[Item], given: RecallArguments) -> ToolOutput:
+def _read_result(history: Sequence[Item], args: RecallArguments) -> ToolOutput:
     for item in history:
-        if isinstance(item, ToolResultItem) and item.call_id == given.id:
+        if isinstance(item, ToolResultItem) and item.call_id == args.id:
             text = item.text
-            part = text[given.offset : given.offset + PART_CHARS]
-            end = given.offset + len(part)
+            part = text[args.offset : args.offset + PART_CHARS]
+            end = args.offset + len(part)
             more = len(text) - end
             rest = f"\n\n({more} more characters; read on with offset={end})" if more > 0 else ""
             pictures = tuple(one for one in item.content if not hasattr(one, "text"))
@@ -73,15 +73,15 @@ def _whole(history: Sequence[Item], given: RecallArguments) -> ToolOutput:
             from treadle.core.transcript.content import Text
 
             return ToolOutput((Text(part + rest), *pictures), display)
-    raise ToolError(f"no answer has the id {given.id!r}; search with a query instead")
+    raise ToolError(f"no answer has the id {args.id!r}; search with a query instead")
 
 
-def _found(history: Sequence[Item], query: str, limit: int) -> Iterator[str]:
+def _search_history(history: Sequence[Item], query: str, limit: int) -> Iterator[str]:
     """Passages with the most of the words, the newest of equals first, in the order of time."""
     words = list(dict.fromkeys(re.findall(r"\w+", query.lower())))
     scored: list[tuple[float, int, str, str]] = []
     for position, item in enumerate(history):
-        who, text = _told(item)
+        who, text = _item_text(item)
         lower = text.lower()
         hits = sum(word in lower for word in words)
         if hits:
@@ -89,10 +89,10 @@ def _found(history: Sequence[Item], query: str, limit: int) -> Iterator[str]:
             scored.append((hits + 2 * phrase, position, who, text))
     best = sorted(scored, reverse=True)[:limit]
     for _, position, who, text in sorted(best, key=lambda one: one[1]):
-        yield f"[{position + 1} of {len(history)}, {who}]\n{_passage(text, query, words)}"
+        yield f"[{position + 1} of {len(history)}, {who}]\n{_extract_passage(text, query, words)}"
 
 
-def _told(item: Item) -> tuple[str, str]:
+def _item_text(item: Item) -> tuple[str, str]:
     match item:
         case UserItem():
             return "the user", item.text
@@ -106,10 +106,10 @@ def _told(item: Item) -> tuple[str, str]:
     return "", ""
 
 
-def _passage(text: str, query: str, words: Sequence[str]) -> str:
+def _extract_passage(text: str, query: str, words: Sequence[str]) -> str:
     lower = text.lower()
     places = [lower.find(query.lower().strip()), *(lower.find(word) for word in words)]
     middle = next((place for place in places if place >= 0), 0)
-    start, end = max(0, middle - AROUND), min(len(text), middle + 2 * AROUND)
+    start, end = max(0, middle - CONTEXT_CHARS), min(len(text), middle + 2 * CONTEXT_CHARS)
     before, after = "... " if start else "", " ..." if end < len(text) else ""
     return f"{before}{text[start:end].strip()}{after}"

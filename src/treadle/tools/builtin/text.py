@@ -14,63 +14,63 @@ from collections.abc import Iterator
 
 import msgspec
 
-_MARKS = (
+_BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-LOOKED_AT = 8_192
+SAMPLE_BYTES = 8_192
 
 
-class Decoded(msgspec.Struct, frozen=True):
+class DecodedText(msgspec.Struct, frozen=True):
     """Text with what it takes to write it back: its encoding, its mark, its usual line end."""
 
     text: str
     encoding: str = "utf-8"
-    mark: bytes = b""
+    bom: bytes = b""
 
     @property
-    def line_end(self) -> str:
+    def line_ending(self) -> str:
         windows = self.text.count("\r\n")
         return "\r\n" if windows and windows * 2 >= self.text.count("\n") else "\n"
 
-    def encoded(self, text: str) -> bytes:
+    def encode(self, text: str) -> bytes:
         """Another text in the same clothes. UnicodeEncodeError if it has no way to say it."""
-        return self.mark + text.encode(self.encoding)
+        return self.bom + text.encode(self.encoding)
 
 
-def decoded(data: bytes, *, is_cut: bool = False) -> Decoded | None:
+def decode_text(data: bytes, *, is_truncated: bool = False) -> DecodedText | None:
     """The text of a file, or None if it is not text. `is_cut`: its last character may be."""
-    for mark, encoding in _MARKS:
+    for mark, encoding in _BOMS:
         if data.startswith(mark):
-            return _with(data, mark, encoding, is_cut)
-    head = data[:LOOKED_AT]
+            return _try_decode(data, mark, encoding, is_truncated)
+    head = data[:SAMPLE_BYTES]
     if b"\0" in head:
-        encoding = _utf16_by_zeros(head)
-        return _with(data, b"", encoding, is_cut) if encoding else None
-    text = _with(data, b"", "utf-8", is_cut)
+        encoding = _guess_utf16(head)
+        return _try_decode(data, b"", encoding, is_truncated) if encoding else None
+    text = _try_decode(data, b"", "utf-8", is_truncated)
     if text is not None:
         return text
     if sum(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in head) > len(head) // 50:
         return None
-    return _with(data, b"", "cp1252", False) or _with(data, b"", "latin-1", False)
+    return _try_decode(data, b"", "cp1252", False) or _try_decode(data, b"", "latin-1", False)
 
 
-def _with(data: bytes, mark: bytes, encoding: str, is_cut: bool) -> Decoded | None:
-    body = data[len(mark) :]
+def _try_decode(data: bytes, bom: bytes, encoding: str, is_truncated: bool) -> DecodedText | None:
+    body = data[len(bom) :]
     try:
-        if not is_cut:
+        if not is_truncated:
             text = body.decode(encoding)
         else:
             text = codecs.getincrementaldecoder(encoding)().decode(body)
     except UnicodeDecodeError:
         return None
-    return Decoded(text, encoding, mark)
+    return DecodedText(text, encoding, bom)
 
 
-def _utf16_by_zeros(head: bytes) -> str:
+def _guess_utf16(head: bytes) -> str:
     """Latin text in UTF-16 has a zero in every second place, and nowhere else."""
     even, odd = head[::2].count(0), head[1::2].count(0)
     half = max(1, len(head) // 2)
@@ -81,57 +81,63 @@ def _utf16_by_zeros(head: bytes) -> str:
     return ""
 
 
-class Found(msgspec.Struct, frozen=True):
+class Occurrence(msgspec.Struct, frozen=True):
     """Where a piece stands in a text, and the line end that it uses there."""
 
     start: int
     end: int
-    line_end: str
+    line_ending: str
 
 
-def find_all(text: str, piece: str, usual: str) -> list[Found]:
+def find_occurrences(text: str, wanted: str, default_line_ending: str) -> list[Occurrence]:
     """Every place of a piece; its line ends match whatever the file's are."""
-    given, piece = piece, piece.replace("\r\n", "\n")
-    if "\n" not in piece or "\r" not in text:
-        return [Found(start, start + len(piece), usual) for start in _starts(text, piece)]
-    starts = list(_starts(text.replace("\r\n", "\n"), piece))
+    given, wanted = wanted, wanted.replace("\r\n", "\n")
+    if "\n" not in wanted or "\r" not in text:
+        return [
+            Occurrence(start, start + len(wanted), default_line_ending)
+            for start in _find_starts(text, wanted)
+        ]
+    starts = list(_find_starts(text.replace("\r\n", "\n"), wanted))
     if not starts:  # one that ends within a line end is there only as it is
-        return [Found(start, start + len(given), usual) for start in _starts(text, given)]
+        return [
+            Occurrence(start, start + len(given), default_line_ending)
+            for start in _find_starts(text, given)
+        ]
     # Where the plain text has lost a carriage return; what lies behind stands that much further on.
     lost = array("q", (at.start() - n for n, at in enumerate(re.finditer("\r\n", text))))
-    places: list[Found] = []
+    places: list[Occurrence] = []
     for plain in starts:
-        end = plain + len(piece)
+        end = plain + len(wanted)
         before, within = bisect_left(lost, plain), bisect_left(lost, end)
         line_end = "\r\n" if within > before else "\n"
-        places.append(Found(plain + before, end + within, line_end))
+        places.append(Occurrence(plain + before, end + within, line_end))
     return places
 
 
-def _starts(text: str, piece: str) -> Iterator[int]:
+def _find_starts(text: str, wanted: str) -> Iterator[int]:
     """Where a piece stands, one place behind the other. Its search is linear for any text."""
-    start = text.find(piece)
+    start = text.find(wanted)
     while start >= 0:
         yield start
-        start = text.find(piece, start + len(piece))
+        start = text.find(wanted, start + len(wanted))
 
 
-def replaced(text: str, places: list[Found], new: str) -> str:
+def replace_occurrences(text: str, occurrences: list[Occurrence], new: str) -> str:
     """The text with each place replaced, in the line ends of that place."""
     new = new.replace("\r\n", "\n")
     pieces: list[str] = []
     end = 0
-    for place in places:
-        pieces += [text[end : place.start], new.replace("\n", place.line_end)]
+    for place in occurrences:
+        pieces += [text[end : place.start], new.replace("\n", place.line_ending)]
         end = place.end
     return "".join([*pieces, text[end:]])
 
 
-def line_of(text: str, position: int) -> int:
+def line_number_at(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Lines as editors count them: only a newline ends one; its carriage return goes with it."""
     lines = text.split("\n")
     if lines and not lines[-1]:

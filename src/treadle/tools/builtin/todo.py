@@ -10,27 +10,27 @@ import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.transcript.content import Arguments
-from treadle.tools.builtin.desk import Seat
-from treadle.tools.builtin.form import BuiltinTool, visible
+from treadle.tools.builtin.desk import CallSite
+from treadle.tools.builtin.form import BuiltinTool, escape_multiline
 
-Status = Literal["pending", "in_progress", "completed"]
-MARKS: dict[Status, str] = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
+TodoStatus = Literal["pending", "in_progress", "completed"]
+STATUS_MARKS: dict[TodoStatus, str] = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 
 
-class Todo(msgspec.Struct, frozen=True):
+class TodoItem(msgspec.Struct, frozen=True):
     """One step. What else a model adds, such as an id, is passed over."""
 
     content: Annotated[str, msgspec.Meta(description="What is to be done")]
-    status: Status = "pending"
+    status: TodoStatus = "pending"
 
 
 class TodoArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    todos: Annotated[list[Todo], msgspec.Meta(description="The whole list, in order")]
+    todos: Annotated[list[TodoItem], msgspec.Meta(description="The whole list, in order")]
 
 
 class TodoTool(BuiltinTool[TodoArguments]):
     name = "todo"
-    form = TodoArguments
+    arguments_type = TodoArguments
     concurrent = False
 
     def summary(self, arguments: Arguments) -> str:
@@ -40,8 +40,8 @@ class TodoTool(BuiltinTool[TodoArguments]):
         done = sum(isinstance(one, dict) and one.get("status") == "completed" for one in todos)
         return f"[todo: {done} of {len(todos)} done]"
 
-    async def run(self, given: TodoArguments, seat: Seat) -> ToolOutput:
-        lines = [f"{MARKS[todo.status]} {todo.content}" for todo in given.todos]
-        shown = visible("\n".join(lines)) or "Nothing is to be done."
-        left = sum(todo.status != "completed" for todo in given.todos)
+    async def run(self, args: TodoArguments, site: CallSite) -> ToolOutput:
+        lines = [f"{STATUS_MARKS[todo.status]} {todo.content}" for todo in args.todos]
+        shown = escape_multiline("\n".join(lines)) or "Nothing is to be done."
+        left = sum(todo.status != "completed" for todo in args.todos)
         return ToolOutput(f"The list is kept; {left} of {len(lines)} are open.", display=shown)

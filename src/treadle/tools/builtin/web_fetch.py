@@ -16,18 +16,18 @@ import msgspec
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Document, Image
-from treadle.tools.builtin.charsets import page_text
-from treadle.tools.builtin.desk import Desk, Seat
-from treadle.tools.builtin.fetching import Fetch, Fetcher, Page
-from treadle.tools.builtin.form import BuiltinTool, visible
-from treadle.tools.builtin.text import decoded
+from treadle.tools.builtin.charsets import decode_page
+from treadle.tools.builtin.desk import ToolSessions, CallSite
+from treadle.tools.builtin.fetching import FetchPage, HttpFetcher, FetchedPage
+from treadle.tools.builtin.form import BuiltinTool, escape_multiline
+from treadle.tools.builtin.text import decode_text
 
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 PART_CHARS = 40_000
-MOST_PAGES = 8
-MOST_IMAGE = 3_900_000
-MOST_NAME = 253
-PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+MAX_PAGES = 8
+MAX_IMAGE_BYTES = 3_900_000
+MAX_HOST_CHARS = 253
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 class WebFetchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,53 +42,55 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
     """`fetch` brings one page without following redirects; ours refuses private addresses."""
 
     name = "web_fetch"
-    form = WebFetchArguments
+    arguments_type = WebFetchArguments
     timeout = 120.0
 
-    def __init__(self, desk: Desk, *, fetch: Fetch | None = None) -> None:
-        super().__init__(desk)
-        self._fetch: Fetch = fetch or Fetcher()
+    def __init__(self, sessions: ToolSessions, *, fetch: FetchPage | None = None) -> None:
+        super().__init__(sessions)
+        self._fetch: FetchPage = fetch or HttpFetcher()
 
-    def objection(self, given: WebFetchArguments) -> str | None:
-        if given.offset < 0:
+    def validate(self, args: WebFetchArguments) -> str | None:
+        if args.offset < 0:
             return "offset counts characters from 0"
-        return _not_an_address(given.url)
+        return _check_url(args.url)
 
-    async def run(self, given: WebFetchArguments, seat: Seat) -> ToolOutput:
-        url = urldefrag(given.url.strip()).url
-        kept = seat.notes.pages.get(url) if given.offset else None
+    async def run(self, args: WebFetchArguments, site: CallSite) -> ToolOutput:
+        url = urldefrag(args.url.strip()).url
+        kept = site.session.fetched_pages.get(url) if args.offset else None
         if kept is not None:
-            return _part(url, kept, given)
-        page = await self._followed(url)
+            return _format_part(url, kept, args)
+        page = await self._fetch_with_redirects(url)
         if not 200 <= page.status < 300:
-            head = page_text(page.body[:8_000], page.headers.get("content-type", ""), is_cut=True)
+            head = decode_page(
+                page.body[:8_000], page.headers.get("content-type", ""), is_truncated=True
+            )
             text = head[:2_000].strip()
             raise ToolError(
                 f"{page.url} answered {page.status}.{' It says: ' if text else ''}{text}"
             )
         kind = page.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind in PICTURES and len(page.body) <= MOST_IMAGE and not page.is_truncated:
+        if kind in IMAGE_TYPES and len(page.body) <= MAX_IMAGE_BYTES and not page.is_truncated:
             return ToolOutput((Image(kind, page.body),), display=f"Fetched {page.url} ({kind})")
         if kind == "application/pdf" and not page.is_truncated:
             document = Document(kind, page.body, title=page.url.rpartition("/")[2])
             return ToolOutput((document,), display=f"Fetched {page.url} (PDF)")
-        text = await _converted(page, kind)
-        seat.notes.pages[url] = text
-        while len(seat.notes.pages) > MOST_PAGES:
-            seat.notes.pages.popitem(last=False)
-        return _part(page.url, text, given)
+        text = await _convert_in_thread(page, kind)
+        site.session.fetched_pages[url] = text
+        while len(site.session.fetched_pages) > MAX_PAGES:
+            site.session.fetched_pages.popitem(last=False)
+        return _format_part(page.url, text, args)
 
-    async def _followed(self, url: str) -> Page:
-        for _ in range(MOST_REDIRECTS + 1):
+    async def _fetch_with_redirects(self, url: str) -> FetchedPage:
+        for _ in range(MAX_REDIRECTS + 1):
             page = await self._fetch(url)
             target = page.headers.get("location")
             if page.status not in (301, 302, 303, 307, 308) or not target:
                 return page
             there = urldefrag(urljoin(url, target)).url
-            problem = _not_an_address(there)
+            problem = _check_url(there)
             if problem is not None:
                 raise ToolError(f"{url} redirects to {there[:200]!r}: {problem}")
-            if not _same_site(url, there):
+            if not _is_same_site(url, there):
                 raise ToolError(
                     f"{url} redirects to another host. If you want that page, "
                     f"call {self.name} with {there}"
@@ -97,7 +99,7 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
         raise ToolError(f"{url} redirects again and again")
 
 
-def _not_an_address(url: str) -> str | None:
+def _check_url(url: str) -> str | None:
     if any(ord(character) < 0x21 or ord(character) == 0x7F for character in url.strip()):
         return "there are blanks or control characters in the address"
     try:
@@ -107,12 +109,12 @@ def _not_an_address(url: str) -> str | None:
         return f"not an address: {error}"
     if parts.scheme.lower() not in ("http", "https"):
         return "only http and https addresses can be fetched"
-    if not parts.hostname or len(parts.hostname) > MOST_NAME:
+    if not parts.hostname or len(parts.hostname) > MAX_HOST_CHARS:
         return "the address names no host, or none that could be"
     return "an address with a user name in it is not fetched" if "@" in parts.netloc else None
 
 
-def _same_site(one: str, other: str) -> bool:
+def _is_same_site(one: str, other: str) -> bool:
     """The same host, with or without www, and not from https back to http."""
     first, second = urlsplit(one), urlsplit(other)
     names = [(parts.hostname or "").lower().removeprefix("www.") for parts in (first, second)]
@@ -121,37 +123,43 @@ def _same_site(one: str, other: str) -> bool:
     return names[0] == names[1] and same_port and not weaker
 
 
-async def _converted(page: Page, kind: str) -> str:
+async def _convert_in_thread(page: FetchedPage, kind: str) -> str:
     """In a thread: seconds for a page made to take long. Cancelled, it ends on its own soon."""
     over = threading.Event()
     try:
-        return await asyncio.to_thread(_readable, page, kind, over.is_set)
+        return await asyncio.to_thread(_convert_page, page, kind, over.is_set)
     finally:
         over.set()
 
 
-def _readable(page: Page, kind: str, stopped: Callable[[], bool]) -> str:
-    from treadle.tools.builtin.markdown import CUT, to_markdown
+def _convert_page(page: FetchedPage, kind: str, is_cancelled: Callable[[], bool]) -> str:
+    from treadle.tools.builtin.markdown import TRUNCATION_NOTE, html_to_markdown
 
-    text = page_text(page.body, page.headers.get("content-type", ""), is_cut=page.is_truncated)
+    text = decode_page(
+        page.body, page.headers.get("content-type", ""), is_truncated=page.is_truncated
+    )
     if kind in ("text/html", "application/xhtml+xml") or (not kind and "<html" in text[:1_000]):
-        text = to_markdown(text, page.url, stopped=stopped)
+        text = html_to_markdown(text, page.url, is_cancelled=is_cancelled)
     elif not (kind.startswith("text/") or re.search(r"json|xml|javascript|yaml|toml", kind)):
         if kind and kind != "application/octet-stream":
             raise ToolError(f"{page.url} is {kind}, which cannot be shown as text")
-        if decoded(page.body) is None:
+        if decode_text(page.body) is None:
             raise ToolError(f"{page.url} is binary data of {len(page.body):,} bytes, not text")
-    return f"{text}\n\n{CUT}" if page.is_truncated and not text.endswith(CUT) else text
+    return (
+        f"{text}\n\n{TRUNCATION_NOTE}"
+        if page.is_truncated and not text.endswith(TRUNCATION_NOTE)
+        else text
+    )
 
 
-def _part(url: str, text: str, given: WebFetchArguments) -> ToolOutput:
-    part = text[given.offset : given.offset + PART_CHARS]
+def _format_part(url: str, text: str, args: WebFetchArguments) -> ToolOutput:
+    part = text[args.offset : args.offset + PART_CHARS]
     if not part.strip():
-        nothing = "nothing more" if given.offset else "no text"
+        nothing = "nothing more" if args.offset else "no text"
         return ToolOutput(f"There is {nothing} on {url}.", display=f"Fetched {url}: no text")
-    end = given.offset + len(part)
+    end = args.offset + len(part)
     more = len(text) - end
     rest = f"\n\n({more} more characters; read on with offset={end})" if more > 0 else ""
     # What stands on a page is not what the user says.
     content = f"Content of {url}, as it was found there:\n\n{part}{rest}"
-    return ToolOutput(content, display=visible(f"Fetched {url}, {len(part)} characters"))
+    return ToolOutput(content, display=escape_multiline(f"Fetched {url}, {len(part)} characters"))

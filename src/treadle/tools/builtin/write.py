@@ -13,14 +13,14 @@ import msgspec
 from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import ToolError
 from treadle.tools.builtin.changes import (
-    MOST_EDITED,
-    Change,
-    ChangingTool,
-    encoded_like,
-    refuse_if_changed,
+    MAX_EDIT_BYTES,
+    PlannedChange,
+    FileChangeTool,
+    encode_like,
+    require_unchanged,
 )
-from treadle.tools.builtin.desk import Seat
-from treadle.tools.builtin.text import Decoded, decoded, lines_of
+from treadle.tools.builtin.desk import CallSite
+from treadle.tools.builtin.text import DecodedText, decode_text, split_lines
 
 
 class WriteArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,63 +28,63 @@ class WriteArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     content: Annotated[str, msgspec.Meta(description="The whole new content of the file")]
 
 
-class WriteTool(ChangingTool[WriteArguments]):
+class WriteTool(FileChangeTool[WriteArguments]):
     name = "write"
-    form = WriteArguments
-    synonyms: ClassVar[Mapping[str, str]] = {
+    arguments_type = WriteArguments
+    argument_aliases: ClassVar[Mapping[str, str]] = {
         "path": "file_path",
         "file": "file_path",
         "contents": "content",
         "text": "content",
     }
 
-    def objection(self, given: WriteArguments) -> str | None:
-        return None if given.file_path else "file_path is empty"
+    def validate(self, args: WriteArguments) -> str | None:
+        return None if args.file_path else "file_path is empty"
 
-    def writes(self, given: WriteArguments) -> tuple[str, ...]:
-        return (given.file_path,)
+    def write_paths(self, args: WriteArguments) -> tuple[str, ...]:
+        return (args.file_path,)
 
-    async def plan(self, given: WriteArguments, seat: Seat) -> list[Change]:
-        path = seat.resolve(given.file_path, changing=True)
-        before = await seat.look(path, MOST_EDITED)
+    async def plan(self, args: WriteArguments, site: CallSite) -> list[PlannedChange]:
+        path = site.resolve(args.file_path, for_write=True)
+        before = await site.read_if_exists(path, MAX_EDIT_BYTES)
         if before is None:
-            data = _utf8(given.content)
-            return [Change(path, seat.shown(path), None, data, "", given.content)]
-        _refuse_unread(seat, path, before, given.file_path)
-        old = decoded(before.data) if not before.is_truncated else None
-        clothes = old or Decoded("")
-        content = given.content
-        if old is not None and old.line_end == "\r\n":
+            data = _encode_utf8(args.content)
+            return [PlannedChange(path, site.display_path(path), None, data, "", args.content)]
+        _require_read(site, path, before, args.file_path)
+        old = decode_text(before.data) if not before.is_truncated else None
+        clothes = old or DecodedText("")
+        content = args.content
+        if old is not None and old.line_ending == "\r\n":
             content = content.replace("\r\n", "\n").replace("\n", "\r\n")
-        data = encoded_like(clothes, content, given.file_path)
-        return [Change(path, seat.shown(path), before, data, clothes.text, content)]
+        data = encode_like(clothes, content, args.file_path)
+        return [PlannedChange(path, site.display_path(path), before, data, clothes.text, content)]
 
-    def confirmation(self, given: WriteArguments, changes: Sequence[Change]) -> str:
+    def format_confirmation(self, args: WriteArguments, changes: Sequence[PlannedChange]) -> str:
         (change,) = changes
-        count = len(lines_of(change.new_text))
+        count = len(split_lines(change.new_text))
         lines = "1 line" if count == 1 else f"{count} lines"
         if change.before is None:
-            return f"Created {change.shown} with {lines}."
+            return f"Created {change.display_path} with {lines}."
         kept = " Its line ends stay CRLF." if "\r\n" in change.new_text else ""
-        return f"Wrote {change.shown}, now {lines}.{kept}"
+        return f"Wrote {change.display_path}, now {lines}.{kept}"
 
 
-def _refuse_unread(seat: Seat, path: Path, content: FileContent, given: str) -> None:
-    seen = seat.notes.seen.get(path)
+def _require_read(site: CallSite, path: Path, content: FileContent, given_path: str) -> None:
+    seen = site.session.seen_files.get(path)
     if seen is None:
         raise ToolError(
-            f"{given} exists and was not read in this session, so it was not overwritten. "
+            f"{given_path} exists and was not read in this session, so it was not overwritten. "
             "Read it first, or change only a part of it with edit"
         )
-    refuse_if_changed(seat, path, content, given)
-    if not seen.is_whole:
+    require_unchanged(site, path, content, given_path)
+    if not seen.is_complete:
         raise ToolError(
-            f"only a part of {given} was read, so it was not overwritten: what was not seen would "
+            f"only a part of {given_path} was read, so it was not overwritten: what was not seen would "
             "be lost. Read the rest of it, or change a part with edit"
         )
 
 
-def _utf8(text: str) -> bytes:
+def _encode_utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:

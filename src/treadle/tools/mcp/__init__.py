@@ -15,22 +15,22 @@ when the first server starts.
 """
 
 from treadle.tools.mcp.config import (
-    ServerConfig,
-    server_config,
-    servers_of_file,
-    servers_of_settings,
-    withheld,
+    McpServerConfig,
+    parse_server_config,
+    load_servers,
+    parse_servers,
+    find_secret_variables,
 )
-from treadle.tools.mcp.process import Start
+from treadle.tools.mcp.process import StartProcess
 from treadle.tools.mcp.server import McpServer, McpStatus
 
 __all__ = [
     "McpServer",
     "McpStatus",
-    "ServerConfig",
-    "Start",
-    "server_config",
-    "servers_of_file",
-    "servers_of_settings",
-    "withheld",
+    "McpServerConfig",
+    "StartProcess",
+    "parse_server_config",
+    "load_servers",
+    "parse_servers",
+    "find_secret_variables",
 ]

@@ -22,10 +22,10 @@ from treadle.core.errors import ConfigError
 from treadle.core.secrets import is_secret
 from treadle.core.textfile import read_json
 
-CALL_SECONDS = 120.0
-START_SECONDS = 30.0
+CALL_TIMEOUT = 120.0
+STARTUP_TIMEOUT = 30.0
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
-_FORM: Mapping[str, type] = {
+_FIELD_TYPES: Mapping[str, type] = {
     "type": str,
     "command": str,
     "args": list,
@@ -36,21 +36,21 @@ _FORM: Mapping[str, type] = {
 }
 
 
-class ServerConfig(msgspec.Struct, frozen=True):
+class McpServerConfig(msgspec.Struct, frozen=True):
     """How to reach one server. Times are in seconds."""
 
-    kind: Literal["stdio", "http", "sse"]
+    transport: Literal["stdio", "http", "sse"]
     command: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     cwd: str = ""
     url: str = ""
     headers: dict[str, str] = {}
-    timeout: float = CALL_SECONDS
-    startup: float = START_SECONDS
+    timeout: float = CALL_TIMEOUT
+    startup_timeout: float = STARTUP_TIMEOUT
 
 
-def servers_of_file(file: Path, within: Path | None = None) -> dict[str, dict[str, Any]]:
+def load_servers(file: Path, within: Path | None = None) -> dict[str, dict[str, Any]]:
     """The raw definitions of a file by name; no file means none, a broken one a ConfigError.
 
     A file of the folder `within` is not read where a link leads out of it.
@@ -59,10 +59,10 @@ def servers_of_file(file: Path, within: Path | None = None) -> dict[str, dict[st
         settings, _ = read_json(file, within=within)
     except FileNotFoundError:
         return {}
-    return servers_of_settings(settings, str(file))
+    return parse_servers(settings, str(file))
 
 
-def servers_of_settings(settings: object, origin: str) -> dict[str, dict[str, Any]]:
+def parse_servers(settings: object, origin: str) -> dict[str, dict[str, Any]]:
     """The raw definitions in settings that were parsed; those switched off are left out."""
     servers = settings.get("mcpServers", {}) if isinstance(settings, dict) else None
     if not isinstance(servers, dict):
@@ -73,35 +73,39 @@ def servers_of_settings(settings: object, origin: str) -> dict[str, dict[str, An
     return {name: raw for name, raw in servers.items() if raw.get("disabled") is not True}
 
 
-def withheld(raw: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> list[str]:
+def find_secret_variables(
+    raw: Mapping[str, Any], environ: Mapping[str, str] | None = None
+) -> list[str]:
     """The secret variables that a definition asks for."""
     environ = os.environ if environ is None else environ
-    names = dict.fromkeys(found[1] for text in _texts(raw) for found in _VARIABLE.finditer(text))
+    names = dict.fromkeys(
+        found[1] for text in _iter_strings(raw) for found in _VARIABLE.finditer(text)
+    )
     return [name for name in names if is_secret(name, environ.get(name, ""))]
 
 
-def server_config(
+def parse_server_config(
     name: str,
     raw: Mapping[str, Any],
     environ: Mapping[str, str] | None = None,
     *,
     trusted: bool = True,
-) -> ServerConfig:
+) -> McpServerConfig:
     """One definition, checked, with `${VAR}` and `${VAR:-default}` filled in.
 
     One that is not the user's own (`trusted` is false) gets no secret: those stay empty.
     """
-    for key, wanted in _FORM.items():
+    for key, wanted in _FIELD_TYPES.items():
         if key in raw and not isinstance(raw[key], wanted):
             raise ConfigError(f"server {name!r}: {key} has to be a {wanted.__name__}")
-    fill = _Filling(name, os.environ if environ is None else environ, trusted)
+    fill = _VariableExpander(name, os.environ if environ is None else environ, trusted)
     command, url = fill(raw.get("command", "")), fill(raw.get("url", ""))
     if bool(command) == bool(url):
         raise ConfigError(f"server {name!r}: it needs a command or a url, and not both")
-    kind = _kind(name, raw.get("type"), url)
+    kind = _parse_transport(name, raw.get("type"), url)
     if url and not url.startswith(("http://", "https://")):
         raise ConfigError(f"server {name!r}: the url has to begin with http:// or https://")
-    return ServerConfig(
+    return McpServerConfig(
         kind,
         command,
         tuple(fill(word) for word in raw.get("args", ())),
@@ -109,48 +113,50 @@ def server_config(
         fill(raw.get("cwd", "")),
         url,
         {str(key): fill(value) for key, value in raw.get("headers", {}).items()},
-        _seconds(name, raw, "timeout", CALL_SECONDS),
-        _seconds(name, raw, "startupTimeout", START_SECONDS),
+        _parse_timeout(name, raw, "timeout", CALL_TIMEOUT),
+        _parse_timeout(name, raw, "startupTimeout", STARTUP_TIMEOUT),
     )
 
 
-def _texts(value: object) -> Iterator[str]:
+def _iter_strings(value: object) -> Iterator[str]:
     match value:
         case str():
             yield value
         case dict():
             for one in value.values():
-                yield from _texts(one)
+                yield from _iter_strings(one)
         case list() | tuple():
             for one in value:
-                yield from _texts(one)
+                yield from _iter_strings(one)
 
 
-def _kind(name: str, given: str | None, url: str) -> Literal["stdio", "http", "sse"]:
+def _parse_transport(name: str, declared: str | None, url: str) -> Literal["stdio", "http", "sse"]:
     if not url:
-        if given not in (None, "stdio"):
-            raise ConfigError(f"server {name!r}: type {given!r} needs a url")
+        if declared not in (None, "stdio"):
+            raise ConfigError(f"server {name!r}: type {declared!r} needs a url")
         return "stdio"
-    match given:
+    match declared:
         case None | "http" | "streamable-http" | "streamableHttp":
             return "http"
         case "sse":
             return "sse"
         case _:
-            raise ConfigError(f"server {name!r}: type {given!r} is not known with a url: http, sse")
+            raise ConfigError(
+                f"server {name!r}: type {declared!r} is not known with a url: http, sse"
+            )
 
 
-def _seconds(name: str, raw: Mapping[str, Any], key: str, usual: float) -> float:
+def _parse_timeout(name: str, raw: Mapping[str, Any], key: str, default: float) -> float:
     """Files of this form count milliseconds."""
     value = raw.get(key)
     if value is None:
-        return usual
+        return default
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
         raise ConfigError(f"server {name!r}: {key} has to be milliseconds above 0")
     return value / 1000
 
 
-class _Filling:
+class _VariableExpander:
     """Puts variables of the environment in; one that is not set is an error and no empty text."""
 
     def __init__(self, name: str, environ: Mapping[str, str], trusted: bool) -> None:
@@ -161,9 +167,9 @@ class _Filling:
     def __call__(self, text: object) -> str:
         if not isinstance(text, str | int | float) or isinstance(text, bool):
             raise ConfigError(f"server {self._name!r}: {text!r} has to be a text")
-        return _VARIABLE.sub(self._value, str(text))
+        return _VARIABLE.sub(self._expand, str(text))
 
-    def _value(self, found: re.Match[str]) -> str:
+    def _expand(self, found: re.Match[str]) -> str:
         variable, default = found.group(1), found.group(2)
         value = self._environ.get(variable)
         if not self._trusted and is_secret(variable, value or ""):

@@ -21,32 +21,34 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from treadle.core.terminal import harmless
-from treadle.tools.mcp.process import Start
+from treadle.core.terminal import strip_escapes
+from treadle.tools.mcp.process import StartProcess
 
-MESSAGE_BYTES = 16 << 20
-UNREAD_BYTES = 64 << 20  # what a server may leave unread before it is taken to be stuck
-ENDS = 4096
-NOISE_LINES, NOISE_CHARS = 20, 300
-MOST_NOISE = 100_000  # lines without a message between them
-LAST_WORDS = 0.05  # for what it wrote on stderr to arrive when it has died
-GRACE = 0.5  # for a server to end by itself once its input is closed, and again after a TERM
+MAX_MESSAGE_BYTES = 16 << 20
+MAX_UNREAD_BYTES = 64 << 20  # what a server may leave unread before it is taken to be stuck
+EDGE_BYTES = 4096
+LOG_TAIL_LINES, LOG_LINE_CHARS = 20, 300
+MAX_NON_MESSAGE_LINES = 100_000  # lines without a message between them
+STDERR_DRAIN_SECONDS = 0.05  # for what it wrote on stderr to arrive when it has died
+SHUTDOWN_GRACE = (
+    0.5  # for a server to end by itself once its input is closed, and again after a TERM
+)
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
 
-_ID = re.compile(rb'"id"\s*:\s*(?:(\d{1,18})|"([^"]{1,64})")')
+_REQUEST_ID = re.compile(rb'"id"\s*:\s*(?:(\d{1,18})|"([^"]{1,64})")')
 _BODY = re.compile(rb'"(?:result|error|method)"\s*:')
 
 
-class TooLong:
+class TruncatedLine:
     """A line that was longer than anybody wants: what is left of it."""
 
     def __init__(self, head: bytes, tail: bytes) -> None:
         self.head, self.tail = head, tail
 
 
-class Lines:
+class LineSplitter:
     """Cuts bytes into lines; of one beyond the limit only the ends are kept."""
 
     def __init__(self, limit: int) -> None:
@@ -56,76 +58,76 @@ class Lines:
         self._head: bytes | None = None
         self._tail = b""
 
-    def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
+    def feed(self, data: bytes) -> Iterator[bytes | TruncatedLine]:
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
-            self._keep(data[start:end])
-            yield self._whole()
+            self._append(data[start:end])
+            yield self._take_line()
             start = end + 1
-        self._keep(data[start:])
+        self._append(data[start:])
 
-    def _keep(self, piece: bytes) -> None:
-        if self._head is None and self._size + len(piece) <= self._limit:
-            self._parts.append(piece)
-            self._size += len(piece)
+    def _append(self, data: bytes) -> None:
+        if self._head is None and self._size + len(data) <= self._limit:
+            self._parts.append(data)
+            self._size += len(data)
             return
         if self._head is None:
             begun = b"".join(self._parts)
-            self._head, self._tail = (begun + piece)[:ENDS], begun[-ENDS:]
+            self._head, self._tail = (begun + data)[:EDGE_BYTES], begun[-EDGE_BYTES:]
             self._parts, self._size = [], 0
-        self._tail = (self._tail + piece[-ENDS:])[-ENDS:]
+        self._tail = (self._tail + data[-EDGE_BYTES:])[-EDGE_BYTES:]
 
-    def _whole(self) -> bytes | TooLong:
+    def _take_line(self) -> bytes | TruncatedLine:
         if self._head is not None:
-            line: bytes | TooLong = TooLong(self._head, self._tail)
+            line: bytes | TruncatedLine = TruncatedLine(self._head, self._tail)
         else:
             line = b"".join(self._parts)
         self._parts, self._size, self._head, self._tail = [], 0, None, b""
         return line
 
 
-def guess_id(head: bytes, tail: bytes) -> int | str | None:
+def guess_request_id(head: bytes, tail: bytes) -> int | str | None:
     """Which request an unreadable answer was for: an id before the body, or the last one."""
-    first, body = _ID.search(head), _BODY.search(head)
+    first, body = _REQUEST_ID.search(head), _BODY.search(head)
     found = first if first and (not body or first.start() < body.start()) else None
-    for late in _ID.finditer(tail) if found is None else ():
+    for late in _REQUEST_ID.finditer(tail) if found is None else ():
         found = late
     if found is None:
         return None
     return int(found.group(1)) if found.group(1) else found.group(2).decode(errors="replace")
 
 
-class Pipes:
+class StdioTransport:
     """The transport: enter it for the SDK's two streams; `lost` is called when it is over."""
 
     def __init__(
         self,
-        start: Start,
+        start: StartProcess,
         argv: Sequence[str],
         *,
         cwd: str | None,
         env: Mapping[str, str],
-        lost: Callable[[str], None],
-        limit: int = MESSAGE_BYTES,
+        on_lost: Callable[[str], None],
+        limit: int = MAX_MESSAGE_BYTES,
     ) -> None:
         self._start = start
         self._argv = argv
         self._cwd = cwd
         self._env = env
-        self._lost = lost
-        self._lines = Lines(limit)
+        self._on_lost = on_lost
+        self._splitter = LineSplitter(limit)
         self._limit = limit
-        self._asked: set[int | str] = set()
-        self._noise: deque[bytes] = deque(maxlen=NOISE_LINES)
-        self._noisy = 0  # lines since the last message
+        self._pending_ids: set[int | str] = set()
+        self._log_tail: deque[bytes] = deque(maxlen=LOG_TAIL_LINES)
+        self._non_message_lines = 0  # lines since the last message
         self._transports: list[asyncio.BaseTransport] = []
-        self._ours: set[int] = set()
+        self._open_fds: set[int] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         """What it printed last that was no message."""
-        said = [text for line in self._noise if (text := _printable(line))]
+        said = [text for line in self._log_tail if (text := _sanitize_line(line))]
         return " / ".join(said[-3:])
 
     async def __aenter__(self) -> tuple[Incoming, Outgoing]:
@@ -136,7 +138,7 @@ class Pipes:
         their_in, our_in = os.pipe()
         our_out, their_out = os.pipe()
         our_err, their_err = os.pipe()
-        theirs, self._ours = (their_in, their_out, their_err), {our_in, our_out, our_err}
+        theirs, self._open_fds = (their_in, their_out, their_err), {our_in, our_out, our_err}
         try:
             numbered = dict(enumerate(theirs))
             self._process = await self._start(self._argv, numbered, cwd=self._cwd, env=self._env)
@@ -147,17 +149,17 @@ class Pipes:
             for fd in theirs:
                 os.close(fd)
         try:
-            writer = await self._writing(our_in)
-            out, err = await self._reading(our_out), await self._reading(our_err)
+            writer = await self._open_writer(our_in)
+            out, err = await self._open_reader(our_out), await self._open_reader(our_err)
         except BaseException:
             self._close()
-            await self._process.end()
+            await self._process.kill_and_wait()
             raise
-        errors = asyncio.create_task(self._hear_errors(err))
+        errors = asyncio.create_task(self._read_stderr(err))
         self._tasks = [
             errors,
-            asyncio.create_task(self._hear(out, to_us, errors)),
-            asyncio.create_task(self._speak(from_us, writer, to_us)),
+            asyncio.create_task(self._read_stdout(out, to_us, errors)),
+            asyncio.create_task(self._write_stdin(from_us, writer, to_us)),
         ]
         return incoming, outgoing
 
@@ -170,19 +172,19 @@ class Pipes:
         """Close its input, then insist; every wait is bounded, and the tree is gone after it."""
         try:
             self._transports[0].close()
-            if not await self._ended_within(GRACE):
+            if not await self._exits_within(SHUTDOWN_GRACE):
                 self._process.terminate()
-                await self._ended_within(GRACE)
+                await self._exits_within(SHUTDOWN_GRACE)
         finally:
-            await self._process.end()
-            await asyncio.wait(self._tasks[:1], timeout=LAST_WORDS)
+            await self._process.kill_and_wait()
+            await asyncio.wait(self._tasks[:1], timeout=STDERR_DRAIN_SECONDS)
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             self._close()
             await asyncio.sleep(0)  # the transports close their pipes in the loop's next round
 
-    async def _ended_within(self, seconds: float) -> bool:
+    async def _exits_within(self, seconds: float) -> bool:
         ended = asyncio.ensure_future(self._process.wait())
         try:
             done, _ = await asyncio.wait({ended}, timeout=seconds)
@@ -193,136 +195,140 @@ class Pipes:
 
     # --- from the server -----------------------------------------------------------------
 
-    async def _hear(
+    async def _read_stdout(
         self,
         reader: asyncio.StreamReader,
-        to_us: MemoryObjectSendStream[SessionMessage | Exception],
-        errors: asyncio.Task[None],
+        inbound: MemoryObjectSendStream[SessionMessage | Exception],
+        stderr_task: asyncio.Task[None],
     ) -> None:
         problem = "it ended"
         try:
             while data := await reader.read(1 << 16):
-                for line in self._lines.feed(data):
-                    message = self._read(line)
+                for line in self._splitter.feed(data):
+                    message = self._parse_line(line)
                     if message is not None:
-                        await to_us.send(SessionMessage(message))
-        except _Unreadable as error:
+                        await inbound.send(SessionMessage(message))
+        except _ProtocolError as error:
             problem = str(error)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
             # Nobody listens any more; a server that cannot write would not see its input end.
             while await reader.read(1 << 16):
                 pass
-        await asyncio.wait({errors}, timeout=LAST_WORDS)
-        self._lost(problem)
-        to_us.close()  # whoever waits for an answer learns that none will come
+        await asyncio.wait({stderr_task}, timeout=STDERR_DRAIN_SECONDS)
+        self._on_lost(problem)
+        inbound.close()  # whoever waits for an answer learns that none will come
 
-    def _read(self, line: bytes | TooLong) -> types.JSONRPCMessage | None:
+    def _parse_line(self, line: bytes | TruncatedLine) -> types.JSONRPCMessage | None:
         """The message on a line; None for noise."""
-        if isinstance(line, TooLong):
+        if isinstance(line, TruncatedLine):
             megabytes = self._limit / (1 << 20)
             problem = f"the server sent a message of more than {megabytes:g} MiB, which is dropped"
-            answer = self._failed(guess_id(line.head, line.tail), problem)
+            answer = self._make_error_response(guess_request_id(line.head, line.tail), problem)
             if answer is None:
-                raise _Unreadable(problem)
+                raise _ProtocolError(problem)
             return answer
         text = line.strip()
         if not text.startswith(b"{"):
-            self._overheard(text)
+            self._on_non_message(text)
             return None
         try:
             message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
         except ValueError:
-            asked = guess_id(text[:ENDS], text[-ENDS:])
-            answer = self._failed(asked, "the server's answer was not a message of the protocol")
+            asked = guess_request_id(text[:EDGE_BYTES], text[-EDGE_BYTES:])
+            answer = self._make_error_response(
+                asked, "the server's answer was not a message of the protocol"
+            )
             if answer is None:
-                self._overheard(text)
+                self._on_non_message(text)
             return answer
-        self._noisy = 0
+        self._non_message_lines = 0
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id:
-            self._asked.discard(message.id)
+            self._pending_ids.discard(message.id)
         return message
 
-    def _failed(self, asked: int | str | None, problem: str) -> types.JSONRPCError | None:
+    def _make_error_response(
+        self, request_id: int | str | None, problem: str
+    ) -> types.JSONRPCError | None:
         """The answer for a request whose own answer cannot be read."""
-        if asked is None or asked not in self._asked:
+        if request_id is None or request_id not in self._pending_ids:
             return None
-        self._asked.discard(asked)
+        self._pending_ids.discard(request_id)
         error = types.ErrorData(code=types.PARSE_ERROR, message=problem)
-        return types.JSONRPCError(jsonrpc="2.0", id=asked, error=error)
+        return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
-    def _overheard(self, line: bytes) -> None:
+    def _on_non_message(self, line: bytes) -> None:
         """A line of its output that is no message."""
-        self._note(line)
-        self._noisy += 1
-        if self._noisy > MOST_NOISE:
-            raise _Unreadable("it prints line after line that is no message")
+        self._append_log(line)
+        self._non_message_lines += 1
+        if self._non_message_lines > MAX_NON_MESSAGE_LINES:
+            raise _ProtocolError("it prints line after line that is no message")
 
-    async def _hear_errors(self, reader: asyncio.StreamReader) -> None:
+    async def _read_stderr(self, reader: asyncio.StreamReader) -> None:
         rest = b""
         while data := await reader.read(1 << 16):
             # Only the last lines will be quoted, and a server may print faster than we read.
-            *lines, rest = (rest + data).rsplit(b"\n", NOISE_LINES + 1)
-            for line in lines[-NOISE_LINES:]:
-                self._note(line)
-            rest = rest[:ENDS]
-        self._note(rest)
+            *lines, rest = (rest + data).rsplit(b"\n", LOG_TAIL_LINES + 1)
+            for line in lines[-LOG_TAIL_LINES:]:
+                self._append_log(line)
+            rest = rest[:EDGE_BYTES]
+        self._append_log(rest)
 
-    def _note(self, line: bytes) -> None:
+    def _append_log(self, line: bytes) -> None:
         if line:
-            self._noise.append(line[: NOISE_CHARS * 4])
+            self._log_tail.append(line[: LOG_LINE_CHARS * 4])
 
     # --- to the server -------------------------------------------------------------------
 
-    async def _speak(
+    async def _write_stdin(
         self,
-        from_us: MemoryObjectReceiveStream[SessionMessage],
+        outbound: MemoryObjectReceiveStream[SessionMessage],
         writer: asyncio.WriteTransport,
-        to_us: MemoryObjectSendStream[SessionMessage | Exception],
+        inbound: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> None:
-        async for wrapped in from_us:
+        async for wrapped in outbound:
             message = wrapped.message
-            self._remember(message)
+            self._track_request(message)
             try:
                 line = message.model_dump_json(by_alias=True, exclude_unset=True)
             except ValueError as error:  # half a surrogate pair, which no UTF-8 can hold
                 asked = message.id if isinstance(message, types.JSONRPCRequest) else None
-                answer = self._failed(asked, f"the arguments cannot be sent: {error}")
+                answer = self._make_error_response(asked, f"the arguments cannot be sent: {error}")
                 if answer is not None:
                     with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                        await to_us.send(SessionMessage(answer))
+                        await inbound.send(SessionMessage(answer))
                 continue
             writer.write(line.encode() + b"\n")
-            if writer.is_closing() or writer.get_write_buffer_size() > UNREAD_BYTES:
-                ended = await self._ended_within(LAST_WORDS)
-                await asyncio.wait(self._tasks[:1], timeout=LAST_WORDS)
-                self._lost("it ended" if ended else "it does not read its input")
-                to_us.close()
+            if writer.is_closing() or writer.get_write_buffer_size() > MAX_UNREAD_BYTES:
+                ended = await self._exits_within(STDERR_DRAIN_SECONDS)
+                await asyncio.wait(self._tasks[:1], timeout=STDERR_DRAIN_SECONDS)
+                self._on_lost("it ended" if ended else "it does not read its input")
+                inbound.close()
                 return
 
-    def _remember(self, message: types.JSONRPCMessage) -> None:
+    def _track_request(self, message: types.JSONRPCMessage) -> None:
         if isinstance(message, types.JSONRPCRequest):
-            self._asked.add(message.id)
+            self._pending_ids.add(message.id)
         elif getattr(message, "method", "") == "notifications/cancelled":
             assert isinstance(message, types.JSONRPCNotification)
-            self._asked.discard((message.params or {}).get("requestId", ""))
+            self._pending_ids.discard((message.params or {}).get("requestId", ""))
 
     # --- pipes ---------------------------------------------------------------------------
 
-    async def _reading(self, fd: int) -> asyncio.StreamReader:
+    async def _open_reader(self, fd: int) -> asyncio.StreamReader:
         reader = asyncio.StreamReader(limit=1 << 17)
         loop = asyncio.get_running_loop()
         pipe = os.fdopen(fd, "rb", buffering=0)
-        self._ours.discard(fd)
+        self._open_fds.discard(fd)
         transport, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), pipe
         )
         self._transports.append(transport)
         return reader
 
-    async def _writing(self, fd: int) -> asyncio.WriteTransport:
+    async def _open_writer(self, fd: int) -> asyncio.WriteTransport:
         loop = asyncio.get_running_loop()
         pipe = os.fdopen(fd, "wb", buffering=0)
-        self._ours.discard(fd)
+        self._open_fds.discard(fd)
         transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, pipe)
         self._transports.append(transport)
         return transport
@@ -330,16 +336,16 @@ class Pipes:
     def _close(self) -> None:
         for transport in self._transports:
             transport.close()
-        for fd in self._ours:
+        for fd in self._open_fds:
             os.close(fd)
-        self._ours.clear()
+        self._open_fds.clear()
         for stream in self._streams:
             stream.close()
 
 
-def _printable(line: bytes) -> str:
-    return harmless(line.decode("utf-8", errors="replace"))[:NOISE_CHARS].strip()
+def _sanitize_line(line: bytes) -> str:
+    return strip_escapes(line.decode("utf-8", errors="replace"))[:LOG_LINE_CHARS].strip()
 
 
-class _Unreadable(Exception):
+class _ProtocolError(Exception):
     """What the server sends cannot be followed any more."""

@@ -9,17 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 
-class Spawned(Protocol):
+class SpawnedProcess(Protocol):
     """A running process. `end` returns when its whole tree is gone."""
 
     async def wait(self) -> object: ...
 
     def terminate(self) -> None: ...
 
-    async def end(self) -> None: ...
+    async def kill_and_wait(self) -> None: ...
 
 
-class Start(Protocol):
+class StartProcess(Protocol):
     """Starts a program on descriptors of ours, which stay ours to close; it dies with us."""
 
     async def __call__(
@@ -29,10 +29,10 @@ class Start(Protocol):
         *,
         cwd: str | None,
         env: Mapping[str, str] | None,
-    ) -> Spawned: ...
+    ) -> SpawnedProcess: ...
 
 
-def plain(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What went wrong, out of the groups that task groups make of it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -15,21 +15,21 @@ from mcp.client._transport import TransportStreams
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from treadle.tools.mcp.config import ServerConfig
-from treadle.tools.mcp.pipes import MESSAGE_BYTES
+from treadle.tools.mcp.config import McpServerConfig
+from treadle.tools.mcp.pipes import MAX_MESSAGE_BYTES
 
 
 @asynccontextmanager
-async def remote(
-    config: ServerConfig, given: Mapping[str, str], unauthorized: Callable[[str], None]
+async def open_http_transport(
+    config: McpServerConfig, base_headers: Mapping[str, str], on_unauthorized: Callable[[str], None]
 ) -> AsyncIterator[TransportStreams]:
     """The SDK's two streams to an address; `unauthorized` is told what a 401 said."""
 
     async def watch(response: httpx2.Response) -> None:
         if response.status_code == 401:
-            unauthorized(response.headers.get("www-authenticate", "")[:200])
+            on_unauthorized(response.headers.get("www-authenticate", "")[:200])
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
-            response.stream = _Bounded(response.stream)
+            response.stream = _LimitedStream(response.stream)
 
     def client(
         headers: dict[str, str] | None = None,
@@ -38,24 +38,24 @@ async def remote(
     ) -> httpx2.AsyncClient:
         # An answer may take as long as the call may, and the call has its own limit.
         return httpx2.AsyncClient(
-            headers={**given, **(headers or {})},
+            headers={**base_headers, **(headers or {})},
             timeout=httpx2.Timeout(30.0, read=None),
             auth=auth,
             event_hooks={"response": [watch]},
         )
 
-    if config.kind == "sse":
+    if config.transport == "sse":
         async with sse_client(config.url, httpx_client_factory=client) as streams:
             yield streams
         return
     async with client() as http:
         async with streamable_http_client(
-            config.url, http_client=http, max_sse_event_size=MESSAGE_BYTES
+            config.url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES
         ) as streams:
             yield streams
 
 
-class _Bounded(httpx2.AsyncByteStream):
+class _LimitedStream(httpx2.AsyncByteStream):
     """A body that ends in an error when it is longer than a message may be."""
 
     def __init__(self, stream: Any) -> None:
@@ -65,9 +65,9 @@ class _Bounded(httpx2.AsyncByteStream):
         total = 0
         async for piece in self._stream:
             total += len(piece)
-            if total > MESSAGE_BYTES:
+            if total > MAX_MESSAGE_BYTES:
                 raise httpx2.StreamError(
-                    f"the answer is longer than {MESSAGE_BYTES >> 20} MiB and was dropped"
+                    f"the answer is longer than {MAX_MESSAGE_BYTES >> 20} MiB and was dropped"
                 )
             yield piece
 

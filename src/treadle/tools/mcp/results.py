@@ -14,12 +14,12 @@ import msgspec
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.transcript.content import Document, Image, ResultContent, Text
 
-PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
-def output_of(result: types.CallToolResult) -> ToolOutput:
+def convert_result(result: types.CallToolResult) -> ToolOutput:
     """The output of a call, as plain text where it is nothing else."""
-    content = [_content(block) for block in result.content]
+    content = [_convert_block(block) for block in result.content]
     if not content and result.structured_content is not None:
         content = [Text(msgspec.json.encode(result.structured_content).decode())]
     if all(isinstance(part, Text) for part in content):
@@ -28,14 +28,14 @@ def output_of(result: types.CallToolResult) -> ToolOutput:
     return ToolOutput(tuple(content), is_error=result.is_error)
 
 
-def _content(block: types.ContentBlock) -> ResultContent:
+def _convert_block(block: types.ContentBlock) -> ResultContent:
     match block:
         case types.TextContent():
             return Text(block.text)
         case types.ImageContent():
-            return _binary(block.data, block.mime_type, "a picture")
+            return _convert_binary(block.data, block.mime_type, "a picture")
         case types.AudioContent():
-            return _binary(block.data, block.mime_type, "a sound")
+            return _convert_binary(block.data, block.mime_type, "a sound")
         case types.ResourceLink():
             about = f" ({block.description})" if block.description else ""
             return Text(f"[resource {block.name}: {block.uri}{about}]")
@@ -43,19 +43,19 @@ def _content(block: types.ContentBlock) -> ResultContent:
             inside = block.resource
             if isinstance(inside, types.TextResourceContents):
                 return Text(f"[resource {inside.uri}]\n{inside.text}")
-            return _binary(inside.blob, inside.mime_type or "", str(inside.uri))
+            return _convert_binary(inside.blob, inside.mime_type or "", str(inside.uri))
 
 
-def _binary(encoded: str, media_type: str, what: str) -> ResultContent:
+def _convert_binary(encoded: str, media_type: str, label: str) -> ResultContent:
     try:
         data = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
-        return Text(f"[{what}: its data is not base64 and is left out]")
+        return Text(f"[{label}: its data is not base64 and is left out]")
     kind = media_type.partition(";")[0].strip().lower()
-    if kind in PICTURES:
+    if kind in IMAGE_TYPES:
         return Image(kind, data)
     if kind == "application/pdf":
-        return Document(kind, data, title=what)
+        return Document(kind, data, title=label)
     if kind.startswith("text/"):
         return Text(data.decode("utf-8", errors="replace"))
-    return Text(f"[{what}: {len(data):,} bytes of {kind or 'an unknown kind'}, not shown]")
+    return Text(f"[{label}: {len(data):,} bytes of {kind or 'an unknown kind'}, not shown]")

@@ -21,24 +21,24 @@ import msgspec
 from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
 from treadle.core.errors import AuthRequired, ConfigError, ToolError
 from treadle.core.transcript.content import Arguments
-from treadle.tools.mcp.config import ServerConfig, server_config
-from treadle.tools.mcp.process import Start, plain
-from treadle.tools.mcp.tool import McpTool, server_word, tool_name, tool_spec
+from treadle.tools.mcp.config import McpServerConfig, parse_server_config
+from treadle.tools.mcp.process import StartProcess, describe_error
+from treadle.tools.mcp.tool import McpTool, sanitize_server_name, make_tool_name, make_tool_spec
 
 if TYPE_CHECKING:
-    from treadle.tools.mcp.link import Link
+    from treadle.tools.mcp.link import McpConnection
 
-DELAYS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
-STABLE = 60.0  # a server that lived this long has not failed at starting
-PATIENCE = 5.0  # how long a call waits for a server that is away
+RESTART_DELAYS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
+STABLE_SECONDS = 60.0  # a server that lived this long has not failed at starting
+CALL_WAIT_SECONDS = 5.0  # how long a call waits for a server that is away
 RELIST_PAUSE = 0.1
-CLOSING = 3.0  # longer than a server is given to end by itself
-INSTRUCTION_CHARS = 2_000
+CLOSE_TIMEOUT = 3.0  # longer than a server is given to end by itself
+MAX_INSTRUCTION_CHARS = 2_000
 
-State = Literal["closed", "starting", "up", "down", "failed", "login"]
+McpState = Literal["closed", "starting", "up", "down", "failed", "login"]
 
 
-class _NotAllowed(Exception):
+class _StartDenied(Exception):
     """It may not be started as it is now; said by whoever decides above."""
 
 
@@ -46,12 +46,12 @@ class McpStatus(msgspec.Struct, frozen=True):
     """How a server is, for a person."""
 
     name: str
-    state: State
+    state: McpState
     tools: int
     problem: str = ""
 
     @property
-    def line(self) -> str:
+    def summary(self) -> str:
         said = f": {self.problem}" if self.problem else ""
         return f"{self.name}: {self.state}, {self.tools} tools{said}"
 
@@ -70,39 +70,41 @@ class McpServer:
     def __init__(
         self,
         name: str,
-        config: ServerConfig | Mapping[str, Any],
+        config: McpServerConfig | Mapping[str, Any],
         *,
-        start: Start | None = None,
+        start: StartProcess | None = None,
         root: Path | None = None,
         headers: Callable[[], Mapping[str, str]] = dict,
         on_change: Callable[[McpStatus], None] | None = None,
-        objection: Callable[[bool], str] | None = None,
-        delays: Sequence[float] = DELAYS,
-        patience: float = PATIENCE,
+        start_objection: Callable[[bool], str] | None = None,
+        delays: Sequence[float] = RESTART_DELAYS,
+        call_wait: float = CALL_WAIT_SECONDS,
     ) -> None:
-        self._config = config if isinstance(config, ServerConfig) else server_config(name, config)
-        if self._config.kind == "stdio" and start is None:
+        self._config = (
+            config if isinstance(config, McpServerConfig) else parse_server_config(name, config)
+        )
+        if self._config.transport == "stdio" and start is None:
             raise ConfigError(f"server {name!r} is a program: pass start=workspace.spawn to run it")
         self._name = name
         self._start = start
         self._root = root
         self._headers = headers
         self._on_change = on_change
-        self._objection = objection
-        self._ran = False
+        self._start_objection = start_objection
+        self._has_run = False
         self._delays = tuple(delays)
-        self._patience = patience
+        self._call_wait = call_wait
         self._tools: tuple[Tool, ...] = ()
         self._instructions = ""
-        self._link: Link | None = None
-        self._life: asyncio.Task[None] | None = None
-        self._state: State = "closed"
+        self._current_connection: McpConnection | None = None
+        self._run_task: asyncio.Task[None] | None = None
+        self._state: McpState = "closed"
         self._problem = ""
         self._changed = asyncio.Event()
-        self._wanted = asyncio.Event()
-        self._mode = "auto"
-        self._is_first = True
-        self._told: tuple[McpStatus, tuple[Tool, ...]] | None = None
+        self._retry_requested = asyncio.Event()
+        self._protocol_mode = "auto"
+        self._is_first_handshake = True
+        self._last_reported: tuple[McpStatus, tuple[Tool, ...]] | None = None
 
     # --- the source ----------------------------------------------------------------------
 
@@ -116,21 +118,21 @@ class McpServer:
     def instructions(self) -> str:
         if not self._instructions:
             return ""
-        return f"# Tools of {self._name} (mcp__{server_word(self._name)}__*)\n{self._instructions}"
+        return f"# Tools of {self._name} (mcp__{sanitize_server_name(self._name)}__*)\n{self._instructions}"
 
     async def open(self) -> None:
         """Begin to start it, and go on."""
-        if self._life is None:
-            self._become("starting")
-            self._life = asyncio.create_task(self._live())
+        if self._run_task is None:
+            self._set_state("starting")
+            self._run_task = asyncio.create_task(self._run())
 
     async def aclose(self) -> None:
-        life, self._life = self._life, None
+        life, self._run_task = self._run_task, None
         if life is not None:
             while not life.done():
                 life.cancel()
-                await asyncio.wait({life}, timeout=CLOSING)
-            self._become("closed")
+                await asyncio.wait({life}, timeout=CLOSE_TIMEOUT)
+            self._set_state("closed")
 
     # --- for a host ----------------------------------------------------------------------
 
@@ -138,37 +140,40 @@ class McpServer:
     def status(self) -> McpStatus:
         return McpStatus(self._name, self._state, len(self._tools), self._problem)
 
-    async def ready(self, timeout: float | None = None) -> bool:
+    async def wait_ready(self, timeout: float | None = None) -> bool:
         """Wait until it is up or has failed for now; whether it is up."""
         try:
             async with asyncio.timeout(timeout):
                 while self._state == "starting":
-                    await self._next_change()
+                    await self._wait_change()
         except TimeoutError:
             pass
         return self._state == "up"
 
     def retry(self) -> None:
         """Somebody did something about it, such as a login: try again now."""
-        self._wanted.set()
+        self._retry_requested.set()
 
     # --- calls ---------------------------------------------------------------------------
 
     async def call(self, tool: str, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        link = await self._reached(tool)
-        return await link.call(tool, arguments, context.progress)
+        link = await self._wait_connected(tool)
+        return await link.call_tool(tool, arguments, context.report_progress)
 
-    async def _reached(self, tool: str) -> Link:
+    async def _wait_connected(self, tool: str) -> McpConnection:
         """The connection; a server that is just away is waited for, for a moment."""
         if self._state in ("failed", "login"):
             self.retry()
-            await self._next_change()
+            await self._wait_change()
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._call_wait):
                 while self._state in ("starting", "up", "down"):
-                    if self._link is not None and not self._link.is_lost():
-                        return self._link
-                    await self._next_change()
+                    if (
+                        self._current_connection is not None
+                        and not self._current_connection.is_lost()
+                    ):
+                        return self._current_connection
+                    await self._wait_change()
         except TimeoutError:
             pass
         if self._state == "login":
@@ -178,60 +183,62 @@ class McpServer:
 
     # --- its life ------------------------------------------------------------------------
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         failures = 0
         while True:
             began = time.monotonic()
-            state: State = "down"
+            state: McpState = "down"
             try:
-                problem = await self._connection()
+                problem = await self._run_connection()
             except AuthRequired as error:
                 state, problem = "login", str(error)
-            except _NotAllowed as error:
+            except _StartDenied as error:
                 state, problem = "failed", str(error)
             except Exception as error:  # noqa: BLE001 - whatever a server does, others go on
-                problem = plain(error)
+                problem = describe_error(error)
             finally:
-                self._link = None
+                self._current_connection = None
             task = asyncio.current_task()
-            if self._life is None or (task is not None and task.cancelling()):
+            if self._run_task is None or (task is not None and task.cancelling()):
                 return  # a cancellation may get lost in what is just being torn down
             lived = time.monotonic() - began
-            if state == "down" and self._is_greeted_anew(lived):
+            if state == "down" and self._should_retry_handshake(lived):
                 continue
-            failures = 0 if lived > STABLE else failures
+            failures = 0 if lived > STABLE_SECONDS else failures
             if state == "down" and failures >= len(self._delays):
                 state = "failed"
-            self._wanted.clear()
-            self._become(state, problem)
+            self._retry_requested.clear()
+            self._set_state(state, problem)
             if state == "down":
                 await asyncio.sleep(self._delays[failures])
                 failures += 1
             else:
-                await self._wanted.wait()
+                await self._retry_requested.wait()
                 failures = 0
-            self._become("starting", problem)
+            self._set_state("starting", problem)
 
-    def _is_greeted_anew(self, lived: float) -> bool:
+    def _should_retry_handshake(self, lived: float) -> bool:
         """Whether a program died of the first hello: it gets the other one at once."""
-        is_first, self._is_first = self._is_first, False
-        is_anew = is_first and self._mode == "legacy" and lived < self._config.startup
-        self._ran = self._ran and not is_anew  # both hellos are one start
+        is_first, self._is_first_handshake = self._is_first_handshake, False
+        is_anew = (
+            is_first and self._protocol_mode == "legacy" and lived < self._config.startup_timeout
+        )
+        self._has_run = self._has_run and not is_anew  # both hellos are one start
         return is_anew
 
-    async def _connection(self) -> str:
+    async def _run_connection(self) -> str:
         """From one start to the end of it; the reason why it is over."""
         # Importing the SDK takes a second of work: a thread's, so that a prompt can be typed.
         link_module = await asyncio.to_thread(import_module, "treadle.tools.mcp.link")
-        if self._objection is not None:
+        if self._start_objection is not None:
             # Last of all, so that little time is left to change what was looked at.
-            if problem := await asyncio.to_thread(self._objection, self._ran):
-                raise _NotAllowed(problem)
-            self._ran = True
-        mode = self._mode
-        if self._config.kind == "stdio":
+            if problem := await asyncio.to_thread(self._start_objection, self._has_run):
+                raise _StartDenied(problem)
+            self._has_run = True
+        mode = self._protocol_mode
+        if self._config.transport == "stdio":
             # A program may die of the newer protocol's hello: the next time it is the older one.
-            self._mode = "legacy" if mode == "auto" else "auto"
+            self._protocol_mode = "legacy" if mode == "auto" else "auto"
         async with link_module.connected(
             self._name,
             self._config,
@@ -240,37 +247,39 @@ class McpServer:
             headers=self._headers(),
             mode=mode,
         ) as link:
-            self._mode, self._is_first = mode, False
-            async with asyncio.timeout(self._config.startup):
-                await self._learn(link)
-            self._link = link
-            self._become("up")
-            await self._attend(link)
+            self._protocol_mode, self._is_first_handshake = mode, False
+            async with asyncio.timeout(self._config.startup_timeout):
+                await self._load_tools(link)
+            self._current_connection = link
+            self._set_state("up")
+            await self._watch_connection(link)
             return link.problem or "it ended"
 
-    async def _attend(self, link: Link) -> None:
+    async def _watch_connection(self, connection: McpConnection) -> None:
         """Until it is lost: learn its tools anew whenever they changed."""
-        while not link.is_lost():
-            await link.stirred.wait()
-            link.stirred.clear()
-            if link.is_stale and not link.is_lost():
-                link.is_stale = False
+        while not connection.is_lost():
+            await connection.changed.wait()
+            connection.changed.clear()
+            if connection.has_new_tools and not connection.is_lost():
+                connection.has_new_tools = False
                 try:
-                    async with asyncio.timeout(self._config.startup):
-                        await self._learn(link)
+                    async with asyncio.timeout(self._config.startup_timeout):
+                        await self._load_tools(connection)
                 except Exception as error:  # noqa: BLE001 - it keeps what it had
-                    self._become("up", f"its new tools could not be listed ({plain(error)})")
+                    self._set_state(
+                        "up", f"its new tools could not be listed ({describe_error(error)})"
+                    )
                 else:
-                    self._become("up")
+                    self._set_state("up")
                 await asyncio.sleep(RELIST_PAUSE)  # a server that never stops changing
 
-    async def _learn(self, link: Link) -> None:
+    async def _load_tools(self, connection: McpConnection) -> None:
         made: dict[str, Tool] = {}
         longest = self._config.timeout * 10 + 30
-        for tool in await link.tools():
-            name = tool_name(self._name, tool.name, made)
+        for tool in await connection.list_tools():
+            name = make_tool_name(self._name, tool.name, made)
             hints = tool.annotations
-            spec = tool_spec(
+            spec = make_tool_spec(
                 name,
                 tool.description or tool.title or "",
                 tool.input_schema,
@@ -278,20 +287,20 @@ class McpServer:
                 timeout=longest,
             )
             made.setdefault(name, McpTool(tool.name, spec, self.call))
-        self._instructions = link.instructions[:INSTRUCTION_CHARS]
+        self._instructions = connection.instructions[:MAX_INSTRUCTION_CHARS]
         if [tool.spec for tool in made.values()] != [tool.spec for tool in self._tools]:
             self._tools = tuple(made.values())
 
-    def _become(self, state: State, problem: str = "") -> None:
+    def _set_state(self, state: McpState, problem: str = "") -> None:
         self._state, self._problem = state, problem[:500]
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
-        told, self._told = self._told, (self.status, self._tools)
-        if self._on_change is not None and told != self._told:
+        told, self._last_reported = self._last_reported, (self.status, self._tools)
+        if self._on_change is not None and told != self._last_reported:
             try:
                 self._on_change(self.status)
             except Exception:  # noqa: BLE001 - whoever watches may break; the server goes on
                 pass
 
-    async def _next_change(self) -> None:
+    async def _wait_change(self) -> None:
         await self._changed.wait()

@@ -11,13 +11,13 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from treadle.core.contracts.tool import Probe, Resources, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.tool import ProbeResult, Resources, ToolContext, ToolOutput, ToolSpec
 from treadle.core.transcript.content import Arguments
-from treadle.tools.function import summary_line
+from treadle.tools.function import summarize_call
 
-NAME_CHARS = 64  # what providers take
-DESCRIPTION_CHARS = 4_000
-_KINDS: Mapping[str, type | tuple[type, ...]] = {
+MAX_NAME_CHARS = 64  # what providers take
+MAX_DESCRIPTION_CHARS = 4_000
+_JSON_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "string": str,
     "boolean": bool,
     "integer": (int, float),
@@ -26,14 +26,14 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "object": dict,
 }
 
-Call = Callable[[str, Arguments, ToolContext], Awaitable[ToolOutput]]
+McpCall = Callable[[str, Arguments, ToolContext], Awaitable[ToolOutput]]
 
 
 class McpTool:
     """A tool of a server. `remote` is what the server calls it."""
 
-    def __init__(self, remote: str, spec: ToolSpec, call: Call) -> None:
-        self.remote = remote
+    def __init__(self, remote_name: str, spec: ToolSpec, call: McpCall) -> None:
+        self.remote_name = remote_name
         self._spec = spec
         self._call = call
 
@@ -42,27 +42,27 @@ class McpTool:
         return self._spec
 
     def check(self, arguments: Arguments) -> str | None:
-        return problem_with(arguments, self._spec)
+        return check_arguments(arguments, self._spec)
 
     def summary(self, arguments: Arguments) -> str:
-        return summary_line(self._spec.name, arguments)
+        return summarize_call(self._spec.name, arguments)
 
     def resources(self, arguments: Arguments) -> Resources:
         return Resources()
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        return await self._call(self.remote, arguments, context)
+        return await self._call(self.remote_name, arguments, context)
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
         return {}
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> Probe:
-        return Probe("unknown", f"{self._spec.name} is a server's tool and cannot be checked")
+    ) -> ProbeResult:
+        return ProbeResult("unknown", f"{self._spec.name} is a server's tool and cannot be checked")
 
 
-def problem_with(arguments: Arguments, spec: ToolSpec) -> str | None:
+def check_arguments(arguments: Arguments, spec: ToolSpec) -> str | None:
     """What is plainly wrong; the server itself checks the rest."""
     properties = spec.schema.get("properties")
     properties = properties if isinstance(properties, dict) else {}
@@ -75,7 +75,7 @@ def problem_with(arguments: Arguments, spec: ToolSpec) -> str | None:
         if name not in properties and spec.schema.get("additionalProperties") is False:
             return f"invalid arguments for {spec.name}: there is no `{name}`"
         kind = form.get("type") if isinstance(form, dict) else None
-        wanted = _KINDS.get(kind) if isinstance(kind, str) else None
+        wanted = _JSON_TYPES.get(kind) if isinstance(kind, str) else None
         if wanted is None:
             continue
         is_number_of_bool = isinstance(value, bool) and wanted is not bool
@@ -84,22 +84,22 @@ def problem_with(arguments: Arguments, spec: ToolSpec) -> str | None:
     return None
 
 
-def server_word(name: str) -> str:
+def sanitize_server_name(name: str) -> str:
     """A server's name as it stands in its tools' names, and so in rules: no double underscore."""
     word = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "_", name)).strip("_")
     return word[:24] or "server"
 
 
-def tool_name(server: str, remote: str, taken: Mapping[str, object]) -> str:
+def make_tool_name(server: str, remote_name: str, taken: Mapping[str, object]) -> str:
     """A name that every provider takes and that no other tool of the server has."""
-    name = f"mcp__{server_word(server)}__{re.sub(r'[^A-Za-z0-9_-]', '_', remote) or 'tool'}"
-    if len(name) <= NAME_CHARS and name not in taken:
+    name = f"mcp__{sanitize_server_name(server)}__{re.sub(r'[^A-Za-z0-9_-]', '_', remote_name) or 'tool'}"
+    if len(name) <= MAX_NAME_CHARS and name not in taken:
         return name
-    mark = hashlib.sha256(remote.encode("utf-8", "replace")).hexdigest()[:8]
-    return f"{name[: NAME_CHARS - 9]}_{mark}"
+    mark = hashlib.sha256(remote_name.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{name[: MAX_NAME_CHARS - 9]}_{mark}"
 
 
-def tool_spec(
+def make_tool_spec(
     name: str,
     description: str,
     schema: Mapping[str, Any],
@@ -113,7 +113,7 @@ def tool_spec(
     whole.setdefault("properties", {})
     return ToolSpec(
         name,
-        description[:DESCRIPTION_CHARS],
+        description[:MAX_DESCRIPTION_CHARS],
         whole,
         effect="pure" if is_read_only else "irreversible",
         concurrent=is_read_only,

@@ -11,9 +11,9 @@ It does not need git, and never touches a repository's own files (.git). What a 
 changed is seen like any other change. Above: the hosts; the log knows trees only by their names.
 """
 
-from treadle.workspace.checkpoints.checkpoints import Checkpoints, Snapshot
-from treadle.workspace.checkpoints.keeping import Keeping
-from treadle.workspace.checkpoints.restoring import Restored
-from treadle.workspace.checkpoints.scanning import Skipped
+from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot
+from treadle.workspace.checkpoints.keeping import CheckpointRecorder
+from treadle.workspace.checkpoints.restoring import RestoreResult
+from treadle.workspace.checkpoints.scanning import SkippedPath
 
-__all__ = ["Checkpoints", "Keeping", "Restored", "Skipped", "Snapshot"]
+__all__ = ["Checkpoints", "CheckpointRecorder", "RestoreResult", "SkippedPath", "FileSnapshot"]

@@ -15,41 +15,43 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_WAY: int = getattr(os, "O_PATH", os.O_RDONLY) | _FOLDER  # O_PATH: it need not be readable
-_LISTED = os.O_RDONLY | os.O_NONBLOCK | _FOLDER
+_DIR_FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_TRAVERSE_FLAGS: int = (
+    getattr(os, "O_PATH", os.O_RDONLY) | _DIR_FLAGS
+)  # O_PATH: it need not be readable
+_LIST_FLAGS = os.O_RDONLY | os.O_NONBLOCK | _DIR_FLAGS
 # O_NONBLOCK: a pipe that was put in a file's place must not hold us; what it is, is seen after.
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_SWAPPED = "it became something else while it was looked at"
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHANGED_MEANWHILE = "it became something else while it was looked at"
 
 
-class Ground:
+class SafeTree:
     """Changes a folder's entries, by their paths below it. The root itself may lie behind links."""
 
     def __init__(self, root: Path) -> None:
-        self._root = os.open(root, _WAY & ~os.O_NOFOLLOW)
+        self._root = os.open(root, _TRAVERSE_FLAGS & ~os.O_NOFOLLOW)
 
     def close(self) -> None:
         os.close(self._root)
 
     def make_folder(self, path: str) -> None:
         """With those above it; nothing happens if it is there."""
-        os.close(self._walked(path.split("/"), make=True))
+        os.close(self._open_folder(path.split("/"), make=True))
 
     def remove_folder(self, path: str) -> None:
-        with self._holder(path) as (folder, name):
+        with self._open_parent(path) as (folder, name):
             os.rmdir(name, dir_fd=folder)
 
     def remove(self, path: str) -> None:
         """A file or a link, not what the link points to."""
-        with self._holder(path) as (folder, name):
+        with self._open_parent(path) as (folder, name):
             os.unlink(name, dir_fd=folder)
 
     def write(self, path: str, data: bytes, mode: int) -> None:
         """Replace the file or make it, with the folders above it."""
-        with self._replacing(path) as (folder, draft):
-            fd = os.open(draft, _DRAFT, 0o600, dir_fd=folder)
+        with self._replace_atomically(path) as (folder, draft):
+            fd = os.open(draft, _CREATE_FLAGS, 0o600, dir_fd=folder)
             try:
                 view = memoryview(data)
                 while view:
@@ -58,14 +60,14 @@ class Ground:
             finally:
                 os.close(fd)
 
-    def link(self, path: str, target: bytes) -> None:
-        with self._replacing(path) as (folder, draft):
+    def write_symlink(self, path: str, target: bytes) -> None:
+        with self._replace_atomically(path) as (folder, draft):
             os.symlink(target, os.fsencode(draft), dir_fd=folder)
 
     @contextmanager
-    def _replacing(self, path: str) -> Iterator[tuple[int, str]]:
+    def _replace_atomically(self, path: str) -> Iterator[tuple[int, str]]:
         """A fresh name beside the path, which takes its place when the block is left."""
-        with self._holder(path, make=True) as (folder, name):
+        with self._open_parent(path, make=True) as (folder, name):
             draft = f".{secrets.token_hex(8)}.treadle"
             try:
                 yield folder, draft
@@ -75,21 +77,21 @@ class Ground:
                 raise
 
     @contextmanager
-    def _holder(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    def _open_parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         """The folder that holds this entry, opened, and the entry's name in it."""
         *above, name = path.split("/")
-        _check(name)
-        folder = self._walked(above, make=make)
+        _check_name(name)
+        folder = self._open_folder(above, make=make)
         try:
             yield folder, name
         finally:
             os.close(folder)
 
-    def _walked(self, parts: list[str], *, make: bool) -> int:
+    def _open_folder(self, parts: list[str], *, make: bool) -> int:
         fd = os.dup(self._root)
         for number, part in enumerate(parts, start=1):
             try:
-                inner = _step(fd, part, make=make)
+                inner = _open_child(fd, part, make=make)
             except OSError as error:
                 if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                     raise
@@ -102,10 +104,10 @@ class Ground:
         return fd
 
 
-def _step(folder: int, name: str, *, make: bool) -> int:
-    _check(name)
+def _open_child(folder: int, name: str, *, make: bool) -> int:
+    _check_name(name)
     try:
-        return os.open(name, _WAY, dir_fd=folder)
+        return os.open(name, _TRAVERSE_FLAGS, dir_fd=folder)
     except FileNotFoundError:
         if not make:
             raise
@@ -113,34 +115,34 @@ def _step(folder: int, name: str, *, make: bool) -> int:
         os.mkdir(name, dir_fd=folder)
     except FileExistsError:
         pass  # somebody was faster; the opening shows with what
-    return os.open(name, _WAY, dir_fd=folder)
+    return os.open(name, _TRAVERSE_FLAGS, dir_fd=folder)
 
 
-def _check(name: str) -> None:
+def _check_name(name: str) -> None:
     if name in ("", ".", ".."):
         raise ValueError("it is not a path below the folder")
 
 
-def _discard(folder: int, draft: str) -> None:
+def _discard(folder: int, name: str) -> None:
     try:
-        os.unlink(draft, dir_fd=folder)
+        os.unlink(name, dir_fd=folder)
     except OSError:
         pass
 
 
-def open_listed(name: str, above: int) -> tuple[int, list[os.DirEntry[str]]]:
+def open_folder(name: str, parent: int) -> tuple[int, list[os.DirEntry[str]]]:
     """A folder in the folder `above`, and what is in it, by name.
 
     The entries are looked at through the descriptor, which is the caller's to close.
     """
-    return _with_entries(os.open(name, _LISTED, dir_fd=above))
+    return _list_entries(os.open(name, _LIST_FLAGS, dir_fd=parent))
 
 
 def open_root(root: str) -> tuple[int, list[os.DirEntry[str]]]:
-    return _with_entries(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    return _list_entries(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
 
-def _with_entries(fd: int) -> tuple[int, list[os.DirEntry[str]]]:
+def _list_entries(fd: int) -> tuple[int, list[os.DirEntry[str]]]:
     try:
         with os.scandir(fd) as found:
             return fd, sorted(found, key=lambda entry: entry.name)
@@ -149,25 +151,25 @@ def _with_entries(fd: int) -> tuple[int, list[os.DirEntry[str]]]:
         raise
 
 
-def read_file(name: str, folder: int, most: int) -> tuple[bytes, os.stat_result]:
+def read_file(name: str, folder: int, limit: int) -> tuple[bytes, os.stat_result]:
     """A regular file's first `most` bytes, and what it was when it was opened."""
-    fd = os.open(name, _FILE, dir_fd=folder)
+    fd = os.open(name, _READ_FLAGS, dir_fd=folder)
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, _SWAPPED)
-        data = os.read(fd, min(most, status.st_size + 1))
-        while len(data) < most and (more := os.read(fd, min(most - len(data), 1 << 16))):
+            raise OSError(errno.EINVAL, _CHANGED_MEANWHILE)
+        data = os.read(fd, min(limit, status.st_size + 1))
+        while len(data) < limit and (more := os.read(fd, min(limit - len(data), 1 << 16))):
             data += more
         return data, status
     finally:
         os.close(fd)
 
 
-def reason(error: Exception) -> str:
+def explain_error(error: Exception) -> str:
     """In a sentence for a person: why something was left alone."""
     if isinstance(error, OSError):
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a link or a socket where a file was
-            return _SWAPPED
+            return _CHANGED_MEANWHILE
         return error.strerror or str(error)
     return str(error)

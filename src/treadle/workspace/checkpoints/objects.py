@@ -18,28 +18,28 @@ from typing import Literal
 import msgspec
 
 # left: it was there and was not kept, so nobody knows what was in it.
-Kind = Literal["file", "link", "folder", "left"]
+NodeKind = Literal["file", "link", "folder", "left"]
 
 
-class Node(msgspec.Struct, frozen=True, array_like=True):
+class TreeNode(msgspec.Struct, frozen=True, array_like=True):
     """One name in a folder: what it is, its permissions, and the hash of what is in it."""
 
     name: str
-    kind: Kind
+    kind: NodeKind
     mode: int
     hash: str
 
 
-class Objects:
+class ObjectStore:
     """A store of contents under one folder."""
 
-    def __init__(self, place: Path) -> None:
-        self._place = place
-        self._seen: set[str] = set()
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._known: set[str] = set()
 
     def put(self, data: bytes) -> str:
         name = hashlib.sha256(data).hexdigest()[:40]
-        if name in self._seen:
+        if name in self._known:
             return name
         path = self._path(name)
         if not path.exists():
@@ -53,7 +53,7 @@ class Objects:
             except BaseException:
                 draft.unlink(missing_ok=True)
                 raise
-        self._seen.add(name)
+        self._known.add(name)
         return name
 
     def get(self, name: str) -> bytes:
@@ -66,14 +66,14 @@ class Objects:
             raise ValueError(f"object {name} is damaged: its content has changed")
         return data
 
-    def put_folder(self, nodes: Iterable[Node]) -> str:
+    def put_folder(self, nodes: Iterable[TreeNode]) -> str:
         # Names that are not text survive as escapes, which only Python's writer knows.
         return self.put(json.dumps([msgspec.to_builtins(node) for node in nodes]).encode())
 
-    def get_folder(self, name: str) -> list[Node]:
-        return msgspec.convert(json.loads(self.get(name)), list[Node])
+    def get_folder(self, name: str) -> list[TreeNode]:
+        return msgspec.convert(json.loads(self.get(name)), list[TreeNode])
 
-    def sweep(self, trees: Iterable[str]) -> int:
+    def prune(self, trees: Iterable[str]) -> int:
         """Remove what none of these trees needs; how many bytes that frees."""
         needed: set[str] = set()
         left = list(trees)
@@ -89,12 +89,12 @@ class Objects:
             needed.update(node.hash for node in nodes if node.kind != "folder")
             left += [node.hash for node in nodes if node.kind == "folder"]
         freed = 0
-        for path in self._place.glob("??/*"):
+        for path in self._root.glob("??/*"):
             if path.name not in needed:
                 freed += path.stat().st_size
                 path.unlink(missing_ok=True)
-        self._seen.clear()
+        self._known.clear()
         return freed
 
     def _path(self, name: str) -> Path:
-        return self._place / name[:2] / name
+        return self._root / name[:2] / name

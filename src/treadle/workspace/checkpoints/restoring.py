@@ -12,49 +12,49 @@ from typing import Literal
 
 import msgspec
 
-from treadle.workspace.checkpoints.ground import Ground, reason
-from treadle.workspace.checkpoints.ignoring import NAME
-from treadle.workspace.checkpoints.objects import Node, Objects
-from treadle.workspace.checkpoints.scanning import Skipped
+from treadle.workspace.checkpoints.ground import SafeTree, explain_error
+from treadle.workspace.checkpoints.ignoring import GITIGNORE
+from treadle.workspace.checkpoints.objects import TreeNode, ObjectStore
+from treadle.workspace.checkpoints.scanning import SkippedPath
 
 
-class Change(msgspec.Struct, frozen=True):
+class TreeChange(msgspec.Struct, frozen=True):
     """What differs between two trees."""
 
     path: str
     kind: Literal["added", "removed", "changed"]
 
 
-class Restored(msgspec.Struct, frozen=True):
+class RestoreResult(msgspec.Struct, frozen=True):
     """What was done: paths written and removed, and what was left alone and why."""
 
     written: tuple[str, ...]
     removed: tuple[str, ...]
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedPath, ...] = ()
 
 
-class Flat(msgspec.Struct, frozen=True):
+class FlatTree(msgspec.Struct, frozen=True):
     """A tree by paths."""
 
-    files: dict[str, Node]
+    files: dict[str, TreeNode]
     folders: frozenset[str]
-    left: frozenset[str] = frozenset()
+    not_stored: frozenset[str] = frozenset()
 
     def lacks_file(self, path: str) -> bool:
-        return path not in self.files and not lies_in(path, self.left)
+        return path not in self.files and not is_within(path, self.not_stored)
 
     def lacks_folder(self, path: str) -> bool:
-        return path not in self.folders and not lies_in(path, self.left)
+        return path not in self.folders and not is_within(path, self.not_stored)
 
-    def rules(self, objects: Objects, folder: str) -> str:
-        node = self.files.get(f"{folder}/{NAME}" if folder else NAME)
+    def read_gitignore(self, objects: ObjectStore, folder: str) -> str:
+        node = self.files.get(f"{folder}/{GITIGNORE}" if folder else GITIGNORE)
         if node is None or node.kind != "file":
             return ""
         return objects.get(node.hash).decode(errors="replace")
 
 
-def flat(objects: Objects, tree: str) -> Flat:
-    files: dict[str, Node] = {}
+def flatten_tree(objects: ObjectStore, tree: str) -> FlatTree:
+    files: dict[str, TreeNode] = {}
     folders: set[str] = set()
     left: set[str] = set()
 
@@ -70,79 +70,81 @@ def flat(objects: Objects, tree: str) -> Flat:
                 files[path] = node
 
     walk(tree, "")
-    return Flat(files, frozenset(folders), frozenset(left))
+    return FlatTree(files, frozenset(folders), frozenset(left))
 
 
-def lies_in(path: str, places: Collection[str]) -> bool:
+def is_within(path: str, ancestors: Collection[str]) -> bool:
     """Whether the path is one of these, or lies somewhere below one."""
-    return bool(places) and (path in places or any(place in places for place in above(path)))
+    return bool(ancestors) and (
+        path in ancestors or any(place in ancestors for place in parent_folders(path))
+    )
 
 
-def above(path: str) -> list[str]:
+def parent_folders(path: str) -> list[str]:
     """The folders that the path lies in, the outermost first."""
     parts = path.split("/")[:-1]
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
-def changes(old: Flat, new: Flat) -> list[Change]:
-    found = [Change(path, "removed") for path in old.files if path not in new.files]
+def diff_trees(old: FlatTree, new: FlatTree) -> list[TreeChange]:
+    found = [TreeChange(path, "removed") for path in old.files if path not in new.files]
     for path, node in new.files.items():
         if path not in old.files:
-            found.append(Change(path, "added"))
+            found.append(TreeChange(path, "added"))
         elif old.files[path] != node:
-            found.append(Change(path, "changed"))
+            found.append(TreeChange(path, "changed"))
     return sorted(found, key=lambda change: change.path)
 
 
-class Restoring:
+class Restorer:
     """Writes into a folder what is kept. What cannot be done is named, the rest goes on."""
 
-    def __init__(self, ground: Ground, objects: Objects) -> None:
-        self._ground = ground
+    def __init__(self, tree: SafeTree, objects: ObjectStore) -> None:
+        self._tree = tree
         self._objects = objects
         self._written: list[str] = []
         self._removed: list[str] = []
-        self._skipped: list[Skipped] = []
+        self._skipped: list[SkippedPath] = []
 
     def remove(self, paths: Iterable[str]) -> None:
         for path in paths:
             try:
-                self._ground.remove(path)
+                self._tree.remove(path)
                 self._removed.append(path)
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:
-                self.leave(path, reason(error))
+                self.skip(path, explain_error(error))
 
     def remove_folders(self, paths: Iterable[str]) -> None:
         """The deepest first; one that still holds something stays."""
         for path in sorted(paths, reverse=True):
             try:
-                self._ground.remove_folder(path)
+                self._tree.remove_folder(path)
             except (OSError, ValueError):
                 continue
 
     def make_folders(self, paths: Iterable[str]) -> None:
         for path in sorted(paths):
             try:
-                self._ground.make_folder(path)
+                self._tree.make_folder(path)
             except (OSError, ValueError) as error:
-                self.leave(path, reason(error))
+                self.skip(path, explain_error(error))
 
-    def write(self, files: dict[str, Node]) -> None:
+    def write(self, files: dict[str, TreeNode]) -> None:
         for path, node in files.items():
             try:
                 data = self._objects.get(node.hash)
                 if node.kind == "link":
-                    self._ground.link(path, data)
+                    self._tree.write_symlink(path, data)
                 else:
-                    self._ground.write(path, data, node.mode)
+                    self._tree.write(path, data, node.mode)
                 self._written.append(path)
             except (OSError, ValueError) as error:
-                self.leave(path, reason(error))
+                self.skip(path, explain_error(error))
 
-    def leave(self, path: str, reason: str) -> None:
-        self._skipped.append(Skipped(path, reason))
+    def skip(self, path: str, reason: str) -> None:
+        self._skipped.append(SkippedPath(path, reason))
 
-    def result(self) -> Restored:
-        return Restored(tuple(self._written), tuple(self._removed), tuple(self._skipped))
+    def result(self) -> RestoreResult:
+        return RestoreResult(tuple(self._written), tuple(self._removed), tuple(self._skipped))

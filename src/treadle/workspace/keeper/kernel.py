@@ -10,36 +10,36 @@ import os
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 SYS_LANDLOCK_RESTRICT_SELF = 446
-PACKET = 60_000
+PACKET_BYTES = 60_000
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def check(result: int) -> None:
+def raise_on_error(result: int) -> None:
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 def restrict_to_ruleset(ruleset: int) -> None:
-    check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    check(libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0))
+    raise_on_error(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    raise_on_error(libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0))
 
 
-def send(control: int, message: tuple[object, ...]) -> None:
+def send_message(control: int, message: tuple[object, ...]) -> None:
     """A message goes as packets, each led by 0 (more follows) or 1 (last)."""
     data = marshal.dumps(message)  # type: ignore[arg-type]  # importing typing takes 15 ms
-    for start in range(0, len(data), PACKET):
-        last = start + PACKET >= len(data)
-        os.write(control, (b"\1" if last else b"\0") + data[start : start + PACKET])
+    for start in range(0, len(data), PACKET_BYTES):
+        last = start + PACKET_BYTES >= len(data)
+        os.write(control, (b"\1" if last else b"\0") + data[start : start + PACKET_BYTES])
 
 
-def receive(control: int) -> object:
+def receive_message(control: int) -> object:
     """The next whole message, or None when the agent is gone."""
     data = b""
     while True:
         try:
-            packet = os.read(control, PACKET + 1)
+            packet = os.read(control, PACKET_BYTES + 1)
         except ConnectionResetError:
             return None
         if not packet:
@@ -49,7 +49,7 @@ def receive(control: int) -> object:
             return marshal.loads(data)
 
 
-def read_small(path: str) -> str:
+def read_small_file(path: str) -> str:
     """Without the buffers of open(): /proc is read while somebody waits."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -58,7 +58,7 @@ def read_small(path: str) -> str:
         os.close(fd)
 
 
-def write_small(path: str, text: str) -> None:
+def write_small_file(path: str, text: str) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(fd, text.encode())
@@ -66,9 +66,9 @@ def write_small(path: str, text: str) -> None:
         os.close(fd)
 
 
-def oom_kills() -> int:
+def count_oom_kills() -> int:
     try:
-        _, found, rest = read_small("/proc/vmstat").partition("\noom_kill ")
+        _, found, rest = read_small_file("/proc/vmstat").partition("\noom_kill ")
     except OSError:
         return 0
     return int(rest.split()[0]) if found else 0

@@ -7,17 +7,17 @@ the agent, when both of them were stopped.
 import os
 import signal
 
-from .kernel import read_small
+from .kernel import read_small_file
 
 
-def children_of_all() -> dict[int, list[tuple[int, str, str]]]:
+def read_process_table() -> dict[int, list[tuple[int, str, str]]]:
     """Parent id to (id, state, name) of its children, for every process in /proc."""
     families: dict[int, list[tuple[int, str, str]]] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 - names are wanted, not paths
         if not entry.isdigit():
             continue
         try:
-            stat = read_small(f"/proc/{entry}/stat")
+            stat = read_small_file(f"/proc/{entry}/stat")
         except OSError:
             continue
         name, rest = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :]
@@ -26,9 +26,9 @@ def children_of_all() -> dict[int, list[tuple[int, str, str]]]:
     return families
 
 
-def descendants(root: int) -> list[tuple[int, str]]:
+def list_descendants(root: int) -> list[tuple[int, str]]:
     """(id, name) of every living process below `root`, parents before their children."""
-    families, found, waiting = children_of_all(), [], [root]
+    families, found, waiting = read_process_table(), [], [root]
     while waiting:
         for pid, state, name in families.get(waiting.pop(0), ()):
             waiting.append(pid)
@@ -45,25 +45,25 @@ def signal_each(pids: list[int], number: int) -> None:
             pass
 
 
-def kill_below(root: int) -> None:
+def kill_descendants(root: int) -> None:
     """SIGKILL to every descendant. All are stopped first: a stopped tree cannot fork away."""
     stopped: set[int] = set()
-    while fresh := [pid for pid, _ in descendants(root) if pid not in stopped]:
+    while fresh := [pid for pid, _ in list_descendants(root) if pid not in stopped]:
         signal_each(fresh, signal.SIGSTOP)
         stopped.update(fresh)
     signal_each(list(stopped), signal.SIGKILL)
 
 
-def kill_from(root: int) -> None:
+def kill_tree(root: int) -> None:
     """SIGKILL to a process and every descendant."""
-    kill_below(root)
+    kill_descendants(root)
     signal_each([root], signal.SIGKILL)
 
 
-def kill_stopped(keeper: int, supervisor: int) -> None:
+def kill_stopped_supervisors(fork_server_pid: int, supervisor_pid: int) -> None:
     """End the supervisors that are stopped or traced, with all below them: those of the keeper, and
     this one, whoever its parent is by now."""
-    for parent, children in children_of_all().items():
+    for parent, children in read_process_table().items():
         for pid, state, _ in children:
-            if state in "Tt" and (parent == keeper or pid == supervisor):
-                kill_from(pid)
+            if state in "Tt" and (parent == fork_server_pid or pid == supervisor_pid):
+                kill_tree(pid)

@@ -19,21 +19,21 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.processes import Command
+from treadle.workspace.processes import CommandSpec
 from treadle.workspace.sandbox import landlock, seccomp
-from treadle.workspace.sandbox.protection import PROTECTED, Protection
+from treadle.workspace.sandbox.protection import PROTECTED_PATHS, ProtectedPaths
 
 SECCOMP_FD = 199
 
-NAMESPACES = """
+NAMESPACE_OPTIONS = """
 --unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup-try
 --disable-userns --cap-drop ALL --die-with-parent --new-session
 """
 
 # As root /proc/sys could be written, capabilities or not: a core_pattern runs on the host.
-SYSTEM = "--ro-bind / / --dev /dev --proc /proc --remount-ro /proc"
+SYSTEM_OPTIONS = "--ro-bind / / --dev /dev --proc /proc --remount-ro /proc"
 
-NEEDED_IN_HOME = """
+READABLE_IN_HOME = """
 .gitconfig .config/git/config .config/git/ignore .config/git/attributes
 .local/bin .local/lib .local/share/uv .local/share/mise .local/share/pnpm .local/share/pipx
 .pyenv .rbenv .nvm .volta .fnm .asdf .sdkman .bun .deno .npm-global go
@@ -42,7 +42,7 @@ NEEDED_IN_HOME = """
 """Tools and git's settings, read-only. No keys live in these; ~/.cargo as a whole has one."""
 
 
-HIDDEN = ("/run", "/home", "/root", "/var/tmp")
+HIDDEN_FOLDERS = ("/run", "/home", "/root", "/var/tmp")
 
 
 class Confinement(msgspec.Struct, frozen=True):
@@ -52,9 +52,9 @@ class Confinement(msgspec.Struct, frozen=True):
     """
 
     writable: tuple[Path, ...]
-    temp: Path
+    temp_dir: Path
     network: bool = False
-    protected: tuple[str, ...] = PROTECTED
+    protected: tuple[str, ...] = PROTECTED_PATHS
     readable: tuple[Path, ...] = ()
 
 
@@ -64,29 +64,29 @@ class Bubblewrap:
     def __init__(self, confinement: Confinement, program: str) -> None:
         self.confinement = confinement
         self.program = program
-        self._protections = [Protection(r, confinement.protected) for r in confinement.writable]
-        self._inside = 0
-        self._swept: list[str] = []
+        self._protections = [ProtectedPaths(r, confinement.protected) for r in confinement.writable]
+        self._active_count = 0
+        self._removed: list[str] = []
         self._closing: set[asyncio.Future[None]] = set()
 
     @contextmanager
-    def enter(self, command: Command, *, network: bool | None = None) -> Iterator[Command]:
+    def wrap(self, command: CommandSpec, *, network: bool | None = None) -> Iterator[CommandSpec]:
         """The command as it is run inside. WorkspaceError when the sandbox cannot be built."""
         if not self.program:
             raise WorkspaceError("the sandbox cannot be built: bubblewrap (bwrap) is not installed")
         with_network = self.confinement.network if network is None else network
-        self._inside += 1
+        self._active_count += 1
         fds: list[int] = []
         try:
-            options = [*NAMESPACES.split(), *([] if with_network else ["--unshare-net"])]
-            options += [*self._mounts(command, with_network), "--chdir", command.cwd]
+            options = [*NAMESPACE_OPTIONS.split(), *([] if with_network else ["--unshare-net"])]
+            options += [*self._mount_options(command, with_network), "--chdir", command.cwd]
             # What the command's loader is told, bubblewrap's own must not hear: it is outside.
             env = {k: v for k, v in command.env.items() if not k.startswith("LD_")}
             for name in command.env.keys() - env.keys():
                 options += ["--setenv", name, command.env[name]]
-            fds.append(_filter_file())
+            fds.append(_open_seccomp_filter())
             options += ["--seccomp", str(SECCOMP_FD)]
-            ruleset = landlock.scopes()
+            ruleset = landlock.make_scope_ruleset()
             fds += [] if ruleset is None else [ruleset]
             yield msgspec.structs.replace(
                 command,
@@ -94,21 +94,21 @@ class Bubblewrap:
                 env=env,
                 cwd="/",
                 descriptors={**command.descriptors, SECCOMP_FD: fds[0]},
-                landlock=ruleset,
-                wrapped=True,
+                landlock_ruleset=ruleset,
+                in_bubblewrap=True,
             )
         finally:
-            _close(fds)
-            self._inside -= 1
+            _close_all(fds)
+            self._active_count -= 1
             for protection in self._protections:
-                self._swept += protection.sweep()
-                if not self._inside:
-                    self._close_apart(protection.release())
+                self._removed += protection.remove_created()
+                if not self._active_count:
+                    self._close_in_thread(protection.remove_placeholders())
 
-    def _close_apart(self, fds: list[int]) -> None:
+    def _close_in_thread(self, fds: list[int]) -> None:
         """In a thread, which takes its time while nobody waits for it."""
         if fds:
-            closing = asyncio.get_running_loop().run_in_executor(None, _close, fds)
+            closing = asyncio.get_running_loop().run_in_executor(None, _close_all, fds)
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
@@ -116,39 +116,39 @@ class Bubblewrap:
         while self._closing:
             await asyncio.wait(tuple(self._closing))
 
-    def take_swept(self) -> list[str]:
+    def take_removed(self) -> list[str]:
         """What commands made that must not be there and was removed, since the last time."""
-        swept, self._swept = self._swept, []
+        swept, self._removed = self._removed, []
         return swept
 
-    def _mounts(self, command: Command, network: bool) -> list[str]:
+    def _mount_options(self, command: CommandSpec, network: bool) -> list[str]:
         """In order: later mounts lie on earlier ones."""
         confinement = self.confinement
-        homes = _homes(command.env.get("HOME", ""))
-        options = SYSTEM.split()
-        options += ["--bind", str(confinement.temp), "/tmp"]  # a home may lie in it
-        for hidden in sorted({*_existing(*HIDDEN), *map(str, homes)}):
+        homes = _find_homes(command.env.get("HOME", ""))
+        options = SYSTEM_OPTIONS.split()
+        options += ["--bind", str(confinement.temp_dir), "/tmp"]  # a home may lie in it
+        for hidden in sorted({*_filter_existing(*HIDDEN_FOLDERS), *map(str, homes)}):
             options += ["--tmpfs", hidden]
-        options += _resolver() if network else []
-        for needed in _needed(homes, command.env.get("PATH", "")):
+        options += _resolver_options() if network else []
+        for needed in _find_needed(homes, command.env.get("PATH", "")):
             options += ["--ro-bind-try", needed, needed]
         for path in confinement.readable:
             options += ["--ro-bind-try", str(path), str(path)]
         for root in confinement.writable:
-            _refuse_too_wide(root, homes)
+            _refuse_root_around_home(root, homes)
             options += ["--bind", str(root), str(root)]
         for protection in self._protections:
-            options += protection.mounts()
+            options += protection.mount_options()
         return options
 
 
 @cache
-def _existing(*paths: str) -> tuple[str, ...]:
+def _filter_existing(*paths: str) -> tuple[str, ...]:
     return tuple(path for path in paths if Path(path).is_dir() and not Path(path).is_symlink())
 
 
 @cache
-def _homes(home: str) -> tuple[Path, ...]:
+def _find_homes(home: str) -> tuple[Path, ...]:
     """Home by the environment and by the user database; never the root folder."""
     found = {home}
     try:
@@ -160,9 +160,9 @@ def _homes(home: str) -> tuple[Path, ...]:
 
 
 @cache
-def _needed(homes: tuple[Path, ...], search: str) -> tuple[str, ...]:
+def _find_needed(homes: tuple[Path, ...], search: str) -> tuple[str, ...]:
     """What is shown of home: tools by their usual places and by PATH, this very Python."""
-    usual = [home / name for home in homes for name in NEEDED_IN_HOME.split()]
+    usual = [home / name for home in homes for name in READABLE_IN_HOME.split()]
     tools = [Path(entry) for entry in search.split(":") if entry.startswith("/")]
     shown: list[Path] = []
     for path in sorted({*usual, *tools, Path(sys.prefix), Path(sys.base_prefix)}):
@@ -172,13 +172,13 @@ def _needed(homes: tuple[Path, ...], search: str) -> tuple[str, ...]:
     return tuple(map(str, shown))
 
 
-def _resolver() -> list[str]:
+def _resolver_options() -> list[str]:
     """Name servers often stand in a file below /run, which is hidden."""
     path = Path("/etc/resolv.conf").resolve()
     return ["--ro-bind", str(path), str(path)] if path.is_relative_to("/run") else []
 
 
-def _refuse_too_wide(root: Path, homes: Sequence[Path]) -> None:
+def _refuse_root_around_home(root: Path, homes: Sequence[Path]) -> None:
     for home in (Path("/"), *homes):
         if home.is_relative_to(root):
             raise WorkspaceError(
@@ -187,14 +187,14 @@ def _refuse_too_wide(root: Path, homes: Sequence[Path]) -> None:
             )
 
 
-def _close(fds: Sequence[int]) -> None:
+def _close_all(fds: Sequence[int]) -> None:
     for fd in fds:
         os.close(fd)
 
 
-def _filter_file() -> int:
+def _open_seccomp_filter() -> int:
     """The filter as a file that bubblewrap reads to its end: each run needs its own."""
     fd = os.memfd_create("treadle-filter", os.MFD_CLOEXEC)
-    os.write(fd, seccomp.refusals())
+    os.write(fd, seccomp.build_filter())
     os.lseek(fd, 0, os.SEEK_SET)
     return fd

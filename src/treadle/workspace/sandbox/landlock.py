@@ -23,7 +23,7 @@ RULE_PATH_BENEATH = 1
 EXECUTE, READ_FILE, READ_DIR, TRUNCATE = 1, 4, 8, 1 << 14
 # How many kinds of access to files, and how many to the network, are known from a version on.
 FILE_ACCESSES = ((5, 16), (3, 15), (2, 14), (1, 13))
-FIRST_WITH_NETWORK, NETWORK = 4, 3
+FIRST_WITH_NETWORK, NETWORK_ACCESSES = 4, 3
 
 
 class RulesetAttributes(ctypes.Structure):
@@ -56,14 +56,14 @@ def version() -> int:
     return max(0, int(found))
 
 
-def scopes() -> int | None:
+def make_scope_ruleset() -> int | None:
     """A ruleset's descriptor, to be closed by the caller; None where the kernel has no scopes."""
     if version() < FIRST_WITH_SCOPES:
         return None
-    return _ruleset(RulesetAttributes(scoped=SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL))
+    return _create_ruleset(RulesetAttributes(scoped=SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL))
 
 
-def reading(readable: Iterable[str], runnable: Iterable[str]) -> int | None:
+def make_read_only_ruleset(readable: Iterable[str], runnable: Iterable[str]) -> int | None:
     """A ruleset by which nothing can be done but to read, or also to run, what lies in such places.
 
     Its descriptor is the caller's to close; None where the kernel has no Landlock. A place is
@@ -77,10 +77,10 @@ def reading(readable: Iterable[str], runnable: Iterable[str]) -> int | None:
     # not, up to the root of all folders: a third of the time of a search. In a folder that is
     # readable it may; what no reader does is forbidden where that costs nothing.
     folder = handled & (READ_FILE | READ_DIR | TRUNCATE)
-    fd = _ruleset(
+    fd = _create_ruleset(
         RulesetAttributes(
             handled_access_fs=handled,
-            handled_access_net=NETWORK if known >= FIRST_WITH_NETWORK else 0,
+            handled_access_net=NETWORK_ACCESSES if known >= FIRST_WITH_NETWORK else 0,
             scoped=SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL if known >= FIRST_WITH_SCOPES else 0,
         )
     )
@@ -95,26 +95,28 @@ def reading(readable: Iterable[str], runnable: Iterable[str]) -> int | None:
     return fd
 
 
-def _ruleset(attributes: RulesetAttributes) -> int:
+def _create_ruleset(attributes: RulesetAttributes) -> int:
     size = ctypes.c_size_t(ctypes.sizeof(attributes))
-    return _checked(_libc().syscall(SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), size, 0))
+    return _raise_on_error(
+        _libc().syscall(SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), size, 0)
+    )
 
 
-def _allow(ruleset: int, place: str, access: int) -> None:
+def _allow(ruleset: int, path: str, access: int) -> None:
     try:
-        fd = os.open(place, os.O_PATH | os.O_CLOEXEC)
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return  # what is not there need not be allowed
     try:
         is_folder = stat.S_ISDIR(os.fstat(fd).st_mode)
         allowed = access if is_folder else access & (EXECUTE | READ_FILE)
         rule = ctypes.byref(PathBeneath(allowed, fd))
-        _checked(_libc().syscall(SYS_LANDLOCK_ADD_RULE, ruleset, RULE_PATH_BENEATH, rule, 0))
+        _raise_on_error(_libc().syscall(SYS_LANDLOCK_ADD_RULE, ruleset, RULE_PATH_BENEATH, rule, 0))
     finally:
         os.close(fd)
 
 
-def _checked(result: int) -> int:
+def _raise_on_error(result: int) -> int:
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result

@@ -11,12 +11,12 @@ import os
 from functools import cache
 from pathlib import Path
 
-PROCESSES = 4096
+DEFAULT_MAX_PROCESSES = 4096
 """Room for a parallel build, none for a bomb."""
 
 
 @cache
-def pids_cgroup() -> str:
+def find_pids_cgroup() -> str:
     """The folder below which a pids cgroup can be made for each command, or nothing."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
@@ -25,14 +25,14 @@ def pids_cgroup() -> str:
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if "pids" in controllers.split(","):
-            return _usable(Path("/sys/fs/cgroup/pids" + path))
+            return _check_usable(Path("/sys/fs/cgroup/pids" + path))
         if not controllers:
             # In version 2 a group with processes has no children: ours go beside us.
-            return _usable(Path("/sys/fs/cgroup" + path).parent)
+            return _check_usable(Path("/sys/fs/cgroup" + path).parent)
     return ""
 
 
-def _usable(folder: Path) -> str:
+def _check_usable(folder: Path) -> str:
     for left in folder.glob("treadle-*"):
         if not Path("/proc", left.name.rpartition("-")[2]).exists():
             with contextlib.suppress(OSError):
@@ -52,7 +52,7 @@ def _may_join(folder: Path) -> bool:
     return os.access(folder / "cgroup.procs", os.W_OK)
 
 
-def processes_of_user(uid: int) -> int:
+def count_user_threads(uid: int) -> int:
     """Threads that the user has now: RLIMIT_NPROC counts them all together."""
     total = 0
     for entry in Path("/proc").iterdir():

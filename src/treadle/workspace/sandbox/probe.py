@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.output import harmless
-from treadle.workspace.processes import Command, Keeper
+from treadle.workspace.output import decode_output
+from treadle.workspace.processes import CommandSpec, ForkServerClient
 from treadle.workspace.sandbox.bubblewrap import Bubblewrap
 from treadle.workspace.sandbox.seccomp import UnknownMachine
 
-KNOWN = (
+KNOWN_ERRORS = (
     ("Unknown option --disable-userns", "bubblewrap is too old; version 0.8 or later is needed"),
     (
         "No permissions to create",
@@ -30,17 +30,21 @@ KNOWN = (
 )
 
 
-async def why_not(keeper: Keeper, sandbox: Bubblewrap, root: Path, env: dict[str, str]) -> str:
+async def find_sandbox_problem(
+    fork_server: ForkServerClient, sandbox: Bubblewrap, root: Path, env: dict[str, str]
+) -> str:
     """One sentence why commands cannot be walled in here; nothing if they can."""
     if not sandbox.program:
         return "bubblewrap is not installed (package bubblewrap, program bwrap)"
-    command = Command(argv=("true",), cwd=str(root), env=env, timeout=10.0)
+    command = CommandSpec(argv=("true",), cwd=str(root), env=env, timeout=10.0)
     try:
-        with sandbox.enter(command) as wrapped:
-            ended = await keeper.run(wrapped)
+        with sandbox.wrap(command) as wrapped:
+            ended = await fork_server.run(wrapped)
     except (WorkspaceError, UnknownMachine) as error:
         return str(error)
     if ended.exit_code == 0:
         return ""
-    said = harmless(ended.stream.head).strip()
-    return next((why for sign, why in KNOWN if sign in said), f"bubblewrap failed: {said[:200]}")
+    said = decode_output(ended.stream.head).strip()
+    return next(
+        (why for sign, why in KNOWN_ERRORS if sign in said), f"bubblewrap failed: {said[:200]}"
+    )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from treadle.core.errors import WorkspaceError
 
-PROTECTED = (
+PROTECTED_PATHS = (
     ".treadle",
     ".claude",
     ".mcp.json",
@@ -33,11 +33,11 @@ PROTECTED = (
 )
 """What runs, or decides what runs, on the host: the agents' settings, git's, the editors'."""
 
-GUARDED = frozenset(name.partition("/")[0] for name in PROTECTED)
+PROTECTED_NAMES = frozenset(name.partition("/")[0] for name in PROTECTED_PATHS)
 """The same, as any part of a path."""
 
-COMMONDIR = ".git/commondir"
-APPEARING = frozenset({".git/config.worktree", COMMONDIR})
+GIT_COMMONDIR = ".git/commondir"
+WITHOUT_PLACEHOLDER = frozenset({".git/config.worktree", GIT_COMMONDIR})
 """Mostly absent, and git does not bear a placeholder for them: removed if a command made one."""
 
 _HOOKS_PATH = re.compile(r"^\s*hookspath\s*=\s*([^#;\n]+)", re.IGNORECASE | re.MULTILINE)
@@ -48,41 +48,41 @@ PLACEHOLDER_MODE = 0o555
 PLACEHOLDER = stat.S_IFDIR | PLACEHOLDER_MODE
 
 
-class Protection:
+class ProtectedPaths:
     """The protected paths below one writable root, and the placeholders that stand in for some."""
 
-    def __init__(self, root: Path, names: Iterable[str] = PROTECTED) -> None:
+    def __init__(self, root: Path, names: Iterable[str] = PROTECTED_PATHS) -> None:
         self._root = str(root)
-        names = dict.fromkeys((*names, *_hook_folders(root)))
+        names = dict.fromkeys((*names, *_find_hook_folders(root)))
         self._names = [(name, Path(name).parts) for name in names]
         self._placeholders: dict[str, int] = {}
-        self._appearing: set[str] = set()
-        self._swept: list[str] = []
+        self._watched: set[str] = set()
+        self._removed: list[str] = []
 
-    def mounts(self) -> list[str]:
+    def mount_options(self) -> list[str]:
         """Options for bubblewrap. WorkspaceError where a link makes protection impossible."""
         options: list[str] = []
         seen: set[str] = set()
         for name, parts in self._names:
-            for path, is_last in self._way(name, parts):
+            for path, is_last in self._path_mounts(name, parts):
                 if path not in seen:
                     seen.add(path)
                     options += ["--ro-bind" if is_last else "--bind", path, path]
         return options
 
-    def _way(self, name: str, parts: tuple[str, ...]) -> list[tuple[str, bool]]:
+    def _path_mounts(self, name: str, parts: tuple[str, ...]) -> list[tuple[str, bool]]:
         """The mounts that protect a name: the folders on the way, then what is kept read-only."""
         way: list[tuple[str, bool]] = []
         path = self._root
         for number, part in enumerate(parts, start=1):
             path = f"{path}/{part}"
-            mode = _mode(path)
+            mode = _read_mode(path)
             is_last = number == len(parts)
-            if is_last and (path in self._appearing or (name == COMMONDIR and mode)):
+            if is_last and (path in self._watched or (name == GIT_COMMONDIR and mode)):
                 # A command made it that still runs, or that was killed with its agent: git itself
                 # has no such file in a repository's own folder.
-                self._appearing.add(path)
-                self._swept = self.sweep()
+                self._watched.add(path)
+                self._removed = self.remove_created()
                 return way
             if stat.S_ISLNK(mode):
                 raise WorkspaceError(
@@ -90,17 +90,17 @@ class Protection:
                     "replace it by what it points to, or run without the sandbox"
                 )
             if not mode or (mode == PLACEHOLDER and _is_placeholder(path)):
-                if name in APPEARING and is_last:
-                    self._appearing.add(path)
+                if name in WITHOUT_PLACEHOLDER and is_last:
+                    self._watched.add(path)
                     return way
-                return [*way, (path, True)] if self._hold_place(path) else way
+                return [*way, (path, True)] if self._make_placeholder(path) else way
             is_last = is_last or not stat.S_ISDIR(mode)
             way.append((path, is_last))
             if is_last:
                 break
         return way
 
-    def _hold_place(self, path: str) -> bool:
+    def _make_placeholder(self, path: str) -> bool:
         """An empty folder in the place of what is absent; False where nobody can create anything.
 
         A shared lock says that a sandbox relies on it: taking the folder away from under a mount
@@ -126,16 +126,16 @@ class Protection:
                 os.close(fd)
         return True
 
-    def sweep(self) -> list[str]:
+    def remove_created(self) -> list[str]:
         """Remove what must not have appeared; what was removed, for the note of the result."""
-        removed, self._swept = self._swept, []
-        for path in sorted(self._appearing):
-            if stat.S_ISLNK(mode := _mode(path)) or stat.S_ISREG(mode):
+        removed, self._removed = self._removed, []
+        for path in sorted(self._watched):
+            if stat.S_ISLNK(mode := _read_mode(path)) or stat.S_ISREG(mode):
                 os.unlink(path)
                 removed.append(path.removeprefix(self._root + "/"))
         return removed
 
-    def release(self) -> list[int]:
+    def remove_placeholders(self) -> list[int]:
         """Remove the placeholders, but for those that another agent's sandbox relies on.
 
         Their descriptors are the caller's to close: there a file system does the work of removing,
@@ -150,11 +150,11 @@ class Protection:
             except OSError:
                 pass
         self._placeholders.clear()
-        self._appearing.clear()
+        self._watched.clear()
         return fds
 
 
-def _hook_folders(root: Path) -> list[str]:
+def _find_hook_folders(root: Path) -> list[str]:
     """The folder in which a repository keeps its hooks, if that is one of its own."""
     try:
         with (root / ".git/config").open(encoding="utf-8", errors="replace") as file:
@@ -172,7 +172,7 @@ def _is_placeholder(path: str) -> bool:
         return False
 
 
-def _mode(path: str) -> int:
+def _read_mode(path: str) -> int:
     """Its kind and permissions, links not followed; 0 if there is nothing."""
     try:
         return os.lstat(path).st_mode

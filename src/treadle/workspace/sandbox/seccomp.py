@@ -13,7 +13,7 @@ from functools import cache
 EPERM, ENOSYS = 1, 38
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000
 LOAD_WORD, JUMP_EQUAL, JUMP_GREATER_EQUAL, JUMP_ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-NUMBER, ARCHITECTURE, ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
+NUMBER_OFFSET, ARCHITECTURE_OFFSET, ARGUMENT_OFFSET = 0, 4, 16  # offsets in struct seccomp_data
 
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 X32 = 0x40000000
@@ -60,7 +60,7 @@ REFUSED = {
     "keyctl": (250, 219),
     "open_by_handle_at": (304, 265),
 }
-MISSING = {
+REPORTED_MISSING = {
     # Told as absent, so that programs fall back to what can be judged by its arguments.
     "clone3": (435, 435),
     "io_uring_setup": (425, 425),
@@ -71,7 +71,7 @@ CLONE, IOCTL = (56, 220), (16, 29)
 SOCKETS = ((41, 198), (53, 199))  # socket, socketpair
 NEW_NAMESPACE = 0x7E020000  # NEWUSER NEWPID NEWNET NEWIPC NEWUTS NEWCGROUP NEWNS
 TERMINAL_INJECTION = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
-FAMILIES = (1, 2, 10, 16)  # UNIX, INET, INET6, NETLINK: no VSOCK, which knows no namespace
+SOCKET_FAMILIES = (1, 2, 10, 16)  # UNIX, INET, INET6, NETLINK: no VSOCK, which knows no namespace
 
 
 class UnknownMachine(Exception):
@@ -79,37 +79,39 @@ class UnknownMachine(Exception):
 
 
 @cache
-def refusals(machine: str = "") -> bytes:
+def build_filter(machine: str = "") -> bytes:
     """The program for this machine; UnknownMachine where there is none."""
     machine = machine or platform.machine()
     if machine not in ARCHITECTURES:
         raise UnknownMachine(f"no list of system calls is known for {machine}")
     architecture, column = ARCHITECTURES[machine]
     code = [
-        _load(ARCHITECTURE),
+        _load(ARCHITECTURE_OFFSET),
         _jump(JUMP_EQUAL, architecture, 1, 0),
         _refuse(EPERM),  # a 32-bit program has other numbers: none of its calls can be judged
-        _load(NUMBER),
+        _load(NUMBER_OFFSET),
     ]
     if machine == "x86_64":
         code += [_jump(JUMP_GREATER_EQUAL, X32, 0, 1), _refuse(EPERM)]
-    for calls, error in ((REFUSED, EPERM), (MISSING, ENOSYS)):
+    for calls, error in ((REFUSED, EPERM), (REPORTED_MISSING, ENOSYS)):
         for numbers in calls.values():
             if numbers[column] >= 0:
                 code += [_jump(JUMP_EQUAL, numbers[column], 0, 1), _refuse(error)]
-    code += _judge(CLONE[column], 0, [_jump(JUMP_ANY_BIT, NEW_NAMESPACE, 0, 1), _refuse(EPERM)])
+    code += _check_argument(
+        CLONE[column], 0, [_jump(JUMP_ANY_BIT, NEW_NAMESPACE, 0, 1), _refuse(EPERM)]
+    )
     injecting = [[_jump(JUMP_EQUAL, r, 0, 1), _refuse(EPERM)] for r in TERMINAL_INJECTION]
-    code += _judge(IOCTL[column], 1, [step for pair in injecting for step in pair])
-    known = [[_jump(JUMP_EQUAL, family, 0, 1), _return(ALLOW)] for family in FAMILIES]
+    code += _check_argument(IOCTL[column], 1, [step for pair in injecting for step in pair])
+    known = [[_jump(JUMP_EQUAL, family, 0, 1), _return(ALLOW)] for family in SOCKET_FAMILIES]
     for numbers in SOCKETS:
         steps = [step for pair in known for step in pair]
-        code += _judge(numbers[column], 0, [*steps, _refuse(EPERM)])
+        code += _check_argument(numbers[column], 0, [*steps, _refuse(EPERM)])
     return b"".join([*code, _return(ALLOW)])
 
 
-def _judge(number: int, argument: int, steps: list[bytes]) -> list[bytes]:
+def _check_argument(number: int, argument: int, steps: list[bytes]) -> list[bytes]:
     """For this call alone, `steps` look at the low word of an argument; past them it is allowed."""
-    inner = [_load(ARGUMENT + 8 * argument), *steps, _return(ALLOW)]
+    inner = [_load(ARGUMENT_OFFSET + 8 * argument), *steps, _return(ALLOW)]
     return [_jump(JUMP_EQUAL, number, 0, len(inner)), *inner]
 
 

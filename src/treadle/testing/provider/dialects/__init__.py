@@ -7,12 +7,12 @@ as strictly as the real service does. It touches no socket: `server` above does.
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from treadle.testing.provider.script import Reply
+from treadle.testing.provider.script import FakeReply
 
-from .judging import Problem, Rules
+from .judging import RequestViolation, ServerLimits
 
 
-class Event(NamedTuple):
+class SseEvent(NamedTuple):
     """One stream event. `kind` is start, text, thinking, arguments, ping or end."""
 
     name: str
@@ -20,23 +20,25 @@ class Event(NamedTuple):
     kind: str
 
 
-class Dialect(Protocol):
-    def turn(self, request: Mapping[str, object]) -> int:
+class FakeDialect(Protocol):
+    def count_assistant_turns(self, request: Mapping[str, object]) -> int:
         """How many assistant turns the request's history holds."""
         ...
 
-    def judge(self, request: Mapping[str, object], rules: Rules) -> list[Problem]:
+    def check_request(
+        self, request: Mapping[str, object], limits: ServerLimits
+    ) -> list[RequestViolation]:
         """Everything that the real service would refuse."""
         ...
 
-    def stream(self, reply: Reply, model: str, serial: int) -> list[Event]: ...
+    def render_stream(self, reply: FakeReply, model: str, serial: int) -> list[SseEvent]: ...
 
-    def whole(self, reply: Reply, model: str, serial: int) -> dict[str, object]: ...
+    def render_response(self, reply: FakeReply, model: str, serial: int) -> dict[str, object]: ...
 
-    def error(self, status: int, kind: str, message: str) -> dict[str, object]: ...
+    def render_error(self, status: int, kind: str, message: str) -> dict[str, object]: ...
 
-    def error_event(self, kind: str, message: str) -> Event: ...
+    def render_error_event(self, kind: str, message: str) -> SseEvent: ...
 
-    def ping(self) -> Event | None:
+    def render_ping(self) -> SseEvent | None:
         """The service's keep-alive event; None where a comment line does that work."""
         ...

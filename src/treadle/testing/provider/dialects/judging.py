@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_MAGIC: Final = {
+NAME_PATTERN: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_IMAGE_SIGNATURES: Final = {
     "image/png": b"\x89PNG\r\n\x1a\n",
     "image/jpeg": b"\xff\xd8\xff",
     "image/gif": b"GIF8",
@@ -21,7 +21,7 @@ _MAGIC: Final = {
 }
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The service's limits. Tokens are estimated at four bytes of request each."""
 
     context_window: int | None = None
@@ -30,10 +30,10 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     max_image_bytes: int = 5 * 1024 * 1024
     max_tools: int = 128
     alternate_roles: bool = True
-    more_keys: frozenset[str] = frozenset()
+    extra_keys: frozenset[str] = frozenset()
 
 
-class Problem(msgspec.Struct, frozen=True):
+class RequestViolation(msgspec.Struct, frozen=True):
     """One reason for refusal: where in the request, and the sentence that the service gives."""
 
     path: str
@@ -45,7 +45,7 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-def words(text: str) -> frozenset[str]:
+def split_words(text: str) -> frozenset[str]:
     """The field names that a service knows."""
     return frozenset(text.split())
 
@@ -58,60 +58,72 @@ def as_dict(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def unknown_keys(
-    path: str, value: Mapping[str, object], known: frozenset[str], more: frozenset[str]
-) -> Iterator[Problem]:
-    for key in value.keys() - known - more:
-        yield Problem(f"{path}.{key}" if path else key, "Extra inputs are not permitted")
+def check_unknown_keys(
+    path: str, value: Mapping[str, object], known: frozenset[str], extra: frozenset[str]
+) -> Iterator[RequestViolation]:
+    for key in value.keys() - known - extra:
+        yield RequestViolation(f"{path}.{key}" if path else key, "Extra inputs are not permitted")
 
 
-def image_problems(path: str, media_type: object, data: object, rules: Rules) -> Iterator[Problem]:
+def check_image(
+    path: str, media_type: object, data: object, limits: ServerLimits
+) -> Iterator[RequestViolation]:
     """Checks one base64 image: its size, its encoding, and that it is what it says."""
-    if media_type not in _MAGIC:
-        yield Problem(path, f"unsupported image media type {media_type!r}")
+    if media_type not in _IMAGE_SIGNATURES:
+        yield RequestViolation(path, f"unsupported image media type {media_type!r}")
         return
     try:
         raw = base64.b64decode(str(data), validate=True)
     except (binascii.Error, ValueError):
-        yield Problem(path, "image data is not valid base64")
+        yield RequestViolation(path, "image data is not valid base64")
         return
-    if len(raw) > rules.max_image_bytes:
-        yield Problem(
-            path, f"image exceeds {rules.max_image_bytes} bytes: {len(raw)} bytes", kind=TOO_BIG
+    if len(raw) > limits.max_image_bytes:
+        yield RequestViolation(
+            path,
+            f"image exceeds {limits.max_image_bytes} bytes: {len(raw)} bytes",
+            kind=REQUEST_TOO_LARGE,
         )
-    elif not raw.startswith(_MAGIC[str(media_type)]):
-        yield Problem(path, f"the image was specified as {media_type} but appears to be another")
+    elif not raw.startswith(_IMAGE_SIGNATURES[str(media_type)]):
+        yield RequestViolation(
+            path, f"the image was specified as {media_type} but appears to be another"
+        )
 
 
-def data_url_problems(path: str, url: object, rules: Rules) -> Iterator[Problem]:
+def check_data_url(path: str, url: object, limits: ServerLimits) -> Iterator[RequestViolation]:
     if not isinstance(url, str):
-        yield Problem(path, "image url must be a string")
+        yield RequestViolation(path, "image url must be a string")
     elif url.startswith("data:"):
         head, _, data = url[5:].partition(",")
-        yield from image_problems(path, head.removesuffix(";base64"), data, rules)
+        yield from check_image(path, head.removesuffix(";base64"), data, limits)
     elif not url.startswith(("https://", "http://")):
-        yield Problem(path, "image url must be a data or http url")
+        yield RequestViolation(path, "image url must be a data or http url")
 
 
-def too_many_images(count: int, rules: Rules) -> Iterator[Problem]:
-    if count > rules.max_images:
-        yield Problem("messages", f"too many images: {count} > {rules.max_images}", kind=TOO_BIG)
+def check_image_count(count: int, limits: ServerLimits) -> Iterator[RequestViolation]:
+    if count > limits.max_images:
+        yield RequestViolation(
+            "messages", f"too many images: {count} > {limits.max_images}", kind=REQUEST_TOO_LARGE
+        )
 
 
-def schema_problems(path: str, name: object, schema: object, longest: int) -> Iterator[Problem]:
-    if not isinstance(name, str) or not re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{longest}}}", name):
-        yield Problem(
-            f"{path}.name", f"string should match pattern '^[a-zA-Z0-9_-]{{1,{longest}}}$'"
+def check_schema(
+    path: str, name: object, schema: object, max_name_length: int
+) -> Iterator[RequestViolation]:
+    if not isinstance(name, str) or not re.fullmatch(
+        rf"[a-zA-Z0-9_-]{{1,{max_name_length}}}", name
+    ):
+        yield RequestViolation(
+            f"{path}.name", f"string should match pattern '^[a-zA-Z0-9_-]{{1,{max_name_length}}}$'"
         )
     if not isinstance(schema, dict) or schema.get("type") != "object":
-        yield Problem(path, "the tool's schema must be an object schema (type: object)")
+        yield RequestViolation(path, "the tool's schema must be an object schema (type: object)")
 
 
-def repeated(path: str, values: Iterable[object], what: str) -> Iterator[Problem]:
+def check_unique(path: str, values: Iterable[object], what: str) -> Iterator[RequestViolation]:
     seen: set[object] = set()
     for value in values:
         if value in seen:
-            yield Problem(path, f"{what} must be unique: {value!r}")
+            yield RequestViolation(path, f"{what} must be unique: {value!r}")
         seen.add(value)
 
 
@@ -125,4 +137,4 @@ def is_json(text: object) -> bool:
     return True
 
 
-TOO_BIG: Final = "request_too_large"
+REQUEST_TOO_LARGE: Final = "request_too_large"
