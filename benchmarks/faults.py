@@ -30,8 +30,8 @@ sys.path.insert(0, str(ROOT))
 from tests.faults.storage_scenario import Run, check_end, new_run  # noqa: E402
 from treadle.core.errors import StoreError  # noqa: E402
 from treadle.core.transcript.items import Item  # noqa: E402
-from treadle.sessions.journal import read_entries  # noqa: E402
-from treadle.testing.faulty_files import FileFault, FaultyFiles, Killed  # noqa: E402
+from treadle.sessions.log.journal import read_entries  # noqa: E402
+from treadle.testing.faulty_files import FaultyFiles, FileFault, Killed  # noqa: E402
 
 CALLS = 60  # about as many as an undisturbed run makes
 FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)

@@ -228,7 +228,7 @@ class TreadleModel:
         self._max_turns = max_turns
 
     async def run(self) -> int:
-        from treadle.core.contracts.model import ModelRequest, Reply, ModelTextDelta
+        from treadle.core.contracts.model import ModelRequest, ModelTextDelta, Reply
         from treadle.core.transcript import Text, ToolCall, ToolResultItem, Transcript, to_user_item
 
         seen = 0

@@ -25,11 +25,11 @@ from treadle.core.contracts.model import ModelRequest
 from treadle.core.contracts.store import Store
 from treadle.core.errors import StoreError
 from treadle.core.transcript.content import Text, ToolCall
-from treadle.core.transcript.entries import EffectClass, Entry, ItemAdded, ViewRewritten, TurnBegan
+from treadle.core.transcript.entries import EffectClass, Entry, ItemAdded, TurnBegan, ViewRewritten
 from treadle.core.transcript.items import AssistantItem, SummaryItem, ToolResultItem, to_user_item
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Journal, resume
-from treadle.sessions.lines import FORMAT_VERSION, JournalHeader, encode_record, encode_header
+from treadle.sessions.log.records import FORMAT_VERSION, JournalHeader, encode_header, encode_record
 from treadle.testing.tools import RecordingTool
 
 ROUNDS = 500

@@ -1,6 +1,6 @@
 """Command lines for the oracle: mostly well formed, some of them bent.
 
-Makes text and nothing else; what bash does with it is seen by `shell_ground.py` and compared by
+Makes text and nothing else; what bash does with it is seen by `shell_sandbox.py` and compared by
 `shell_oracle.py`. The same seed gives the same lines.
 """
 

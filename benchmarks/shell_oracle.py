@@ -19,8 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.shell_ground import Ground, Seen
 from benchmarks.shell_lines import Lines
+from benchmarks.shell_sandbox import Ground, Seen
 from treadle.policy.shell import SimpleCommand, Word, parse_command
 
 BATCH = 50

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from treadle.core.contracts.tool import ToolContext
 from treadle.tools.builtin import STANDARD_TOOLS, BuiltinSource, builtin_tools
-from treadle.tools.builtin.rg import DEFAULT_OPTIONS, find_ripgrep
+from treadle.tools.builtin.search.ripgrep import DEFAULT_OPTIONS, find_ripgrep
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
 MOST_MORE = {"off": 20.0, "auto": 40.0}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from treadle import Agent, tool
-from treadle.core.contracts.hook import HookAnswer, Block, HookInput
+from treadle.core.contracts.hook import Block, HookAnswer, HookInput
 from treadle.models import Say, Scripted
 from treadle.policy.hooks import hook
 

@@ -12,7 +12,7 @@ import asyncio
 import sys
 
 from treadle import Agent, tool
-from treadle.agents.definitions import AgentDefinition
+from treadle.agents.agent_files import AgentDefinition
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.transcript import UserItem
 from treadle.models import Say, Scripted

@@ -5,6 +5,8 @@
 The names below load when they are used, so that a start pays only for what it needs.
 """
 
+from treadle._lazy_exports import lazy_exports
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from treadle._version import __version__
@@ -24,47 +26,13 @@ if TYPE_CHECKING:
         TurnFinished,
     )
     from treadle.core.loop.driver import Driver
-    from treadle.core.loop.steps import AfterToolResult, ApprovalRequest, AwaitingInput, Finished
+    from treadle.core.steps import AfterToolResult, ApprovalRequest, AwaitingInput, Finished
     from treadle.core.transcript.content import Document, Image, Text
     from treadle.core.transcript.items import AssistantItem, UserItem
     from treadle.core.transcript.transcript import Transcript
     from treadle.core.transcript.usage import Usage
     from treadle.tools.function import tool
 
-_HOMES = {
-    "AfterToolResult": "core.loop.steps",
-    "Agent": "agents.agent",
-    "ApprovalRequest": "core.loop.steps",
-    "ApprovalRequired": "core.events",
-    "AssistantItem": "core.transcript.items",
-    "AwaitingInput": "core.loop.steps",
-    "CacheRequest": "core.contracts.model",
-    "Document": "core.transcript.content",
-    "Driver": "core.loop.driver",
-    "Finished": "core.loop.steps",
-    "Image": "core.transcript.content",
-    "ModelError": "core.errors",
-    "ModelOptions": "core.contracts.model",
-    "Resources": "core.contracts.tool",
-    "Result": "agents.result",
-    "RunFailed": "core.events",
-    "Stream": "agents.stream",
-    "Text": "core.transcript.content",
-    "TextDelta": "core.events",
-    "ThinkingDelta": "core.events",
-    "ToolContext": "core.contracts.tool",
-    "ToolError": "core.errors",
-    "ToolFinished": "core.events",
-    "ToolOutput": "core.contracts.tool",
-    "ToolStarted": "core.events",
-    "Transcript": "core.transcript.transcript",
-    "TreadleError": "core.errors",
-    "TurnFinished": "core.events",
-    "Usage": "core.transcript.usage",
-    "UserItem": "core.transcript.items",
-    "__version__": "_version",
-    "tool": "tools.function",
-}
 
 __all__ = [
     "AfterToolResult",
@@ -101,17 +69,40 @@ __all__ = [
     "tool",
 ]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "AfterToolResult": "core.steps",
+        "Agent": "agents.agent",
+        "ApprovalRequest": "core.steps",
+        "ApprovalRequired": "core.events",
+        "AssistantItem": "core.transcript.items",
+        "AwaitingInput": "core.steps",
+        "CacheRequest": "core.contracts.model",
+        "Document": "core.transcript.content",
+        "Driver": "core.loop.driver",
+        "Finished": "core.steps",
+        "Image": "core.transcript.content",
+        "ModelError": "core.errors",
+        "ModelOptions": "core.contracts.model",
+        "Resources": "core.contracts.tool",
+        "Result": "agents.result",
+        "RunFailed": "core.events",
+        "Stream": "agents.stream",
+        "Text": "core.transcript.content",
+        "TextDelta": "core.events",
+        "ThinkingDelta": "core.events",
+        "ToolContext": "core.contracts.tool",
+        "ToolError": "core.errors",
+        "ToolFinished": "core.events",
+        "ToolOutput": "core.contracts.tool",
+        "ToolStarted": "core.events",
+        "Transcript": "core.transcript.transcript",
+        "TreadleError": "core.errors",
+        "TurnFinished": "core.events",
+        "Usage": "core.transcript.usage",
+        "UserItem": "core.transcript.items",
+        "__version__": "_version",
+        "tool": "tools.function",
+    },
+)

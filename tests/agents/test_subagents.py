@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from treadle import Agent, Usage
-from treadle.agents.definitions import AgentDefinition, read_agent_file, read_agent_files
+from treadle.agents.agent_files import AgentDefinition, read_agent_file, read_agent_files
 from treadle.core.contracts.hook import HookPoint
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.policy import Allow, Ask
 from treadle.core.errors import AccessDenied, ConfigError
 from treadle.core.events import ChildEvent, TextDelta, ToolDetached, TurnFinished
-from treadle.core.loop.equipment import AllowAll
-from treadle.core.loop.steps import Finished
+from treadle.core.loop.config import AllowAll
+from treadle.core.steps import Finished
 from treadle.core.transcript import NoticeItem, ToolResultItem, Transcript, UserItem
 from treadle.core.transcript.entries import ItemAdded
 from treadle.models import Pause, Say, Scripted
@@ -301,7 +301,7 @@ async def test_the_model_of_a_child_is_closed_with_it(monkeypatch: pytest.Monkey
         made.append(Scripted(["done"], name=model))
         return made[-1]
 
-    monkeypatch.setattr(agents, "_model", named)
+    monkeypatch.setattr(agents, "_resolve_model", named)
     kinds = [AgentDefinition("other", "other", "Think.", model="other/model")]
     model = by_prompt(parent=[Say(calls=[task("child", subagent_type="other")]), "ok"])
     result = await Agent(model, subagents=kinds).run("parent")

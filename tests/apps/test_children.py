@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.running import Ran, run
-from treadle.apps.cli import exits
-from treadle.sessions import Library, searching
-from treadle.testing.provider import FakeCall, ProviderServer, FakeReply
+from tests.apps.program import Ran, run
+from treadle.apps.cli import exit_codes
+from treadle.sessions import Library, search
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 LAST = FakeReply("That is all.")
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
@@ -63,14 +63,14 @@ async def test_a_session_is_shown_with_its_children_and_a_child_by_its_id():
     leaf = below[1].split()[0]
     assert "In the well." in (await run(None, "sessions", "show", leaf)).out
     forked = await run(None, "sessions", "fork", leaf)
-    assert (forked.code, f"fork that one, {session}" in forked.err) == (exits.ERROR, True)
+    assert (forked.code, f"fork that one, {session}" in forked.err) == (exit_codes.ERROR, True)
 
 
 async def test_a_search_finds_what_a_child_said_and_names_the_session(monkeypatch):
     ran, _ = await family()
     session = ran.lines[0]["session_id"]
-    monkeypatch.setattr(searching, "ripgrep", lambda: None)
-    by_hand = await searching.search(Library().root, "in the WELL")
+    monkeypatch.setattr(search, "find_ripgrep", lambda: None)
+    by_hand = await search.search(Library().root, "in the WELL")
     assert {(hit.session, bool(hit.child)) for hit in by_hand} == {(session, True)}
     found = (await run(None, "sessions", "search", "in the WELL")).out.splitlines()
     assert found
@@ -95,7 +95,7 @@ async def test_a_report_of_a_turn_that_was_put_off_counts_what_was_used_before()
     async with ProviderServer([task("Look"), FakeReply("Seen."), question]) as server:
         ran = await run(server, "-p", "Begin", "--park", "--output-format", "json", *FREELY)
     [report] = ran.lines
-    assert (ran.code, report["usage"]["requests"]) == (exits.SUSPENDED, 3)
+    assert (ran.code, report["usage"]["requests"]) == (exit_codes.SUSPENDED, 3)
 
 
 async def test_what_is_removed_takes_its_children_with_it():

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.running import PROGRAM, run
-from treadle.apps.cli import completions, config, exits
+from tests.apps.program import PROGRAM, run
+from treadle.apps.cli import exit_codes
+from treadle.apps.cli.commands import completions, config
 from treadle.apps.cli.main import COMMANDS, format_help
 from treadle.apps.cli.options import OPTIONS, UsageError, parse_command_line
-from treadle.apps.cli.prompting import detect_media_type, find_mentions
+from treadle.apps.cli.prompt_input import detect_media_type, find_mentions
 
 
 def test_help_fits_a_screen():
@@ -61,7 +62,7 @@ def test_config_of_a_broken_file_is_2_with_its_line(own_place: Path, capsys):
     file = own_place / "home/.treadle/config.toml"
     file.parent.mkdir()
     file.write_text("sandbx = 'off'")
-    assert config.run([]) == exits.USAGE_ERROR
+    assert config.run([]) == exit_codes.USAGE_ERROR
     assert "did you mean 'sandbox'?" in capsys.readouterr().err
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.running import PROGRAM, environment, finish, line_with, run, start
-from treadle.apps.cli import exits
+from tests.apps.program import PROGRAM, environment, finish, line_with, run, start
+from treadle.apps.cli import exit_codes
 from treadle.core import errors
-from treadle.testing.provider import FakeCall, ProviderFault, ProviderServer, FakeReply
+from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
 
 HELLO = FakeReply("Hello there.")
 LAST = FakeReply("That is all.")
@@ -182,16 +182,16 @@ async def test_a_terminal_at_standard_error_is_shown_progress():
 @pytest.mark.parametrize(
     ("arguments", "replies", "reason", "code"),
     [
-        (("--max-turns", "1"), [bash("echo 1"), LAST], "max_turns", exits.MAX_TURNS),
-        (("--max-cost", "0.001"), [LAST], "budget_exceeded", exits.BUDGET_EXCEEDED),
-        (("--max-tokens", "100"), [LAST], "budget_exceeded", exits.BUDGET_EXCEEDED),
-        ((), [FakeReply("No.", stop="refusal")], "refused", exits.REFUSED),
-        ((), [bash("rm -rf x"), LAST], "end_turn", exits.APPROVAL_NEEDED),
+        (("--max-turns", "1"), [bash("echo 1"), LAST], "max_turns", exit_codes.MAX_TURNS),
+        (("--max-cost", "0.001"), [LAST], "budget_exceeded", exit_codes.BUDGET_EXCEEDED),
+        (("--max-tokens", "100"), [LAST], "budget_exceeded", exit_codes.BUDGET_EXCEEDED),
+        ((), [FakeReply("No.", stop="refusal")], "refused", exit_codes.REFUSED),
+        ((), [bash("rm -rf x"), LAST], "end_turn", exit_codes.APPROVAL_NEEDED),
         (
             ("--until", "false", "--goal-attempts", "2"),
             [HELLO, LAST, LAST],
             "goal_not_met",
-            exits.GOAL_NOT_MET,
+            exit_codes.GOAL_NOT_MET,
         ),
     ],
 )
@@ -207,8 +207,8 @@ async def test_every_reason_has_its_exit_code(arguments, replies, reason, code):
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
-        (ProviderFault("unauthorized", times=-1), exits.ACCESS_DENIED),
-        (ProviderFault("not_found", times=-1), exits.USAGE_ERROR),
+        (ProviderFault("unauthorized", times=-1), exit_codes.ACCESS_DENIED),
+        (ProviderFault("not_found", times=-1), exit_codes.USAGE_ERROR),
     ],
 )
 async def test_a_providers_refusal_is_one_sentence_and_its_own_code(fault, code):
@@ -223,21 +223,21 @@ async def test_a_providers_refusal_is_one_sentence_and_its_own_code(fault, code)
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (errors.Unreachable("x"), exits.UNAVAILABLE),
-        (errors.StreamBroken("x"), exits.UNAVAILABLE),
-        (errors.QuotaExhausted("x"), exits.ACCESS_DENIED),
-        (errors.StoreFull("x"), exits.IO_ERROR),
-        (errors.SessionNotFound("x"), exits.SESSION_NOT_FOUND),
-        (errors.SessionInOtherFolder("x", "/there"), exits.WRONG_FOLDER),
-        (errors.SessionBusy("x"), exits.SESSION_BUSY),
-        (errors.SessionTooNew("x"), exits.SESSION_TOO_NEW),
-        (errors.StoreError("x"), exits.ERROR),
-        (errors.ContextTooLong("x"), exits.ERROR),
-        (KeyboardInterrupt(), exits.ABORTED),
+        (errors.Unreachable("x"), exit_codes.UNAVAILABLE),
+        (errors.StreamBroken("x"), exit_codes.UNAVAILABLE),
+        (errors.QuotaExhausted("x"), exit_codes.ACCESS_DENIED),
+        (errors.StoreFull("x"), exit_codes.IO_ERROR),
+        (errors.SessionNotFound("x"), exit_codes.SESSION_NOT_FOUND),
+        (errors.SessionInOtherFolder("x", "/there"), exit_codes.WRONG_FOLDER),
+        (errors.SessionBusy("x"), exit_codes.SESSION_BUSY),
+        (errors.SessionTooNew("x"), exit_codes.SESSION_TOO_NEW),
+        (errors.StoreError("x"), exit_codes.ERROR),
+        (errors.ContextTooLong("x"), exit_codes.ERROR),
+        (KeyboardInterrupt(), exit_codes.ABORTED),
     ],
 )
 def test_every_error_has_its_exit_code(error, code):
-    assert exits.exit_code_for(error) == code
+    assert exit_codes.exit_code_for(error) == code
 
 
 async def test_a_goal_that_is_met_ends_the_turn_and_its_output_is_told_before():
@@ -256,7 +256,7 @@ async def test_fault_89_what_needs_a_person_is_denied_in_words_for_the_model():
     Path("keep.txt").write_text("x")
     async with ProviderServer([bash("rm keep.txt"), LAST]) as server:
         ran = await run(server, "-p", "go")
-    assert ran.code == exits.APPROVAL_NEEDED
+    assert ran.code == exit_codes.APPROVAL_NEEDED
     assert ran.out == "That is all.\n"
     assert Path("keep.txt").exists()
     result = json.dumps(json.loads(server.requests[1].body)["messages"][-1])
@@ -293,7 +293,7 @@ async def test_fault_80_sigint_during_the_stream_ends_130_and_keeps_what_was_sai
         process.send_signal(signal.SIGINT)
         ran = await finish(process)
     assert time.monotonic() - began < 2
-    assert ran.code == exits.ABORTED
+    assert ran.code == exit_codes.ABORTED
     assert ran.lines[-1]["reason"] == "aborted"
     assert "Traceback" not in ran.err
     assert ran.lines[-1]["text"].startswith("word")
@@ -311,7 +311,7 @@ async def test_fault_82_83_a_signal_during_a_tool_ends_143_within_two_seconds(nu
         process.send_signal(number)
         ran = await finish(process)
     assert time.monotonic() - began < 2
-    assert ran.code == exits.TERMINATED
+    assert ran.code == exit_codes.TERMINATED
     assert below
     assert are_alive(below) == []
     async with ProviderServer([LAST]) as server:
@@ -323,7 +323,7 @@ async def test_continuing_without_a_prompt_where_nothing_is_left_to_do_is_said()
     async with ProviderServer([HELLO]) as server:
         await run(server, "-p", "hi")
         ran = await run(server, "-p", "--continue")
-    assert ran.code == exits.USAGE_ERROR
+    assert ran.code == exit_codes.USAGE_ERROR
     assert "nothing to do" in ran.err
 
 
@@ -336,7 +336,7 @@ async def test_fault_81_a_second_sigint_leaves_at_once():
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGINT)
         ran = await finish(process)
-    assert ran.code == exits.ABORTED
+    assert ran.code == exit_codes.ABORTED
     assert "Traceback" not in ran.err
 
 
@@ -372,7 +372,7 @@ async def test_fault_85_head_closes_the_pipe_and_nothing_is_left():
         out, err = await process.communicate()
     first, code = out.decode().splitlines()
     assert json.loads(first)["type"] == "began"
-    assert (int(code), err) == (exits.BROKEN_PIPE, b"")
+    assert (int(code), err) == (exit_codes.BROKEN_PIPE, b"")
 
 
 @pytest.mark.parametrize(("where", "why"), [(">&-", "closed"), ("> /dev/full", "space")])
@@ -384,7 +384,7 @@ async def test_an_answer_that_cannot_be_written_is_said_and_74(where, why):
             env=environment(server),
         )  # fmt: skip
         ran = await finish_errors(process)
-    assert ran[0] == exits.IO_ERROR
+    assert ran[0] == exit_codes.IO_ERROR
     assert why in ran[1]
     assert "Traceback" not in ran[1]
 
@@ -421,7 +421,7 @@ async def test_a_model_that_never_answers_is_ended_by_timeout_and_by_max_time():
         )
     assert killed.code == 124
     assert killed.out == ""
-    assert ran.code == exits.BUDGET_EXCEEDED
+    assert ran.code == exit_codes.BUDGET_EXCEEDED
     assert "1 s have passed" in ran.err
 
 
@@ -431,14 +431,14 @@ async def test_a_model_that_never_answers_is_ended_by_timeout_and_by_max_time():
 async def test_a_prompt_of_ten_megabytes_is_refused_before_it_costs_anything():
     async with ProviderServer([HELLO]) as server:
         ran = await run(server, "-p", said=b"word " * 2_100_000)
-    assert ran.code == exits.USAGE_ERROR
+    assert ran.code == exit_codes.USAGE_ERROR
     assert "too long" in ran.err
     assert server.requests == []
 
 
 async def test_invalid_utf_8_is_said_with_its_place():
     ran = await run(None, "-p", said=b"good \xff bad", ANTHROPIC_API_KEY="x")
-    assert ran.code == exits.USAGE_ERROR
+    assert ran.code == exit_codes.USAGE_ERROR
     assert "0xff at 5" in ran.err
 
 
@@ -459,7 +459,7 @@ async def test_invalid_utf_8_is_said_with_its_place():
 )
 async def test_a_wrong_command_line_is_one_clear_sentence(arguments, words):
     ran = await run(None, *arguments, ANTHROPIC_API_KEY="x")
-    assert ran.code == exits.USAGE_ERROR
+    assert ran.code == exit_codes.USAGE_ERROR
     assert words in ran.err
     assert "Traceback" not in ran.err
     assert ran.out == ""
@@ -470,7 +470,7 @@ async def test_a_broken_settings_file_is_named_with_its_line(own_place: Path):
     file.parent.mkdir()
     file.write_text("max_turns = 5\nmodel = \n")
     ran = await run(None, "-p", "x", ANTHROPIC_API_KEY="x")
-    assert ran.code == exits.USAGE_ERROR
+    assert ran.code == exit_codes.USAGE_ERROR
     assert f"{file}:2: not TOML" in ran.err
 
 
@@ -480,7 +480,7 @@ async def test_fault_90_broken_rules_refuse_the_start(own_place: Path):
     file.write_text('{"permissions": {"deny": [7]}}')
     async with ProviderServer([HELLO]) as server:
         ran = await run(server, "-p", "x")
-    assert ran.code == exits.USAGE_ERROR
+    assert ran.code == exit_codes.USAGE_ERROR
     assert f"{file}:1" in ran.err
     assert server.requests == []
 
@@ -490,7 +490,7 @@ async def test_a_home_that_cannot_be_written_is_74(own_place: Path):
     blocked.write_text("a file where a folder should be")
     async with ProviderServer([HELLO]) as server:
         ran = await run(server, "-p", "x")
-    assert ran.code == exits.IO_ERROR
+    assert ran.code == exit_codes.IO_ERROR
     assert ".local" in ran.err
     assert "Traceback" not in ran.err
 
@@ -504,7 +504,7 @@ async def test_a_folder_that_is_gone_is_said(own_place: Path):
         stderr=asyncio.subprocess.PIPE, env=environment(ANTHROPIC_API_KEY="x"),
     )  # fmt: skip
     ran = await finish(process)
-    assert ran.code == exits.USAGE_ERROR
+    assert ran.code == exit_codes.USAGE_ERROR
     assert "does not exist any more" in ran.err
 
 
@@ -523,7 +523,7 @@ async def test_a_folder_that_vanishes_during_the_run_is_an_error_of_its_tools(ow
 async def test_a_required_sandbox_that_cannot_be_built_refuses_the_start(own_place: Path):
     async with ProviderServer([HELLO]) as server:
         ran = await run(server, "-p", "x", "--sandbox", "required", PATH="/nowhere")
-    assert ran.code == exits.ERROR
+    assert ran.code == exit_codes.ERROR
     assert "sandbox is required" in ran.err
     assert server.requests == []
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.running import Ran, environment, finish, run
-from treadle.apps.cli import exits
-from treadle.testing.provider import FakeCall, ProviderServer, FakeReply
+from tests.apps.program import Ran, environment, finish, run
+from treadle.apps.cli import exit_codes
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 LAST = FakeReply("That is all.")
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
@@ -63,7 +63,7 @@ async def test_settings_that_are_no_file_stop_with_a_sentence(kind: str):
     stands(SETTINGS, kind)
     async with ProviderServer([LAST]) as server:
         ran = await ends("-p", "hi", server=server)
-    assert ran.code == exits.USAGE_ERROR
+    assert ran.code == exit_codes.USAGE_ERROR
     assert told(ran, SETTINGS, kind)
     assert server.requests == []
 
@@ -85,7 +85,7 @@ async def test_whoever_looks_what_a_folder_brings_is_told(name: str, kind: str):
     ran = await ends("trust")
     assert told(ran, name, kind)
     if name != ".mcp.json":
-        assert ran.code == exits.USAGE_ERROR
+        assert ran.code == exit_codes.USAGE_ERROR
         assert told(await ends("permissions"), name, kind)
         assert told(await ends("doctor"), name, kind)
 
@@ -96,7 +96,7 @@ async def test_a_projects_own_settings_wait_for_trust_and_are_read_with_care(kin
     assert (await ends("config")).code == 0
     await ends("trust")
     ran = await ends("config")
-    assert ran.code == exits.USAGE_ERROR
+    assert ran.code == exit_codes.USAGE_ERROR
     assert told(ran, CONFIG, kind)
 
 

@@ -10,9 +10,9 @@ import time
 from asyncio.subprocess import Process
 from pathlib import Path
 
-from tests.apps.running import Ran, finish, line_with, run, start
-from treadle.apps.cli import exits
-from treadle.testing.provider import FakeCall, ProviderFault, ProviderServer, FakeReply
+from tests.apps.program import Ran, finish, line_with, run, start
+from treadle.apps.cli import exit_codes
+from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
 
 LAST = FakeReply("That is all.")
 STREAM = ("--output-format", "stream-json")
@@ -29,7 +29,7 @@ async def interrupted(process: Process) -> Ran:
     process.send_signal(signal.SIGINT)
     ran = await finish(process)
     assert time.monotonic() - began < SOON
-    assert ran.code == exits.ABORTED
+    assert ran.code == exit_codes.ABORTED
     assert ran.lines[-1]["reason"] == "aborted"
     assert "Traceback" not in ran.err
     return ran

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.apps.running import Ran, run
-from treadle.testing.provider import FakeCall, ProviderServer, FakeReply, FakeUsage
-from treadle.testing.provider.playing import ReceivedRequest
+from tests.apps.program import Ran, run
+from treadle.testing.provider import FakeCall, FakeReply, FakeUsage, ProviderServer
+from treadle.testing.provider.http import ReceivedRequest
 
 DONE = FakeReply("Done.")
 DEAR = FakeUsage(input=1_000, output=20_000)  # 0.202 USD at 2 and 10 USD a million

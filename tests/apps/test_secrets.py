@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.apps.running import run
-from treadle.apps.cli import exits
-from treadle.apps.wiring.discretion import find_environment_secrets, redact_for_display, redact
-from treadle.testing.provider import FakeCall, ProviderFault, ProviderServer, FakeReply
+from tests.apps.program import run
+from treadle.apps.assembly.redaction import find_environment_secrets, redact, redact_for_display
+from treadle.apps.cli import exit_codes
+from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
 
 OURS = "sk-ant-api03-our-own-key-0123456789abcdef"
 THEIRS = "ghp_" + "a1B2" * 9
@@ -66,7 +66,7 @@ async def test_an_error_that_quotes_the_key_does_not_show_it():
         ran = await run(
             server, "-p", "go", "--output-format", "stream-json", "--verbose", SOME_API_KEY=OURS
         )
-    assert ran.code == exits.ERROR
+    assert ran.code == exit_codes.ERROR
     assert "invalid key [redacted] or [redacted]" in ran.err
     assert OURS not in ran.out + ran.err + everything_kept()
     assert THEIRS not in ran.out + ran.err
@@ -105,7 +105,7 @@ async def test_a_goals_command_tells_no_key():
             server, "-p", "go", "--until", "cat k; echo; false", "--goal-attempts", "2",
             "--verbose", "--output-format", "stream-json", *FREELY, SOME_PASS=OURS,
         )  # fmt: skip
-    assert ran.code == exits.GOAL_NOT_MET
+    assert ran.code == exit_codes.GOAL_NOT_MET
     bodies = "".join(request.body.decode() for request in server.requests)
     assert "[redacted]" in bodies
     assert OURS not in bodies + ran.out + ran.err + everything_kept()

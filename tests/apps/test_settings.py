@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.apps.settings import SETTINGS_BY_NAME, SETTINGS, Settings, is_narrower, load_settings
+from treadle.apps.settings import SETTINGS, SETTINGS_BY_NAME, Settings, is_narrower, load_settings
 from treadle.core.errors import ConfigError
 
 

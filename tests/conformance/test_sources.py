@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from treadle.testing.conformance.source import check_source
-from treadle.testing.tools import RecordingTool, ChangingSource
+from treadle.testing.tools import ChangingSource, RecordingTool
 from treadle.tools.federation import Federation, StaticSource
 from treadle.tools.function import tool
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.workspace.helpers import BOTH
-from treadle.apps.wiring.late import LazyWorkspace
+from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.core.contracts.workspace import FileContent, Workspace
 from treadle.testing.conformance.workspace import check_workspace
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from treadle import Agent, Transcript, Usage, tool
 from treadle.context.compaction import Compactor
 from treadle.context.compaction.compactor import get_token_limit
-from treadle.context.tokens import TokenEstimator, count_chars
+from treadle.context.token_estimator import TokenEstimator, count_chars
 from treadle.core.contracts.hook import Block, HookPoint
 from treadle.core.contracts.model import ModelCard, ModelRequest
-from treadle.core.contracts.mutator import MutationPoint, MutationContext
+from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import Allow, Deny, PermissionRequest, Verdict
 from treadle.core.errors import ContextTooLong, Overloaded
 from treadle.core.events import Notified
-from treadle.core.loop.steps import Finished
+from treadle.core.steps import Finished
 from treadle.core.transcript import (
     AssistantItem,
     Image,

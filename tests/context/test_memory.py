@@ -7,10 +7,10 @@ import pytest
 
 from treadle.context.memory import (
     MAX_FILE_CHARS,
-    reread_changed,
-    read_nested_memory,
-    read_memory,
     append_memory,
+    read_memory,
+    read_nested_memory,
+    reread_changed,
 )
 from treadle.core.errors import ConfigError
 

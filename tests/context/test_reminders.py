@@ -20,7 +20,7 @@ from treadle.context.reminders import (
 )
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.steps import Finished
+from treadle.core.steps import Finished
 from treadle.core.transcript import NoticeItem
 from treadle.models import Say, Scripted
 from treadle.testing.tools import RecordingTool

@@ -18,7 +18,7 @@ from treadle.agents.agent import Agent
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.contracts.tool import ProbeResult, Resources, ToolContext, ToolOutput, ToolSpec
 from treadle.core.errors import SessionBusy, StoreError
-from treadle.core.loop.steps import AwaitingInput
+from treadle.core.steps import AwaitingInput
 from treadle.core.transcript.content import Arguments, Text
 from treadle.core.transcript.entries import EffectClass, Entry
 from treadle.core.transcript.integrity import find_violations
@@ -29,10 +29,10 @@ from treadle.models.anthropic.model import AnthropicCodec
 from treadle.models.catalog import card_for
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Journal, resume
-from treadle.sessions.files import Files
+from treadle.sessions.log.files import Files
 from treadle.testing.faulty_files import FaultyFiles
 from treadle.testing.provider.dialects.anthropic import FakeAnthropic as StrictProvider
-from treadle.testing.provider.dialects.judging import ServerLimits
+from treadle.testing.provider.dialects.request_checks import ServerLimits
 
 MOST_PAUSES = 20
 PROMPTS = ("do it", "and again")

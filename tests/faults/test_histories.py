@@ -9,8 +9,8 @@ import sys
 from treadle.core.contracts.model import ModelRequest, Reply
 from treadle.core.transcript import AssistantItem, Text, ToolResultItem, Transcript, to_user_item
 from treadle.models import Anthropic, OpenAIChat, OpenAIResponses
-from treadle.testing.provider import ProviderServer
 from treadle.testing.provider import FakeReply as Scripted
+from treadle.testing.provider import ProviderServer
 
 
 async def test_fault_29_an_answer_without_its_call_is_left_out_of_the_request():

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from treadle.core.contracts.model import (
-    ModelToolCallRequested,
     ModelEvent,
     ModelOptions,
     ModelRequest,
-    Reply,
     ModelTextDelta,
+    ModelToolCallRequested,
+    Reply,
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import (
@@ -41,7 +41,7 @@ from treadle.core.transcript import (
     to_user_item,
 )
 from treadle.models.anthropic import Anthropic
-from treadle.models.wire.limits import Timeouts
+from treadle.models.http.timeouts import Timeouts
 from treadle.testing import provider
 from treadle.testing.provider import (
     BAD_ARGUMENTS,

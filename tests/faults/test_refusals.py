@@ -8,22 +8,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.apps.running import run
+from tests.apps.program import run
 from treadle import Agent
-from treadle.apps.cli import exits
+from treadle.apps.cli import exit_codes
 from treadle.core.events import RetryScheduled, WarningRaised
-from treadle.core.loop.steps import Finished
+from treadle.core.steps import Finished
 from treadle.core.transcript.content import Image, Text
 from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.items import to_user_item
 from treadle.models.anthropic import Anthropic
-from treadle.models.healing import QuarantiningModel
-from treadle.models.wire.limits import DEFAULT_TIMEOUTS, Timeouts
+from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from treadle.models.quarantine import QuarantiningModel
 from treadle.sessions import Journal, resume
-from treadle.sessions.journal import read_entries
+from treadle.sessions.log.journal import read_entries
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
-from treadle.testing.provider import ProviderFault, RequestViolation, ProviderServer, FakeReply
+from treadle.testing.provider import FakeReply, ProviderFault, ProviderServer, RequestViolation
 
 SHOWN = (Text("look"), Image("image/png", b"\x89PNG\r\n\x1a\n" + b"\0" * 16 + b"poison" * 20))
 
@@ -96,5 +96,5 @@ def test_every_wait_for_a_provider_has_an_end_unless_somebody_says_otherwise():
 async def test_a_model_that_says_nothing_is_an_error_and_no_silent_success():
     async with ProviderServer([FakeReply(""), FakeReply("")], strict=False) as server:
         ran = await run(server, "-p", "go")
-    assert (ran.code, ran.out, len(server.requests)) == (exits.ERROR, "", 2)
+    assert (ran.code, ran.out, len(server.requests)) == (exit_codes.ERROR, "", 2)
     assert "gave an empty reply twice" in ran.err

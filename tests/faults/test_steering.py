@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 from treadle import Agent
-from treadle.core.loop.steps import Finished
+from treadle.core.steps import Finished
 from treadle.core.transcript.entries import fold_entries
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import UserItem
 from treadle.models import Scripted
 from treadle.sessions import resume
-from treadle.sessions.journal import read_entries
+from treadle.sessions.log.journal import read_entries
 
 SAID = ["Mind the tests.", "And be brief."]
 AT_WORK = """

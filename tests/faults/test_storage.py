@@ -20,10 +20,10 @@ from treadle.core.transcript.entries import Entry, ItemAdded, ViewRewritten, fol
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import SummaryItem, ToolResultItem, UserItem
 from treadle.sessions import Journal, resume
-from treadle.sessions.journal import read_entries
-from treadle.sessions.lines import ForkPoint
+from treadle.sessions.log.journal import read_entries
+from treadle.sessions.log.records import ForkPoint
 from treadle.testing.conformance.store import EDGE_CASE_TEXTS
-from treadle.testing.faulty_files import FileFault, FaultyFiles, Killed
+from treadle.testing.faulty_files import FaultyFiles, FileFault, Killed
 
 ROOT = Path(__file__).parents[2]
 

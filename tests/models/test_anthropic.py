@@ -9,15 +9,15 @@ import pytest
 
 from treadle.core.contracts.model import (
     CacheRequest,
-    ModelToolCallBegan,
-    ModelToolCallDelta,
-    ModelToolCallRequested,
     ModelEvent,
     ModelOptions,
     ModelRequest,
-    Reply,
     ModelTextDelta,
     ModelThinkingDelta,
+    ModelToolCallBegan,
+    ModelToolCallDelta,
+    ModelToolCallRequested,
+    Reply,
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import AccessDenied

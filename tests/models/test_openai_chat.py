@@ -8,16 +8,16 @@ import pytest
 
 from treadle.core.contracts.model import (
     CacheRequest,
-    ModelToolCallBegan,
-    ModelToolCallDelta,
-    ModelToolCallRequested,
     ModelCard,
     ModelEvent,
     ModelOptions,
     ModelRequest,
-    Reply,
     ModelTextDelta,
     ModelThinkingDelta,
+    ModelToolCallBegan,
+    ModelToolCallDelta,
+    ModelToolCallRequested,
+    Reply,
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import (
@@ -45,11 +45,11 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.models.failures import ProviderInfo
-from treadle.models.openai_chat import ChatCodec, OpenAIChat
 from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL, ChatDecoder
-from treadle.models.openai_wire import OpenAIAccount
-from treadle.models.quirks import SERVERS
+from treadle.models.openai_chat.model import ChatCodec, OpenAIChat
+from treadle.models.provider_base.error_mapping import ProviderInfo
+from treadle.models.provider_base.openai_common import OpenAIAccount
+from treadle.models.provider_base.quirks import SERVERS
 from treadle.testing.provider import FakeCall, ProviderFault, ProviderServer
 from treadle.testing.provider import FakeReply as Answer
 

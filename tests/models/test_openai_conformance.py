@@ -8,13 +8,13 @@ import pytest
 
 from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, Reply
 from treadle.core.transcript import Transcript, to_user_item
-from treadle.models.openai_chat import OpenAIChat
-from treadle.models.openai_responses import OpenAIResponses
+from treadle.models.openai_chat.model import OpenAIChat
+from treadle.models.openai_responses.model import OpenAIResponses
 from treadle.testing.conformance.model import (
     ADD_TOOL,
     MODEL_CHECKS,
-    ModelCheck,
     ConformanceRequests,
+    ModelCheck,
     check_name,
 )
 from treadle.testing.provider import FakeCall, ProviderServer, ReceivedRequest

@@ -5,18 +5,18 @@ from collections.abc import Callable
 import pytest
 
 from treadle.core.contracts.model import (
-    ModelToolCallRequested,
     Model,
     ModelEvent,
     ModelRequest,
+    ModelToolCallRequested,
     Reply,
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import ModelError, Overloaded, StreamBroken, Unreachable
 from treadle.core.transcript import AssistantItem, Transcript, to_user_item
-from treadle.models.openai_chat import OpenAIChat
-from treadle.models.openai_responses import OpenAIResponses
-from treadle.models.wire.limits import Timeouts
+from treadle.models.http.timeouts import Timeouts
+from treadle.models.openai_chat.model import OpenAIChat
+from treadle.models.openai_responses.model import OpenAIResponses
 from treadle.testing.provider import BAD_ARGUMENTS, FakeCall, ProviderFault, ProviderServer
 from treadle.testing.provider import FakeReply as Answer
 

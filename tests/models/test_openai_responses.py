@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from treadle.core.contracts.model import (
-    ModelToolCallBegan,
-    ModelToolCallRequested,
     ModelCard,
     ModelEvent,
     ModelOptions,
     ModelRequest,
-    Reply,
     ModelTextDelta,
     ModelThinkingDelta,
+    ModelToolCallBegan,
+    ModelToolCallRequested,
+    Reply,
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import (
@@ -40,10 +40,10 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.models.failures import ProviderInfo
-from treadle.models.openai_responses import OpenAIResponses, ResponsesCodec
 from treadle.models.openai_responses.decoding import MESSAGE_EXTRA_LABEL, ResponsesDecoder
-from treadle.models.openai_wire import OpenAIAccount
+from treadle.models.openai_responses.model import OpenAIResponses, ResponsesCodec
+from treadle.models.provider_base.error_mapping import ProviderInfo
+from treadle.models.provider_base.openai_common import OpenAIAccount
 from treadle.testing.provider import FakeCall, ProviderFault, ProviderServer
 from treadle.testing.provider import FakeReply as Answer
 

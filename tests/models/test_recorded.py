@@ -7,17 +7,17 @@ import pytest
 
 from treadle import Agent
 from treadle.core.contracts.model import (
-    ModelNotified,
     Model,
     ModelCard,
     ModelEvent,
+    ModelNotified,
     ModelOptions,
     ModelRequest,
     PartQuarantined,
     Reply,
 )
 from treadle.core.contracts.tool import ToolSpec
-from treadle.core.contracts.wrapping import open_stream
+from treadle.core.contracts.wrapped_model import open_stream
 from treadle.core.errors import BadRequest, ConfigError, ModelError, RateLimited
 from treadle.core.transcript import (
     AssistantItem,
@@ -32,8 +32,8 @@ from treadle.core.transcript import (
 )
 from treadle.models import Fallback, Recorded, Say, Scripted
 from treadle.models.recorded import RecordingMode
-from treadle.models.redaction import SecretRedactor
 from treadle.models.scripted import ScriptElement
+from treadle.models.secret_redactor import SecretRedactor
 
 ADD = ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 SECRET = "sk-ant-api03-" + "Ab3_" * 8

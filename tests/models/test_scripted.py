@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from treadle.core.contracts.model import (
+    ModelCard,
+    ModelEvent,
     ModelNotified,
+    ModelRequest,
+    ModelTextDelta,
+    ModelThinkingDelta,
     ModelToolCallBegan,
     ModelToolCallDelta,
     ModelToolCallRequested,
-    ModelCard,
-    ModelEvent,
-    ModelRequest,
-    Reply,
-    ModelTextDelta,
-    ModelThinkingDelta,
     ModelUsageUpdated,
+    Reply,
 )
 from treadle.core.errors import ModelError, Overloaded, RateLimited
 from treadle.core.transcript import (
@@ -29,7 +29,7 @@ from treadle.core.transcript import (
     Usage,
     to_user_item,
 )
-from treadle.models.scripted import ScriptElement, Pause, Say, Scripted
+from treadle.models.scripted import Pause, Say, Scripted, ScriptElement
 
 
 def asking(text: str = "Hello") -> ModelRequest:

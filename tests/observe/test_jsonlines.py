@@ -10,7 +10,7 @@ import msgspec
 
 from treadle import Agent, Usage
 from treadle.apps.cli import output
-from treadle.apps.cli.lines import StreamJsonWriter
+from treadle.apps.cli.stream_json import StreamJsonWriter
 from treadle.core import events
 from treadle.core.errors import Overloaded
 from treadle.core.events import Event, TurnResult
@@ -49,7 +49,7 @@ def sample(kind: type[Event]) -> Event:
 
 
 def every_kind() -> list[type[Event]]:
-    found = [kind for kind in vars(told).values() if isinstance(kind, type)]
+    found = [kind for kind in vars(events).values() if isinstance(kind, type)]
     return [kind for kind in found if issubclass(kind, Event) and kind is not Event]
 
 

@@ -12,10 +12,10 @@ from treadle.core.transcript import AssistantItem, NoticeItem
 from treadle.models import Say, Scripted
 from treadle.policy.budgets import (
     CallLimit,
-    TimeLimit,
     CostBudget,
-    SharedBudget,
     RepetitionGuard,
+    SharedBudget,
+    TimeLimit,
     TokenBudget,
 )
 from treadle.testing.tools import RecordingTool

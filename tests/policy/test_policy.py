@@ -4,15 +4,15 @@ import pytest
 
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest
 from treadle.core.contracts.tool import ToolSpec
-from treadle.policy.backtest import run_backtest
-from treadle.policy.files import PolicyContext
-from treadle.policy.judge import PermissionEvaluator
-from treadle.policy.paths import MAX_DIR_ENTRIES
-from treadle.policy.remember import suggest_rules
-from treadle.policy.rulepolicy import RulePolicy, build_policy_context
-from treadle.policy.rules import RuleSet, parse_rule
-from treadle.policy.rulesfile import parse_rules, read_rules
-from treadle.policy.verdict import PolicyCall
+from treadle.policy.evaluation.backtest import run_backtest
+from treadle.policy.evaluation.file_evaluator import PolicyContext
+from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
+from treadle.policy.evaluation.rule_suggestions import suggest_rules
+from treadle.policy.evaluation.ruling import PolicyCall
+from treadle.policy.policy import RulePolicy, build_policy_context
+from treadle.policy.ruleset.paths import MAX_DIR_ENTRIES
+from treadle.policy.ruleset.rules import RuleSet, parse_rule
+from treadle.policy.ruleset.rules_file import parse_rules, read_rules
 
 
 def rules(**lists: list[str]) -> RuleSet:

@@ -1,7 +1,7 @@
 import pytest
 
 from treadle.core.errors import ConfigError
-from treadle.policy.rulesfile import parse_rules
+from treadle.policy.ruleset.rules_file import parse_rules
 from treadle.policy.trust import (
     TrustStore,
     filter_project_front_matter,

@@ -9,7 +9,7 @@ from treadle.core.transcript.items import Item
 from treadle.models import Say, Scripted
 from treadle.models.scripted import ScriptElement
 from treadle.sessions import Library
-from treadle.sessions.travel import fork, load_view
+from treadle.sessions.history import fork, load_view
 from treadle.testing.tools import RecordingTool
 
 FORKS = 20

@@ -14,17 +14,17 @@ from treadle.core.transcript.entries import (
     Entry,
     ItemAdded,
     Suspended,
-    UsageRecorded,
     TurnBegan,
     TurnEnded,
+    UsageRecorded,
     WakeCondition,
 )
 from treadle.core.transcript.items import ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
 from treadle.sessions import Journal, Library, SessionInOtherFolder
-from treadle.sessions.lines import ForkPoint
-from treadle.sessions.parking import is_due, suspend_turn, wake_at, list_suspended
-from treadle.sessions.searching import search
+from treadle.sessions.log.records import ForkPoint
+from treadle.sessions.search import search
+from treadle.sessions.suspend import is_due, list_suspended, suspend_turn, wake_at
 
 
 def said(text: str) -> Entry:

@@ -14,7 +14,7 @@ import pytest
 import treadle.core.loop
 from treadle import Agent, Transcript, tool
 from treadle.context.compaction.compactor import COMPACT_SHARE, WARN_SHARE, Compactor
-from treadle.core.contracts.gate import RequestEstimate, Admit, Stop
+from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
 from treadle.core.contracts.hook import HookAnswer, HookInput
 from treadle.core.contracts.model import ModelCard, ModelEvent, ModelRequest
 from treadle.core.contracts.mutator import MutationContext
@@ -29,10 +29,9 @@ from treadle.core.events import (
     ToolStarted,
     TurnFinished,
 )
-from treadle.core.loop.equipment import AllowAll
-from treadle.core.loop.ledger import SessionState
-from treadle.core.loop.state import LoopState
-from treadle.core.loop.steps import AfterToolResult, AwaitingInput, Finished
+from treadle.core.loop.config import AllowAll
+from treadle.core.loop.session_state import LoopState, SessionState
+from treadle.core.steps import AfterToolResult, AwaitingInput, Finished
 from treadle.core.transcript import (
     AssistantItem,
     Item,
@@ -45,7 +44,7 @@ from treadle.core.transcript import (
 )
 from treadle.models import Anthropic, Pause, Say, Scripted
 from treadle.testing.observers import RecordingObserver
-from treadle.testing.provider import FakeCall, ProviderServer, FakeReply
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 from treadle.testing.tools import RecordingTool
 from treadle.tools.function import summarize_call
 

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from treadle import Agent, CacheRequest, Transcript, tool
-from treadle.core.contracts.gate import RequestEstimate, Admit, Stop
-from treadle.core.contracts.hook import HookPoint, HookInput
-from treadle.core.contracts.mutator import MutationPoint, MutationContext
+from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
+from treadle.core.contracts.hook import HookInput, HookPoint
+from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import Ask
 from treadle.core.errors import (
     AccessDenied,
@@ -35,8 +35,8 @@ from treadle.core.events import (
     UsageUpdated,
     WarningRaised,
 )
-from treadle.core.loop.equipment import AllowAll
-from treadle.core.loop.steps import AfterToolResult, Finished
+from treadle.core.loop.config import AllowAll
+from treadle.core.steps import AfterToolResult, Finished
 from treadle.core.transcript import (
     AssistantItem,
     Item,
@@ -49,7 +49,7 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.entries import ViewRewritten, TurnEnded, fold_entries
+from treadle.core.transcript.entries import TurnEnded, ViewRewritten, fold_entries
 from treadle.core.transcript.integrity import find_violations
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock

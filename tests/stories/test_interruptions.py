@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from treadle import Agent, Transcript, tool
-from treadle.core.contracts.mutator import MutationPoint, MutationContext
+from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import Ask, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ToolContext
 from treadle.core.errors import LawBroken, Overloaded
@@ -25,10 +25,10 @@ from treadle.core.events import (
     TurnFinished,
     WarningRaised,
 )
-from treadle.core.loop import containing
+from treadle.core.loop import tool_runner
+from treadle.core.loop.config import AllowAll
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.equipment import AllowAll
-from treadle.core.loop.steps import AfterToolResult, AwaitingInput, Finished
+from treadle.core.steps import AfterToolResult, AwaitingInput, Finished
 from treadle.core.transcript import Item, ToolResultItem
 from treadle.core.transcript.entries import fold_entries
 from treadle.core.transcript.integrity import find_violations
@@ -36,7 +36,7 @@ from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
-from treadle.testing.tools import RecordingTool, ChangingSource
+from treadle.testing.tools import ChangingSource, RecordingTool
 
 
 def ended(step: object) -> str:
@@ -206,7 +206,7 @@ async def test_a_call_that_does_not_stop_is_left_to_itself_and_its_late_answer_i
 async def test_a_second_interruption_does_not_wait_for_the_call_at_all(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(containing, "AFTER_INTERRUPTION", 3600.0)
+    monkeypatch.setattr(tool_runner, "INTERRUPT_GRACE_SECONDS", 3600.0)
     deaf = Deaf()
     driver = Agent(Scripted([Say(calls=[("deaf", {})])]), [deaf.tool]).start(input="go")
     step = asyncio.create_task(driver.next())
@@ -222,7 +222,7 @@ async def test_a_second_interruption_does_not_wait_for_the_call_at_all(
 async def test_a_call_that_runs_out_of_time_and_does_not_stop_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(containing, "AFTER_TIMEOUT", 0.01)
+    monkeypatch.setattr(tool_runner, "TIMEOUT_GRACE_SECONDS", 0.01)
     deaf = Deaf(timeout=0.01)
     driver = Agent(Scripted([Say(calls=[("deaf", {})]), "Sorry."]), [deaf.tool]).start(input="go")
     assert isinstance(await driver.next(), AfterToolResult)

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from treadle import Agent
-from treadle.apps.wiring.past import backtest_rules
-from treadle.core.contracts.hook import Block, Change, HookPoint, HookInput, Permit
-from treadle.core.loop.steps import AfterToolResult, ApprovalRequest, Finished
+from treadle.apps.services.permission_history import backtest_rules
+from treadle.core.contracts.hook import Block, Change, HookInput, HookPoint, Permit
+from treadle.core.steps import AfterToolResult, ApprovalRequest, Finished
 from treadle.core.transcript import ToolResultItem
 from treadle.models import Say, Scripted
 from treadle.policy.hooks import hook
 from treadle.policy.modes import PermissionMode
-from treadle.policy.rulepolicy import RulePolicy, build_policy_context
-from treadle.policy.rules import RuleSet, parse_rule
+from treadle.policy.policy import RulePolicy, build_policy_context
+from treadle.policy.ruleset.rules import RuleSet, parse_rule
 from treadle.sessions import Library
-from treadle.testing.tools import RecordingTool, ChangingSource
-from treadle.tools.steady import StableToolList
+from treadle.testing.tools import ChangingSource, RecordingTool
+from treadle.tools.late_tools import StableToolList
 
 GIVEN = {"path": "notes"}
 

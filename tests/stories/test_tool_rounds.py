@@ -13,11 +13,11 @@ import pytest
 from treadle import Agent, Resources, ToolContext, ToolError, tool
 from treadle.core.contracts.hook import (
     AddContext,
-    HookAnswer,
     Block,
     Change,
-    HookPoint,
+    HookAnswer,
     HookInput,
+    HookPoint,
     Permit,
 )
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
@@ -33,7 +33,7 @@ from treadle.core.events import (
     ToolsChanged,
     ToolStarted,
 )
-from treadle.core.loop.steps import AfterToolResult, ApprovalRequest, Finished
+from treadle.core.steps import AfterToolResult, ApprovalRequest, Finished
 from treadle.core.transcript import (
     AssistantItem,
     NoticeItem,
@@ -49,7 +49,7 @@ from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
-from treadle.testing.tools import RecordingTool, ChangingSource
+from treadle.testing.tools import ChangingSource, RecordingTool
 from treadle.tools.federation import Federation, StaticSource
 
 

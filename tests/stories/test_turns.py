@@ -24,7 +24,7 @@ from treadle.core.errors import (
     TreadleError,
 )
 from treadle.core.events import ModelChanged, ReplyDiscarded, RetryScheduled, TextDelta
-from treadle.core.loop.steps import AfterToolResult, AwaitingInput, Finished
+from treadle.core.steps import AfterToolResult, AwaitingInput, Finished
 from treadle.core.transcript import (
     AssistantItem,
     Item,

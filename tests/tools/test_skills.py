@@ -15,9 +15,9 @@ from treadle.tools.skills import (
     Skill,
     Skills,
     find_skills,
-    read_skill,
-    load_skill_text,
     format_skills_section,
+    load_skill_text,
+    read_skill,
 )
 
 GOOD = "---\nname: release\ndescription: Cut a release.\n---\n1. Run scripts/tag.sh\n"

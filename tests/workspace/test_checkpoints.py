@@ -16,8 +16,8 @@ from treadle.core.errors import WorkspaceError
 from treadle.core.transcript.entries import Checkpoint, Entry
 from treadle.models.scripted import Say, Scripted
 from treadle.testing.tools import RecordingTool
-from treadle.workspace.checkpoints import Checkpoints, CheckpointRecorder
-from treadle.workspace.checkpoints.ignoring import IgnoreRules
+from treadle.workspace.checkpoints import CheckpointRecorder, Checkpoints
+from treadle.workspace.checkpoints.gitignore import IgnoreRules
 
 
 @pytest.fixture

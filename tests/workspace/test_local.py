@@ -12,7 +12,7 @@ from tests.workspace.helpers import BOTH, alive, marker, opened, seen
 from treadle.core.contracts.workspace import RunningCommand, Workspace
 from treadle.core.errors import WorkspaceError
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
-from treadle.workspace.private import ScratchDir
+from treadle.workspace.scratch_dir import ScratchDir
 
 
 @pytest.mark.parametrize("sandbox", BOTH)
@@ -179,7 +179,7 @@ async def test_files_and_searches_do_not_wait_for_the_walls(
         await let.wait()
         return "none today"
 
-    monkeypatch.setattr("treadle.workspace.local.why_not", slow)
+    monkeypatch.setattr("treadle.workspace.local.find_sandbox_problem", slow)
     workspace = LocalWorkspace(folder, WorkspaceOptions())
     try:
         command = asyncio.ensure_future(workspace.run("echo ran"))
@@ -205,7 +205,7 @@ async def test_a_workspace_can_be_closed_while_it_prepares(
         await asyncio.Event().wait()
         return ""
 
-    monkeypatch.setattr("treadle.workspace.local.why_not", never)
+    monkeypatch.setattr("treadle.workspace.local.find_sandbox_problem", never)
     workspace = LocalWorkspace(folder, WorkspaceOptions())
     command = asyncio.ensure_future(workspace.run("true"))
     await asked.wait()

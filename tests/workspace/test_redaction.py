@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.workspace.keeper.spool import REDACTED, OutputBuffer, StreamRedactor
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 from treadle.workspace.processes import HEAD_BYTES
+from treadle.workspace.supervisor.output_buffer import REDACTED, OutputBuffer, StreamRedactor
 
 SECRET = "sk-ant-api03-our-own-key-0123456789abcdef"
 few = st.binary(min_size=1, max_size=5).map(lambda one: bytes(b"ab"[byte % 2] for byte in one))

@@ -19,7 +19,7 @@ from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 from treadle.workspace.sandbox import landlock, limits, seccomp
-from treadle.workspace.sandbox.protection import ProtectedPaths
+from treadle.workspace.sandbox.protected_paths import ProtectedPaths
 
 
 @pytest.fixture
@@ -456,7 +456,7 @@ def test_the_limit_of_processes_needs_no_rights_it_does_not_have() -> None:
 
 # Passed over where root runs the tests.
 NOT_FOR_ROOT = (
-    "tests/tools/builtin/test_changing.py::test_fault_74_a_file_without_permission_is_an_error"
+    "tests/tools/builtin/test_file_changes.py::test_fault_74_a_file_without_permission_is_an_error"
 )
 
 

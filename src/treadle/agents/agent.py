@@ -16,10 +16,10 @@ from typing import Any, cast
 
 import msgspec
 
-from treadle.agents.definitions import AgentDefinition
+from treadle.agents.agent_files import AgentDefinition
 from treadle.agents.result import Result
 from treadle.agents.stream import Stream
-from treadle.agents.subagents import SubagentRunner, OpenStore, TaskTool, make_child_settings
+from treadle.agents.subagents import OpenStore, SubagentRunner, TaskTool, make_child_settings
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
@@ -32,16 +32,9 @@ from treadle.core.contracts.tool import Tool
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError, LoopError, OutputMismatch
 from treadle.core.events import TurnResult
-from treadle.core.loop.clock import Clock, RealClock
+from treadle.core.loop.config import AllowAll, Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.equipment import AllowAll, DriverConfig
-from treadle.core.loop.steps import (
-    ApprovalRequest,
-    AwaitingInput,
-    Finished,
-    PendingApproval,
-    UserInput,
-)
+from treadle.core.steps import ApprovalRequest, AwaitingInput, Finished, PendingApproval, UserInput
 from treadle.core.transcript.entries import View
 from treadle.core.transcript.integrity import repaired
 from treadle.core.transcript.items import Item
@@ -258,8 +251,8 @@ class Agent:
     async def _run_structured(
         self, prompt: UserInput, output_type: object, retries: int, store: Store | None
     ) -> Result:
-        from treadle.agents.structured import MISSING_ANSWER, FinalAnswerTool
-        from treadle.models.structured import parse_structured_output, build_schema
+        from treadle.agents.structured_output import MISSING_ANSWER, FinalAnswerTool
+        from treadle.models.output_schema import build_schema, parse_structured_output
 
         answer: FinalAnswerTool | None = None
         if "schema" in self.config.model.card.abilities:
@@ -312,7 +305,7 @@ def _make_result(driver: Driver, turn: TurnResult) -> Result:
 def _resolve_model(model: str | Model) -> Model:
     if not isinstance(model, str):
         return model
-    from treadle.models.names import model as named
+    from treadle.models.registry import model as named
 
     return named(model)
 

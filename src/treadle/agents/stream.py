@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 
 from treadle.core.events import ApprovalResolved, Event, RunFailed, TurnFinished, TurnResult
+from treadle.core.loop.background import cancel_all
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.steps import ApprovalRequest, UserInput
-from treadle.core.loop.tasks import cancel_all
+from treadle.core.steps import ApprovalRequest, UserInput
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item
 

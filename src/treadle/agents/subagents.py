@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from treadle.agents.definitions import GENERAL_AGENT, AgentDefinition
-from treadle.core.contracts.policy import Deny, Policy, PermissionRequest, Verdict
+from treadle.agents.agent_files import GENERAL_AGENT, AgentDefinition
+from treadle.core.contracts.policy import Deny, PermissionRequest, Policy, Verdict
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import (

@@ -4,7 +4,7 @@
 
 The project's file counts only in a trusted folder, and may only narrow. An unknown key or a value
 of the wrong kind is an error with file and line. Permission rules are kept elsewhere
-(policy/rulesfile.py). Above: wiring and the hosts. This reads; it decides nothing.
+(policy/ruleset/rules_file.py). Above: wiring and the hosts. This reads; it decides nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.core.errors import ConfigError
-from treadle.core.textfile import read_text
+from treadle.core.untrusted_files import read_text
 
 SettingKind = Literal["text", "whole", "number", "seconds", "switch", "word", "texts", "table"]
 # How a project may change a value: to a smaller one, to an earlier word, to `false`, or not at all.

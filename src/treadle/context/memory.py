@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import ConfigError
-from treadle.core.textfile import open_file, read_prefix, read_text
+from treadle.core.untrusted_files import open_file, read_prefix, read_text
 
 FILE_NAMES = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")
 MAX_FILE_CHARS = 40_000  # of one file

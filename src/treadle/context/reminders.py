@@ -21,13 +21,13 @@ from itertools import islice
 from pathlib import Path
 
 from treadle.context.compaction.pins import TODO_TOOLS
-from treadle.context.memory import Memory, MemoryFile, reread_changed, read_nested_memory
-from treadle.core.contracts.hook import HookAnswer, Block, HookPoint, HookInput
-from treadle.core.contracts.mutator import MutationPoint, MutationContext
+from treadle.context.memory import Memory, MemoryFile, read_nested_memory, reread_changed
+from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
+from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import ConfigError
-from treadle.core.textfile import read_prefix
 from treadle.core.transcript.items import AssistantItem, Item, NoticeItem
 from treadle.core.transcript.transcript import Transcript
+from treadle.core.untrusted_files import read_prefix
 
 TODO_ROUNDS = 10
 MAX_LISTED = 20

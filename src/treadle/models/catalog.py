@@ -3,7 +3,7 @@
 A small table of the common ones, and genai-prices (offline, half a second to import) for prices
 of all others, only where `prices=True` asks for them. A name that nobody knows still gets a card,
 with cautious limits and no price. Nothing here reaches the network or changes at run time. Above:
-names.py and the codecs, which put a card on each model and a cost on each usage.
+registry/__init__.py and the codecs, which put a card on each model and a cost on each usage.
 
 Abilities are these words:
 

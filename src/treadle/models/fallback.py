@@ -1,13 +1,13 @@
 """An order of models: the first is asked, the others stand in when it cannot answer.
 
 It decides nothing: the loop walks `fallback` by the rules of recovery and tells the person; this
-class only lines the models up. Above: core/loop/asking.py. Below: any models, and making.
+class only lines the models up. Above: core/loop/model_call.py. Below: any models, and making.
 """
 
 from __future__ import annotations
 
 from treadle.core.contracts.model import Model
-from treadle.core.contracts.wrapping import WrappedModel
+from treadle.core.contracts.wrapped_model import WrappedModel
 
 
 class Fallback(WrappedModel):
@@ -37,6 +37,6 @@ class Fallback(WrappedModel):
 def _resolve_models(model: Model | str) -> list[Model]:
     if not isinstance(model, str):
         return [model]
-    from treadle.models.making import create_models
+    from treadle.models.registry.create import create_models
 
     return create_models(model)

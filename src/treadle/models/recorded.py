@@ -5,8 +5,8 @@
 
 A request is matched by what the model is shown: system text, tools, options, items; not by ids
 of sessions or attempts. A request that was never recorded is an error that shows the first
-difference. What looks like a secret is removed before anything is written (redaction.py). The
-form of the file is tape.py's. Above: tests, examples, bug reports. Below: any model.
+difference. What looks like a secret is removed before anything is written (secret_redactor.py). The
+form of the file is cassette.py's. Above: tests, examples, bug reports. Below: any model.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Literal
 
 from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
-from treadle.core.contracts.wrapping import open_stream
+from treadle.core.contracts.wrapped_model import open_stream
 from treadle.core.errors import ModelError
-from treadle.models.tape import RecordedExchange, Cassette, CassetteModel
+from treadle.models.cassette import Cassette, CassetteModel, RecordedExchange
 
 RecordingMode = Literal["record", "replay"]
 

@@ -16,19 +16,19 @@ from typing import Any
 import msgspec
 
 from treadle.core.contracts.model import (
-    ModelNotified,
-    ModelToolCallBegan,
-    ModelToolCallDelta,
-    ModelToolCallRequested,
     Model,
     ModelCard,
     ModelEvent,
+    ModelNotified,
     ModelRequest,
-    PartQuarantined,
-    Reply,
     ModelTextDelta,
     ModelThinkingDelta,
+    ModelToolCallBegan,
+    ModelToolCallDelta,
+    ModelToolCallRequested,
     ModelUsageUpdated,
+    PartQuarantined,
+    Reply,
 )
 from treadle.core.errors import ModelError
 from treadle.core.transcript.content import AssistantContent, Text, Thinking, ToolCall

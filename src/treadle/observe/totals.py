@@ -1,7 +1,7 @@
 """What a run used, added up as it happens: tokens and money by model, calls, errors, retries.
 
 An observer for a status line, a report at the end, a test. Child agents are counted in. What
-sessions of the past spent is read from their journals by treadle.sessions.spending.
+sessions of the past spent is read from their journals by treadle.sessions.cost.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from treadle.core.contracts.gate import RequestEstimate, Admit, Stop
+from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
 from treadle.core.contracts.model import ModelCard
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
 from treadle.core.transcript.usage import Usage

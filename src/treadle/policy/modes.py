@@ -13,8 +13,8 @@ from typing import Literal, get_args
 
 import msgspec
 
-from treadle.policy.rules import normalize_tool_name
-from treadle.policy.verdict import PolicyCall, PolicyRuling
+from treadle.policy.evaluation.ruling import PolicyCall, PolicyRuling
+from treadle.policy.ruleset.rules import normalize_tool_name
 
 PermissionMode = Literal["plan", "ask", "accept-edits", "auto", "bypass"]
 PERMISSION_MODES: tuple[str, ...] = get_args(PermissionMode)

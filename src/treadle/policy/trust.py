@@ -14,9 +14,9 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.core.errors import ConfigError
-from treadle.core.textfile import read_text
-from treadle.policy.rules import RuleSet
-from treadle.policy.rulesfile import write_private_file
+from treadle.core.untrusted_files import read_text
+from treadle.policy.ruleset.rules import RuleSet
+from treadle.policy.ruleset.rules_file import write_private_file
 
 # What of a project's settings takes effect without trust: only what makes the agent do less.
 _NARROWING_LISTS = frozenset({"deny", "ask"})

@@ -15,29 +15,26 @@ sessions needs no event loop.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from treadle._lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from treadle.core.errors import SessionInOtherFolder
-    from treadle.sessions.journal import Journal, ResumedSession, resume
     from treadle.sessions.library import Library
-    from treadle.sessions.reading import Damage
+    from treadle.sessions.log.journal import Journal, ResumedSession, resume
+    from treadle.sessions.log.reader import Damage
 
 __all__ = ["Damage", "Journal", "Library", "ResumedSession", "SessionInOtherFolder", "resume"]
 
-_LAZY_MODULES = {
-    "Damage": "reading",
-    "Journal": "journal",
-    "Library": "library",
-    "Resumed": "journal",
-    "SessionElsewhere": "library",
-    "resume": "journal",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY_MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_LAZY_MODULES[name]}"), name)
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "Damage": "log.reader",
+        "Journal": "log.journal",
+        "Library": "library",
+        "ResumedSession": "log.journal",
+        "SessionInOtherFolder": "library",
+        "resume": "log.journal",
+    },
+)

@@ -1,4 +1,4 @@
-"""A session for people: Markdown and JSON; page.py makes one HTML page of it.
+"""A session for people: Markdown and JSON; html_export.py makes one HTML page of it.
 
 All of the log is shown as it was said, also what was compacted away or gone back from; those
 places are marked. Nothing is opened for writing.
@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.transcript.content import Document, Image, Text, Thinking, ToolCall
-from treadle.core.transcript.entries import Entry, ItemAdded, Rewound, ViewRewritten, TurnEnded
+from treadle.core.transcript.entries import Entry, ItemAdded, Rewound, TurnEnded, ViewRewritten
 from treadle.core.transcript.items import (
     AssistantItem,
     Item,
@@ -22,9 +22,9 @@ from treadle.core.transcript.items import (
     SummaryItem,
     ToolResultItem,
 )
-from treadle.sessions.journal import read_records
-from treadle.sessions.lines import to_json
-from treadle.sessions.summary import SessionSummary
+from treadle.sessions.index import SessionSummary
+from treadle.sessions.log.journal import read_records
+from treadle.sessions.log.records import to_json
 
 
 class ExportBlock(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
     ~/.local/share/treadle/sessions/          (XDG_DATA_HOME)
       index.jsonl                             a memory of summaries; may be deleted
       project-1a2b3c4d/                       one folder a project: its name, a hash of its path
-        261115-3fa9c1/                        one folder a session: see journal.py
+        261115-3fa9c1/                        one folder a session: see log/journal.py
 
 Everything is found from the folders themselves, so a session that is there is listed, whatever
 became of the index.
@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treadle.core.errors import SessionInOtherFolder, SessionNotFound, StoreError
-from treadle.sessions.files import LocalFiles
-from treadle.sessions.holding import acquire_lock, is_locked
-from treadle.sessions.lines import ForkPoint
-from treadle.sessions.reading import FIRST_SEGMENT
-from treadle.sessions.summary import SessionIndex, SessionSummary
+from treadle.sessions.index import SessionIndex, SessionSummary
+from treadle.sessions.log.files import LocalFiles
+from treadle.sessions.log.lock import acquire_lock, is_locked
+from treadle.sessions.log.reader import FIRST_SEGMENT
+from treadle.sessions.log.records import ForkPoint
 
 if TYPE_CHECKING:
-    from treadle.sessions.family import ChildSession
-    from treadle.sessions.journal import Journal, ResumedSession
+    from treadle.sessions.children import ChildSession
+    from treadle.sessions.log.journal import Journal, ResumedSession
 
 DEFAULT_PRUNE_DAYS = 90
 DEFAULT_PRUNE_BYTES = 10 << 30
@@ -57,7 +57,7 @@ class Library:
 
     def create(self, folder: Path, *, parent: ForkPoint | None = None) -> Journal:
         """A new session of this project."""
-        from treadle.sessions.journal import Journal
+        from treadle.sessions.log.journal import Journal
 
         project = self.root / project_name(folder)
         while True:
@@ -99,7 +99,7 @@ class Library:
         self, name: str, *, folder: Path | None = None, take_over: bool = False
     ) -> ResumedSession:
         """Open a session by its id, where it stopped."""
-        from treadle.sessions.journal import resume
+        from treadle.sessions.log.journal import resume
 
         return resume(self.find(name, folder=folder), take_over=take_over)
 
@@ -135,7 +135,7 @@ class Library:
 
     def list_child_sessions(self, session_dirs: Iterable[Path]) -> list[list[ChildSession]]:
         """For each session its child agents and theirs, every one behind its parent."""
-        from treadle.sessions.family import ChildSessions
+        from treadle.sessions.children import ChildSessions
 
         kinship = ChildSessions(self.root)
         found = [list(kinship.walk(place)) for place in session_dirs]
@@ -143,7 +143,7 @@ class Library:
         return found
 
     def _list_child_dirs(self) -> Iterator[Path]:
-        from treadle.sessions.family import list_descendants
+        from treadle.sessions.children import list_descendants
 
         for place in self.list_session_dirs():
             yield from list_descendants(place)

@@ -18,15 +18,15 @@ from typing import Any
 import msgspec
 
 from treadle.core.contracts.model import (
-    ModelToolCallRequested,
     Model,
     ModelCard,
     ModelEvent,
     ModelRequest,
-    Reply,
     ModelTextDelta,
+    ModelToolCallRequested,
+    Reply,
 )
-from treadle.core.contracts.mutator import MutationPoint, MutationContext
+from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import (
     ProbeResult,
@@ -41,7 +41,7 @@ from treadle.core.transcript.content import Arguments, Text
 from treadle.core.transcript.entries import Entry, ItemAdded, Rewound, View, fold_entries
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
-from treadle.sessions.comparing import Difference, find_first_difference
+from treadle.sessions.diff import Difference, find_first_difference
 
 NO_LIMIT = 1 << 40
 

@@ -31,8 +31,8 @@ from treadle.core.contracts.tool import (
     ToolSpec,
 )
 from treadle.core.errors import ConfigError, ToolError
-from treadle.core.textfile import read_text
 from treadle.core.transcript.content import Arguments
+from treadle.core.untrusted_files import read_text
 from treadle.tools.frontmatter import FrontmatterError, parse_frontmatter
 
 PROJECT_DIRS = (".treadle/skills", ".claude/skills")

@@ -1,6 +1,6 @@
 """What a command may know of the agent's environment: an allow-list, and never a key.
 
-Not a policy: nothing here asks. What a key is, the core says (core/secrets.py). Above it stands
+Not a policy: nothing here asks. What a key is, the core says (core/redaction.py). Above it stands
 `local.py`.
 """
 
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from treadle.core.secrets import is_secret
+from treadle.core.redaction import is_secret
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import WorkspaceError
-from treadle.core.textfile import FILE_TYPE_NAMES
-from treadle.workspace.temps import TempFiles
+from treadle.core.untrusted_files import FILE_TYPE_NAMES
+from treadle.workspace.temp_files import TempFiles
 
 SYS_OPENAT2 = 437
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08

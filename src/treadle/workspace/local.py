@@ -21,25 +21,25 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from treadle.core.contracts.workspace import CommandResult, ProgramResult, FileContent
+from treadle.core.contracts.workspace import CommandResult, FileContent, ProgramResult
 from treadle.core.errors import WorkspaceError
 from treadle.workspace import environment, files
-from treadle.workspace.background import BackgroundCommand
-from treadle.workspace.intake import PipeReader
+from treadle.workspace.background_command import BackgroundCommand
 from treadle.workspace.output import decode_output, join_head_tail
-from treadle.workspace.private import ScratchDir
+from treadle.workspace.pipe_reader import PipeReader
 from treadle.workspace.processes import (
     EXIT_TRAP,
     CommandSpec,
-    ProcessExit,
     ForkServerClient,
     Process,
+    ProcessExit,
 )
-from treadle.workspace.sandbox import limits, readers
+from treadle.workspace.sandbox import limits, read_only
 from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
 from treadle.workspace.sandbox.probe import find_sandbox_problem
-from treadle.workspace.sandbox.protection import PROTECTED_NAMES, PROTECTED_PATHS
-from treadle.workspace.temps import TempFiles
+from treadle.workspace.sandbox.protected_paths import PROTECTED_NAMES, PROTECTED_PATHS
+from treadle.workspace.scratch_dir import ScratchDir
+from treadle.workspace.temp_files import TempFiles
 
 SandboxMode = Literal["auto", "required", "off"]
 _T = TypeVar("_T")
@@ -346,7 +346,7 @@ class LocalWorkspace:
         if not wanted or self._options.sandbox == "required":
             yield None
             return
-        ruleset = readers.make_ruleset(program, self._readable, os.environ.get("HOME", ""))
+        ruleset = read_only.make_ruleset(program, self._readable, os.environ.get("HOME", ""))
         try:
             yield ruleset
         finally:

@@ -1,12 +1,12 @@
 """What a command printed, made harmless: text that cannot move a cursor or fool a reader.
 
 Not a limit on tokens, which is the tools' business. What a terminal would obey, the core says
-(core/terminal.py). Above it stand `local.py` and `background.py`.
+(core/sanitize.py). Above it stand `local.py` and `background_command.py`.
 """
 
 from __future__ import annotations
 
-from treadle.core import terminal
+from treadle.core import sanitize
 
 
 def decode_output(data: bytes) -> str:
@@ -15,10 +15,10 @@ def decode_output(data: bytes) -> str:
     if text.isprintable():
         return text
     if "\r" in text:
-        lines = terminal.ESCAPE_SEQUENCE.sub("", text).replace("\r\n", "\n").split("\n")
+        lines = sanitize.ESCAPE_SEQUENCE.sub("", text).replace("\r\n", "\n").split("\n")
         # A progress bar overwrites its line: what stands at the end is what a person saw.
         text = "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in lines)
-    return terminal.strip_escapes(text)
+    return sanitize.strip_escapes(text)
 
 
 def join_head_tail(

@@ -25,7 +25,7 @@ from treadle.core.errors import WorkspaceError
 PACKET_BYTES = 60_000
 # The keeper is imported from this folder alone: the package above would cost it a second start-up.
 FORK_SERVER_CODE = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); "
-FORK_SERVER_CODE += "from keeper.program import main; main()"
+FORK_SERVER_CODE += "from supervisor.fork_server import main; main()"
 HEAD_BYTES = TAIL_BYTES = 16_000
 """Of a long output this much of both ends is shown; the whole is in its side file."""
 
@@ -364,7 +364,9 @@ def _wake_stopped(program: subprocess.Popen[bytes], supervisor: int, again: bool
         with contextlib.suppress(ProcessLookupError):
             os.kill(supervisor, signal.SIGCONT)
     if again:
-        from treadle.workspace.keeper.trees import kill_stopped_supervisors  # hardly ever needed
+        from treadle.workspace.supervisor.process_tree import (
+            kill_stopped_supervisors,  # hardly ever needed
+        )
 
         kill_stopped_supervisors(program.pid if program.returncode is None else -1, supervisor)
 

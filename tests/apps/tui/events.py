@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from treadle.apps.tui.blocks import ViewBlock
-from treadle.apps.tui.view import ViewState, apply_event
+from treadle.apps.tui.state.blocks import ViewBlock
+from treadle.apps.tui.state.reducer import ViewState, apply_event
 from treadle.core.events import Event
 
 

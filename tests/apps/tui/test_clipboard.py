@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from tests.apps.tui.stage import scripted, stage
-from treadle.apps.tui import clipboard
-from treadle.apps.tui.clipboard import read_clipboard
+from tests.apps.tui.harness import scripted, stage
+from treadle.apps.tui.input import clipboard
+from treadle.apps.tui.input.clipboard import read_clipboard
 from treadle.core.transcript.content import Image
 from treadle.core.transcript.items import UserItem
 
@@ -112,6 +112,6 @@ async def test_a_program_that_fails_or_hangs_is_named_and_leaves_nothing(
     assert (await read_clipboard()).problem == "xclip: Error: Can't open display"
     desk.xclip("TARGETS STRING", b"")
     assert (await read_clipboard()).problem == "the clipboard holds no picture and no text"
-    monkeypatch.setattr(clipboard, "PATIENCE", 0.05)
+    monkeypatch.setattr(clipboard, "TIMEOUT_SECONDS", 0.05)
     desk.program("xclip", "exec /bin/sleep 60")
     assert (await read_clipboard()).problem == "xclip: it does not answer"

@@ -1,9 +1,9 @@
 from functools import partial
 from pathlib import Path
 
-from tests.apps.tui.stage import content, exists, made, scripted, stage, used
+from tests.apps.tui.harness import content, exists, made, scripted, stage, used
 from treadle.apps.tui import commands
-from treadle.apps.tui.wired import LocalHost
+from treadle.apps.tui.local_host import LocalHost
 from treadle.models.scripted import Pause, Say
 
 
@@ -17,7 +17,7 @@ def test_every_command_says_what_it_does_and_needs_what_a_host_can_name():
 
 def test_what_a_host_cannot_do_is_not_offered():
     class Poor(LocalHost):
-        can = frozenset()
+        abilities = frozenset()
 
     names = {command.name for command in commands.list_commands(Poor(Path.cwd()))}
     assert not names & {"rewind", "undo", "sessions", "compact", "model"}
@@ -71,7 +71,7 @@ async def test_a_choice_begins_at_what_is_in_force(monkeypatch):
 
 async def test_a_fault_in_a_command_does_not_end_the_session(monkeypatch):
     async with stage(monkeypatch, scripted(["Still here."])) as on:
-        monkeypatch.setattr(LocalHost, "agents", lambda self: 1 / 0)
+        monkeypatch.setattr(LocalHost, "list_agents", lambda self: 1 / 0)
         await on.send("/agents")
         await on.sees("/agents failed: ZeroDivisionError")
         await on.send("hello")

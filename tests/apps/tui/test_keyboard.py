@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from textual import events
 from textual.message import Message
 
-from treadle.apps.tui.keyboard import PasteParser
+from treadle.apps.tui.input.keyboard import PasteParser
 
 BEGIN, END = "\x1b[200~", "\x1b[201~"
 

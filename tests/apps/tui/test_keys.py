@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.apps.tui.stage import content, exists, made, scripted, stage, used
-from treadle.apps.tui import painting
-from treadle.models.scripted import ScriptElement, Pause, Say
+from tests.apps.tui.harness import content, exists, made, scripted, stage, used
+from treadle.apps.tui.render import render
+from treadle.models.scripted import Pause, Say, ScriptElement
 
 BASH = ("bash", {"command": "touch made.txt"})
 
@@ -211,7 +211,7 @@ async def test_keys_are_not_shown_but_where_consent_is_asked(monkeypatch):
         await on.send(f"!echo {token}")
         await on.until(lambda: bool(on.app.shell_commands.recent_outputs), "its end")
         assert "touch [redacted]" in on.screen()
-        shown = [painting.plain_text(one) for one in on.app.conversation.view.blocks]
+        shown = [render.plain_text(one) for one in on.app.conversation.view.blocks]
         assert "token = [redacted]" in "\n".join(shown)
         assert token not in "\n".join(shown[:-1])  # the last is what was typed
         assert shown[-1].endswith("\n[redacted]")

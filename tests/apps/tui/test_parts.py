@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.tui.stage import made
-from treadle.apps.tui import tray
-from treadle.apps.tui.attaching import Attachments
-from treadle.apps.tui.blocks import TaskLine, TodoLine
-from treadle.apps.tui.completing import (
-    read_git_branch,
-    fuzzy_match,
+from tests.apps.tui.harness import made
+from treadle.apps.services import helper_programs
+from treadle.apps.tui.custom_commands import find_custom_commands
+from treadle.apps.tui.diff_preview import preview_diff
+from treadle.apps.tui.input.attachments import Attachments
+from treadle.apps.tui.input.completion import (
     find_completions,
+    fuzzy_match,
     list_project_files,
+    read_git_branch,
 )
-from treadle.apps.tui.context import format_context_usage
-from treadle.apps.tui.custom import find_custom_commands
-from treadle.apps.tui.palette import DARK
-from treadle.apps.tui.previewing import preview_diff
-from treadle.apps.tui.remembering import PromptHistory
-from treadle.apps.tui.scene import ViewState
-from treadle.apps.wiring import programs
+from treadle.apps.tui.input.prompt_history import PromptHistory
+from treadle.apps.tui.render import status_area
+from treadle.apps.tui.render.context_usage import format_context_usage
+from treadle.apps.tui.render.palette import DARK
+from treadle.apps.tui.state.blocks import TaskLine, TodoLine
+from treadle.apps.tui.state.view_state import ViewState
 from treadle.core.transcript.content import Document, Image, ToolCall
 from treadle.core.transcript.items import to_user_item
 from treadle.core.transcript.usage import Usage
@@ -108,7 +108,7 @@ async def test_the_files_of_a_folder():
 
 @pytest.mark.parametrize("kind", ["pipe", "endless"])
 async def test_a_folder_cannot_hold_up_the_list_of_its_files(kind, monkeypatch):
-    monkeypatch.setattr(programs, "SECONDS", 1.0)
+    monkeypatch.setattr(helper_programs, "TIMEOUT_SECONDS", 1.0)
     made("a.py")
     if kind == "pipe":
         os.mkfifo(".gitignore")
@@ -216,19 +216,19 @@ def test_what_is_attached_and_the_branch_wait_for_no_pipe():
     assert asyncio.run(read_git_branch(Path.cwd())) == ""
 
 
-def facts(**more: object) -> tray.StatusInfo:
+def facts(**more: object) -> status_area.StatusInfo:
     given = {"model": "m", "window": 200_000, "mode": "ask", "folder": Path("/src/project")}
-    return tray.StatusInfo(**{**given, **more})  # type: ignore[arg-type]
+    return status_area.StatusInfo(**{**given, **more})  # type: ignore[arg-type]
 
 
 def test_the_status_leaves_out_what_does_not_fit_the_least_important_first():
     view = ViewState(context_tokens=50_000, usage=Usage(input=50_000, cost=0.1234))
-    wide = tray.render_status_line(view, facts(branch="main", seconds=75.0), 80, DARK).plain
+    wide = status_area.render_status_line(view, facts(branch="main", seconds=75.0), 80, DARK).plain
     assert wide.startswith("ask · m · /src/project (main)")
     assert wide.endswith("25% of 200k · $0.12 · 1m 15s")
-    assert tray.render_status_line(view, facts(), 22, DARK).plain == "ask · m    25% of 200k"
-    assert tray.render_status_line(view, facts(), 3, DARK).plain == "ask"
-    assert tray.render_status_line(view, facts(), 0, DARK).plain == ""
+    assert status_area.render_status_line(view, facts(), 22, DARK).plain == "ask · m    25% of 200k"
+    assert status_area.render_status_line(view, facts(), 3, DARK).plain == "ask"
+    assert status_area.render_status_line(view, facts(), 0, DARK).plain == ""
 
 
 def test_the_tray_shows_what_goes_on():
@@ -240,7 +240,7 @@ def test_the_tray_shows_what_goes_on():
         activity="writing",
         turn_usage=Usage(output=1_234),
     )
-    lines = [line.plain for line in tray.render_activity(view, facts(seconds=3.0), 60, DARK)]
+    lines = [line.plain for line in status_area.render_activity(view, facts(seconds=3.0), 60, DARK)]
     assert lines == [
         "▸ b",
         "☐ c",
@@ -249,18 +249,18 @@ def test_the_tray_shows_what_goes_on():
         "↳ later",
         "◐ writing · 3s · ↓ 1.2k · esc stops",
     ]
-    assert tray.render_activity(ViewState(), facts(), 60, DARK) == []
+    assert status_area.render_activity(ViewState(), facts(), 60, DARK) == []
 
 
 def test_numbers_are_short():
-    assert [tray.format_count(n) for n in (5, 1_200, 150_000, 2_000_000)] == [
+    assert [status_area.format_count(n) for n in (5, 1_200, 150_000, 2_000_000)] == [
         "5",
         "1.2k",
         "150k",
         "2M",
     ]
-    assert [tray.format_duration(s) for s in (5, 65, 3_700)] == ["5s", "1m 05s", "1h 01m"]
-    assert [tray.format_age(s) for s in (5, 65, 7_300, 200_000)] == [
+    assert [status_area.format_duration(s) for s in (5, 65, 3_700)] == ["5s", "1m 05s", "1h 01m"]
+    assert [status_area.format_age(s) for s in (5, 65, 7_300, 200_000)] == [
         "now",
         "1m ago",
         "2h ago",

@@ -5,9 +5,9 @@ import os
 import signal
 from pathlib import Path
 
-from tests.apps.tui.stage import exists, made
+from tests.apps.tui.harness import exists, made
 from tests.apps.tui.tmux import PROGRAM
-from treadle.testing.provider.plans import ProviderFault
+from treadle.testing.provider.answers import ProviderFault
 from treadle.testing.provider.script import FakeCall, FakeReply
 from treadle.testing.provider.server import ProviderServer
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.apps.tui.stage import SIZES, Stage, made, scripted, stage, used
-from treadle.models.scripted import ScriptElement, Pause, Say
+from tests.apps.tui.harness import SIZES, Stage, made, scripted, stage, used
+from treadle.models.scripted import Pause, Say, ScriptElement
 
 SCREENS = Path(__file__).parent / "screens"
 UPDATE = bool(os.environ.get("UPDATE_SCREENS"))

@@ -17,7 +17,7 @@ from treadle.core.errors import (
     UnknownModel,
     Unreachable,
 )
-from treadle.core.loop.recovery import UseFallback, Retry, RaiseError, may_compact, choose_recovery
+from treadle.core.loop.recovery import RaiseError, Retry, UseFallback, choose_recovery, may_compact
 
 RETRIED = [(RateLimited, 5), (Overloaded, 3), (Unreachable, 3), (StreamBroken, 3)]
 FINAL = [BadRequest, AccessDenied, QuotaExhausted, UnknownModel, EmptyReply]

@@ -41,7 +41,7 @@ def shared_cache() -> Iterator[None]:
     """A prefix that one test baked is there for the next: they have homes of their own."""
     folder = tempfile.mkdtemp(prefix="treadle-cache-")
     patch = pytest.MonkeyPatch()
-    patch.setattr("treadle.models.embedded.server.prefix_folder", lambda: Path(folder))
+    patch.setattr("treadle.models.embedded.server.get_prefix_dir", lambda: Path(folder))
     yield
     patch.undo()
     shutil.rmtree(folder, ignore_errors=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.embedded.specs import is_there, write
+from tests.models.embedded.tool_specs import is_there, write
 from treadle.agents.agent import Agent
 from treadle.core.contracts.model import ModelOptions, ModelRequest, Reply
 from treadle.core.contracts.tool import ToolSpec
@@ -24,8 +24,8 @@ from treadle.models.embedded.server import LlamaServer
 from treadle.testing.conformance.model import (
     ADD_TOOL,
     MODEL_CHECKS,
-    ModelCheck,
     ConformanceRequests,
+    ModelCheck,
     check_name,
 )
 from treadle.tools.function import FunctionTool

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.embedded.specs import CODING
+from tests.models.embedded.tool_specs import CODING
 from treadle.core.transcript import (
     AssistantItem,
     Item,
@@ -16,7 +16,7 @@ from treadle.core.transcript import (
     to_user_item,
 )
 from treadle.models.embedded import prompt
-from treadle.models.embedded.toolkit import select_small_tools
+from treadle.models.embedded.small_toolset import select_small_tools
 
 OFFERS = select_small_tools(CODING)
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.models.embedded.specs import CODING, content, write
+from tests.models.embedded.tool_specs import CODING, content, write
 from treadle.agents.agent import Agent
-from treadle.core.contracts.hook import Block, HookPoint, HookInput
+from treadle.core.contracts.hook import Block, HookInput, HookPoint
 from treadle.core.contracts.model import ModelRequest, Reply
 from treadle.core.errors import ToolError
 from treadle.core.transcript import AssistantItem, NoticeItem, Transcript, to_user_item
 from treadle.models.embedded import Embedded, repair
 from treadle.models.embedded.server import CompletionChunk
-from treadle.models.embedded.toolkit import select_small_tools
+from treadle.models.embedded.small_toolset import select_small_tools
 from treadle.tools.function import FunctionTool
 
 PROGRAM = """\

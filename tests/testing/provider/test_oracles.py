@@ -7,12 +7,12 @@ import pytest
 
 from treadle.testing.provider import (
     FakeCall,
-    ProviderServer,
     FakeRedactedThinking,
     FakeReply,
     FakeText,
     FakeThinking,
     FakeUsage,
+    ProviderServer,
 )
 
 pytestmark = pytest.mark.slow

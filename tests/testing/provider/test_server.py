@@ -10,25 +10,25 @@ from email.utils import parsedate_to_datetime
 import pytest
 
 from tests.testing.provider.exchanges import HEADERS, PATHS, ask, request, said
-from treadle.models.wire.client import Client
-from treadle.models.wire.sse import SSEReader
-from treadle.models.wire.transport import (
+from treadle.models.http.client import Client
+from treadle.models.http.sse import SSEReader
+from treadle.models.http.transport import (
     BadRedirect,
     ConnectFailed,
     Disconnected,
-    Timeouts,
     TimedOut,
+    Timeouts,
 )
 from treadle.testing.provider import (
     BAD_ARGUMENTS,
     FAULTS,
     FakeCall,
+    FakeReply,
+    FakeUsage,
     ProviderFault,
     ProviderServer,
-    FakeReply,
-    ServerLimits,
     ReplyScript,
-    FakeUsage,
+    ServerLimits,
     make_retry_after,
 )
 

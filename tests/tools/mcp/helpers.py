@@ -22,7 +22,7 @@ from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 @pytest.fixture(scope="session")
 def sdk() -> None:
     """The SDK, loaded: its objects live on, so that a look for leaks need not go over them."""
-    import_module("treadle.tools.mcp.link")
+    import_module("treadle.tools.mcp.connection")
     gc.collect()
     gc.freeze()
 

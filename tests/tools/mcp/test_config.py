@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from treadle.core.errors import ConfigError
-from treadle.tools.mcp import McpServerConfig, parse_server_config, load_servers
+from treadle.tools.mcp import McpServerConfig, load_servers, parse_server_config
 
 
 def test_servers_are_read_from_a_file_and_those_switched_off_are_not(own_place: Path):

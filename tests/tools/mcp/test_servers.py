@@ -18,7 +18,7 @@ from treadle.core.transcript.content import Document, Image, Text
 from treadle.models import Say, Scripted
 from treadle.testing.conformance.source import check_source
 from treadle.tools.mcp import McpServer
-from treadle.tools.mcp.tool import check_arguments, sanitize_server_name, make_tool_name
+from treadle.tools.mcp.tool import check_arguments, make_tool_name, sanitize_server_name
 
 SDK = str(Path(__file__).with_name("sdk_server.py"))
 

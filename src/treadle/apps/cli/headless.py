@@ -1,7 +1,7 @@
 """`treadle -p`: one prompt, one answer, one exit code. For scripts, pipes and servers.
 
 Reads the command line, has the agent wired, drives its loop to the end of a turn and prints what
-came of it; prompting.py reads what was asked, output.py prints, signals.py listens to the world.
+came of it; prompt_input.py reads what was asked, output.py prints, signals.py listens to the world.
 Nobody is asked anything: what needs a person is denied with a reason, and the exit code says so;
 with --park the turn is put off instead, and goes on from there when it is resumed.
 """
@@ -17,32 +17,32 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.cli import exits
+from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
+from treadle.apps.assembly.redaction import redact_for_display
+from treadle.apps.assembly.rules import UNATTENDED_DENIAL_PREFIX, is_trusted
+from treadle.apps.assembly.suspend import QUESTION_REASON, TurnSuspended
+from treadle.apps.cli import exit_codes
+from treadle.apps.cli.console import print_error
 from treadle.apps.cli.options import CommandLine, UsageError, parse_command_line
 from treadle.apps.cli.output import (
     FORMAT_VERSION,
-    StreamJsonHeader,
     ProgressPrinter,
     RunReport,
     Stdout,
+    StreamJsonHeader,
+    format_usage,
     get_turn_detail,
     redact_report,
-    format_usage,
 )
-from treadle.apps.cli.printing import print_error
-from treadle.apps.cli.prompting import is_stdin_piped, read_prompt
-from treadle.apps.cli.signals import SignalListener, reopen_closed_streams, harden_process
+from treadle.apps.cli.prompt_input import is_stdin_piped, read_prompt
+from treadle.apps.cli.signals import SignalListener, harden_process, reopen_closed_streams
+from treadle.apps.services.crash_report import CrashReport
 from treadle.apps.settings import Settings, load_settings
-from treadle.apps.wiring import SessionOptions, AgentSession, build_agent
-from treadle.apps.wiring.discretion import redact_for_display
-from treadle.apps.wiring.doubts import CrashReport
-from treadle.apps.wiring.parking import QUESTION_REASON, TurnSuspended
-from treadle.apps.wiring.rules import UNATTENDED_DENIAL_PREFIX, is_trusted
 from treadle.core.contracts.observer import Observer
 from treadle.core.errors import LoopError, TreadleError
 from treadle.core.events import ChildEvent, Event, TurnResult, UsageUpdated
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.steps import PendingApproval
+from treadle.core.steps import PendingApproval
 from treadle.core.transcript.content import Text, UserContent
 from treadle.core.transcript.entries import View, WakeCondition
 from treadle.core.transcript.items import Item
@@ -50,8 +50,8 @@ from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.usage import Usage
 
 if TYPE_CHECKING:
-    from treadle.apps.cli.lines import StreamJsonWriter
-    from treadle.apps.cli.parked import ResumeInput
+    from treadle.apps.cli.resume_answers import ResumeInput
+    from treadle.apps.cli.stream_json import StreamJsonWriter
 
 UNATTENDED_DENIAL = (
     UNATTENDED_DENIAL_PREFIX + " ({reason}). "
@@ -85,19 +85,19 @@ def run(
             raise UsageError("there is no prompt: write it after -p, or into standard input")
         schema = None
         if line.text("output_schema"):
-            from treadle.apps.cli.answering import read_schema
+            from treadle.apps.cli.structured_output import read_schema
 
             schema = read_schema(line.text("output_schema"))
         headless = HeadlessRun(line, settings, folder, said, schema, has_output, resume_input)
         return asyncio.run(headless.run())
     except UsageError as error:
         print_error(f"treadle: {error}")
-        return exits.USAGE_ERROR
+        return exit_codes.USAGE_ERROR
     except TreadleError as error:
         print_error(f"treadle: {redact_for_display(str(error))}")
-        return exits.exit_code_for(error)
+        return exit_codes.exit_code_for(error)
     except KeyboardInterrupt:
-        return exits.ABORTED
+        return exit_codes.ABORTED
 
 
 def _get_current_folder() -> Path:
@@ -217,7 +217,7 @@ class HeadlessRun:
     def _make_stream_json(self) -> StreamJsonWriter | None:
         if self._format != "stream-json":
             return None
-        from treadle.apps.cli.lines import StreamJsonWriter
+        from treadle.apps.cli.stream_json import StreamJsonWriter
 
         return StreamJsonWriter(self._stdout)
 
@@ -260,7 +260,7 @@ class HeadlessRun:
             self._print_note(note)
         if self._resume_input is None or not self._resume_input.answers:
             return wired
-        from treadle.apps.cli.parked import record_answers
+        from treadle.apps.cli.resume_answers import record_answers
 
         try:
             return await record_answers(wired, self._resume_input.answers)
@@ -288,7 +288,7 @@ class HeadlessRun:
         try:
             if self._schema is None:
                 return await session.agent.finish_turn(driver), None
-            from treadle.apps.cli.answering import run_structured_turn
+            from treadle.apps.cli.structured_output import run_structured_turn
 
             return await run_structured_turn(session, driver, self._schema)
         finally:
@@ -316,7 +316,7 @@ class HeadlessRun:
         return UNATTENDED_DENIAL.format(reason=approval.reason)
 
     def _question_suspension(self, waiting: Sequence[PendingApproval]) -> TurnSuspended:
-        from treadle.apps.cli.parked import format_questions
+        from treadle.apps.cli.resume_answers import format_questions
 
         calls = tuple(one.call for one in waiting if one.reason == QUESTION_REASON)
         return TurnSuspended(
@@ -327,7 +327,7 @@ class HeadlessRun:
         self, suspended: TurnSuspended, session: AgentSession, driver: Driver
     ) -> None:
         from treadle.core.transcript.entries import Suspended
-        from treadle.sessions.parking import suspend_turn
+        from treadle.sessions.suspend import suspend_turn
 
         turn_id = driver.trace[-1].turn_id
         await suspend_turn(
@@ -362,13 +362,13 @@ class HeadlessRun:
         if turn.reason == "aborted" and self._is_time_limit_reached:
             reason = "budget_exceeded"
             detail = f"{self._settings.max_time:g} s have passed, which is the limit"
-        code = exits.EXIT_CODE_BY_REASON[reason]
+        code = exit_codes.EXIT_CODE_BY_REASON[reason]
         if turn.error is not None:
-            code = exits.exit_code_for(turn.error)
+            code = exit_codes.exit_code_for(turn.error)
         elif reason == "end_turn" and self._denied:
-            code = exits.APPROVAL_NEEDED
+            code = exit_codes.APPROVAL_NEEDED
         elif reason == "end_turn" and not turn.text.strip() and not turn.rounds:
-            code, detail = exits.ERROR, "the model said and did nothing"
+            code, detail = exit_codes.ERROR, "the model said and did nothing"
         if self._signals.exit_code is not None and reason == "aborted":
             code = self._signals.exit_code
         error = str(turn.error) if turn.error is not None else ""
@@ -378,11 +378,15 @@ class HeadlessRun:
 
     def _report_suspended(self, suspended: TurnSuspended, model: str, session_id: str) -> RunReport:
         return self._make_report(
-            "parked", exits.SUSPENDED, model, session_id, detail=suspended.detail
+            "parked", exit_codes.SUSPENDED, model, session_id, detail=suspended.detail
         )
 
     def _report_error(self, error: TreadleError, model: str, session_id: str) -> RunReport:
-        code = exits.USAGE_ERROR if isinstance(error, LoopError) else exits.exit_code_for(error)
+        code = (
+            exit_codes.USAGE_ERROR
+            if isinstance(error, LoopError)
+            else exit_codes.exit_code_for(error)
+        )
         return self._make_report("error", code, model, session_id, error=str(error))
 
     def _make_report(
@@ -427,8 +431,8 @@ class HeadlessRun:
 
     def _print_summary(self, report: RunReport) -> None:
         """One sentence for everything but success; on success, what it took, if somebody looks."""
-        if report.exit_code != exits.SUCCESS:
-            from treadle.apps.cli.reasons import explain_exit
+        if report.exit_code != exit_codes.SUCCESS:
+            from treadle.apps.cli.exit_messages import explain_exit
 
             print_error(f"treadle: {explain_exit(report, self._suspended)}")
         if self._progress is not None:
@@ -443,7 +447,7 @@ class HeadlessRun:
         if self._signals.exit_code is not None:
             return self._signals.exit_code
         if gone is not None and gone.errno == errno.EPIPE:
-            return exits.BROKEN_PIPE
+            return exit_codes.BROKEN_PIPE
         why = os.strerror(gone.errno or 0) if gone is not None else "it was closed"
         print_error(f"treadle: the answer could not be written to standard output: {why}")
-        return exits.IO_ERROR
+        return exit_codes.IO_ERROR

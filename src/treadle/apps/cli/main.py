@@ -17,26 +17,47 @@ ABORTED = 130
 
 # name -> (module, summary). The module has `run(arguments: list[str]) -> int`, the exit code.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "models": ("treadle.apps.cli.models", "list the models that can be used here; test or get one"),
+    "models": (
+        "treadle.apps.cli.commands.models",
+        "list the models that can be used here; test or get one",
+    ),
     "permissions": (
-        "treadle.apps.cli.permissions",
+        "treadle.apps.cli.commands.permissions",
         "list the rules; explain a verdict; back-test a rule",
     ),
     "trust": (
-        "treadle.apps.cli.trust",
+        "treadle.apps.cli.commands.trust",
         "let a folder's own files count: memory, settings, agents, hooks, servers",
     ),
-    "config": ("treadle.apps.cli.config", "show every setting and where it comes from"),
-    "sessions": ("treadle.apps.cli.sessions", "list, search, show, fork, rewind, undo, prune"),
-    "resume": ("treadle.apps.cli.resume", "go on with what was parked; answer what it waits for"),
-    "undo": ("treadle.apps.cli.undo", "take back what the last turn changed in files (and redo)"),
-    "redo": ("treadle.apps.cli.redo", "bring back what undo took"),
-    "replay": ("treadle.apps.cli.replay", "run a session again without a network"),
-    "diff": ("treadle.apps.cli.diff", "show where two sessions part"),
-    "cost": ("treadle.apps.cli.cost", "show what was spent, by day, model, project, session"),
-    "prompt": ("treadle.apps.cli.prompt", "print what the model is told first, with sizes"),
-    "doctor": ("treadle.apps.cli.doctor", "check what is needed here, and say what to do"),
-    "completions": ("treadle.apps.cli.completions", "print completions: bash, zsh or fish"),
+    "config": ("treadle.apps.cli.commands.config", "show every setting and where it comes from"),
+    "sessions": (
+        "treadle.apps.cli.commands.sessions",
+        "list, search, show, fork, rewind, undo, prune",
+    ),
+    "resume": (
+        "treadle.apps.cli.commands.resume",
+        "go on with what was parked; answer what it waits for",
+    ),
+    "undo": (
+        "treadle.apps.cli.commands.undo",
+        "take back what the last turn changed in files (and redo)",
+    ),
+    "redo": ("treadle.apps.cli.commands.redo", "bring back what undo took"),
+    "replay": ("treadle.apps.cli.commands.replay", "run a session again without a network"),
+    "diff": ("treadle.apps.cli.commands.diff", "show where two sessions part"),
+    "cost": (
+        "treadle.apps.cli.commands.cost",
+        "show what was spent, by day, model, project, session",
+    ),
+    "prompt": (
+        "treadle.apps.cli.commands.prompt",
+        "print what the model is told first, with sizes",
+    ),
+    "doctor": ("treadle.apps.cli.commands.doctor", "check what is needed here, and say what to do"),
+    "completions": (
+        "treadle.apps.cli.commands.completions",
+        "print completions: bash, zsh or fish",
+    ),
 }
 AGENT_MODULE = "treadle.apps.cli.headless"
 HIDDEN_COMMANDS = ("redo",)  # named with another command, where there is little room
@@ -71,7 +92,7 @@ def _dispatch(arguments: list[str], commands: dict[str, tuple[str, str]]) -> int
         case ["--version" | "-V", *_]:
             print(f"treadle {__version__}")
         case ["help", "options"]:
-            return run_module("treadle.apps.cli.completions", ["options"])
+            return run_module("treadle.apps.cli.commands.completions", ["options"])
         case ["--help" | "-h" | "help", *_]:
             print(format_help(commands))
         case [name, *rest] if name in commands:

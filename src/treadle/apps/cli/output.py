@@ -4,7 +4,7 @@
     Report     the result as a value; `json` prints it, and it is the last line of `stream-json`
     Progress   a line for a person at each thing that happens
 
-Observers and values; headless.py decides which of them a run has. Events as lines are lines.py's
+Observers and values; headless.py decides which of them a run has. Events as lines are stream_json.py's
 business.
 """
 
@@ -19,11 +19,11 @@ from typing import Any
 
 import msgspec
 
-from treadle.apps.cli.printing import print_error
-from treadle.apps.wiring.discretion import find_environment_secrets, redact_for_display, redact
+from treadle.apps.assembly.redaction import find_environment_secrets, redact, redact_for_display
+from treadle.apps.cli.console import print_error
 from treadle.core import events
 from treadle.core.events import Event, TurnResult
-from treadle.core.terminal import escape_json, strip_escapes, escape_invisible
+from treadle.core.sanitize import escape_invisible, escape_json, strip_escapes
 from treadle.core.transcript.items import Item
 from treadle.core.transcript.usage import Usage
 

@@ -14,14 +14,14 @@ import os
 import signal
 from collections.abc import Callable
 
-from treadle.apps.cli import exits
+from treadle.apps.cli import exit_codes
 
 GRACE_SECONDS = 1.5  # seconds after SIGTERM until the process leaves whatever still runs
 
 _EXIT_CODES = {
-    signal.SIGINT: exits.ABORTED,
-    signal.SIGTERM: exits.TERMINATED,
-    signal.SIGHUP: exits.TERMINATED,
+    signal.SIGINT: exit_codes.ABORTED,
+    signal.SIGTERM: exit_codes.TERMINATED,
+    signal.SIGHUP: exit_codes.TERMINATED,
 }
 
 

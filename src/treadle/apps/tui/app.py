@@ -9,9 +9,9 @@ from __future__ import annotations
 from textual import events, on
 from textual.binding import Binding
 
-from treadle.apps.tui.choosing import Choices
 from treadle.apps.tui.screen import FullScreen
-from treadle.apps.tui.transcript import TranscriptWidget
+from treadle.apps.tui.widgets.choices import Choices
+from treadle.apps.tui.widgets.transcript import TranscriptWidget
 
 
 class TerminalApp(FullScreen):

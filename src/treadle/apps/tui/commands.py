@@ -1,7 +1,7 @@
 """The slash commands: a table, and what each does.
 
 A command works for any Face, the full screen and the plain mode alike. One that needs an ability
-the host does not have is not listed. Commands of the user's own are custom.py's business.
+the host does not have is not listed. Commands of the user's own are custom_commands.py's business.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Protocol
 
 import msgspec
 
-from treadle.apps.tui import context, tray, trusting
-from treadle.apps.tui.blocks import Tone
-from treadle.apps.tui.choice import ChoiceOption
+from treadle.apps.tui import trust_dialog
 from treadle.apps.tui.conversation import Conversation
-from treadle.apps.tui.custom import CustomCommand
-from treadle.apps.tui.host import Ability, HostCallbacks, Host
-from treadle.apps.tui.palette import THEMES
+from treadle.apps.tui.custom_commands import CustomCommand
+from treadle.apps.tui.host import Ability, Host, HostCallbacks
+from treadle.apps.tui.render import context_usage, status_area
+from treadle.apps.tui.render.palette import THEMES
+from treadle.apps.tui.state.blocks import Tone
+from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript.items import to_user_item
@@ -151,7 +152,7 @@ async def _resume(frontend: Frontend, arguments: str) -> None:
             ChoiceOption(
                 one.id,
                 one.title or "(nothing said)",
-                f"{tray.format_age(now - one.updated)} · {one.turns} turn{'s' * (one.turns != 1)} · "
+                f"{status_area.format_age(now - one.updated)} · {one.turns} turn{'s' * (one.turns != 1)} · "
                 f"{one.state} · {one.id}",
             )
             for one in frontend.host.list_sessions()
@@ -250,7 +251,7 @@ async def _permissions(frontend: Frontend, arguments: str) -> None:
 
 async def _trust(frontend: Frontend, arguments: str) -> None:
     was_trusted = frontend.host.is_trusted
-    if await trusting.ask_again(frontend.host, frontend.choose):
+    if await trust_dialog.ask_again(frontend.host, frontend.choose):
         await frontend.switch_session(frontend.host.reopen)
         frontend.show_message(
             "they run from now on" if was_trusted else "this folder's own files count now"
@@ -314,7 +315,7 @@ async def _cost(frontend: Frontend, arguments: str) -> None:
         ("written to cache", f"{usage.cache_write:,}"),
         ("output", f"{usage.output:,}"),
         ("requests", f"{usage.requests:,}"),
-        ("cost", "not known" if usage.cost is None else tray.format_cost(usage.cost)),
+        ("cost", "not known" if usage.cost is None else status_area.format_cost(usage.cost)),
     ]
     frontend.show_message(_format_table(rows))
 
@@ -322,7 +323,7 @@ async def _cost(frontend: Frontend, arguments: str) -> None:
 async def _context(frontend: Frontend, arguments: str) -> None:
     view, card = frontend.conversation.view, frontend.host.model
     frontend.show_message(
-        context.format_context_usage(
+        context_usage.format_context_usage(
             frontend.host.driver.transcript, view.context_tokens, card.window
         )
     )

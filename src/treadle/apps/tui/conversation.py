@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from treadle.apps.tui.blocks import ViewBlock, NoteBlock, Tone
 from treadle.apps.tui.host import ModelQuestion
-from treadle.apps.tui.recall import build_view
-from treadle.apps.tui.scene import ViewState, add_block, queue_message, replace_block
-from treadle.apps.tui.view import apply_tool_result, apply_event
+from treadle.apps.tui.state.blocks import NoteBlock, Tone, ViewBlock
+from treadle.apps.tui.state.from_transcript import build_view
+from treadle.apps.tui.state.reducer import apply_event, apply_tool_result
+from treadle.apps.tui.state.view_state import ViewState, add_block, queue_message, replace_block
 from treadle.core.events import Event
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.steps import ApprovalRequest, AwaitingInput, PendingApproval
+from treadle.core.steps import ApprovalRequest, AwaitingInput, PendingApproval
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item, ToolResultItem, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, pending

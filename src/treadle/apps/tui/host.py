@@ -1,7 +1,7 @@
 """What the terminal needs of everything below it: a Host.
 
 The app, the plain mode and the commands know this page and not how a session is put together
-(wired.py does). `can` names what this host is able to do, so that nothing is offered in vain.
+(local_host.py does). `can` names what this host is able to do, so that nothing is offered in vain.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.steps import PendingApproval
+from treadle.core.steps import PendingApproval
 from treadle.core.transcript.content import ToolCall
 
 Ability = Literal["sessions", "rewind", "files", "compact", "goal", "agents", "models", "remember"]

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from treadle.apps.settings import treadle_home, load_settings
+from treadle.apps.settings import load_settings, treadle_home
 from treadle.apps.tui.host import Host
 from treadle.apps.tui.options import TerminalOptions
 
@@ -30,9 +30,9 @@ def start(
     plain: bool = False,
 ) -> int:
     """Open the terminal in a folder. `flags` are settings by name; wrong ones are raised."""
-    from treadle.apps.tui.wired import LocalHost
-    from treadle.apps.wiring import SessionOptions
-    from treadle.apps.wiring.rules import is_trusted
+    from treadle.apps.assembly import SessionOptions
+    from treadle.apps.assembly.rules import is_trusted
+    from treadle.apps.tui.local_host import LocalHost
 
     theme = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder)).theme
     host = LocalHost(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))

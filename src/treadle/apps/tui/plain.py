@@ -15,31 +15,32 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from treadle.apps.tui import commands, diffs, painting, trusting
-from treadle.apps.tui.attaching import Attachments
-from treadle.apps.tui.blocks import (
-    ViewBlock,
-    ToolCallBlock,
+from treadle.apps.assembly.redaction import redact_for_display
+from treadle.apps.tui import commands, trust_dialog
+from treadle.apps.tui.conversation import Conversation, PendingQuestion
+from treadle.apps.tui.custom_commands import CustomCommand, find_custom_commands
+from treadle.apps.tui.host import Host, HostCallbacks, ModelQuestion
+from treadle.apps.tui.input.attachments import Attachments
+from treadle.apps.tui.input.shell_commands import ShellCommands
+from treadle.apps.tui.options import TerminalOptions
+from treadle.apps.tui.render import diffs, render
+from treadle.apps.tui.render.markdown import replace_controls
+from treadle.apps.tui.state.blocks import (
     CodeBlock,
+    MarkdownBlock,
     NoteBlock,
-    UserMessageBlock,
     ShellBlock,
     ThinkingBlock,
     Tone,
-    MarkdownBlock,
+    ToolCallBlock,
+    UserMessageBlock,
+    ViewBlock,
 )
-from treadle.apps.tui.choice import ChoiceOption
-from treadle.apps.tui.conversation import Conversation, PendingQuestion
-from treadle.apps.tui.custom import CustomCommand, find_custom_commands
-from treadle.apps.tui.host import ModelQuestion, HostCallbacks, Host
-from treadle.apps.tui.markdown import replace_controls
-from treadle.apps.tui.options import TerminalOptions
-from treadle.apps.tui.shelling import ShellCommands
-from treadle.apps.wiring.discretion import redact_for_display
-from treadle.core import terminal
+from treadle.apps.tui.state.choice_option import ChoiceOption
+from treadle.core import sanitize
 from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.steps import PendingApproval
+from treadle.core.steps import PendingApproval
 
 CLOSE_TIMEOUT = 1.5
 
@@ -96,7 +97,7 @@ class PlainFrontend:
 
     async def _start_up(self) -> bool:
         try:
-            if not await trusting.ask_at_start(self.host, self.choose):
+            if not await trust_dialog.ask_at_start(self.host, self.choose):
                 return False
             driver = await self.host.open(self.callbacks, resume=self._options.resume)
         except (TreadleError, OSError) as error:
@@ -116,7 +117,7 @@ class PlainFrontend:
         )
         self._conversation = Conversation(driver, self._print_new_blocks)
         if self.host.is_trust_declined and not self.host.is_trusted:
-            self.conversation.show_block(NoteBlock(trusting.DECLINED_NOTE))
+            self.conversation.show_block(NoteBlock(trust_dialog.DECLINED_NOTE))
         for note in (*self.host.notes, *problems):
             self.conversation.show_block(NoteBlock(note))
         if self.conversation.has_unfinished_turn:
@@ -270,13 +271,13 @@ class PlainFrontend:
                 return self._format_call(block)
             case ShellBlock(exit_code=code):
                 ended = f"exit code {code}\n" if code else ""
-                return f"{painting.plain_text(block)}\n{ended}"
+                return f"{render.plain_text(block)}\n{ended}"
             case NoteBlock(text=text, tone=tone):
                 return f"{'Error: ' if tone == 'error' else ''}{text}\n"
         return ""
 
     def _format_call(self, call: ToolCallBlock) -> str:
-        line = f"Tool {painting.format_call_title(call)}: {call.state}"
+        line = f"Tool {render.format_call_title(call)}: {call.state}"
         if diffs.is_diff(call.display):
             return f"{line}\n{call.display}\n"
         first = (call.reason if call.state == "denied" else call.result).strip().split("\n")
@@ -314,13 +315,13 @@ class PlainFrontend:
         approval = question.approval
         assert approval is not None, "a question is one or the other"
         asked = f"May it {approval.summary.strip('[]')}? {approval.reason}"
-        self._write(f"\n{terminal.escape_invisible(asked)}\n")
+        self._write(f"\n{sanitize.escape_invisible(asked)}\n")
         preview = await self.host.preview_call(approval.call)
-        self._write(terminal.escape_invisible(preview or approval.call.raw, keep="\n\t") + "\n")
+        self._write(sanitize.escape_invisible(preview or approval.call.raw, keep="\n\t") + "\n")
         options = [ChoiceOption("y", "yes")]
         if approval.rules and not question.is_child:
             options.append(
-                ChoiceOption("a", terminal.escape_invisible(f"always: {', '.join(approval.rules)}"))
+                ChoiceOption("a", sanitize.escape_invisible(f"always: {', '.join(approval.rules)}"))
             )
         options += [ChoiceOption("n", "no, and say why"), ChoiceOption("s", "stop")]
         match await self.choose("Allow", options):

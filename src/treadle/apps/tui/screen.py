@@ -19,30 +19,31 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Static
 
-from treadle.apps.tui import commands, completing, trusting
-from treadle.apps.tui.attaching import Attachments
-from treadle.apps.tui.blocks import NoteBlock, Tone
-from treadle.apps.tui.choice import ChoiceOption
-from treadle.apps.tui.choosing import Choices
+from treadle.apps.tui import commands, trust_dialog
 from treadle.apps.tui.conversation import Conversation, PendingQuestion
-from treadle.apps.tui.custom import CustomCommand, find_custom_commands
-from treadle.apps.tui.dialogs import Dialogs, render_file_changes
-from treadle.apps.tui.edges import StatusArea, render_completions
-from treadle.apps.tui.entry import TextEntry
-from treadle.apps.tui.host import ModelQuestion, HostCallbacks, Host, TurnLine
-from treadle.apps.tui.keyboard import KeyboardDriver
-from treadle.apps.tui.lines import LinesWidget
-from treadle.apps.tui.markdown import wrap_text
+from treadle.apps.tui.custom_commands import CustomCommand, find_custom_commands
+from treadle.apps.tui.host import Host, HostCallbacks, ModelQuestion, TurnLine
+from treadle.apps.tui.input import completion
+from treadle.apps.tui.input.attachments import Attachments
+from treadle.apps.tui.input.keyboard import KeyboardDriver
+from treadle.apps.tui.input.prompt_history import PromptHistory
+from treadle.apps.tui.input.shell_commands import ShellCommands
 from treadle.apps.tui.options import TerminalOptions
-from treadle.apps.tui.palette import Palette, select_palette
-from treadle.apps.tui.prompt import PromptWidget
-from treadle.apps.tui.remembering import PromptHistory
-from treadle.apps.tui.shelling import ShellCommands
-from treadle.apps.tui.themes import build_themes
-from treadle.apps.tui.transcript import TranscriptWidget
+from treadle.apps.tui.render.markdown import wrap_text
+from treadle.apps.tui.render.palette import Palette, select_palette
+from treadle.apps.tui.render.status_area import StatusArea, render_completions
+from treadle.apps.tui.render.themes import build_themes
+from treadle.apps.tui.state.blocks import NoteBlock, Tone
+from treadle.apps.tui.state.choice_option import ChoiceOption
+from treadle.apps.tui.widgets.choices import Choices
+from treadle.apps.tui.widgets.dialogs import Dialogs, render_file_changes
+from treadle.apps.tui.widgets.lines import LinesWidget
+from treadle.apps.tui.widgets.prompt import PromptWidget
+from treadle.apps.tui.widgets.text_entry import TextEntry
+from treadle.apps.tui.widgets.transcript import TranscriptWidget
 from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.steps import PendingApproval
+from treadle.core.steps import PendingApproval
 
 FRAME_SECONDS = 1 / 30
 RESIZE_SETTLE_SECONDS = 0.15  # seconds after which a terminal has taken its new size
@@ -60,7 +61,7 @@ class FullScreen(App[int]):
     #rule { height: 1; }
     #row { height: auto; }
     #sign { width: 2; height: 1; }
-    #row Prompt { width: 1fr; }
+    #row PromptWidget { width: 1fr; }
     #status { height: 1; }
     """
 
@@ -136,9 +137,9 @@ class FullScreen(App[int]):
 
     async def _start_up(self) -> None:
         """Trust, a session, and the first words."""
-        self.status_area.branch = await completing.read_git_branch(self.host.folder)
+        self.status_area.branch = await completion.read_git_branch(self.host.folder)
         try:
-            goes_on = await trusting.ask_at_start(self.host, self.choose)
+            goes_on = await trust_dialog.ask_at_start(self.host, self.choose)
         except (TreadleError, OSError) as error:
             self._exit_with(2, f"treadle: {error}")
             return
@@ -151,7 +152,7 @@ class FullScreen(App[int]):
             return
         if self.options.prompt:
             self._send(self.options.prompt)
-        self.prompt.project_files = await completing.list_project_files(self.host.folder)
+        self.prompt.project_files = await completion.list_project_files(self.host.folder)
 
     async def _open_session(self, open_driver: Callable[[], Awaitable[Driver]]) -> bool:
         try:
@@ -170,7 +171,7 @@ class FullScreen(App[int]):
         )
         conversation = self.conversation
         if self.host.is_trust_declined and not self.host.is_trusted:
-            conversation.show_block(NoteBlock(trusting.DECLINED_NOTE))
+            conversation.show_block(NoteBlock(trust_dialog.DECLINED_NOTE))
         for note in (*self.host.notes, *problems):
             conversation.show_block(NoteBlock(note))
         if conversation.has_unfinished_turn:
@@ -397,7 +398,7 @@ class FullScreen(App[int]):
 
     @on(PromptWidget.CompletionsChanged)
     def _on_completions_changed(self) -> None:
-        most = min(completing.MAX_SHOWN, max(self.size.height // 3, 1))
+        most = min(completion.MAX_SHOWN, max(self.size.height // 3, 1))
         lines = render_completions(
             self.prompt.completions,
             self.prompt.selected_completion,

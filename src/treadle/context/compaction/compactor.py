@@ -16,21 +16,21 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from treadle.context.compaction.pins import (
     MESSAGE_SEPARATOR,
-    make_user_messages_notice,
-    is_pin,
     collect_pins,
     collect_user_messages,
+    is_pin,
+    make_user_messages_notice,
 )
 from treadle.context.compaction.summary import summarize
 from treadle.context.compaction.trims import (
-    truncate_user_messages,
+    trim_old_items,
     truncate_replies,
     truncate_results,
-    trim_old_items,
+    truncate_user_messages,
 )
-from treadle.context.tokens import TokenEstimator, count_chars
+from treadle.context.token_estimator import TokenEstimator, count_chars
 from treadle.core.contracts.model import Model
-from treadle.core.contracts.mutator import MutationPoint, MutationContext
+from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import ContextTooLong
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import AssistantItem, Item, SummaryItem

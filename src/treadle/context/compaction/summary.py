@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, Reply, ModelUsageUpdated
+from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, ModelUsageUpdated, Reply
 from treadle.core.contracts.mutator import ReserveBudget, no_reservation
 from treadle.core.errors import ModelError
 from treadle.core.transcript.content import Text, ToolCall

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.context.compaction.pins import make_user_messages_notice, collect_user_messages
+from treadle.context.compaction.pins import collect_user_messages, make_user_messages_notice
 from treadle.core.transcript.content import (
     AssistantContent,
     Document,

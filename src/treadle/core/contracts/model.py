@@ -1,7 +1,7 @@
 """The contract of a model: one request in, one stream of pieces out.
 
 A model is a codec over a provider, or a wrapper around another model. It does not retry,
-decide, budget or remember: the loop does. Above it stands core/loop/asking.py.
+decide, budget or remember: the loop does. Above it stands core/loop/model_call.py.
 """
 
 from __future__ import annotations

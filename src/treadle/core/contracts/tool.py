@@ -2,7 +2,7 @@
 
 A tool is called with arguments that were parsed, validated against its schema and allowed.
 It returns an output or raises: both become one result for the model. Below it stands the
-workspace; above it core/loop/calling.py.
+workspace; above it core/loop/tool_round.py.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 `next()` advances to the next point where somebody may want a word, and is the only thing that
 does. What comes next is read off the transcript by pending(); nothing else is remembered that
-a crash could lose. One model call is asking.py, one tool round calling.py, what a reply leads
-to taking.py, the mutators' turn rewriting.py, the way out stopping.py, the books ledger.py. The
+a crash could lose. One model call is model_call.py, one tool round tool_round.py, what a reply leads
+to reply_handling.py, the mutators' turn mutators.py, the way out interruption.py, the books session_state.py. The
 doors over this (run, stream, chat) are in agents/.
 """
 
@@ -22,38 +22,35 @@ from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ApprovalPending, DriverBusy, ModelError
 from treadle.core.events import RunStarted, TurnResult
-from treadle.core.loop.approving import Approvals
-from treadle.core.loop.asking import RetryWithBudget, ModelCaller
-from treadle.core.loop.calling import ToolRound
-from treadle.core.loop.consulting import Hooks
-from treadle.core.loop.equipment import DriverConfig
-from treadle.core.loop.inbox import Inbox
-from treadle.core.loop.journaling import DurableLog
-from treadle.core.loop.ledger import SessionState
-from treadle.core.loop.listening import InputAcceptor
-from treadle.core.loop.paying import GateRunner
+from treadle.core.loop.approvals import Approvals
+from treadle.core.loop.background import BackgroundTasks
+from treadle.core.loop.config import DriverConfig
+from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.gates import GateRunner
+from treadle.core.loop.hooks import Hooks
+from treadle.core.loop.inbox import Inbox, InputAcceptor
+from treadle.core.loop.interruption import Interruption
+from treadle.core.loop.model_call import ModelCaller, RetryWithBudget
+from treadle.core.loop.mutators import MutatorRunner
+from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.recovery import may_compact
-from treadle.core.loop.rewriting import MutatorRunner
-from treadle.core.loop.state import Transition
-from treadle.core.loop.steps import (
+from treadle.core.loop.reply_handling import (
+    CONTINUE_NOTICE,
+    TurnEnd,
+    handle_reply,
+    handle_stop,
+    handle_stop_hook,
+)
+from treadle.core.loop.session_state import DurableLog, SessionState, Transition
+from treadle.core.loop.tool_round import ToolRound
+from treadle.core.steps import (
     AfterToolResult,
     AwaitingInput,
     Finished,
     PendingApproval,
-    UserInput,
     Step,
+    UserInput,
 )
-from treadle.core.loop.stopping import Interruption
-from treadle.core.loop.taking import (
-    CONTINUE_NOTICE,
-    TurnEnd,
-    handle_reply,
-    handle_stop_hook,
-    handle_stop,
-)
-from treadle.core.loop.tasks import BackgroundTasks
-from treadle.core.loop.telling import Emitter
-from treadle.core.loop.toolbox import Toolbox
 from treadle.core.transcript.content import Arguments, ToolCall
 from treadle.core.transcript.entries import View
 from treadle.core.transcript.integrity import is_empty

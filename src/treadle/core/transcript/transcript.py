@@ -16,7 +16,7 @@ from treadle.core.transcript.items import AssistantItem, Item
 class _SharedItems:
     """The list behind one or more transcripts, with what was derived from it."""
 
-    __slots__ = ("call_ids", "items", "cache")
+    __slots__ = ("cache", "call_ids", "items")
 
     def __init__(self, items: list[Item]) -> None:
         self.items = items

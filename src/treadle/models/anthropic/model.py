@@ -14,15 +14,24 @@ import msgspec
 
 from treadle.core.contracts.model import Model, ModelCard, ModelRequest
 from treadle.core.errors import AccessDenied, ModelError, StreamBroken
-from treadle.models.anthropic.blocks import ORIGIN, AnthropicEncoder
-from treadle.models.anthropic.reading import AnthropicDecoder
-from treadle.models.anthropic.requests import RequestHead, can_think, encode_head
+from treadle.models.anthropic.decoding import AnthropicDecoder
+from treadle.models.anthropic.encoding import (
+    ORIGIN,
+    AnthropicEncoder,
+    RequestHead,
+    can_think,
+    encode_head,
+)
 from treadle.models.catalog import card_for
-from treadle.models.codec import EncodedRequest
-from treadle.models.encoding import encode_transcript, locate_block
-from treadle.models.failures import ProviderInfo, validate_key, map_response_error
-from treadle.models.provider import HTTPModel
-from treadle.models.wire.limits import Timeouts
+from treadle.models.http.timeouts import Timeouts
+from treadle.models.provider_base.codec import EncodedRequest
+from treadle.models.provider_base.encoding import encode_transcript, locate_block
+from treadle.models.provider_base.error_mapping import (
+    ProviderInfo,
+    map_response_error,
+    validate_key,
+)
+from treadle.models.provider_base.http_model import HTTPModel
 
 DEFAULT_ENDPOINT = "https://api.anthropic.com"
 KEY_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE = (

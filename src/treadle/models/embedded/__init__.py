@@ -10,29 +10,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from treadle._lazy_exports import lazy_exports
+
 if TYPE_CHECKING:
-    from treadle.models.embedded.fetching import DownloadProgress, download_weights
+    from treadle.models.embedded.download import DownloadProgress, download_weights
     from treadle.models.embedded.model import Embedded
     from treadle.models.embedded.weights import (
         ALL_WEIGHTS,
         Weights,
-        list_available_weights,
         find_default_weights,
         find_weights,
+        list_available_weights,
         locate_weights,
     )
 
-_EXPORTS = {
-    "Embedded": "model",
-    "KNOWN": "weights",
-    "Progress": "fetching",
-    "Weights": "weights",
-    "available": "weights",
-    "default": "weights",
-    "fetch": "fetching",
-    "known": "weights",
-    "located": "weights",
-}
 
 __all__ = [
     "ALL_WEIGHTS",
@@ -46,10 +37,17 @@ __all__ = [
     "locate_weights",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "ALL_WEIGHTS": "weights",
+        "DownloadProgress": "download",
+        "Embedded": "model",
+        "Weights": "weights",
+        "download_weights": "download",
+        "find_default_weights": "weights",
+        "find_weights": "weights",
+        "list_available_weights": "weights",
+        "locate_weights": "weights",
+    },
+)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.models.embedded.toolkit import ArgumentField, SmallTool
+from treadle.models.embedded.small_toolset import ArgumentField, SmallTool
 
 ANSWER_PREFIX = '{"answer":"'
 CALL_PREFIX = '{"tool":"'

@@ -1,7 +1,7 @@
 """`Embedded`: a real model on this machine, without any key, behind the Model contract.
 
 A request becomes one constrained completion: one of a few calls, or an answer. What a small
-model cannot do is done around it: guide.py narrows a weak model's choice, repair.py composes
+model cannot do is done around it: tool_choice.py narrows a weak model's choice, repair.py composes
 edits when a check must pass. The weights are loaded at the first request (server.py).
 """
 
@@ -16,26 +16,26 @@ from typing import Any
 import msgspec
 
 from treadle.core.contracts.model import (
-    ModelNotified,
-    ModelToolCallBegan,
-    ModelToolCallDelta,
-    ModelToolCallRequested,
     Model,
     ModelCard,
     ModelEvent,
+    ModelNotified,
     ModelRequest,
-    Reply,
     ModelTextDelta,
+    ModelToolCallBegan,
+    ModelToolCallDelta,
+    ModelToolCallRequested,
+    Reply,
 )
 from treadle.core.errors import ContextTooLong, EmptyReply, UnknownModel
 from treadle.core.transcript.content import AssistantContent, Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
-from treadle.models.embedded import answering, guide, prompt, repair, weights
-from treadle.models.embedded.grammar import ReplyReader, ParsedReply, build_grammar
+from treadle.models.embedded import answer_template, prompt, repair, tool_choice, weights
+from treadle.models.embedded.grammar import ParsedReply, ReplyReader, build_grammar
 from treadle.models.embedded.server import CompletionChunk, LlamaServer
-from treadle.models.embedded.toolkit import SmallTool, to_compact_json, select_small_tools
+from treadle.models.embedded.small_toolset import SmallTool, select_small_tools, to_compact_json
 
 WINDOW = 4_096
 ANSWER_TOKENS = 400
@@ -124,10 +124,10 @@ class Embedded:
     ) -> AsyncGenerator[ModelEvent, None]:
         """One call, or an answer."""
         guided = not self._weights.is_capable
-        choose = guide.choose_tools if guided else guide.narrow_tools
+        choose = tool_choice.choose_tools if guided else tool_choice.narrow_tools
         chosen = choose(request.transcript, tools)
         if request.options.tool_choice not in ("auto", "none"):
-            chosen = guide.ToolChoice(tuple(tools), may_answer=False)
+            chosen = tool_choice.ToolChoice(tuple(tools), may_answer=False)
         if chosen.forced_call is not None:
             for event in self._call_events(*chosen.forced_call, Usage(requests=1, cost=0.0)):
                 yield event
@@ -167,13 +167,13 @@ class Embedded:
         self, request: ModelRequest, tools: Sequence[SmallTool]
     ) -> AsyncGenerator[ModelEvent, None]:
         """A weak model's answer: it begins with what was found, and goes on for a sentence."""
-        now = guide.read_current_turn(request.transcript)
+        now = tool_choice.read_current_turn(request.transcript)
         if not now.results:
             async with contextlib.aclosing(self._stream_text(request)) as events:
                 async for event in events:
                     yield event
             return
-        start = answering.build_answer_template(now.user_text, now.calls, now.results, tools)
+        start = answer_template.build_answer_template(now.user_text, now.calls, now.results, tools)
         yield ModelTextDelta(start.start)
         said, last = [start.start], CompletionChunk("")
         if start.continues:
@@ -363,5 +363,5 @@ def _is_repeated(transcript: Transcript, tool: SmallTool, parsed: ParsedReply) -
     raw = to_compact_json(tool.to_real_arguments(parsed.arguments))
     return any(
         call.name == tool.real_name and call.raw == raw
-        for call in guide.list_calls_since_change(transcript)
+        for call in tool_choice.list_calls_since_change(transcript)
     )

@@ -22,8 +22,8 @@ from treadle.core.transcript.items import (
     UserItem,
 )
 from treadle.core.transcript.transcript import Transcript
-from treadle.models.embedded.examples import EXAMPLES, FIXED_EXAMPLES, Example, rank_examples
-from treadle.models.embedded.toolkit import SmallTool, to_compact_json, format_call
+from treadle.models.embedded.few_shot import EXAMPLES, FIXED_EXAMPLES, Example, rank_examples
+from treadle.models.embedded.small_toolset import SmallTool, format_call, to_compact_json
 
 MAX_RESULT_CHARS = 1_600
 MAX_NOTICE_CHARS = 800

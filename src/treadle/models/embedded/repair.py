@@ -5,7 +5,7 @@
     otherwise                            Try N: undo the last try, change one line, check again
     the check passed                     say so
 
-A try asks the model for one line (candidates.py). The grammar holds the lines not named yet, so
+A try asks the model for one line (line_edits.py). The grammar holds the lines not named yet, so
 the model ranks them; a favoured one is asked for again with some chance in it, or its whole
 function. Where this stands is read off the transcript at every request (the tries say their
 number and lines), so it goes on after a crash. Every change is a real edit call.
@@ -23,12 +23,12 @@ import msgspec
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import AssistantItem, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
-from treadle.models.embedded import candidates, evidence, prompt
-from treadle.models.embedded.candidates import FileRewrite, SourceLine
+from treadle.models.embedded import failure_parsing, line_edits, prompt
+from treadle.models.embedded.line_edits import FileRewrite, SourceLine
 from treadle.models.embedded.server import CompletionChunk, LlamaServer
-from treadle.models.embedded.toolkit import SmallTool
+from treadle.models.embedded.small_toolset import SmallTool
 
-INSTRUCTION = candidates.INSTRUCTION
+INSTRUCTION = line_edits.INSTRUCTION
 GIVE_UP_TEXT = "I found no change that makes the check pass"
 PASSED_MARKER = "[check passed]"
 MAX_REFUSED_EDITS = 2  # edits in a row
@@ -105,10 +105,10 @@ class _TurnReader:
         for item in _list_turn_items(transcript):
             match item:
                 case UserItem():
-                    self.check = evidence.find_check_command(item.text)
+                    self.check = failure_parsing.find_check_command(item.text)
                 case NoticeItem() if item.next_move == "ask":
                     self._record_failure(item.text)
-                    self.check = self.check or evidence.find_goal_command(item.text)
+                    self.check = self.check or failure_parsing.find_goal_command(item.text)
                 case AssistantItem():
                     self._open_calls.update({call.id: call for call in item.calls})
                     self._parse_try(item.text)
@@ -118,7 +118,7 @@ class _TurnReader:
                     pass
 
     def _record_failure(self, output: str) -> None:
-        if evidence.has_failure(output):
+        if failure_parsing.has_failure(output):
             self.output = self.output or output
             self.has_passed = self.awaits_check = False
 
@@ -149,7 +149,9 @@ class _TurnReader:
         if result.is_error:
             self.unreadable.add(path)
         elif path not in self.sources:
-            self.sources[path] = self.current[path] = evidence.strip_line_numbers(result.text)
+            self.sources[path] = self.current[path] = failure_parsing.strip_line_numbers(
+                result.text
+            )
 
     def _record_edit(self, arguments: Mapping[str, Any], result: ToolResultItem) -> None:
         path, old, new = (str(arguments.get(name, "")) for name in ("path", "old", "new"))
@@ -226,10 +228,10 @@ async def find_next_step(
 
 def _find_unread_files(state: RepairState) -> list[str]:
     """The files to read next: the check's own, what they import, and those in its output."""
-    wanted = evidence.find_command_files(state.check)
+    wanted = failure_parsing.find_command_files(state.check)
     for path, source in state.sources.items():
-        wanted += evidence.find_imported_files(path, source)
-    wanted += evidence.find_file_names(state.output)
+        wanted += failure_parsing.find_imported_files(path, source)
+    wanted += failure_parsing.find_file_names(state.output)
     known = [*state.sources, *state.unreadable]
     fresh: list[str] = []
     for path in wanted:
@@ -299,10 +301,10 @@ class _EditSearch:
 
     def __init__(self, state: RepairState) -> None:
         self.sources = state.sources
-        failing = evidence.extract_failure(state.output)
-        self.lines = candidates.list_suspect_lines(state.sources)
-        self.line_groups = candidates.group_suspect_lines(self.lines, failing)
-        self.prompt_start = candidates.build_question(state.sources, failing)
+        failing = failure_parsing.extract_failure(state.output)
+        self.lines = line_edits.list_suspect_lines(state.sources)
+        self.line_groups = line_edits.group_suspect_lines(self.lines, failing)
+        self.prompt_start = line_edits.build_question(state.sources, failing)
         by_place = {(line.path, line.number): line for line in self.lines}
         self.ranked_lines = [by_place[place] for place in state.ranked_lines if place in by_place]
         self.unchanged_lines: list[SourceLine] = []  # named, but left as they were
@@ -313,16 +315,16 @@ class _EditSearch:
         if not among:
             return None
         if kind == "line":
-            chance = candidates.RETRY_TEMPERATURE if which >= 0 else 0.0
-            options = candidates.build_line_options(among, temperature=chance, seed=number)
+            chance = line_edits.RETRY_TEMPERATURE if which >= 0 else 0.0
+            options = line_edits.build_line_options(among, temperature=chance, seed=number)
             return _Question(kind, self.prompt_start + prompt.start_reply(), options, tuple(among))
-        place = candidates.find_function(self.sources[among[0].path], among[0])
+        place = line_edits.find_function(self.sources[among[0].path], among[0])
         if place is None:
             return None
-        chance = candidates.RETRY_TEMPERATURE if (kind, which) in PLAN[:number] else 0.0
+        chance = line_edits.RETRY_TEMPERATURE if (kind, which) in PLAN[:number] else 0.0
         source = self.sources[among[0].path]
-        start = candidates.start_function(source, place[0])
-        options = candidates.build_function_options(
+        start = line_edits.start_function(source, place[0])
+        options = line_edits.build_function_options(
             source, place[0], temperature=chance, seed=number
         )
         return _Question(kind, self.prompt_start + prompt.start_reply(start), options, tuple(among))
@@ -331,14 +333,14 @@ class _EditSearch:
         """The changes that an answer amounts to, each with the words for its place."""
         if question.kind == "function":
             return self._build_function_rewrites(question.lines[0], text)
-        wrong, written = candidates.parse_line_answer(text)
+        wrong, written = line_edits.parse_line_answer(text)
         same = [line for line in question.lines if line.stripped == wrong]
         self.ranked_lines += [line for line in same if line not in self.ranked_lines]
         if not written or written == wrong:
             self.unchanged_lines += same
             return []
         return [
-            (candidates.replace_line(self.sources[line.path], line, written), f"line {line}")
+            (line_edits.replace_line(self.sources[line.path], line, written), f"line {line}")
             for line in same
         ]
 
@@ -346,9 +348,9 @@ class _EditSearch:
         self, line: SourceLine, body: str
     ) -> list[tuple[FileRewrite, str]]:
         source = self.sources[line.path]
-        place = candidates.find_function(source, line)
+        place = line_edits.find_function(source, line)
         assert place is not None
-        change = candidates.replace_function(source, line.path, *place, body)
+        change = line_edits.replace_function(source, line.path, *place, body)
         if change is None or change.source == source:
             return []
         return [(change, f"function at line {place[0]} of {line.path}")]
@@ -377,7 +379,7 @@ class _EditSearch:
                 continue
             for line in self.lines:
                 if line.stripped == changed[0][0]:
-                    change = candidates.replace_line(self.sources[line.path], line, changed[0][1])
+                    change = line_edits.replace_line(self.sources[line.path], line, changed[0][1])
                     found.append((change, f"line {line}"))
         return found
 

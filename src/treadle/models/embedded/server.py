@@ -5,7 +5,7 @@
     Server.bake()        keep a fixed prefix's state on disk, or bring it back
     Server.count()       tokens of a text
 
-It knows nothing of tools or transcripts: that is prompt.py's. Below it is host.py.
+It knows nothing of tools or transcripts: that is prompt.py's. Below it is server_process.py.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from treadle.core.errors import (
     UnknownModel,
 )
 
-SERVER_SCRIPT = Path(__file__).with_name("host.py")
+SERVER_SCRIPT = Path(__file__).with_name("server_process.py")
 MAX_CACHED_PREFIXES = 8
 
 

@@ -1,6 +1,6 @@
 """Which embedded models there are, and where their weights lie on this machine.
 
-Values and look-ups only: nothing is loaded, downloaded or imported. fetching.py brings weights
+Values and look-ups only: nothing is loaded, downloaded or imported. download.py brings weights
 here; server.py loads them.
 """
 

@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 
 from treadle.core.contracts.model import (
-    ModelToolCallBegan,
-    ModelToolCallDelta,
-    ModelToolCallRequested,
     ModelCard,
     ModelEvent,
     ModelRequest,
     ModelTextDelta,
     ModelThinkingDelta,
+    ModelToolCallBegan,
+    ModelToolCallDelta,
+    ModelToolCallRequested,
     ModelUsageUpdated,
 )
 from treadle.core.errors import Overloaded, StreamBroken
@@ -34,15 +34,19 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
-from treadle.models.codec import make_unique_call_id
-from treadle.models.failures import (
+from treadle.models.provider_base.codec import make_unique_call_id
+from treadle.models.provider_base.error_mapping import (
     ProviderInfo,
-    parse_error_body,
     incomplete_stream_error,
     map_error_body,
+    parse_error_body,
     unreadable_event_error,
 )
-from treadle.models.openai_wire import InputTokenDetails, OutputTokenDetails, convert_usage
+from treadle.models.provider_base.openai_common import (
+    InputTokenDetails,
+    OutputTokenDetails,
+    convert_usage,
+)
 
 # The label of an Opaque that belongs to the call behind it, and must come back with it.
 CALL_EXTRA_LABEL = "call_extra"
@@ -123,7 +127,7 @@ _SERVER_FAILURE_REASONS = ("error", "insufficient_system_resource", "abort", "lo
 class _PartialCall:
     """One call while it arrives."""
 
-    __slots__ = ("arguments", "call", "extra", "provider_id", "id", "index", "name")
+    __slots__ = ("arguments", "call", "extra", "id", "index", "name", "provider_id")
 
     def __init__(self, index: int | None) -> None:
         self.index = index

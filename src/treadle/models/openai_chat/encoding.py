@@ -22,28 +22,28 @@ from treadle.core.transcript.content import (
     UserContent,
 )
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
-from treadle.models.compiler import RequestLimits, filter_result
-from treadle.models.encoding import (
+from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL
+from treadle.models.provider_base.encoding import (
     REFUSED_REASON,
     EncodedBlock,
     MessageRole,
-    encode_transcript,
     encode_json_string,
+    encode_transcript,
 )
-from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL
-from treadle.models.openai_wire import (
+from treadle.models.provider_base.openai_common import (
     TOOL_CHOICES,
-    encode_arguments,
     build_cache_fields,
+    encode_arguments,
     encode_data_url,
-    format_document,
-    resolve_effort,
     encode_fields,
     encode_file_name,
-    is_strict_schema,
     encode_tool,
+    format_document,
+    is_strict_schema,
+    resolve_effort,
 )
-from treadle.models.quirks import Quirks
+from treadle.models.provider_base.quirks import Quirks
+from treadle.models.provider_base.request_limits import RequestLimits, filter_result
 
 # Gemini's own word for a call that it did not sign, because another model made it.
 _UNSIGNED_CALL = b'{"google":{"thought_signature":"skip_thought_signature_validator"}}'

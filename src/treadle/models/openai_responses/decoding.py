@@ -12,14 +12,14 @@ from collections.abc import Iterable
 import msgspec
 
 from treadle.core.contracts.model import (
-    ModelToolCallBegan,
-    ModelToolCallDelta,
-    ModelToolCallRequested,
     ModelCard,
     ModelEvent,
     ModelRequest,
     ModelTextDelta,
     ModelThinkingDelta,
+    ModelToolCallBegan,
+    ModelToolCallDelta,
+    ModelToolCallRequested,
     ModelUsageUpdated,
 )
 from treadle.core.errors import ModelError, StreamBroken
@@ -32,16 +32,20 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
-from treadle.models.codec import make_unique_call_id
-from treadle.models.failures import (
+from treadle.models.provider_base.codec import make_unique_call_id
+from treadle.models.provider_base.error_mapping import (
     ProviderErrorBody,
     ProviderInfo,
-    parse_error_body,
     incomplete_stream_error,
     map_error_body,
+    parse_error_body,
     unreadable_event_error,
 )
-from treadle.models.openai_wire import InputTokenDetails, OutputTokenDetails, convert_usage
+from treadle.models.provider_base.openai_common import (
+    InputTokenDetails,
+    OutputTokenDetails,
+    convert_usage,
+)
 
 # The label of an Opaque that belongs to the message behind it, and must come back with it.
 MESSAGE_EXTRA_LABEL = "message_extra"
@@ -125,7 +129,7 @@ _decode_type = msgspec.json.Decoder(_TypeOnly).decode
 class _PartialItem:
     """One output item while it arrives; `raw` is the whole of it, once it is there."""
 
-    __slots__ = ("call", "call_id", "item", "deltas", "raw")
+    __slots__ = ("call", "call_id", "deltas", "item", "raw")
 
     def __init__(self, item: _Item) -> None:
         self.item = item

@@ -20,21 +20,21 @@ from treadle.core.transcript.content import (
     UserContent,
 )
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
-from treadle.models.compiler import RequestLimits
-from treadle.models.encoding import EncodedBlock, MessageRole, encode_json_string
 from treadle.models.openai_responses.decoding import MESSAGE_EXTRA_LABEL
-from treadle.models.openai_wire import (
+from treadle.models.provider_base.encoding import EncodedBlock, MessageRole, encode_json_string
+from treadle.models.provider_base.openai_common import (
     TOOL_CHOICES,
-    encode_arguments,
     build_cache_fields,
+    encode_arguments,
     encode_data_url,
-    resolve_effort,
     encode_fields,
     encode_file_name,
-    is_strict_schema,
     encode_tool,
+    is_strict_schema,
+    resolve_effort,
 )
-from treadle.models.quirks import Quirks
+from treadle.models.provider_base.quirks import Quirks
+from treadle.models.provider_base.request_limits import RequestLimits
 
 
 class ResponsesEncoder:

@@ -10,15 +10,20 @@ the workspace's, and arrives as a function. Above: wiring.
 
 from treadle.policy.hooks.approval import (
     UnapprovedExtension,
+    add_file_hashes,
     approve_hooks,
     approve_server,
     filter_approved_hooks,
     filter_approved_servers,
-    add_file_hashes,
 )
-from treadle.policy.hooks.configured import HOOK_EVENTS, HookConfig, read_hooks_file, parse_hooks
-from treadle.policy.hooks.python import FunctionHook, hook
-from treadle.policy.hooks.shell import HookFailed, RunProgram, CommandHook, make_command_hooks
+from treadle.policy.hooks.command_hook import (
+    CommandHook,
+    HookFailed,
+    RunProgram,
+    make_command_hooks,
+)
+from treadle.policy.hooks.config import HOOK_EVENTS, HookConfig, parse_hooks, read_hooks_file
+from treadle.policy.hooks.function_hook import FunctionHook, hook
 
 __all__ = [
     "HOOK_EVENTS",

@@ -1,7 +1,7 @@
 """Which hooks and servers of a project may run: those that the user approved as they are now.
 
 An approval holds the hash of the definition and of the project's own files that it runs, as far as
-binding.py finds them, so a script that was changed later has to be approved again. The store is
+script_hashes.py finds them, so a script that was changed later has to be approved again. The store is
 trust.py's; nothing here asks.
 """
 
@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.secrets import REDACTED, is_secret
-from treadle.policy.hooks.configured import HookConfig
+from treadle.core.redaction import REDACTED, is_secret
+from treadle.policy.hooks.config import HookConfig
 from treadle.policy.trust import ApprovalState, TrustStore
 
 IN_SANDBOX = "inside the sandbox, where one can be built"
@@ -143,7 +143,7 @@ def approve_server(store: TrustStore, folder: Path, name: str, server: Mapping[s
 def add_file_hashes(definition: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """A definition with the hashes of the project's own files that it runs."""
     # Reading a command line loads a parser: not before somebody has to know.
-    from treadle.policy.hooks.binding import hash_scripts
+    from treadle.policy.hooks.script_hashes import hash_scripts
 
     found = hash_scripts(definition, folder)
     kept: dict[str, Any] = {"definition": json.dumps(definition, sort_keys=True)}

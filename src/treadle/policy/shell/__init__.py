@@ -4,7 +4,7 @@ Not a shell and not a judge: nothing is run and nothing is allowed here. The jud
 tree-sitter-bash, loaded at the first command, below. What is not understood becomes a doubt.
 """
 
-from treadle.policy.shell.facts import Assignment, ParsedCommand, SimpleCommand, Redirect, Word
-from treadle.policy.shell.tree import parse_command
+from treadle.policy.shell.ast import Assignment, ParsedCommand, Redirect, SimpleCommand, Word
+from treadle.policy.shell.syntax.parser import parse_command
 
 __all__ = ["Assignment", "ParsedCommand", "SimpleCommand", "Redirect", "Word", "parse_command"]

@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from treadle.policy.shell.facts import Assignment, SimpleCommand, Redirect, Word, WrapperKind
-from treadle.policy.shell.git import parse_git_command, may_leave_folder
-from treadle.policy.shell.prefixes import (
+from treadle.policy.shell.analysis.git import may_leave_folder, parse_git_command
+from treadle.policy.shell.ast import Assignment, Redirect, SimpleCommand, Word, WrapperKind
+from treadle.policy.shell.wrapper_options import (
     UNKNOWN_ARGUMENTS,
     WRAPPERS,
     WrapperSpec,
-    replace_placeholders,
     is_known_option,
     parse_time_options,
+    replace_placeholders,
 )
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "rbash", "mksh", "yash", "pdksh"})
@@ -152,7 +152,7 @@ def _unwrap_by_spec(
 def _parse_script(text: str, command: SimpleCommand, depth: int) -> list[SimpleCommand]:
     """The commands of a script given as text; a doubt about the script is one about its parts."""
     # A script is a command line again: the reader of lines and this module call each other.
-    from treadle.policy.shell.tree import parse_command
+    from treadle.policy.shell.syntax.parser import parse_command
 
     facts = parse_command(text, depth + 1)
     moved = [_prepend_cd_paths(p, command) for p in (*facts.commands, *facts.guessed_commands)]
@@ -317,7 +317,7 @@ def _unwrap_fd(command: SimpleCommand, depth: int) -> SimpleCommand:
 
 
 def _unwrap_git(command: SimpleCommand, depth: int) -> SimpleCommand:
-    """Scripts that git is told to run; what else of it executes is for `git.py` to say."""
+    """Scripts that git is told to run; what else of it executes is for `analysis/git.py` to say."""
     texts = [w.text for w in command.argv]
     inner = _find_diff_paths(command)
     for at, text in enumerate(texts[:-1]):

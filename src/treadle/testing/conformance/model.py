@@ -20,16 +20,16 @@ from typing import Any, cast
 import msgspec
 
 from treadle.core.contracts.model import (
-    ModelToolCallBegan,
-    ModelToolCallDelta,
-    ModelToolCallRequested,
     Model,
     ModelEvent,
     ModelOptions,
     ModelRequest,
-    Reply,
     ModelTextDelta,
     ModelThinkingDelta,
+    ModelToolCallBegan,
+    ModelToolCallDelta,
+    ModelToolCallRequested,
+    Reply,
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import ModelError

@@ -16,20 +16,20 @@ from collections.abc import Sequence
 from treadle.core.contracts.store import Store
 from treadle.core.transcript.content import Image, Text, ToolCall
 from treadle.core.transcript.entries import (
+    ApprovalDecision,
     Checkpoint,
+    EarlyResult,
     Entry,
     Intent,
     ItemAdded,
-    Suspended,
+    NoticeShown,
     Quarantined,
     Rewound,
-    ViewRewritten,
-    ApprovalDecision,
-    EarlyResult,
-    UsageRecorded,
-    NoticeShown,
+    Suspended,
     TurnBegan,
     TurnEnded,
+    UsageRecorded,
+    ViewRewritten,
     WakeCondition,
     fold_entries,
 )

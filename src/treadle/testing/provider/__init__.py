@@ -10,19 +10,19 @@ It speaks Anthropic Messages, OpenAI chat completions and OpenAI Responses, stre
 runs alone as `python -m treadle.testing.provider`. It knows nothing of the models it tests.
 """
 
-from .dialects.judging import RequestViolation, ServerLimits
+from .answers import ProviderFault
+from .dialects.request_checks import RequestViolation, ServerLimits
 from .faults import BAD_ARGUMENTS, FAULTS, make_retry_after
-from .plans import ProviderFault
-from .playing import ReceivedRequest
+from .http import ReceivedRequest
 from .script import (
     FakeCall,
     FakePart,
     FakeRedactedThinking,
     FakeReply,
-    ReplyScript,
     FakeText,
     FakeThinking,
     FakeUsage,
+    ReplyScript,
 )
 from .server import ProviderServer, unused_url
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from .dialects.judging import ServerLimits
+from .answers import ProviderFault
+from .dialects.request_checks import ServerLimits
 from .faults import FAULTS
-from .plans import ProviderFault
 from .script import FakeReply, ReplyScript
 from .server import ProviderServer
 

@@ -13,8 +13,8 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from .answers import PlannedAnswer, ProviderFault, encode_event
 from .dialects import SseEvent
-from .plans import ProviderFault, PlannedAnswer, encode_event
 from .script import FakeCall, FakeReply, FakeText, FakeUsage
 
 

@@ -13,14 +13,14 @@ from typing import Final, Self
 
 import msgspec
 
+from .answers import PlannedAnswer, ProviderFault
 from .dialects import FakeDialect
 from .dialects.anthropic import FakeAnthropic
-from .dialects.chat import FakeOpenAIChat
-from .dialects.judging import RequestViolation, ServerLimits
-from .dialects.responses import FakeOpenAIResponses
+from .dialects.openai_chat import FakeOpenAIChat
+from .dialects.openai_responses import FakeOpenAIResponses
+from .dialects.request_checks import RequestViolation, ServerLimits
 from .faults import FAULTS
-from .plans import ProviderFault, PlannedAnswer
-from .playing import ReceivedRequest, send_answer, format_response, read_request
+from .http import ReceivedRequest, format_response, read_request, send_answer
 from .script import FakeReply, ReplyScript
 
 _ENDPOINTS: Final = (

@@ -15,28 +15,29 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from treadle.core.contracts.tool import Tool
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError, WorkspaceError
 from treadle.core.transcript.items import Item
-from treadle.tools.builtin.apply_patch import ApplyPatchTool
-from treadle.tools.builtin.ask import AskTool, QuestionChoice, UserQuestion
-from treadle.tools.builtin.bash import BashTool, find_last_cwd
-from treadle.tools.builtin.desk import ToolSessions
-from treadle.tools.builtin.edit import EditTool
-from treadle.tools.builtin.fetching import FetchPage, HttpFetcher, FetchedPage
-from treadle.tools.builtin.form import load_description
-from treadle.tools.builtin.glob import GlobTool
-from treadle.tools.builtin.grep import GrepTool
-from treadle.tools.builtin.ls import LsTool
-from treadle.tools.builtin.read import ReadTool
-from treadle.tools.builtin.recall import RecallTool
-from treadle.tools.builtin.task_output import TaskOutputTool
-from treadle.tools.builtin.task_stop import TaskStopTool
-from treadle.tools.builtin.todo import TodoTool
-from treadle.tools.builtin.web_fetch import WebFetchTool
-from treadle.tools.builtin.write import WriteTool
+from treadle.tools.builtin.base import load_description
+from treadle.tools.builtin.conversation.ask import AskTool, QuestionChoice, UserQuestion
+from treadle.tools.builtin.conversation.recall import RecallTool
+from treadle.tools.builtin.conversation.todo import TodoTool
+from treadle.tools.builtin.files.apply_patch import ApplyPatchTool
+from treadle.tools.builtin.files.edit import EditTool
+from treadle.tools.builtin.files.read import ReadTool
+from treadle.tools.builtin.files.write import WriteTool
+from treadle.tools.builtin.search.glob import GlobTool
+from treadle.tools.builtin.search.grep import GrepTool
+from treadle.tools.builtin.search.ls import LsTool
+from treadle.tools.builtin.session import ToolSessions
+from treadle.tools.builtin.shell.bash import BashTool, find_last_cwd
+from treadle.tools.builtin.shell.task_output import TaskOutputTool
+from treadle.tools.builtin.shell.task_stop import TaskStopTool
+from treadle.tools.builtin.web.http_fetch import FetchedPage, FetchPage, HttpFetcher
+from treadle.tools.builtin.web.web_fetch import WebFetchTool
 from treadle.tools.federation import StaticSource
 
 __all__ = [
@@ -69,7 +70,7 @@ class BuiltinSource(StaticSource):
     """The source of these tools, with what its sessions share."""
 
     def __init__(self, sessions: ToolSessions, tools: Sequence[Tool]) -> None:
-        super().__init__(tools, "builtin", load_description("instructions"))
+        super().__init__(tools, "builtin", load_description(Path(__file__).parent, "instructions"))
         self.sessions = sessions
 
     def cwd(self, session_id: str) -> str:

@@ -16,10 +16,10 @@ when the first server starts.
 
 from treadle.tools.mcp.config import (
     McpServerConfig,
-    parse_server_config,
-    load_servers,
-    parse_servers,
     find_secret_variables,
+    load_servers,
+    parse_server_config,
+    parse_servers,
 )
 from treadle.tools.mcp.process import StartProcess
 from treadle.tools.mcp.server import McpServer, McpStatus

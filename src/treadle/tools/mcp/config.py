@@ -19,8 +19,8 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.core.errors import ConfigError
-from treadle.core.secrets import is_secret
-from treadle.core.textfile import read_json
+from treadle.core.redaction import is_secret
+from treadle.core.untrusted_files import read_json
 
 CALL_TIMEOUT = 120.0
 STARTUP_TIMEOUT = 30.0

@@ -4,7 +4,7 @@
 
 A slow or broken server delays nobody: until it is up it offers nothing, and while it is away it
 offers what it last had, whose calls then say that it is away. No call is ever sent twice. The
-connection itself is link.py's; who may be started is decided above.
+connection itself is connection.py's; who may be started is decided above.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from treadle.core.errors import AuthRequired, ConfigError, ToolError
 from treadle.core.transcript.content import Arguments
 from treadle.tools.mcp.config import McpServerConfig, parse_server_config
 from treadle.tools.mcp.process import StartProcess, describe_error
-from treadle.tools.mcp.tool import McpTool, sanitize_server_name, make_tool_name, make_tool_spec
+from treadle.tools.mcp.tool import McpTool, make_tool_name, make_tool_spec, sanitize_server_name
 
 if TYPE_CHECKING:
-    from treadle.tools.mcp.link import McpConnection
+    from treadle.tools.mcp.connection import McpConnection
 
 RESTART_DELAYS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 STABLE_SECONDS = 60.0  # a server that lived this long has not failed at starting
@@ -229,7 +229,7 @@ class McpServer:
     async def _run_connection(self) -> str:
         """From one start to the end of it; the reason why it is over."""
         # Importing the SDK takes a second of work: a thread's, so that a prompt can be typed.
-        link_module = await asyncio.to_thread(import_module, "treadle.tools.mcp.link")
+        connection_module = await asyncio.to_thread(import_module, "treadle.tools.mcp.connection")
         if self._start_objection is not None:
             # Last of all, so that little time is left to change what was looked at.
             if problem := await asyncio.to_thread(self._start_objection, self._has_run):
@@ -239,7 +239,7 @@ class McpServer:
         if self._config.transport == "stdio":
             # A program may die of the newer protocol's hello: the next time it is the older one.
             self._protocol_mode = "legacy" if mode == "auto" else "auto"
-        async with link_module.connected(
+        async with connection_module.connect(
             self._name,
             self._config,
             start=self._start,

@@ -12,8 +12,8 @@ changed is seen like any other change. Above: the hosts; the log knows trees onl
 """
 
 from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot
-from treadle.workspace.checkpoints.keeping import CheckpointRecorder
-from treadle.workspace.checkpoints.restoring import RestoreResult
-from treadle.workspace.checkpoints.scanning import SkippedPath
+from treadle.workspace.checkpoints.recorder import CheckpointRecorder
+from treadle.workspace.checkpoints.restore import RestoreResult
+from treadle.workspace.checkpoints.scanner import SkippedPath
 
 __all__ = ["Checkpoints", "CheckpointRecorder", "RestoreResult", "SkippedPath", "FileSnapshot"]

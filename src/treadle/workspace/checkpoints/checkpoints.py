@@ -15,19 +15,19 @@ from typing import TypeVar
 import msgspec
 
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.checkpoints.ground import SafeTree
-from treadle.workspace.checkpoints.objects import TreeNode, ObjectStore
-from treadle.workspace.checkpoints.restoring import (
-    TreeChange,
+from treadle.workspace.checkpoints.object_store import ObjectStore, TreeNode
+from treadle.workspace.checkpoints.restore import (
     FlatTree,
-    RestoreResult,
     Restorer,
-    parent_folders,
+    RestoreResult,
+    TreeChange,
     diff_trees,
     flatten_tree,
     is_within,
+    parent_folders,
 )
-from treadle.workspace.checkpoints.scanning import (
+from treadle.workspace.checkpoints.safe_tree import SafeTree
+from treadle.workspace.checkpoints.scanner import (
     MAX_FILE_BYTES,
     MAX_FILES,
     Scanner,

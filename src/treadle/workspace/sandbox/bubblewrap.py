@@ -21,7 +21,7 @@ import msgspec
 from treadle.core.errors import WorkspaceError
 from treadle.workspace.processes import CommandSpec
 from treadle.workspace.sandbox import landlock, seccomp
-from treadle.workspace.sandbox.protection import PROTECTED_PATHS, ProtectedPaths
+from treadle.workspace.sandbox.protected_paths import PROTECTED_PATHS, ProtectedPaths
 
 SECCOMP_FD = 199
 

@@ -3,7 +3,7 @@
 For commands only the scopes are used. A domain that handles files would forbid bubblewrap to mount,
 and inside the mounts there is nothing left that runs before the command; files are the mounts'
 business. A program of ours that only reads needs no mounts, and is fenced in by files alone.
-Above it stand `bubblewrap.py` and `readers.py`; the supervisor enters the ruleset just before it
+Above it stand `bubblewrap.py` and `read_only.py`; the supervisor enters the ruleset just before it
 execs.
 """
 

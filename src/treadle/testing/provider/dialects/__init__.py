@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from treadle.testing.provider.script import FakeReply
 
-from .judging import RequestViolation, ServerLimits
+from .request_checks import RequestViolation, ServerLimits
 
 
 class SseEvent(NamedTuple):

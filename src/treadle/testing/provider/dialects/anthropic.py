@@ -22,15 +22,15 @@ from treadle.testing.provider.script import (
 )
 
 from . import SseEvent
-from .judging import (
+from .request_checks import (
     RequestViolation,
     ServerLimits,
     as_dict,
     as_list,
     check_image,
-    check_unique,
-    check_schema,
     check_image_count,
+    check_schema,
+    check_unique,
     check_unknown_keys,
     split_words,
 )

@@ -1,0 +1,196 @@
+"""What the embedded models can do, measured on this machine.
+
+    python benchmarks/embedded/run.py choices MODEL [FILE]   one-step tool choices
+    python benchmarks/embedded/run.py repair MODEL [NAME…]   one-line bugs, with a check
+    python benchmarks/embedded/run.py ask MODEL "prompt"     one prompt in the present folder
+
+Real agents, real tool calls, real files in a fresh copy of each project.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from treadle.agents.agent import Agent
+from treadle.core.contracts.hook import Block, HookInput, HookPoint
+from treadle.core.contracts.model import ModelRequest, Reply
+from treadle.core.contracts.tool import ToolSpec
+from treadle.core.errors import ToolError
+from treadle.core.events import Event
+from treadle.core.transcript import AssistantItem, Item, Transcript, to_user_item
+from treadle.models.embedded import Embedded
+from treadle.tools.function import FunctionTool
+
+HERE = Path(__file__).resolve().parent
+
+
+def tools(root: Path) -> list[FunctionTool]:
+    """The tools of a coding agent, in their simplest form, at work in one folder."""
+
+    def read(file_path: str) -> str:
+        """Read a file."""
+        try:
+            return (root / file_path).read_text()
+        except OSError as error:
+            raise ToolError(f"cannot read {file_path}: {error.strerror}") from error
+
+    def write(file_path: str, content: str) -> str:
+        """Write a file."""
+        (root / file_path).write_text(content)
+        return f"wrote {file_path}"
+
+    def edit(file_path: str, old_string: str, new_string: str) -> str:
+        """Replace a text that occurs exactly once in a file."""
+        text = read(file_path)
+        if text.count(old_string) != 1:
+            raise ToolError(f"old_string occurs {text.count(old_string)} times in {file_path}")
+        (root / file_path).write_text(text.replace(old_string, new_string))
+        return f"changed {file_path}"
+
+    def bash(command: str) -> str:
+        """Run a command."""
+        code, output = run(command, root)
+        return f"{output}\nexit code {code}"
+
+    def glob(pattern: str) -> str:
+        """Find files by name."""
+        return "\n".join(sorted(str(path.relative_to(root)) for path in root.glob(pattern)))
+
+    def grep(pattern: str) -> str:
+        """Search in files."""
+        return run(f"grep -rn -- '{pattern}' .", root)[1]
+
+    return [FunctionTool(one) for one in (read, write, edit, bash, glob, grep)]
+
+
+def run(command: str, root: Path) -> tuple[int, str]:
+    try:
+        done = subprocess.run(
+            command, shell=True, cwd=root, capture_output=True, text=True, timeout=20, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return 124, "timed out after 20 seconds"
+    return done.returncode, done.stdout + done.stderr
+
+
+class Watcher:
+    """Tells on the error output what the agent does while it does it."""
+
+    def on_event(self, event: Event) -> None:
+        pass
+
+    def on_item(self, position: int, item: Item) -> None:
+        if isinstance(item, AssistantItem):
+            calls = " ".join(f"[{call.name} {call.raw}]" for call in item.calls)
+            print(f"  {time.strftime('%X')} {item.text} {calls}", file=sys.stderr, flush=True)
+
+
+class Goal:
+    """A command that must pass before the agent may stop; it says so a few times, no more."""
+
+    points: frozenset[HookPoint] = frozenset({"stop"})
+
+    def __init__(self, command: str, root: Path, *, times: int = 2) -> None:
+        self.command, self.root, self.times = command, root, times
+
+    async def run(self, hook_input: HookInput) -> Block | None:
+        code, output = await asyncio.to_thread(run, self.command, self.root)
+        if code == 0 or self.times == 0:
+            return None
+        self.times -= 1
+        return Block(f"The goal `{self.command}` is not met:\n{output}")
+
+
+async def repair(model: Embedded, project: Path) -> str:
+    """One row of the table."""
+    test = _test_in(project)
+    check = f"sh {test}" if test.endswith(".sh") else f"python3 -B {test}"
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        shutil.copytree(project, root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__*"))
+        agent = Agent(
+            model, tools(root), hooks=[Goal(check, root)], observers=[Watcher()], max_turns=60
+        )
+        started = time.monotonic()
+        result = await agent.run(f"The check `{check}` fails. Fix the program.")
+        seconds = time.monotonic() - started
+        untouched = (root / test).read_text() == (project / test).read_text()
+        repaired = run(check, root)[0] == 0 and untouched
+        replies = [item for item in result.transcript if isinstance(item, AssistantItem)]
+        tries = sum(item.text.startswith("Try ") for item in replies)
+        tokens = result.usage.output
+    mark = "yes" if repaired else "no"
+    told = result.text.replace("\n", " ").replace("|", "\\|")
+    return f"| {project.name} | {mark} | {tries} | {tokens} | {seconds:.0f} | {told} |"
+
+
+def _test_in(project: Path) -> str:
+    return next(path.name for path in sorted(project.iterdir()) if path.name.startswith("test_"))
+
+
+async def repairs(name: str, names: list[str]) -> None:
+    model = Embedded(name)
+    print(
+        "| project | repaired | tries | tokens written | s | last word |\n|---|---|---|---|---|---|"
+    )
+    rows: list[str] = []
+    for project in sorted((HERE / "projects").iterdir()):
+        if not names or project.name in names:
+            rows.append(await repair(model, project))
+            print(rows[-1], flush=True)
+    print(f"\n{sum('| yes |' in row for row in rows)} of {len(rows)} repaired by {model.name}")
+    await model.aclose()
+
+
+async def choices(name: str, file: str = "choices.jsonl") -> None:
+    model = Embedded(name)
+    specs: tuple[ToolSpec, ...] = tuple(tool.spec for tool in tools(HERE))
+    lines = (HERE / file).read_text().splitlines()
+    right = 0
+    for line in lines:
+        choice = json.loads(line)
+        started = time.monotonic()
+        request = ModelRequest(Transcript([to_user_item(choice["said"])]), tools=specs)
+        *_, last = [event async for event in model.stream(request)]
+        assert isinstance(last, Reply)
+        reply = last.item
+        call = next(iter(reply.calls), None)
+        got, text = (call.name, call.raw) if call else ("answer", reply.text)
+        wanted = choice["right"].get(got)
+        good = wanted is not None and re.search(wanted, text, re.DOTALL) is not None
+        right += good
+        seconds = time.monotonic() - started
+        print(f"{'ok' if good else 'NO'}  {seconds:5.1f} s  {choice['said']} -> {got} {text[:90]}")
+        sys.stdout.flush()
+    print(f"{right} of {len(lines)} by {model.name}")
+    await model.aclose()
+
+
+async def ask(name: str, prompt: str) -> None:
+    model = Embedded(name)
+    print(model.card.note)
+    result = await Agent(model, tools(Path.cwd())).run(prompt)
+    for item in result.transcript:
+        if isinstance(item, AssistantItem):
+            for call in item.calls:
+                print(f"[{call.name} {call.raw}]")
+            print(item.text)
+    await model.aclose()
+
+
+if __name__ == "__main__":
+    what, which, *rest = sys.argv[1:]
+    if what == "repair":
+        asyncio.run(repairs(which, rest))
+    elif what == "choices":
+        asyncio.run(choices(which, *rest))
+    else:
+        asyncio.run(ask(which, " ".join(rest)))

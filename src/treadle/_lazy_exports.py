@@ -1,0 +1,33 @@
+"""Names of a package that load at first use, so that importing the package costs nothing.
+
+__getattr__, __dir__ = lazy_exports(__name__, {"Agent": "agents.agent"})
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # the module `typing` is not needed at start
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def lazy_exports(
+    package: str, modules: Mapping[str, str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package: `modules` says which of its modules has a name."""
+
+    def get_attribute(name: str) -> object:
+        module = modules.get(name)
+        if module is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        value = getattr(import_module(f"{package}.{module}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def list_names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *modules})
+
+    return get_attribute, list_names

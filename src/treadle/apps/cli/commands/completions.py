@@ -1,0 +1,133 @@
+"""`treadle completions SHELL`: what a shell can complete, from the tables of commands and options.
+
+Prints a script for bash, zsh or fish; nothing runs when a key is pressed. Also prints the options
+themselves (`treadle help options`).
+"""
+
+from __future__ import annotations
+
+import sys
+
+from treadle.apps.cli import exit_codes
+from treadle.apps.cli.main import COMMANDS
+from treadle.apps.cli.options import OPTIONS, CliOption
+
+USAGE = """\
+usage: treadle completions bash >> ~/.bashrc
+       treadle completions zsh > ~/.zfunc/_treadle        (a folder of $fpath)
+       treadle completions fish > ~/.config/fish/completions/treadle.fish"""
+
+
+def run(arguments: list[str]) -> int:
+    match arguments:
+        case ["bash"]:
+            print(render_bash())
+        case ["zsh"]:
+            print(render_zsh())
+        case ["fish"]:
+            print(render_fish())
+        case ["options"]:
+            print(render_options_help())
+        case ["--help" | "-h" | "help", *_]:
+            print(USAGE)
+        case _:
+            print(USAGE, file=sys.stderr)
+            return exit_codes.USAGE_ERROR
+    return exit_codes.SUCCESS
+
+
+def render_bash() -> str:
+    flags = " ".join(f"--{option.name}" for option in OPTIONS)
+    cases = "\n".join(_render_bash_case(option) for option in OPTIONS if option.metavar)
+    return f"""\
+_treadle() {{
+    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}}
+    case $before in
+{cases}
+        completions) COMPREPLY=($(compgen -W "bash zsh fish" -- "$word")); return ;;
+    esac
+    if [[ $word == -* ]]; then
+        COMPREPLY=($(compgen -W "{flags} --version --help" -- "$word"))
+    elif [[ $COMP_CWORD == 1 ]]; then
+        COMPREPLY=($(compgen -W "{" ".join(COMMANDS)} help" -- "$word"))
+    fi
+}}
+complete -o default -F _treadle treadle"""
+
+
+def _render_bash_case(option: CliOption) -> str:
+    names = f"--{option.name}" + (f"|-{option.short}" if option.short else "")
+    if option.choices:
+        reply = f'COMPREPLY=($(compgen -W "{" ".join(option.choices)}" -- "$word"))'
+    elif option.metavar == "PATH":
+        reply = 'COMPREPLY=($(compgen -f -- "$word"))'
+    else:
+        reply = "COMPREPLY=()"
+    return f"        {names}) {reply}; return ;;"
+
+
+def render_zsh() -> str:
+    lines = "\n".join(f"        {_render_zsh_option(option)} \\" for option in OPTIONS)
+    commands = "\n".join(
+        f"        '{name}:{_strip_quotes(text)}'" for name, (_, text) in COMMANDS.items()
+    )
+    return f"""\
+#compdef treadle
+_treadle() {{
+    local -a commands=(
+{commands}
+    )
+    _arguments -s \\
+{lines}
+        '1: :{{_describe command commands}}' '*:file:_files'
+}}
+_treadle "$@\""""
+
+
+def _render_zsh_option(option: CliOption) -> str:
+    many = "*" if option.repeatable else ""
+    value = ""
+    if option.choices:
+        value = f":{option.metavar}:({' '.join(option.choices)})"
+    elif option.metavar:
+        value = f":{option.metavar}:" + ("_files" if option.metavar == "PATH" else "")
+    text = f"[{_strip_quotes(option.help)}]{value}'"
+    if option.short and not many:
+        both = f"(-{option.short} --{option.name})"
+        return f"'{both}'{{-{option.short},--{option.name}}}'{text}"
+    return f"'{many}--{option.name}{text}"
+
+
+def render_fish() -> str:
+    lines = ["complete -c treadle -f"]
+    for name, (_, text) in COMMANDS.items():
+        lines.append(
+            f"complete -c treadle -n __fish_use_subcommand -a {name} -d '{_strip_quotes(text)}'"
+        )
+    for option in OPTIONS:
+        parts = [f"complete -c treadle -l {option.name}"]
+        if option.short:
+            parts.append(f"-s {option.short}")
+        if option.choices:
+            parts.append(f"-x -a '{' '.join(option.choices)}'")
+        elif option.metavar:
+            parts.append("-r -F" if option.metavar == "PATH" else "-x")
+        lines.append(f"{' '.join(parts)} -d '{_strip_quotes(option.help)}'")
+    return "\n".join(lines)
+
+
+def _strip_quotes(text: str) -> str:
+    """Inside single quotes, brackets and colons of every shell."""
+    return text.replace("'", "").replace("[", "(").replace("]", ")").replace(":", ",")
+
+
+def render_options_help() -> str:
+    """Every option of `treadle -p`, a line each."""
+    rows = []
+    for option in OPTIONS:
+        short = f"-{option.short}, " if option.short else "    "
+        value = f" {option.metavar}" if option.metavar else ""
+        words = f" ({', '.join(option.choices)})" if option.choices else ""
+        rows.append((f"{short}--{option.name}{value}", option.help + words))
+    width = max(len(left) for left, _ in rows)
+    return "\n".join(f"  {left:{width}}  {right}" for left, right in rows)

@@ -1,0 +1,76 @@
+"""The exit codes that a script reads, and which error leads to which: one table for all commands.
+
+Values alone. Codes from 64 on mean what sysexits.h says where it has a word for it. The reasons
+why a turn ends have codes too.
+"""
+
+from __future__ import annotations
+
+from treadle.core.errors import (
+    AccessDenied,
+    ConfigError,
+    Overloaded,
+    QuotaExhausted,
+    RateLimited,
+    SessionBusy,
+    SessionInOtherFolder,
+    SessionNotFound,
+    SessionTooNew,
+    StoreError,
+    StoreFull,
+    StreamBroken,
+    TreadleError,
+    UnknownModel,
+    Unreachable,
+)
+
+SUCCESS = 0
+ERROR = 1
+USAGE_ERROR = 2
+MAX_TURNS = 3
+BUDGET_EXCEEDED = 4
+GOAL_NOT_MET = 5
+REFUSED = 6
+APPROVAL_NEEDED = 7
+SESSION_NOT_FOUND = 66  # no such session
+WRONG_FOLDER = 67  # the session belongs to another folder
+SESSION_BUSY = 68  # another process has the session open
+UNAVAILABLE = 69
+IO_ERROR = 74
+SUSPENDED = 75
+SESSION_TOO_NEW = 76  # the session was written by a newer version
+ACCESS_DENIED = 77
+ABORTED = 130
+BROKEN_PIPE = 141  # of standard output: as if SIGPIPE had ended us
+TERMINATED = 143
+
+EXIT_CODE_BY_REASON = {
+    "end_turn": SUCCESS,
+    "max_turns": MAX_TURNS,
+    "budget_exceeded": BUDGET_EXCEEDED,
+    "goal_not_met": GOAL_NOT_MET,
+    "refused": REFUSED,
+    "aborted": ABORTED,
+    "error": ERROR,
+}
+
+# In this order: the first that fits says the code.
+_CODES_BY_ERROR: tuple[tuple[tuple[type[TreadleError], ...], int], ...] = (
+    ((AccessDenied, QuotaExhausted), ACCESS_DENIED),
+    ((RateLimited, Overloaded, Unreachable, StreamBroken), UNAVAILABLE),
+    ((UnknownModel, ConfigError), USAGE_ERROR),
+    ((SessionNotFound,), SESSION_NOT_FOUND),
+    ((SessionInOtherFolder,), WRONG_FOLDER),
+    ((SessionBusy,), SESSION_BUSY),
+    ((SessionTooNew,), SESSION_TOO_NEW),
+    ((StoreFull,), IO_ERROR),
+)
+
+
+def exit_code_for(error: BaseException) -> int:
+    """The exit code for an error that ends the program."""
+    if isinstance(error, KeyboardInterrupt):
+        return ABORTED
+    if isinstance(error, StoreError) and isinstance(error.__cause__, OSError):
+        return next((code for kinds, code in _CODES_BY_ERROR if isinstance(error, kinds)), IO_ERROR)
+    return next((code for kinds, code in _CODES_BY_ERROR if isinstance(error, kinds)), ERROR)

@@ -1,0 +1,1 @@
+"""What the hosts share beside the agent: costs, attachments, settings writer, crash report."""

@@ -1,0 +1,414 @@
+"""The Host over the wiring: a folder, the user's settings, and sessions on disk.
+
+Everything is put together by apps/wiring; this adds what only a person at a terminal needs: trust,
+changing the model in the middle, going back with the files. Above: the app and the plain mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import msgspec
+
+from treadle.apps import settings as settings_page
+from treadle.apps.assembly import AgentSession, SessionOptions, build_agent, extensions
+from treadle.apps.assembly.redaction import find_environment_secrets, redact
+from treadle.apps.assembly.rules import (
+    is_trust_declined,
+    is_trusted,
+    load_rules,
+    read_project_rules,
+    trust_file,
+)
+from treadle.apps.services.crash_report import CrashReport
+from treadle.apps.tui.diff_preview import preview_diff
+from treadle.apps.tui.host import (
+    Ability,
+    FileChange,
+    HostCallbacks,
+    ModelQuestion,
+    SessionLine,
+    TurnLine,
+)
+from treadle.core.contracts.model import ModelCard
+from treadle.core.contracts.workspace import CommandResult
+from treadle.core.errors import ConfigError, StoreError
+from treadle.core.loop.driver import Driver
+from treadle.core.transcript.content import ToolCall
+from treadle.core.transcript.entries import NoticeShown
+from treadle.policy.modes import PermissionMode
+from treadle.sessions import history
+from treadle.sessions.library import Library
+from treadle.sessions.log.journal import Journal
+
+if TYPE_CHECKING:
+    from treadle.tools.builtin import UserQuestion
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints
+    from treadle.workspace.checkpoints.restore import RestoreResult
+
+SELECTABLE_MODES: tuple[PermissionMode, ...] = ("ask", "accept-edits", "auto", "plan")
+
+
+class LocalHost:
+    """Implements host.Host. `flags` are settings by name, as a command line gives them."""
+
+    abilities: frozenset[Ability] = frozenset(get_args(Ability))
+
+    def __init__(
+        self,
+        folder: Path,
+        flags: Mapping[str, object] | None = None,
+        options: SessionOptions | None = None,
+    ) -> None:
+        self.folder = folder.resolve()
+        self.notes: tuple[str, ...] = ()
+        self._flags = dict(flags or {})
+        self._options = options or SessionOptions()
+        self._library = Library()
+        self._session: AgentSession | None = None
+        self._driver: Driver | None = None
+        self._callbacks: HostCallbacks | None = None
+        self._mode: str | None = None
+        self._goal = self._options.until
+        self._checkpoints: Checkpoints | None = None
+        self._undone_turns: list[tuple[str, str]] = []
+
+    def list_added_folders(self) -> tuple[Path, ...]:
+        names = self._load_settings().add_dir
+        return tuple(Path(self.folder, one).expanduser() for one in names)
+
+    def _load_settings(self) -> settings_page.Settings:
+        return settings_page.load_settings(
+            self.folder, self._flags, is_trusted=lambda: is_trusted(self.folder)
+        )
+
+    # --- trust ---------------------------------------------------------------------------
+
+    @property
+    def is_trusted(self) -> bool:
+        return is_trusted(self.folder)
+
+    @property
+    def is_trust_declined(self) -> bool:
+        return is_trust_declined(self.folder)
+
+    def trust(self) -> None:
+        from treadle.policy.trust import TrustStore
+
+        store = TrustStore(trust_file())
+        store.trust(self.folder)
+        store.accept_rules(self.folder, read_project_rules(self.folder))
+
+    def decline_trust(self) -> None:
+        from treadle.policy.trust import TrustStore
+
+        TrustStore(trust_file()).decline(self.folder)
+
+    def list_extension_files(self) -> list[str]:
+        return extensions.list_extension_files(self.folder)
+
+    def list_unapproved_programs(self) -> list[str]:
+        return [
+            line
+            for one in extensions.discover_extensions(self.folder).unapproved
+            for line in one.detail_lines
+        ]
+
+    def approve_programs(self) -> None:
+        extensions.approve_extensions(self.folder)
+
+    # --- the session ---------------------------------------------------------------------
+
+    async def open(
+        self, callbacks: HostCallbacks, *, resume: str | None = None, fork: bool = False
+    ) -> Driver:
+        await self.aclose()
+        self._callbacks = callbacks
+        if fork and resume:
+            journal, _ = history.fork(self._library, self._library.find(resume), folder=self.folder)
+            journal.append(NoticeShown(f"a fork of {resume}"))  # an empty log would not be kept
+            resume = journal.session_id
+            await journal.aclose()
+        settings = self._load_settings()
+        opening = msgspec.structs.replace(
+            self._options, interactive=True, resume=resume, until=self._goal, checkpoints=True
+        )
+        wired = await build_agent(
+            settings,
+            self.folder,
+            opening,
+            approve=callbacks.ask_approval,
+            notify=callbacks.show_message,
+        )
+        self._session = self._add_ask_service(wired, callbacks)
+        if self._mode is not None:
+            self.change_mode(self._mode)
+        self.notes = self._session.notes
+        self._driver = self._session.start()
+        if self._session.view is not None and self._session.view.intents:
+            self._driver.watch(CrashReport(self._session.view, callbacks.show_message))
+        self._undone_turns = []
+        return self._driver
+
+    def _add_ask_service(self, session: AgentSession, callbacks: HostCallbacks) -> AgentSession:
+        """With somebody to ask."""
+        from treadle.workspace.checkpoints import Checkpoints
+
+        async def ask(question: UserQuestion) -> str | None:
+            choices = tuple((one.label, one.description) for one in question.choices)
+            return await callbacks.ask_user(ModelQuestion(question.question, choices))
+
+        self._checkpoints = Checkpoints(self.folder, self._library.checkpoint_dir(self.folder))
+        agent = session.agent.replace(services={**session.agent.config.services, "ask": ask})
+        return msgspec.structs.replace(session, agent=agent)
+
+    @property
+    def driver(self) -> Driver:
+        if self._driver is None:
+            raise StoreError("no session is open")
+        return self._driver
+
+    @property
+    def _current_session(self) -> AgentSession:
+        if self._session is None:
+            raise StoreError("no session is open")
+        return self._session
+
+    async def aclose(self) -> None:
+        driver, self._driver = self._driver, None
+        wired, self._session = self._session, None
+        try:
+            if driver is not None:
+                await driver.aclose()
+        finally:
+            if wired is not None:
+                await wired.aclose()
+
+    async def reopen(self) -> Driver:
+        assert self._callbacks is not None, "only an open session is opened again"
+        # One in which nothing was said is not on the disk.
+        session = self.driver.session_id if len(self.driver.history) else None
+        return await self.open(self._callbacks, resume=session)
+
+    # --- model, mode, goal ---------------------------------------------------------------
+
+    @property
+    def model(self) -> ModelCard:
+        return self._current_session.model.card
+
+    def list_models(self) -> list[tuple[str, str]]:
+        from treadle.models.catalog import card_for, list_models
+        from treadle.models.registry.default_model import describe_card
+
+        return [(name, describe_card(card_for(name))) for name in list_models()]
+
+    async def change_model(self, name: str) -> Driver:
+        from treadle.models import registry
+
+        aliases = settings_page.load_settings(self.folder, self._flags).aliases
+        await registry.model(name, aliases=aliases).aclose()  # an unknown one is refused here
+        self._flags["model"] = name
+        return await self.reopen()
+
+    @property
+    def mode(self) -> str:
+        return self._current_session.policy.mode
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        given = self._flags.get("permission_mode")
+        return (*SELECTABLE_MODES, "bypass") if given == "bypass" else SELECTABLE_MODES
+
+    def change_mode(self, mode: str) -> None:
+        if mode not in self.modes:
+            raise ConfigError(f"there is no mode {mode!r} here; there are {', '.join(self.modes)}")
+        self._mode = mode
+        self._current_session.policy.change_mode(msgspec.convert(mode, PermissionMode))
+
+    async def change_goal(self, command: str) -> Driver:
+        self._goal = command
+        return await self.reopen()
+
+    # --- looking around ------------------------------------------------------------------
+
+    def list_sessions(self) -> list[SessionLine]:
+        found = self._library.list_summaries(folder=self.folder, limit=200)
+        return [
+            SessionLine(
+                one.id, one.title, one.updated, one.turns, self._library.describe_state(one)
+            )
+            for one in found
+            if one.turns
+        ]
+
+    def list_turns(self) -> list[TurnLine]:
+        lines: list[TurnLine] = []
+        has_files = False
+        for mark in reversed(history.list_turns(_journal_path(self._current_session))):
+            has_files = has_files or bool(mark.checkpoint_before)
+            lines.append(TurnLine(mark.turn_id, mark.number, mark.text, mark.time, has_files))
+        return lines[::-1]
+
+    def list_permissions(self) -> list[tuple[str, str]]:
+        rules = load_rules(self.folder, self._options.allow, self._options.deny)[0]()
+        rows = (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow))
+        return [(f"{verb} {rule.text}", str(rule.origin)) for verb, part in rows for rule in part]
+
+    def list_settings(self) -> list[tuple[str, str, str]]:
+        now = settings_page.load_settings(
+            self.folder, self._flags, is_trusted=lambda: is_trusted(self.folder)
+        )
+        return [
+            (one.name, settings_page.format_value(getattr(now, one.name)), now.origin(one.name))
+            for one in settings_page.SETTINGS
+        ]
+
+    def list_agents(self) -> list[tuple[str, str]]:
+        from treadle.agents.agent_files import read_agent_files
+
+        folders = [self.folder] if self.is_trusted else []
+        found, _ = read_agent_files([*folders, Path.home()], home=Path.home())
+        return [(one.name, one.description) for one in found]
+
+    def list_skills(self) -> list[tuple[str, str]]:
+        from treadle.tools.skills import find_skills
+
+        found, _ = find_skills(self.folder, Path.home(), trusted=self.is_trusted)
+        return [(one.name, one.description) for one in found]
+
+    async def preview_call(self, call: ToolCall) -> str:
+        return preview_diff(call, self.folder)
+
+    # --- going back ----------------------------------------------------------------------
+
+    async def preview_rewind(self, turn_id: str) -> list[FileChange]:
+        target, checkpoints = self._tree_before(turn_id), self._require_checkpoints()
+        if not target:
+            return []
+        now = await checkpoints.take()
+        found = await checkpoints.diff(now.tree, target)
+        return [FileChange(one.path, one.kind) for one in found]
+
+    def _tree_before(self, turn_id: str) -> str:
+        """The tree as it was before a turn: what the first one kept that changed something."""
+        marks = history.list_turns(_journal_path(self._current_session))
+        ids = [mark.turn_id for mark in marks]
+        if turn_id not in ids:
+            raise StoreError(f"there is no turn {turn_id!r} to go back to")
+        return next(
+            (
+                mark.checkpoint_before
+                for mark in marks[ids.index(turn_id) :]
+                if mark.checkpoint_before
+            ),
+            "",
+        )
+
+    async def rewind(self, turn_id: str, *, files: bool) -> tuple[Driver, str]:
+        session, target, done = self.driver.session_id, self._tree_before(turn_id), ""
+        if files and target:
+            checkpoints = self._require_checkpoints()
+            now = await checkpoints.take()
+            done = _describe_restored(await checkpoints.apply(now.tree, target))
+        doors = self._callbacks
+        assert doors is not None, "an open session has doors"
+        await self.aclose()
+        journal = self._library.resume(session, folder=self.folder).journal
+        try:
+            await history.rewind(journal, turn_id)
+        finally:
+            await journal.aclose()
+        return await self.open(doors, resume=session), done
+
+    async def undo(self) -> str:
+        marks = [
+            m
+            for m in history.list_turns(_journal_path(self._current_session))
+            if m.checkpoint_before and m.checkpoint_after
+        ]
+        done = set(self._undone_turns)
+        left = [
+            m
+            for m in marks
+            if m.checkpoint_before != m.checkpoint_after
+            and (m.checkpoint_before, m.checkpoint_after) not in done
+        ]
+        if not left:
+            raise StoreError("there is nothing to take back: no turn of this session changed files")
+        last = left[-1]
+        restored = await self._require_checkpoints().apply(
+            last.checkpoint_after, last.checkpoint_before
+        )
+        self._undone_turns.append((last.checkpoint_before, last.checkpoint_after))
+        return f"turn {last.number} taken back: {_describe_restored(restored)}"
+
+    async def redo(self) -> str:
+        if not self._undone_turns:
+            raise StoreError("there is nothing to bring back")
+        before, after = self._undone_turns.pop()
+        return f"brought back: {_describe_restored(await self._require_checkpoints().apply(before, after))}"
+
+    def _require_checkpoints(self) -> Checkpoints:
+        assert self._checkpoints is not None, "an open session has checkpoints"
+        return self._checkpoints
+
+    # --- small services ------------------------------------------------------------------
+
+    async def run_shell_command(
+        self, command: str, on_output: Callable[[str], None]
+    ) -> CommandResult:
+        done = await self._current_session.workspace.run(
+            command, on_output=on_output, sandboxed=False
+        )
+        return msgspec.structs.replace(done, output=redact(find_environment_secrets(), done.output))
+
+    async def remember(self, text: str) -> str:
+        from treadle.context.memory import append_memory
+
+        file = self.folder / "AGENTS.md"
+        append_memory(file, text)
+        return str(file)
+
+    def save_theme(self, name: str) -> str:
+        from treadle.apps.services.settings_writer import write_setting
+
+        file = write_setting("theme", name)
+        now = settings_page.load_settings(self.folder)
+        but = "" if now.theme == name else f", but {now.origin('theme')} says {now.theme}"
+        return f"written into {file}{but}"
+
+    async def export(self, path: str) -> Path:
+        from treadle.sessions import export
+
+        place = _journal_path(self._current_session)
+        await self._current_session.store.flush()
+        target = self.folder / (path or f"session-{place.name}.md")
+        summary = self._library.get_summary(place)
+        if target.suffix == ".html":
+            from treadle.sessions.html_export import render_html
+
+            text = render_html(summary, export.read_blocks(place))
+        elif target.suffix == ".json":
+            target.write_bytes(export.render_json(summary, place))
+            return target
+        else:
+            text = export.render_markdown(summary, export.read_blocks(place))
+        target.write_text(text, encoding="utf-8")
+        return target
+
+
+def _journal_path(session: AgentSession) -> Path:
+    assert isinstance(session.store, Journal), "sessions of the wiring are journals"
+    return session.store.session_dir
+
+
+def _describe_restored(restored: RestoreResult) -> str:
+    parts = []
+    if restored.written:
+        parts.append(f"{len(restored.written)} written")
+    if restored.removed:
+        parts.append(f"{len(restored.removed)} removed")
+    parts += [f"{one.path} left alone ({one.reason})" for one in restored.skipped[:3]]
+    return ", ".join(parts) or "nothing had to change"

@@ -1,0 +1,1 @@
+"""Draws blocks, diffs, Markdown and the status area as lines of text."""

@@ -1,0 +1,72 @@
+"""A unified diff as lines for a terminal: numbers, signs, and colour nobody needs to read it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from treadle.apps.tui.render.markdown import styled_prefix
+from treadle.apps.tui.render.palette import Palette
+
+_HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+
+
+def is_diff(text: str) -> bool:
+    return text.startswith(("--- ", "diff --git ")) and "\n@@ " in text
+
+
+def count_changes(text: str) -> tuple[int, int]:
+    """How many lines come and go."""
+    rows = [row for row in text.split("\n") if not row.startswith(("+++ ", "--- "))]
+    return sum(row.startswith("+") for row in rows), sum(row.startswith("-") for row in rows)
+
+
+def render_diff(
+    text: str, width: int, palette: Palette, max_lines: int | None = None
+) -> list[Text]:
+    """The diff, one Text a line, cut at the width; at most so many, with a word on the rest."""
+    rows = list(_render_rows(text, width, palette))
+    if max_lines is None or len(rows) <= max_lines:
+        return rows
+    return [*rows[:max_lines], Text(f"… {len(rows) - max_lines} more lines", palette.faint)]
+
+
+def _render_rows(text: str, width: int, palette: Palette) -> Iterator[Text]:
+    old = new = 0
+    hunks = 0
+    for row in text.split("\n"):
+        hunk = _HUNK.match(row)
+        if hunk is not None:
+            old, new = int(hunk[1]), int(hunk[2])
+            hunks += 1
+            if hunks > 1:
+                yield Text("   ⋮", palette.faint)
+        elif row.startswith("+++ "):
+            hunks = 0
+            name = row[4:].removeprefix("b/")
+            if text.count("\n+++ ") > 1 and name != "/dev/null":
+                yield Text(name, palette.bold)
+        elif row.startswith(("--- ", "diff --git ", "index ", "\\ No newline")):
+            continue
+        elif row.startswith("+"):
+            yield _render_row(new, "+", row[1:], width, palette, "added")
+            new += 1
+        elif row.startswith("-"):
+            yield _render_row(old, "-", row[1:], width, palette, "removed")
+            old += 1
+        elif row.startswith("..."):
+            yield Text(row, palette.faint)
+        elif hunks:
+            yield _render_row(new, " ", row[1:], width, palette, "plain")
+            old, new = old + 1, new + 1
+
+
+def _render_row(number: int, sign: str, text: str, width: int, palette: Palette, role: str) -> Text:
+    style = getattr(palette, role)
+    shown = styled_prefix(f"{number:>4} ", palette.faint)
+    body = Text(f"{sign} {text.expandtabs(4)}", style)
+    room = max(width - shown.cell_len, 4)
+    body.truncate(room, overflow="ellipsis", pad=role != "plain")
+    return shown + body

@@ -1,0 +1,273 @@
+"""Markdown as lines for a terminal: calm, dense, and only as wide as it may be.
+
+Blocks arrive small (state/markdown_stream.py), so a block is parsed and laid out anew whenever it grows. No
+borders: headings are bold, code is coloured, tables are columns. Lines are rich Texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
+
+from treadle.apps.tui.render.palette import Palette
+from treadle.core.sanitize import INVISIBLE, escape_char
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.tree import SyntaxTreeNode
+    from pygments.lexer import Lexer  # type: ignore[import-untyped]  # it ships no types
+
+CONSOLE = Console(file=StringIO(), width=80, force_terminal=False)
+MIN_WIDTH = 4
+
+
+def render_markdown(source: str, width: int, palette: Palette) -> list[Text]:
+    """A piece of Markdown. One that goes on inside a list keeps its indentation."""
+    width = max(width, MIN_WIDTH)
+    indent = _measure_indent(source)
+    room = max(width - indent, MIN_WIDTH)
+    tree = _parse(source if not indent else _dedent(source, indent))
+    found: list[Text] = []
+    for number, node in enumerate(tree.children):
+        if number and not _is_tight(node):
+            found.append(Text())
+        found += _render_block(node, room, palette)
+    return _add_prefix(found, " " * indent) if indent else found
+
+
+def wrap_text(text: Text, width: int) -> list[Text]:
+    """A text in lines that fit."""
+    return list(text.wrap(CONSOLE, max(width, 1), tab_size=4)) or [Text()]
+
+
+def make_printable(line: Text) -> Text:
+    """Nothing that a model or a tool wrote may move the cursor or speak to the terminal."""
+    if not line.plain.isprintable():
+        line.plain = replace_controls(line.plain)
+    return line
+
+
+def replace_controls(text: str) -> str:
+    """Control characters and marks of direction as signs that can be seen, one for one."""
+    return INVISIBLE.sub(_replacement_char, text)
+
+
+def _replacement_char(match: re.Match[str]) -> str:
+    shown = escape_char(match[0])
+    return shown if len(shown) == 1 else "\ufffd"
+
+
+def styled_prefix(text: str, style: Style | None = None) -> Text:
+    """What stands before a line; its style does not reach the rest."""
+    return Text().append(text, style)
+
+
+def highlight_code(source: str, language: str, palette: Palette) -> list[Text]:
+    """Lines of code; too many of them, or an unknown language, and they stay as they are."""
+    source = source.expandtabs(4)
+    lexer = _find_lexer(language) if language else None
+    if lexer is None or len(source) > 20_000:
+        return [Text(line) for line in source.split("\n")]
+    text = Text()
+    for kind, value in lexer.get_tokens(source):
+        text.append(value, _token_style(str(kind), palette))
+    return list(text.split("\n", allow_blank=True))[: source.count("\n") + 1]
+
+
+# ------------------------------------------------------------------ blocks
+
+
+def _render_block(node: SyntaxTreeNode, width: int, palette: Palette) -> list[Text]:
+    match node.type:
+        case "paragraph":
+            return wrap_text(_render_inline(node, palette), width)
+        case "heading":
+            style = palette.accent + palette.bold if node.tag in ("h1", "h2") else palette.bold
+            text = _render_inline(node, palette)
+            text.stylize(style)
+            return wrap_text(text, width)
+        case "bullet_list" | "ordered_list":
+            return _render_list(node, width, palette)
+        case "blockquote":
+            inside = [
+                line for child in node.children for line in _render_block(child, width - 2, palette)
+            ]
+            return _add_prefix(inside, "▏ ", palette.faint)
+        case "fence" | "code_block":
+            return highlight_code(node.content.rstrip("\n"), _parse_language(node.info), palette)
+        case "hr":
+            return [Text("─" * min(width, 24), palette.faint)]
+        case "table":
+            return list(_render_table(node, width, palette))
+    return wrap_text(Text(node.content.rstrip(), palette.faint), width)
+
+
+def _render_list(node: SyntaxTreeNode, width: int, palette: Palette) -> list[Text]:
+    found: list[Text] = []
+    start = int(str(node.attrs.get("start", 1)))
+    for number, item in enumerate(node.children):
+        mark = f"{start + number}. " if node.type == "ordered_list" else "• "
+        room = max(width - len(mark), MIN_WIDTH)
+        inside = [line for child in item.children for line in _render_block(child, room, palette)]
+        head = styled_prefix(mark, palette.faint)
+        for position, line in enumerate(inside or [Text()]):
+            found.append((head if not position else Text(" " * len(mark))) + line)
+    return found
+
+
+def _render_table(node: SyntaxTreeNode, width: int, palette: Palette) -> Iterator[Text]:
+    rows = [
+        [_render_inline(cell, palette) for cell in row.children]
+        for part in node.children
+        for row in part.children
+    ]
+    count = max(map(len, rows))
+    widths = [max(r[c].cell_len if c < len(r) else 0 for r in rows) for c in range(count)]
+    _shrink_columns(widths, width - 2 * (count - 1))
+    for number, row in enumerate(rows):
+        cells = [wrap_text(cell, room) for cell, room in zip(row, widths, strict=False)]
+        for height in range(max(map(len, cells), default=0)):
+            line = Text()
+            for cell, room in zip(cells, widths, strict=False):
+                part = cell[height] if height < len(cell) else Text()
+                line += part + " " * (room - part.cell_len + 2)
+            if not number:
+                line.stylize(palette.bold)
+            line.rstrip()
+            line.truncate(width)
+            yield line
+        if not number:
+            yield Text("  ".join("─" * room for room in widths)[:width], palette.faint)
+
+
+def _shrink_columns(widths: list[int], total: int) -> None:
+    """Take from the widest until all fit; nobody goes below a few cells."""
+    while sum(widths) > total and max(widths) > MIN_WIDTH:
+        widest = widths.index(max(widths))
+        widths[widest] -= 1
+
+
+# ------------------------------------------------------------------ inside a line
+
+
+def _render_inline(node: SyntaxTreeNode, palette: Palette) -> Text:
+    text = Text()
+    for child in node.children:
+        _append_inline(child, text, palette, Style.null())
+    return text
+
+
+def _append_inline(node: SyntaxTreeNode, text: Text, palette: Palette, style: Style) -> None:
+    match node.type:
+        case "text" | "html_inline":
+            text.append(node.content, style)
+            return
+        case "code_inline":
+            text.append(node.content, style + palette.code)
+            return
+        case "softbreak":
+            text.append(" ", style)
+            return
+        case "hardbreak":
+            text.append("\n", style)
+            return
+        case "image":
+            text.append(f"[image: {node.content}]", style + palette.faint)
+            return
+        case "strong":
+            style += palette.bold
+        case "em":
+            style += Style(italic=True)
+        case "s":
+            style += Style(strike=True)
+    before = len(text)
+    for child in node.children:
+        _append_inline(child, text, palette, style)
+    if node.type == "link":
+        target = str(node.attrs.get("href", ""))
+        said = text.plain[before:]
+        text.stylize(palette.accent, before)
+        if target and target.removeprefix("mailto:") != said:
+            text.append(f" ({target})", palette.faint)
+
+
+# ------------------------------------------------------------------ parsing and code
+
+
+@cache
+def _make_parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    # Indented text is a list that goes on, far more often than code.
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("code")
+
+
+def _parse(source: str) -> SyntaxTreeNode:
+    from markdown_it.tree import SyntaxTreeNode
+
+    return SyntaxTreeNode(_make_parser().parse(source))
+
+
+def _is_tight(node: SyntaxTreeNode) -> bool:
+    """A list directly under its sentence needs no empty line."""
+    return node.type in ("bullet_list", "ordered_list", "table", "hr")
+
+
+def _measure_indent(source: str) -> int:
+    depths = [len(line) - len(line.lstrip(" ")) for line in source.split("\n") if line.strip()]
+    return min(depths, default=0)
+
+
+def _dedent(source: str, indent: int) -> str:
+    return "\n".join(line[indent:] for line in source.split("\n"))
+
+
+def _add_prefix(rows: Sequence[Text], prefix: str, style: Style | None = None) -> list[Text]:
+    return [styled_prefix(prefix, style) + line for line in rows]
+
+
+def _parse_language(info: str) -> str:
+    return info.split()[0] if info.strip() else ""
+
+
+@cache
+def _find_lexer(language: str) -> Lexer | None:
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
+
+    try:
+        return get_lexer_by_name(language.lower(), stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None
+
+
+_TOKEN_ROLES = (
+    ("Token.Comment", "comment"),
+    ("Token.Keyword", "keyword"),
+    ("Token.Literal.String", "string"),
+    ("Token.String", "string"),
+    ("Token.Literal.Number", "number"),
+    ("Token.Name.Function", "function"),
+    ("Token.Name.Class", "function"),
+    ("Token.Name.Tag", "function"),
+    ("Token.Name.Decorator", "number"),
+    ("Token.Name.Builtin", "function"),
+    ("Token.Operator.Word", "keyword"),
+)
+
+
+@cache
+def _find_role(token_type: str) -> str:
+    return next((role for prefix, role in _TOKEN_ROLES if token_type.startswith(prefix)), "plain")
+
+
+def _token_style(token_type: str, palette: Palette) -> Style:
+    style: Style = getattr(palette, _find_role(token_type))
+    return style

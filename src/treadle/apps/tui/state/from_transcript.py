@@ -1,0 +1,82 @@
+"""The view of a session that is resumed: the same blocks, from the items of its transcript."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from treadle.apps.assembly.redaction import redact_for_display
+from treadle.apps.tui.state import markdown_stream
+from treadle.apps.tui.state.blocks import NoteBlock, ThinkingBlock, ToolCallBlock
+from treadle.apps.tui.state.reducer import apply_tool_result
+from treadle.apps.tui.state.view_state import (
+    ViewState,
+    add_block,
+    add_call,
+    build_user_block,
+    redact_own_secrets,
+    update_todos,
+)
+from treadle.core.transcript.content import Opaque, Text, Thinking, ToolCall
+from treadle.core.transcript.items import (
+    AssistantItem,
+    Item,
+    NoticeItem,
+    SummaryItem,
+    ToolResultItem,
+    UserItem,
+)
+
+_replace = msgspec.structs.replace
+
+
+def build_view(items: Iterable[Item], view: ViewState | None = None) -> ViewState:
+    """The view of a whole transcript."""
+    view = view or ViewState()
+    for item in items:
+        view = apply_item(view, item)
+    return view
+
+
+def apply_item(view: ViewState, item: Item) -> ViewState:
+    """The view after an item that an earlier process wrote down."""
+    match item:
+        case UserItem():
+            return add_block(view, build_user_block(item))
+        case AssistantItem():
+            return _apply_reply(view, item)
+        case ToolResultItem():
+            return apply_tool_result(view, item)
+        case SummaryItem():
+            text = f"{item.replaces} earlier items are summarised for the model"
+            return add_block(view, NoteBlock(text))
+        case NoticeItem(kind="interrupted"):
+            return add_block(view, NoteBlock("interrupted", "warning"))
+        case NoticeItem():
+            return view
+
+
+def _apply_reply(view: ViewState, item: AssistantItem) -> ViewState:
+    for part in item.content:
+        match part:
+            case Text(text=text):
+                for piece in markdown_stream.split_markdown(redact_own_secrets(text)):
+                    view = add_block(view, piece)
+            case Thinking(text=text) if text.strip():
+                view = add_block(view, ThinkingBlock(text))
+            case ToolCall():
+                call = ToolCallBlock(
+                    part.id,
+                    part.name,
+                    raw=redact_for_display(part.raw),
+                    argument_chars=len(part.raw),
+                )
+                view = update_todos(add_call(view, call), part)
+            case Opaque(label=label) if label:
+                view = add_block(view, NoteBlock(label))
+            case _:
+                pass
+    return _replace(
+        view, model=item.model or view.model, context_tokens=item.usage.total or view.context_tokens
+    )

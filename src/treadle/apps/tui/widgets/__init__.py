@@ -1,0 +1,1 @@
+"""The Textual widgets: transcript, prompt, choices, text entry, dialogs."""

@@ -1,0 +1,31 @@
+"""Some lines on the screen whose number may change: the tray, the offers, the status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+from textual.widget import Widget
+
+from treadle.apps.tui.render.markdown import make_printable
+
+
+class LinesWidget(Widget):
+    """Shows Texts, one a row; is as high as there are. A layout is made only when that changes."""
+
+    DEFAULT_CSS = "LinesWidget { height: 0; }"
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.lines: list[Text] = []
+
+    def set_lines(self, lines: Sequence[Text]) -> None:
+        if len(lines) != len(self.lines):
+            self.styles.height = len(lines)
+        self.lines = [make_printable(line) for line in lines]
+        self.refresh()
+
+    def render(self) -> Text:
+        text = Text("\n", no_wrap=True, overflow="crop").join(self.lines)
+        text.no_wrap = True
+        return text

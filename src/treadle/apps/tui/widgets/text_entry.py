@@ -1,0 +1,43 @@
+"""A text that the person gives or changes, in answer to a question."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.message import Message
+from textual.widgets import TextArea
+
+from treadle.apps.tui.widgets.prompt import NEW_LINE_KEYS
+
+
+class TextEntry(TextArea):
+    """Enter ends it, escape leaves it."""
+
+    DEFAULT_CSS = """
+    TextEntry, TextEntry:focus {
+        height: auto; max-height: 50vh; min-height: 1; border: none; padding: 0;
+        background: transparent; scrollbar-size-vertical: 0; scrollbar-size-horizontal: 0;
+    }
+    """
+
+    class Submitted(Message):
+        def __init__(self, text: str | None) -> None:
+            super().__init__()
+            self.text = text
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(text, soft_wrap=True, compact=True, highlight_cursor_line=False)
+        self.cursor_blink = False
+        self.move_cursor(self.document.end)
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key in NEW_LINE_KEYS:
+            self.insert("\n")
+        elif event.key == "enter":
+            self.post_message(self.Submitted(self.text))
+        elif event.key == "escape":
+            self.post_message(self.Submitted(None))
+        else:
+            await super()._on_key(event)
+            return
+        event.stop()
+        event.prevent_default()

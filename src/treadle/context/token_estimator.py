@@ -1,0 +1,74 @@
+"""How large the view is: counted by the provider, estimated in between.
+
+A provider's usage is the truth. Between two calls the size is estimated from characters, with
+the characters per token that the last call of the session showed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.core.contracts.mutator import MutationContext
+from treadle.core.transcript import size_estimate
+from treadle.core.transcript.content import Document, Image
+from treadle.core.transcript.items import Item, NoticeItem, SummaryItem
+from treadle.core.transcript.transcript import Transcript
+
+DEFAULT_CHARS_PER_TOKEN = 3.5  # before the provider has said anything
+MIN_CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN = 1.5, 6.0  # what a measurement may plausibly show
+ITEM_OVERHEAD_CHARS = 30  # what a request adds around an item
+
+
+class TokenEstimator:
+    """Calibrated by each measured call; one for a session."""
+
+    def __init__(self) -> None:
+        self._chars_per_token = DEFAULT_CHARS_PER_TOKEN
+        self._sent_chars = 0
+
+    def estimate_request(self, context: MutationContext) -> int:
+        """The size of the next request. Asked before each model call, it learns from the last."""
+        measured = context.last_usage.total_input
+        if measured > 0 and self._sent_chars > 0:
+            self._chars_per_token = min(
+                MAX_CHARS_PER_TOKEN, max(MIN_CHARS_PER_TOKEN, self._sent_chars / measured)
+            )
+        chars = context.overhead_chars + count_chars(context.transcript)
+        if context.point == "before_model":
+            self.record_sent(chars)
+        return self.tokens_for_chars(chars)
+
+    def record_sent(self, chars: int) -> None:
+        """The next measurement will be of so many characters."""
+        self._sent_chars = chars
+
+    def tokens_for_chars(self, chars: int) -> int:
+        return int(chars / self._chars_per_token) + 1
+
+    def chars_for_tokens(self, tokens: int) -> int:
+        """How many characters fit into so many tokens, carefully."""
+        return int(tokens * self._chars_per_token)
+
+
+def count_chars(items: Sequence[Item]) -> int:
+    """Characters of a view. For a transcript only what is new since the last time is counted."""
+    if not isinstance(items, Transcript):
+        return sum(map(count_item_chars, items))
+    sums: list[int] = items.cache.setdefault("context.size", [0])
+    while len(sums) <= len(items):
+        sums.append(sums[-1] + count_item_chars(items[len(sums) - 1]))
+    return sums[len(items)]
+
+
+def count_item_chars(item: Item) -> int:
+    if isinstance(item, (NoticeItem, SummaryItem)):
+        return len(item.text) + ITEM_OVERHEAD_CHARS
+    total = ITEM_OVERHEAD_CHARS
+    for part in item.content:
+        if isinstance(part, (Image, Document)):
+            total += size_estimate.estimate_media_chars(part)
+        else:
+            total += max(
+                len(getattr(part, name, "")) for name in ("text", "raw", "json", "data")
+            ) + len(getattr(part, "signature", ""))
+    return total

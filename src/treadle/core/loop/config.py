@@ -1,0 +1,79 @@
+"""What a driver works with: one of each contract, and the numbers.
+
+Made by agents/, shared by every driver of one agent, never changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from treadle.core.contracts.gate import Gate
+from treadle.core.contracts.hook import Hook
+from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
+from treadle.core.contracts.mutator import Mutator
+from treadle.core.contracts.observer import Observer
+from treadle.core.contracts.policy import Allow, PermissionRequest, Policy, Verdict
+from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.workspace import Workspace
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds that only grow."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class RealClock:
+    def now(self) -> float:
+        return time.monotonic()
+
+    def random(self) -> float:
+        return random.random()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class AllowAll:
+    """The policy of a program that brought its own tools: they may all be called."""
+
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        return Allow()
+
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
+        return None
+
+
+class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
+    model: Model
+    source: ToolSource
+    instructions: str | Callable[[], str] = ""
+    options: ModelOptions = ModelOptions()
+    cache: CacheRequest = CacheRequest()
+    policy: Policy = msgspec.field(default_factory=AllowAll)
+    hooks: tuple[Hook, ...] = ()
+    mutators: tuple[Mutator, ...] = ()
+    gates: tuple[Gate, ...] = ()
+    observers: tuple[Observer, ...] = ()
+    workspace: Workspace | None = None
+    agent_type: str = ""  # of a child agent: its kind
+    clock: Clock = msgspec.field(default_factory=RealClock)
+    services: dict[str, Any] = {}
+    save_output: Callable[[str, str], str] | None = None  # (call id, whole text) -> where it is
+    max_result_chars: int = 100_000
+    max_parallel: int = 16
+    tool_timeout: float | None = 600.0
+    max_continuations: int = 3
+
+    def system_prompt(self) -> str:
+        return self.instructions if isinstance(self.instructions, str) else self.instructions()

@@ -1,0 +1,87 @@
+"""Consulting the hooks, each in order.
+
+What they may do is their contract's matter; here is only how they are asked, how their failures
+are contained, and how their answers are put together. Gates: gates.py. Mutators: mutators.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from treadle.core.contracts.hook import (
+    AddContext,
+    Block,
+    Change,
+    Hook,
+    HookAnswer,
+    HookInput,
+    HookPoint,
+    Permit,
+)
+from treadle.core.errors import TreadleError
+from treadle.core.events import WarningRaised
+from treadle.core.loop.emitter import Emitter
+
+ALLOWED_ANSWERS: Mapping[HookPoint, tuple[type, ...]] = {
+    "session_start": (AddContext,),
+    "user_prompt_submit": (Block, AddContext),
+    "pre_tool_use": (Block, Change, AddContext),
+    "permission_request": (Permit, Block),
+    "post_tool_use": (Change, AddContext),
+    "pre_compact": (Block, AddContext),
+    "subagent_stop": (Block,),
+    "stop": (Block,),
+    "notification": (),
+    "session_end": (),
+}
+
+
+class Hooks:
+    """Asks each hook of a point in order; the first objection ends the asking."""
+
+    def __init__(self, hooks: Sequence[Hook], emitter: Emitter) -> None:
+        self._by_point: dict[HookPoint, list[Hook]] = {}
+        for hook in hooks:
+            for point in hook.points:
+                self._by_point.setdefault(point, []).append(hook)
+        self._emitter = emitter
+
+    def has(self, point: HookPoint) -> bool:
+        return point in self._by_point
+
+    async def run(self, point: HookPoint, data: Mapping[str, Any]) -> list[HookAnswer]:
+        """What was answered, up to and including the first Block or Permit."""
+        answers: list[HookAnswer] = []
+        teller = self._emitter
+        for hook in self._by_point.get(point, ()):
+            name = type(hook).__name__
+            try:
+                answer = await hook.run(HookInput(point, teller.session_id, teller.turn_id, data))
+            except Exception as error:  # noqa: BLE001 - a hook is somebody else's code
+                problem = _failure_text(name, point, error)
+                teller.emit(WarningRaised, problem)
+                if point == "pre_tool_use":
+                    return [*answers, Block(problem)]
+                continue
+            if answer is None:
+                continue
+            if not isinstance(answer, ALLOWED_ANSWERS[point]):
+                kind = type(answer).__name__
+                teller.emit(WarningRaised, f"hook {name} may not answer {kind} at {point}: ignored")
+                continue
+            if isinstance(answer, AddContext) and not answer.text.strip():
+                continue
+            if isinstance(answer, Block) and not answer.reason.strip():
+                answer = Block(f"hook {name} objects")
+            answers.append(answer)
+            if isinstance(answer, (Block, Permit)):
+                break
+        return answers
+
+
+def _failure_text(name: str, point: HookPoint, error: Exception) -> str:
+    """What went wrong; our own errors say by themselves with which hook."""
+    if isinstance(error, TreadleError):
+        return f"a hook failed at {point}: {error}"
+    return f"hook {name} failed at {point}: {type(error).__name__}: {error}"

@@ -1,0 +1,247 @@
+"""One model call: ask, stream, try again, and give one whole reply.
+
+A failed attempt leaves nothing behind but an event: what it streamed is void, one paid answer
+is one assistant item. Where the next attempt may cost other than what was reserved, the driver has
+to ask anew. Below stands the Model contract; what a failure means is recovery.py's table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from treadle.core.contracts.model import (
+    Model,
+    ModelNotified,
+    ModelRequest,
+    ModelTextDelta,
+    ModelThinkingDelta,
+    ModelToolCallBegan,
+    ModelToolCallDelta,
+    ModelToolCallRequested,
+    ModelUsageUpdated,
+    PartQuarantined,
+    Reply,
+)
+from treadle.core.errors import ModelError, StreamBroken
+from treadle.core.events import (
+    ModelChanged,
+    Notified,
+    ReplyDiscarded,
+    RequestStarted,
+    RetryScheduled,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallBegan,
+    ToolCallDelta,
+    ToolCallRequested,
+)
+from treadle.core.loop.config import Clock
+from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.recovery import Retry, UseFallback, choose_recovery
+from treadle.core.transcript.content import Text, ToolCall
+from treadle.core.transcript.integrity import with_unique_ids
+from treadle.core.transcript.items import AssistantItem
+from treadle.core.transcript.usage import NO_USAGE, Usage
+
+
+class RetryWithBudget(msgspec.Struct, frozen=True):
+    """No reply, but another attempt is worth it, once the gates have seen what it may cost: the
+    last one was paid for, or a fallback has other prices and another window."""
+
+    reason: Literal["retry", "fallback"]
+
+
+class ModelCaller:
+    """Asks the model of the moment; a fallback that took over stays for later calls."""
+
+    def __init__(
+        self,
+        model: Model,
+        emitter: Emitter,
+        clock: Clock,
+        *,
+        on_call: Callable[[ToolCall], None],
+        on_quarantine: Callable[[PartQuarantined], None],
+        is_interrupted: Callable[[], bool],
+    ) -> None:
+        self.model = model
+        self.last_model_name = model.name  # who used what was lost
+        self._emitter = emitter
+        self._clock = clock
+        self._on_call = on_call
+        self._on_quarantine = on_quarantine
+        self._is_interrupted = is_interrupted
+        self._streamed_text: list[str] = []  # the text of the running attempt
+        self._attempt_usage = NO_USAGE  # what the running attempt is known to have used
+        self._lost_usage = NO_USAGE  # what attempts used that gave no reply
+        self._quarantine: frozenset[tuple[int, int]] = frozenset()
+        self._idempotency_key = ""  # of the reply that is wanted
+        self._attempts = 0
+        self._failures: Counter[type[ModelError]] = Counter()
+
+    async def call(self, request: ModelRequest) -> AssistantItem | RetryWithBudget:
+        """The whole reply, its call ids unique in this transcript; or a ModelError."""
+        if request.idempotency_key != self._idempotency_key:
+            self._idempotency_key, self._attempts = request.idempotency_key, 0
+            self._failures.clear()
+        self._quarantine = request.quarantine
+        while True:
+            self._attempts += 1
+            self.last_model_name = self.model.name
+            self._emitter.emit(RequestStarted, self.last_model_name, self._attempts)
+            if self._quarantine != request.quarantine:
+                # What an earlier attempt found out need not be found out again.
+                request = msgspec.structs.replace(request, quarantine=self._quarantine)
+            try:
+                return await self._attempt(request)
+            except ModelError as error:
+                self._discard_partial()
+                again = await self._recover(error)
+                self._lost_usage = self.take_lost_usage()
+                if again.reason == "fallback" or self._lost_usage is not NO_USAGE:
+                    return again
+
+    async def _recover(self, error: ModelError) -> RetryWithBudget:
+        """Wait, or let the fallback take over; what is hopeless surfaces."""
+        answer = choose_recovery(
+            error,
+            self._failures,
+            jitter=self._clock.random(),
+            has_fallback=self.model.fallback is not None,
+        )
+        self._failures[type(error)] += 1
+        match answer:
+            case Retry(delay=delay):
+                self._emitter.emit(RetryScheduled, self._attempts, delay, str(error))
+                await self._clock.sleep(delay)
+                return RetryWithBudget("retry")
+            case UseFallback():
+                self._switch_to_fallback(error)
+                self._failures.clear()
+                return RetryWithBudget("fallback")
+            case _:
+                raise error
+
+    def take_partial_reply(self) -> AssistantItem | None:
+        """What the model had said when it was interrupted; no calls."""
+        text = "".join(self._streamed_text)
+        self._streamed_text.clear()
+        if not text.strip():
+            return None
+        return AssistantItem((Text(text),), "aborted", self.model.name, self._attempt_usage)
+
+    def take_lost_usage(self) -> Usage:
+        """What was used since the last time and came to nothing."""
+        used = (
+            self._lost_usage
+            if self._attempt_usage is NO_USAGE
+            else self._lost_usage + self._attempt_usage
+        )
+        self._lost_usage = self._attempt_usage = NO_USAGE
+        return used
+
+    async def _attempt(self, request: ModelRequest) -> AssistantItem:
+        tell, said, ready = self._emitter.emit, self._streamed_text, _AnnouncedCalls(request)
+        said.clear()
+        reply: AssistantItem | None = None
+        stream = self.model.stream(request)
+        try:
+            async for event in stream:
+                kind = type(event)
+                if kind is ModelTextDelta:
+                    said.append(event.text)  # type: ignore[union-attr]
+                    tell(TextDelta, event.text)  # type: ignore[union-attr]
+                elif kind is ModelThinkingDelta:
+                    tell(ThinkingDelta, event.text)  # type: ignore[union-attr]
+                elif isinstance(event, Reply):
+                    reply = event.item
+                    break
+                else:
+                    self._handle_event(event, ready)
+                if self._is_interrupted():
+                    raise asyncio.CancelledError
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+        if reply is None:
+            raise StreamBroken(
+                f"{self.model.name} ended its stream without a reply", provider=self.model.name
+            )
+        said.clear()
+        self._attempt_usage = NO_USAGE  # the reply says it better
+        return ready.with_announced_ids(reply)
+
+    def _handle_event(self, event: object, announced: _AnnouncedCalls) -> None:
+        tell = self._emitter.emit
+        match event:
+            case ModelToolCallBegan():
+                tell(ToolCallBegan, event.id, event.name)
+            case ModelToolCallDelta():
+                tell(ToolCallDelta, event.id, event.text)
+            case ModelToolCallRequested(call=call):
+                call = announced.add(call)
+                tell(ToolCallRequested, call)
+                self._on_call(call)
+            case PartQuarantined():
+                self._quarantine |= {(event.position, event.part)}
+                self._on_quarantine(event)
+            case ModelNotified(text=text):
+                tell(Notified, text)
+            case ModelUsageUpdated(usage=usage):
+                self._attempt_usage = usage
+            case _:
+                pass
+
+    def _discard_partial(self) -> None:
+        if self._streamed_text:
+            self._emitter.emit(ReplyDiscarded, sum(map(len, self._streamed_text)))
+            self._streamed_text.clear()
+
+    def _switch_to_fallback(self, error: ModelError) -> None:
+        fallback = self.model.fallback
+        assert fallback is not None, "recovery chose a fallback that is not there"
+        self._emitter.emit(ModelChanged, self.model.name, fallback.name, str(error))
+        self.model = fallback
+
+
+class _AnnouncedCalls:
+    """The calls announced so far, with the ids they will have in the transcript."""
+
+    def __init__(self, request: ModelRequest) -> None:
+        self._is_in_transcript = request.transcript.has_call_id
+        self._ids: set[str] = set()
+        self._renamed: list[tuple[ToolCall, ToolCall]] = []
+
+    def add(self, call: ToolCall) -> ToolCall:
+        holder = with_unique_ids(AssistantItem((call,)), self._is_taken)
+        unique = holder.calls[0]
+        self._ids.add(unique.id)
+        self._renamed.append((call, unique))
+        return unique
+
+    def with_announced_ids(self, reply: AssistantItem) -> AssistantItem:
+        """The reply with the ids that were told; calls never announced get theirs now."""
+        if not self._renamed:
+            return with_unique_ids(reply, self._is_taken)
+        left = list(self._renamed)
+        content = []
+        changed = False
+        for part in reply.content:
+            if type(part) is ToolCall:
+                told = next((pair for pair in left if pair[0] == part), None)
+                if told is not None:
+                    left.remove(told)
+                fresh = told[1] if told is not None else self.add(part)
+                changed = changed or fresh is not part
+                part = fresh
+            content.append(part)
+        return msgspec.structs.replace(reply, content=tuple(content)) if changed else reply
+
+    def _is_taken(self, call_id: str) -> bool:
+        return call_id in self._ids or self._is_in_transcript(call_id)

@@ -1,0 +1,143 @@
+"""Letting the mutators look at the view, and taking over what they make of it.
+
+They are asked in order, each sees what the one before it left, and every law is checked after
+each that changed something. What a mutator asks of a model is paid from the same budgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from treadle.core.contracts.hook import AddContext, Block
+from treadle.core.contracts.model import ModelCard
+from treadle.core.contracts.mutator import MutationContext, MutationPoint, Mutator
+from treadle.core.errors import LawBroken, TreadleError
+from treadle.core.events import MutationFinished, MutationStarted, Notified, WarningRaised
+from treadle.core.loop.config import DriverConfig
+from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.gates import Gates
+from treadle.core.loop.hooks import Hooks
+from treadle.core.loop.inbox import Inbox
+from treadle.core.loop.prepare import Toolbox
+from treadle.core.loop.session_state import SessionState
+from treadle.core.transcript.integrity import Violation, find_violations, is_empty
+from treadle.core.transcript.items import Item, NoticeItem, UserItem
+from treadle.core.transcript.pending import RunTools, pending
+from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import Usage
+
+
+class MutatorRunner:
+    def __init__(
+        self,
+        config: DriverConfig,
+        emitter: Emitter,
+        session: SessionState,
+        toolbox: Toolbox,
+        hooks: Hooks,
+        inbox: Inbox,
+        card: Callable[[], ModelCard],
+    ) -> None:
+        self._config = config
+        self._emitter = emitter
+        self._session = session
+        self._toolbox = toolbox
+        self._hooks = hooks
+        self._inbox = inbox
+        self._card = card
+
+    async def run(self, point: MutationPoint, focus: str = "") -> bool:
+        """Let the mutators look; whether one changed the view."""
+        if not self._config.mutators:
+            return False
+        state = self._session.state
+        scene = MutationContext(
+            point,
+            state.transcript,
+            self._emitter.session_id,
+            self._emitter.turn_id,
+            self._card(),
+            state.last_usage,
+            len(self._config.system_prompt()) + self._toolbox.spec_chars,
+            lambda text: self._emitter.emit(Notified, text),
+            lambda: self._run_pre_compact_hooks(point),
+            focus,
+            self._reserve,
+        )
+        changes = await run_mutators(self._config.mutators, scene, self._emitter)
+        for name, new in changes:
+            self._session.replace_view(name, new)
+        return bool(changes)
+
+    async def _run_pre_compact_hooks(self, point: MutationPoint) -> str | None:
+        """What the hooks say: None forbids a compaction, a text is something to keep."""
+        trigger = "manual" if point == "on_request" else "auto"
+        answers = await self._hooks.run("pre_compact", {"trigger": trigger})
+        if any(isinstance(answer, Block) for answer in answers):
+            return None
+        return "\n".join(answer.text for answer in answers if isinstance(answer, AddContext))
+
+    def _reserve(
+        self, card: ModelCard, chars: int, max_output: int
+    ) -> Callable[[Usage], None] | None:
+        """Ask the gates for a model call that a mutator wants to make."""
+        gates = Gates(self._config.gates)
+        stop, told = gates.admit(self._session.estimate_request(card, chars, max_output))
+        for text in told:
+            self._inbox.put(NoticeItem(text, kind="budget"))
+        if stop is not None:
+            gates.settle(Usage())
+            return None
+
+        def settle(used: Usage) -> None:
+            gates.settle(used)
+            self._session.add_lost_usage(card.name, used)
+
+        return settle
+
+
+async def run_mutators(
+    mutators: Sequence[Mutator], context: MutationContext, emitter: Emitter
+) -> Sequence[tuple[str, Transcript]]:
+    """Each change that was made at this point, with who made it; every law holds after each."""
+    changes: list[tuple[str, Transcript]] = []
+    for mutator in mutators:
+        if context.point not in mutator.points:
+            continue
+        emitter.emit(MutationStarted, mutator.name, context.point)
+        try:
+            new = await mutator.mutate(context)
+        except TreadleError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a mutator is somebody else's code
+            problem = f"mutator {mutator.name} failed: {type(error).__name__}: {error}"
+            emitter.emit(WarningRaised, problem)
+            new = None
+        if new is context.transcript:
+            new = None
+        emitter.emit(MutationFinished, mutator.name, context.point, new is not None)
+        if new is None:
+            continue
+        broken = _find_new_violations(context.transcript, new)
+        if broken:
+            raise LawBroken(mutator.name, broken[0].law, broken[0].problem)
+        changes.append((mutator.name, new))
+        context = msgspec.structs.replace(context, transcript=new)
+    return changes
+
+
+def _find_new_violations(old: Transcript, new: Transcript) -> list[Violation]:
+    """What is wrong with a changed view, beside one that was lawful."""
+    before, after = pending(old), pending(new)
+    is_open = isinstance(before, RunTools) or isinstance(after, RunTools)
+    if is_open and before != after:
+        return [Violation("open_calls_kept", len(new), "other calls would be run than before")]
+    if new.is_extension_of(old) and not is_open and all(map(_is_input_or_notice, new[len(old) :])):
+        return []  # a few lines more: no need to walk the history
+    return find_violations(new)
+
+
+def _is_input_or_notice(item: Item) -> bool:
+    return isinstance(item, (NoticeItem, UserItem)) and not is_empty(item)

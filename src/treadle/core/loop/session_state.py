@@ -1,0 +1,388 @@
+"""The one place where the loop's state changes and the transcript grows.
+
+Every change is written to the log, told to the observers, and recorded with its reason. The
+driver decides; this keeps the books.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from treadle.core.contracts.gate import RequestEstimate, Stop
+from treadle.core.contracts.model import ModelCard, PartQuarantined
+from treadle.core.contracts.store import Store
+from treadle.core.errors import LoopError
+from treadle.core.events import (
+    LoopContinued,
+    RunFailed,
+    TerminalReason,
+    TurnFinished,
+    TurnResult,
+    TurnStarted,
+    UsageUpdated,
+    WarningRaised,
+)
+from treadle.core.loop.emitter import Emitter
+from treadle.core.transcript import size_estimate
+from treadle.core.transcript.content import Opaque, RedactedThinking, Text, Thinking, ToolCall
+from treadle.core.transcript.entries import (
+    ApprovalDecision,
+    EarlyResult,
+    Entry,
+    Intent,
+    ItemAdded,
+    Quarantined,
+    TurnBegan,
+    TurnEnded,
+    Uncompacted,
+    UsageRecorded,
+    View,
+    apply_rewrite,
+    diff_views,
+)
+from treadle.core.transcript.items import (
+    AssistantItem,
+    Item,
+    NoticeItem,
+    SummaryItem,
+    ToolResultItem,
+    UserItem,
+)
+from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import NO_USAGE, Usage
+
+TRACE_LENGTH = 1_000
+
+
+class SessionState:
+    def __init__(self, view: View, emitter: Emitter, log: DurableLog) -> None:
+        self.state = LoopState(
+            transcript=view.transcript,
+            turns=view.turns,
+            usage=view.usage,
+            chars=sum(map(estimate_item_chars, view.transcript)),
+            decisions=view.decisions,
+            intents=view.intents,
+            early_results=view.early_results,
+            quarantine=view.quarantine,
+        )
+        self.trace: deque[Transition] = deque(maxlen=TRACE_LENGTH)
+        self._open_turn = view.open_turn
+        self._turn_progress = view.turn_progress
+        self._history = view.history
+        self._turn_items: list[Item] = []
+        self._emitter = emitter
+        self._log = log
+
+    @property
+    def turn(self) -> TurnState:
+        turn = self.state.turn
+        if turn is None:
+            raise LoopError("no turn is running")
+        return turn
+
+    def append(self, item: Item, new_transcript: Transcript | None = None) -> None:
+        """The transcript grows; `grown` is what it becomes, if somebody has it at hand."""
+        state = self.state
+        if type(item) is ToolResultItem and item.call_id in state.early_results:
+            self._drop_early_result(item.call_id)
+        self._log.write_item(item)
+        self.state = msgspec.structs.replace(
+            self.state,
+            transcript=state.transcript.append(item) if new_transcript is None else new_transcript,
+            chars=state.chars + estimate_item_chars(item),
+        )
+        if self._history is not None:
+            self._history = self._history.append(item)
+        self._turn_items.append(item)
+        self._emitter.emit_item(len(state.transcript), item)
+
+    def estimate_request(
+        self, card: ModelCard, request_chars: int, max_output: int
+    ) -> RequestEstimate:
+        """What a gate sees of the books and of the next request."""
+        state = self.state
+        turn = state.turn or TurnState(self._emitter.turn_id)
+        return RequestEstimate(
+            self._emitter.session_id,
+            turn.id,
+            turn.rounds,
+            turn.calls,
+            turn.usage,
+            state.usage,
+            state.transcript,
+            card,
+            request_chars,
+            max_output,
+        )
+
+    def record_transition(self, reason: str, turn: TurnState | None = None) -> None:
+        """Record why the loop goes round again."""
+        if turn is not None:
+            self.state = msgspec.structs.replace(self.state, turn=turn)
+        self.trace.append(Transition(self._emitter.turn_id, reason))
+        self._emitter.emit(LoopContinued, reason)
+
+    # --- turns ---------------------------------------------------------------------------
+
+    def begin_turn(self) -> None:
+        """Open a turn, or take up the one that an earlier process left open."""
+        state = self.state
+        resumed, self._open_turn = self._open_turn, None
+        turn_id = resumed or f"turn-{state.turns + 1}"
+        self._emitter.turn_id = turn_id
+        self._turn_items = []
+        turn = TurnState(turn_id)
+        if resumed is None:
+            self._log.write(TurnBegan(turn_id))
+        else:
+            turn = TurnState(
+                turn_id,
+                self._turn_progress.rounds,
+                self._turn_progress.calls,
+                self._turn_progress.usage,
+            )
+        self.state = msgspec.structs.replace(
+            state,
+            turn=turn,
+            turns=state.turns + (resumed is None),
+        )
+        self._emitter.emit(TurnStarted)
+        self.trace.append(Transition(turn_id, "resumed" if resumed else "began"))
+
+    def end_turn(
+        self,
+        reason: TerminalReason,
+        error: BaseException | None,
+        metadata: dict[str, str | int | float | bool],
+    ) -> TurnResult:
+        """Close the books of the turn. The terminal event is told apart, as the last thing."""
+        turn = self.turn
+        detail = str(error) if error is not None else ""
+        self._log.write(TurnEnded(turn.id, reason, detail))
+        self.state = msgspec.structs.replace(
+            self.state, turn=None, decisions={}, intents={}, early_results={}
+        )
+        self.trace.append(Transition(turn.id, f"ended: {reason}"))
+        return TurnResult(
+            turn.id, reason, tuple(self._turn_items), turn.usage, turn.rounds, metadata, error
+        )
+
+    def emit_turn_end(self, result: TurnResult) -> None:
+        error = result.error
+        if error is None:
+            self._emitter.emit(TurnFinished, result)
+        else:
+            self._emitter.emit(RunFailed, str(error), type(error).__name__, result)
+
+    # --- what a turn uses ----------------------------------------------------------------
+
+    def add_reply_usage(self, reply: AssistantItem) -> None:
+        used = reply.usage
+        turn = msgspec.structs.replace(self.turn, usage=self.turn.usage + used)
+        self._log.write(UsageRecorded(reply.model, used))
+        self.state = msgspec.structs.replace(
+            self.state, turn=turn, usage=self.state.usage + used, last_usage=used
+        )
+        self._emitter.emit(UsageUpdated, reply.model, used, turn.usage)
+
+    def add_lost_usage(self, model: str, used: Usage) -> None:
+        """Count what was used beside the replies: by a broken attempt, or a mutator's own call."""
+        state = self.state
+        if used == NO_USAGE:
+            return
+        self._log.write(UsageRecorded(model, used))
+        turn = state.turn
+        if turn is not None:
+            turn = msgspec.structs.replace(turn, usage=turn.usage + used)
+        self.state = msgspec.structs.replace(state, turn=turn, usage=state.usage + used)
+        self._emitter.emit(UsageUpdated, model, used, turn.usage if turn is not None else used)
+
+    # --- what is known about open calls --------------------------------------------------
+
+    def record_decision(self, decision: ApprovalDecision) -> None:
+        self._log.write(decision)
+        self.state = msgspec.structs.replace(
+            self.state, decisions={**self.state.decisions, decision.call_id: decision}
+        )
+
+    async def record_intent(self, intent: Intent) -> None:
+        """The effect may begin after this, and in no case again."""
+        await self._log.write_intent(intent)
+        self.state = msgspec.structs.replace(
+            self.state, intents={**self.state.intents, intent.call_id: intent}
+        )
+
+    def record_early_result(self, result: ToolResultItem) -> None:
+        """A call ended before an earlier one of its round."""
+        self._log.write(EarlyResult(result))
+        self.state = msgspec.structs.replace(
+            self.state, early_results={**self.state.early_results, result.call_id: result}
+        )
+
+    def close_round(self, calls: int) -> None:
+        """Every call is answered: rulings and intents have done their work."""
+        turn = self.turn
+        self.record_transition(
+            "tool_use",
+            msgspec.structs.replace(turn, rounds=turn.rounds + 1, calls=turn.calls + calls),
+        )
+        state = self.state
+        if state.decisions or state.intents or state.early_results:
+            self.state = msgspec.structs.replace(state, decisions={}, intents={}, early_results={})
+
+    def _drop_early_result(self, call_id: str) -> None:
+        settled = {key: value for key, value in self.state.early_results.items() if key != call_id}
+        self.state = msgspec.structs.replace(self.state, early_results=settled)
+
+    # --- changes of the view -------------------------------------------------------------
+
+    @property
+    def history(self) -> Transcript:
+        """Everything that was ever said, whatever was taken out of view."""
+        return self._history if self._history is not None else self.state.transcript
+
+    def replace_view(self, mutator: str, new: Transcript) -> None:
+        """Take over a mutator's view. One that only adds is an append like any other."""
+        old = self.state.transcript
+        if new.is_extension_of(old):
+            for position in range(len(old), len(new)):
+                self.append(new[position], new.prefix(position + 1))
+            return
+        change = diff_views(mutator, old, new)
+        if change.start == len(old):
+            for item in change.items:
+                self.append(item)
+            return
+        self._log.write(change)
+        self._history = self.history
+        self._set_view(apply_rewrite(old, change))
+
+    def uncompact(self) -> bool:
+        """Bring the whole history back into view; False if all of it is there."""
+        if self._history is None:
+            return False
+        self._log.write(Uncompacted())
+        whole, self._history = self._history, None
+        self._set_view(whole)
+        return True
+
+    def _set_view(self, transcript: Transcript) -> None:
+        self.state = msgspec.structs.replace(
+            self.state,
+            transcript=transcript,
+            chars=sum(map(estimate_item_chars, transcript)),
+            quarantine=frozenset(),
+            last_usage=Usage(),
+        )
+
+    def quarantine_part(self, refused: PartQuarantined) -> None:
+        place = (refused.position, refused.part)
+        self._log.write(Quarantined(*place, refused.reason))
+        self.state = msgspec.structs.replace(self.state, quarantine=self.state.quarantine | {place})
+        self._emitter.emit(WarningRaised, f"left out of the request: {refused.reason}")
+
+
+def estimate_item_chars(item: Item) -> int:
+    """How much text an item holds, for estimates that may be too large but not too small.
+
+    Letters that are rare in what models were trained on need more tokens, about as they need more
+    bytes. Pictures and documents count as the text that they weigh.
+    """
+    if isinstance(item, (NoticeItem, SummaryItem)):
+        return _estimate_text_chars(item.text)
+    total = 0
+    for part in item.content:
+        if isinstance(part, (Text, Thinking)):
+            text = part.text
+        elif isinstance(part, ToolCall):
+            text = part.raw
+        elif isinstance(part, Opaque):
+            text = part.json
+        elif isinstance(part, RedactedThinking):
+            text = part.data
+        else:
+            total += size_estimate.estimate_media_chars(part)
+            continue
+        total += len(text) if text.isascii() else _estimate_text_chars(text)
+    return total
+
+
+def _estimate_text_chars(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+class TurnState(msgspec.Struct, frozen=True):
+    """The counters of the turn that is running."""
+
+    id: str
+    rounds: int = 0
+    calls: int = 0
+    usage: Usage = Usage()
+    continuations: int = 0
+    pauses: int = 0
+    stop_hook_blocks: int = 0  # of stop hooks
+    had_empty_reply: bool = False
+    was_compacted: bool = False
+    closing_stop: Stop | None = None
+
+
+class LoopState(msgspec.Struct, frozen=True):
+    transcript: Transcript
+    turn: TurnState | None = None
+    turns: int = 0
+    usage: Usage = Usage()
+    last_usage: Usage = Usage()
+    chars: int = 0
+    decisions: dict[str, ApprovalDecision] = {}
+    intents: dict[str, Intent] = {}
+    early_results: dict[str, ToolResultItem] = {}
+    quarantine: frozenset[tuple[int, int]] = frozenset()
+
+
+class Transition(msgspec.Struct, frozen=True, gc=False):
+    """Why the loop went on: one line of the trace."""
+
+    turn_id: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.turn_id}  {self.reason}"
+
+
+class DurableLog:
+    def __init__(self, store: Store | None) -> None:
+        self._store = store
+        self._needs_flush = False
+
+    def write(self, entry: Entry) -> None:
+        if self._store is not None:
+            self._store.append(entry)
+
+    def write_item(self, item: Item) -> None:
+        if self._store is not None:
+            self._store.append(ItemAdded(item))
+            self._needs_flush = self._needs_flush or isinstance(item, UserItem)
+
+    async def write_intent(self, intent: Intent) -> None:
+        """The effect may begin only after this."""
+        if self._store is not None:
+            self._store.append(intent)
+            await self._store.flush()
+
+    async def flush_before_model_call(self) -> None:
+        """What a person said is safe before a model hears it; and a disk that is full stops the
+        run here, before it costs another request."""
+        if self._needs_flush or (self._store is not None and self._store.write_error is not None):
+            await self.flush()
+
+    async def flush(self) -> None:
+        if self._store is not None:
+            await self._store.flush()
+            self._needs_flush = False
+
+    async def aclose(self) -> None:
+        if self._store is not None:
+            await self._store.aclose()

@@ -1,0 +1,376 @@
+"""The events of an Anthropic stream, put together to one reply.
+
+    message_start  (content_block_start  content_block_delta*  content_block_stop)*
+    message_delta  message_stop                   ping and error may stand anywhere
+
+Sans-IO. A call is announced when it is whole. One whose arguments do not read as an object may
+have been cut by the output limit: it waits until what follows shows that it was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from treadle.core.contracts.model import (
+    ModelCard,
+    ModelEvent,
+    ModelRequest,
+    ModelTextDelta,
+    ModelThinkingDelta,
+    ModelToolCallBegan,
+    ModelToolCallDelta,
+    ModelToolCallRequested,
+    ModelUsageUpdated,
+)
+from treadle.core.errors import ModelError, StreamBroken
+from treadle.core.transcript.content import (
+    AssistantContent,
+    Opaque,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+)
+from treadle.core.transcript.items import AssistantItem, StopReason
+from treadle.core.transcript.usage import Usage
+from treadle.models.anthropic.encoding import ATTACHED_LABEL, ORIGIN
+from treadle.models.provider_base.codec import DecodeFailed, build_usage, make_unique_call_id
+from treadle.models.provider_base.error_mapping import (
+    ProviderErrorBody,
+    ProviderInfo,
+    map_error_body,
+)
+
+_STOP_REASONS: dict[str, StopReason] = {
+    "end_turn": "end_turn",
+    "tool_use": "tool_use",
+    "max_tokens": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "pause_turn": "pause",
+    "refusal": "refusal",
+    "model_context_window_exceeded": "context",
+}
+
+
+class _CacheCreation(msgspec.Struct, gc=False):
+    ephemeral_1h_input_tokens: int | None = None
+
+
+class _OutputDetails(msgspec.Struct, gc=False):
+    thinking_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_creation: _CacheCreation | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+
+class _Message(msgspec.Struct):
+    id: str | None = None
+    usage: _Usage | None = None
+
+
+class _StopDetails(msgspec.Struct, gc=False):
+    explanation: str | None = None
+
+
+class _Delta(msgspec.Struct, gc=False):
+    """Deltas of all kinds in one: which fields are there depends on `type`."""
+
+    type: str = ""
+    text: str = ""
+    partial_json: str = ""
+    thinking: str = ""
+    signature: str = ""
+    stop_reason: str | None = None
+    stop_details: _StopDetails | None = None
+
+
+class _StreamError(msgspec.Struct, gc=False):
+    type: str = ""
+    message: str = ""
+
+
+class _Event(msgspec.Struct):
+    type: str
+    index: int = 0
+    delta: _Delta | None = None
+    content_block: dict[str, Any] | None = None
+    message: _Message | None = None
+    usage: _Usage | None = None
+    error: _StreamError | None = None
+
+
+class _RawDelta(msgspec.Struct):
+    delta: dict[str, Any]
+
+
+_decode_event: Callable[[bytes], _Event] = msgspec.json.Decoder(_Event).decode
+_decode_raw_delta: Callable[[bytes], _RawDelta] = msgspec.json.Decoder(_RawDelta).decode
+
+
+class _PartialBlock:
+    """One content block while it grows."""
+
+    __slots__ = ("call", "deltas", "id", "is_doubtful", "kind", "signature", "start")
+
+    def __init__(self, kind: str, start: dict[str, Any]) -> None:
+        self.kind = kind
+        self.start = start
+        self.id = ""
+        self.deltas: list[str] = []
+        self.signature: str = start.get("signature") or ""
+        self.call: ToolCall | None = None
+        self.is_doubtful = False  # closed, but not shown to be whole
+
+
+class AnthropicDecoder:
+    """Reads one answer."""
+
+    __slots__ = (
+        "_blocks",
+        "_card",
+        "_ids",
+        "_message_id",
+        "_provider",
+        "_refusal_text",
+        "_request",
+        "_stop_reason",
+        "_usage",
+        "done",
+        "progress",
+    )  # fmt: skip
+
+    def __init__(self, provider: ProviderInfo, card: ModelCard, request: ModelRequest) -> None:
+        self._provider = provider
+        self._card = card
+        self._request = request
+        self._blocks: dict[int, _PartialBlock] = {}
+        self._ids: set[str] = set()
+        self._usage = _Usage()
+        self._message_id = ""
+        self._stop_reason: str | None = None
+        self._refusal_text = ""
+        self.progress = 0
+        self.done = False
+
+    def feed(self, events: Iterable[tuple[bytes, bytes]]) -> list[ModelEvent]:
+        out: list[ModelEvent] = []
+        emit = out.append
+        blocks = self._blocks
+        for _, data in events:
+            try:
+                event = _decode_event(data)
+                delta = event.delta
+                if event.type != "content_block_delta" or delta is None:
+                    self._handle_event(event, out)
+                    continue
+                self.progress += 1
+                block = blocks[event.index]
+                kind = delta.type
+                if kind == "text_delta":
+                    block.deltas.append(delta.text)
+                    emit(ModelTextDelta(delta.text))
+                elif kind == "input_json_delta":
+                    block.deltas.append(delta.partial_json)
+                    if block.kind == "tool_use" and delta.partial_json:
+                        emit(ModelToolCallDelta(block.id, delta.partial_json))
+                elif kind == "thinking_delta":
+                    block.deltas.append(delta.thinking)
+                    emit(ModelThinkingDelta(delta.thinking))
+                elif kind == "signature_delta":
+                    block.signature = delta.signature
+                else:
+                    _merge_delta(block.start, _decode_raw_delta(data).delta)
+            except ModelError as error:
+                raise DecodeFailed(error, out) from error
+            except (msgspec.DecodeError, UnicodeDecodeError, KeyError) as error:
+                broken = StreamBroken(
+                    f"{self._provider.name} sent an event that does not fit the protocol ({error}).",
+                    provider=self._provider.name,
+                )
+                raise DecodeFailed(broken, out) from error
+        return out
+
+    def _handle_event(self, event: _Event, out: list[ModelEvent]) -> None:
+        match event.type:
+            case "content_block_start":
+                self.progress += 1
+                self._confirm_doubtful_calls(out)
+                self._start_block(event.index, event.content_block or {}, out)
+            case "content_block_stop":
+                self.progress += 1
+                self._finish_block(self._blocks[event.index], out)
+            case "message_start" if event.message is not None:
+                self._message_id = event.message.id or ""
+                self._update_usage(event.message.usage)
+                out.append(ModelUsageUpdated(self._build_usage()))
+            case "message_delta":
+                self.progress += 1
+                self._update_usage(event.usage)
+                if event.delta is not None:
+                    self._stop_reason = event.delta.stop_reason or self._stop_reason
+                    if event.delta.stop_details is not None:
+                        self._refusal_text = event.delta.stop_details.explanation or ""
+            case "message_stop":
+                if self._stop_reason not in ("max_tokens", "model_context_window_exceeded"):
+                    self._confirm_doubtful_calls(out)
+                self.done = True
+            case "error":
+                failure = event.error or _StreamError()
+                raise map_error_body(
+                    self._provider, ProviderErrorBody(failure.message, failure.type), None
+                )
+            case _:
+                pass  # ping, and what they may add
+
+    # -------------------------------------------------------------- blocks
+
+    def _start_block(self, index: int, start: dict[str, Any], out: list[ModelEvent]) -> None:
+        kind = start.get("type")
+        block = _PartialBlock(kind if isinstance(kind, str) else "", start)
+        self._blocks[index] = block
+        if block.kind == "text":
+            self._start_text(block, "text", ModelTextDelta, out)
+        elif block.kind == "thinking":
+            self._start_text(block, "thinking", ModelThinkingDelta, out)
+        elif block.kind == "tool_use":
+            block.id = make_unique_call_id(
+                _get_string(start, "id"), self._ids, self._request.transcript
+            )
+            out.append(ModelToolCallBegan(block.id, _get_string(start, "name")))
+
+    def _start_text(
+        self,
+        block: _PartialBlock,
+        field: str,
+        event_type: type[ModelTextDelta] | type[ModelThinkingDelta],
+        out: list[ModelEvent],
+    ) -> None:
+        text = _get_string(block.start, field)
+        if text:
+            block.deltas.append(text)
+            out.append(event_type(text))
+
+    def _finish_block(self, block: _PartialBlock, out: list[ModelEvent]) -> None:
+        if block.kind != "tool_use" or block.call is not None:
+            return
+        raw = "".join(block.deltas)
+        if not raw and block.start.get("input"):
+            raw = msgspec.json.encode(block.start["input"]).decode()
+        block.call = ToolCall(block.id, _get_string(block.start, "name"), raw)
+        if raw.strip() and block.call.arguments is not None:
+            out.append(ModelToolCallRequested(block.call))
+        else:
+            block.is_doubtful = True
+
+    def _confirm_doubtful_calls(self, out: list[ModelEvent]) -> None:
+        """What follows shows that no call was cut: announce those that were in doubt."""
+        for block in self._blocks.values():
+            if block.is_doubtful and block.call is not None:
+                block.is_doubtful = False
+                out.append(ModelToolCallRequested(block.call))
+
+    # -------------------------------------------------------------- the whole
+
+    def finish(self) -> AssistantItem:
+        if not self.done:
+            raise StreamBroken(
+                f"{self._provider.name} ended the answer before it was complete.",
+                provider=self._provider.name,
+            )
+        content: list[AssistantContent] = []
+        for _, block in sorted(self._blocks.items()):
+            content += _to_content(block)
+        stop: StopReason = _STOP_REASONS.get(self._stop_reason or "", "end_turn")
+        if stop == "refusal" and not content:
+            content.append(Text(self._refusal_text or "The model declined to answer this."))
+        return AssistantItem(
+            tuple(content),
+            stop=stop,
+            model=self._card.name,
+            usage=self._build_usage(),
+            response_id=self._message_id,
+        )
+
+    def _update_usage(self, usage: _Usage | None) -> None:
+        """Counts are running totals; one that is not sent again still holds."""
+        for name in _Usage.__struct_fields__ if usage is not None else ():
+            value = getattr(usage, name)
+            if value is not None:
+                setattr(self._usage, name, value)
+
+    def _build_usage(self) -> Usage:
+        usage = self._usage
+        hour = usage.cache_creation.ephemeral_1h_input_tokens if usage.cache_creation else 0
+        details = usage.output_tokens_details
+        return build_usage(
+            self._card,
+            input=usage.input_tokens,
+            output=usage.output_tokens,
+            cache_read=usage.cache_read_input_tokens,
+            cache_write=usage.cache_creation_input_tokens,
+            reasoning=details.thinking_tokens if details else 0,
+            cache_write_1h=max(0, hour or 0),
+        )
+
+
+def _to_content(block: _PartialBlock) -> list[AssistantContent]:
+    match block.kind:
+        case "text":
+            text = "".join(block.deltas)
+            return [Text(text), *_attach_fields(block, "citations")] if text else []
+        case "thinking":
+            return [Thinking("".join(block.deltas), block.signature, origin=ORIGIN)]
+        case "redacted_thinking":
+            return [RedactedThinking(_get_string(block.start, "data"), ORIGIN)]
+        case "tool_use":
+            if block.call is None or block.is_doubtful:
+                return []  # cut by the output limit: it never was a call
+            return [block.call, *_attach_fields(block, "caller", "toolset_name")]
+        case _:
+            return [_to_opaque(block)]
+
+
+def _attach_fields(block: _PartialBlock, *names: str) -> list[AssistantContent]:
+    fields = {name: block.start[name] for name in names if block.start.get(name)}
+    if fields.get("caller") == {"type": "direct"}:
+        del fields["caller"]
+    if not fields:
+        return []
+    return [Opaque(ORIGIN, msgspec.json.encode(fields).decode(), ATTACHED_LABEL)]
+
+
+def _to_opaque(block: _PartialBlock) -> Opaque:
+    value = dict(block.start)
+    if block.deltas:
+        raw = "".join(block.deltas)
+        try:
+            value["input"] = msgspec.json.decode(raw)
+        except msgspec.DecodeError:
+            value["input"] = {}
+    return Opaque(ORIGIN, msgspec.json.encode(value).decode(), block.kind)
+
+
+def _merge_delta(start: dict[str, Any], delta: dict[str, Any]) -> None:
+    """Add a delta that has no case of its own, by the shape of its fields."""
+    if delta.get("type") == "citations_delta":
+        start["citations"] = [*(start.get("citations") or ()), delta.get("citation")]
+        return
+    for name, value in delta.items():
+        if name == "type":
+            continue
+        known = start.get(name)
+        start[name] = known + value if isinstance(known, str) and isinstance(value, str) else value
+
+
+def _get_string(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,334 @@
+"""What stands before the messages of an Anthropic request: model, system, tools, options.
+
+It is encoded again only when one of its sources changed. Which options a model takes is read
+off its card; what it cannot do is left out rather than refused.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.core.contracts.model import CacheRequest, ModelCard, ModelOptions, ModelRequest
+from treadle.core.contracts.tool import ToolSpec
+from treadle.core.transcript.content import (
+    AssistantContent,
+    Document,
+    Image,
+    Opaque,
+    RedactedThinking,
+    ResultContent,
+    Text,
+    Thinking,
+    UserContent,
+)
+from treadle.core.transcript.items import AssistantItem, ToolResultItem
+from treadle.core.transcript.transcript import Transcript
+from treadle.models.provider_base.encoding import EncodedBlock, MessageRole, encode_json_string
+from treadle.models.provider_base.request_limits import MIB, RequestLimits
+
+INTERLEAVED_THINKING_BETA = "interleaved-thinking-2025-05-14"
+MIN_THINKING_BUDGET = 1024
+DEFAULT_MAX_TOKENS = 32_000
+# The newer version refuses every temperature; the older one is asked for when one is wanted.
+API_VERSION = "2026-10-21"
+SAMPLING_VERSION = "2023-06-01"
+PLACEHOLDER_TOOL = {
+    "name": "none",
+    "description": "No tool can be used now.",
+    "input_schema": {"type": "object"},
+}
+_THINKING_BUDGETS = {"minimal": 1024, "low": 4096, "medium": 12_000, "high": 24_000}
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
+
+class RequestHead(msgspec.Struct, frozen=True):
+    """The bytes up to `"messages":[`, the mark for cached blocks, and the headers it needs."""
+
+    system: str
+    tools: tuple[ToolSpec, ...]
+    options: ModelOptions
+    cache: CacheRequest
+    with_thinking: bool
+    has_calls: bool
+    data: bytes
+    cache_mark: bytes
+    betas: tuple[str, ...]
+    version: str
+
+    def matches(self, request: ModelRequest, with_thinking: bool, has_calls: bool) -> bool:
+        return (
+            self.with_thinking is with_thinking
+            and (self.has_calls is has_calls or bool(request.tools))
+            and self.system == request.system
+            and self.tools == request.tools
+            and self.options == request.options
+            and self.cache == request.cache
+        )
+
+
+def encode_head(
+    model: str, card: ModelCard, request: ModelRequest, with_thinking: bool, has_calls: bool
+) -> RequestHead:
+    options = request.options
+    mark = encode_cache_mark(request.cache)
+    fields: dict[str, Any] = {"model": model, "stream": True}
+    fields |= (
+        build_thinking_fields(options, card)
+        if with_thinking
+        else {"max_tokens": resolve_max_tokens(options, card)}
+    )
+    is_thinking = fields.get("thinking", {}).get("type") in ("enabled", "adaptive")
+    if request.tools:
+        fields["tools"] = msgspec.Raw(encode_tools(request.tools, mark))
+        choice = encode_tool_choice(options.tool_choice, is_thinking)
+        if choice is not None:
+            fields["tool_choice"] = choice
+    elif has_calls:
+        # A history with calls is refused without any tool.
+        fields["tools"] = [PLACEHOLDER_TOOL]
+        fields["tool_choice"] = {"type": "none"}
+    if request.system.strip():
+        text = encode_json_string(request.system)
+        fields["system"] = msgspec.Raw(b'[{"type":"text","text":%b%b}]' % (text, mark))
+    version = API_VERSION
+    if options.temperature is not None and not is_thinking and "sampling" in card.abilities:
+        fields["temperature"] = min(1.0, max(0.0, options.temperature))
+        version = SAMPLING_VERSION
+    if options.stop:
+        fields["stop_sequences"] = [stop for stop in options.stop if stop.strip()]
+    if options.output_schema is not None:
+        form = {"type": "json_schema", "schema": options.output_schema}
+        fields["output_config"] = {**fields.get("output_config", {}), "format": form}
+    fields |= options.extra
+    betas = (
+        (INTERLEAVED_THINKING_BETA,)
+        if request.tools and fields.get("thinking", {}).get("type") == "enabled"
+        else ()
+    )
+    data = msgspec.json.encode(fields)[:-1] + b',"messages":['
+    return RequestHead(
+        request.system,
+        request.tools,
+        options,
+        request.cache,
+        with_thinking,
+        has_calls,
+        data,
+        mark,
+        betas,
+        version,
+    )
+
+
+def encode_cache_mark(cache: CacheRequest) -> bytes:
+    """What is put before the closing brace of a block where a cached stretch ends."""
+    if not cache.enabled:
+        return b""
+    if cache.ttl == "1h":
+        return b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
+    return b',"cache_control":{"type":"ephemeral"}'
+
+
+def encode_tools(tools: Sequence[ToolSpec], cache_mark: bytes) -> bytes:
+    listed = [
+        b'{"name":%b,"description":%b,"input_schema":%b%b}'
+        % (
+            encode_json_string(tool.name),
+            encode_json_string(tool.description),
+            msgspec.json.encode(tool.schema),
+            b',"strict":true' if tool.strict else b"",
+        )
+        for tool in tools
+    ]
+    listed[-1] = listed[-1][:-1] + cache_mark + b"}"
+    return b"[%b]" % b",".join(listed)
+
+
+def encode_tool_choice(choice: str, is_thinking: bool) -> dict[str, str] | None:
+    if choice == "none":
+        return {"type": "none"}
+    if choice == "auto" or is_thinking:  # a thinking model cannot be forced to call
+        return None
+    return {"type": "any"} if choice == "any" else {"type": "tool", "name": choice}
+
+
+def resolve_max_tokens(options: ModelOptions, card: ModelCard) -> int:
+    if options.max_tokens is not None:
+        return options.max_tokens
+    return min(card.max_output, DEFAULT_MAX_TOKENS)
+
+
+def build_thinking_fields(options: ModelOptions, card: ModelCard) -> dict[str, Any]:
+    """Thinking by budget or by effort, whichever the model knows, and room for it."""
+    limit, wish = resolve_max_tokens(options, card), options.thinking
+    if wish is None:
+        return {"max_tokens": limit}
+    if wish in (0, "none", "off", "disabled"):
+        # Newer models always think and refuse to be told otherwise: the least is what helps.
+        is_always = "effort" in card.abilities and "budget" not in card.abilities
+        least = {"output_config": {"effort": "low"}} if is_always else {}
+        return {"max_tokens": limit, **least}
+    if "effort" in card.abilities and ("budget" not in card.abilities or isinstance(wish, str)):
+        return {
+            "max_tokens": limit,
+            "thinking": {"type": "adaptive"},
+            "output_config": {"effort": _to_effort(wish)},
+        }
+    budget = max(
+        MIN_THINKING_BUDGET, wish if isinstance(wish, int) else _THINKING_BUDGETS.get(wish, 24_000)
+    )
+    if options.max_tokens is None or limit <= budget:
+        # The budget counts towards the limit; the answer needs room of its own.
+        limit = max(limit, min(card.max_output, budget + limit), MIN_THINKING_BUDGET + 1)
+    budget = max(MIN_THINKING_BUDGET, min(budget, limit - 1))
+    return {"max_tokens": limit, "thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def _to_effort(thinking: int | str) -> str:
+    if isinstance(thinking, int):
+        return "low" if thinking < 8_000 else "medium" if thinking < 20_000 else "high"
+    return thinking if thinking in _EFFORTS else "low" if thinking == "minimal" else "high"
+
+
+def can_think(transcript: Transcript) -> bool:
+    """Whether thinking may be on: a round of calls must go on as it began.
+
+    After a change of model in the middle of a round, its reply has no thinking of this
+    provider's, and a request that asks for thinking would be refused.
+    """
+    if not transcript or not isinstance(transcript[-1], ToolResultItem):
+        return True
+    for position in range(len(transcript) - 1, -1, -1):
+        item = transcript[position]
+        if isinstance(item, AssistantItem):
+            return any(
+                isinstance(part, (Thinking, RedactedThinking)) and part.origin == ORIGIN
+                for part in item.content
+            )
+    return True
+
+
+ORIGIN = "anthropic"
+ATTACHED_LABEL = "attached"  # the label of an Opaque whose fields belong into the block before it
+
+LIMITS = RequestLimits(
+    origin=ORIGIN,
+    max_images=100,
+    max_image_bytes=5 * MIB,
+    max_image_side=8000,
+    many_images_count=20,
+    many_images_side=2000,
+    max_document_bytes=32 * MIB,
+    # The limit is 32 MB for the whole body; system prompt and tools need some of it.
+    max_body_bytes=31 * MIB,
+    max_id_length=64,
+)
+
+
+class AnthropicEncoder:
+    """Blocks of one role stand together in one message."""
+
+    cache_key: Hashable = ("anthropic", "messages")
+    merges_roles = True
+
+    def __init__(self, limits: RequestLimits = LIMITS) -> None:
+        self.limits = limits
+        if limits is not LIMITS:
+            self.cache_key = ("anthropic", "messages", limits)
+
+    def open_message(self, role: MessageRole) -> bytes:
+        return (
+            b'{"role":"user","content":[' if role == "user" else b'{"role":"assistant","content":['
+        )
+
+    def close_message(self, role: MessageRole) -> bytes:
+        return b"]}"
+
+    def encode_input(self, parts: Sequence[tuple[int, UserContent]]) -> list[EncodedBlock]:
+        return [(number, _encode_input_block(part)) for number, part in parts]
+
+    def encode_result(
+        self,
+        call_id: str,
+        name: str,
+        parts: Sequence[tuple[int, ResultContent]],
+        is_error: bool,
+    ) -> list[EncodedBlock]:
+        first = parts[0][1]
+        if len(parts) == 1 and isinstance(first, Text):
+            content = encode_json_string(first.text)
+        else:
+            content = b"[%b]" % b",".join([_encode_input_block(part) for _, part in parts])
+        block = b'{"type":"tool_result","tool_use_id":%b,"content":%b%b}' % (
+            encode_json_string(call_id),
+            content,
+            b',"is_error":true' if is_error else b"",
+        )
+        return [(parts[0][0], block)]
+
+    def encode_after_results(
+        self, items: Sequence[tuple[int, ToolResultItem]]
+    ) -> list[EncodedBlock]:
+        return []
+
+    def encode_reply(
+        self, parts: Sequence[tuple[int, AssistantContent]], item: AssistantItem
+    ) -> list[EncodedBlock]:
+        blocks: list[EncodedBlock] = []
+        for number, part in parts:
+            if isinstance(part, Opaque) and part.label == ATTACHED_LABEL:
+                if blocks and blocks[-1][0] == number - 1:
+                    owner, block = blocks[-1]
+                    blocks[-1] = (owner, block[:-1] + b"," + part.json.encode()[1:])
+                continue
+            blocks.append((number, _encode_reply_block(part)))
+        return blocks
+
+
+def _encode_reply_block(part: AssistantContent) -> bytes:
+    match part:
+        case Text(text=text):
+            return b'{"type":"text","text":%b}' % encode_json_string(text)
+        case Thinking(text=text, signature=signature):
+            return b'{"type":"thinking","thinking":%b,"signature":%b}' % (
+                encode_json_string(text),
+                encode_json_string(signature),
+            )
+        case RedactedThinking(data=data):
+            return b'{"type":"redacted_thinking","data":%b}' % encode_json_string(data)
+        case Opaque(json=json):
+            return json.encode("utf-8", "replace")
+        case call:
+            # What could not be read as an object cannot be sent as one either; the answer to
+            # the call says what was wrong with it.
+            raw = call.raw.strip() if call.arguments is not None else ""
+            return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (
+                encode_json_string(call.id),
+                encode_json_string(call.name),
+                raw.encode("utf-8", "replace") or b"{}",
+            )
+
+
+def _encode_input_block(part: UserContent) -> bytes:
+    if isinstance(part, Text):
+        return b'{"type":"text","text":%b}' % encode_json_string(part.text)
+    if isinstance(part, Image):
+        return b'{"type":"image","source":%b}' % _encode_source(part)
+    title = b',"title":%b' % encode_json_string(part.title) if part.title else b""
+    return b'{"type":"document","source":%b%b}' % (_encode_source(part), title)
+
+
+def _encode_source(part: Image | Document) -> bytes:
+    if not part.data:
+        return b'{"type":"url","url":%b}' % encode_json_string(part.url)
+    if part.media_type == "text/plain":
+        text = part.data.decode("utf-8", "replace")
+        return b'{"type":"text","media_type":"text/plain","data":%b}' % encode_json_string(text)
+    return b'{"type":"base64","media_type":%b,"data":"%b"}' % (
+        encode_json_string(part.media_type),
+        base64.b64encode(part.data),
+    )

@@ -1,0 +1,66 @@
+"""The process that holds the weights: `python -I server_process.py SETTINGS`.
+
+It loads one model, serves it on a private socket, and ends when its input closes, so it never
+outlives its parent. It is a process of its own because the library keeps the interpreter locked
+while it loads, takes over the signal handlers, and aborts on its own faults. It imports
+nothing of ours. Above it stands server.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+
+def main(settings: dict[str, str | int]) -> None:
+    xllamacpp = importlib.import_module("xllamacpp")  # ships no types
+
+    params = xllamacpp.CommonParams()
+    params.model.path = settings["model"]
+    params.hostnames = [settings["socket"]]
+    params.n_ctx = settings["window"]
+    params.slot_save_path = settings["slots"]
+    params.endpoint_slots = True
+    params.n_parallel = 1
+    params.cache_ram_mib = 0
+    params.warmup = False
+    params.ui = False
+    params.verbosity = -1
+    # A batch is not interrupted: small ones let a cancelled request end soon.
+    params.n_batch = params.n_ubatch = settings["batch"]
+    for cpu in (params.cpuparams, params.cpuparams_batch):
+        cpu.n_threads = settings["threads"]
+        cpu.poll = 0  # spinning threads starve each other on a busy machine
+    server = xllamacpp.Server(params)  # serves for as long as this name holds it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.stdout.write(f"{server.listening_address}\n")
+    sys.stdout.flush()
+    sys.stdin.buffer.read()
+
+
+def exit_process(code: int, socket: Path, problem: str = "") -> NoReturn:
+    """Leave at once, whoever still listens: the library's own shutdown waits for its work."""
+    with contextlib.suppress(OSError):  # the parent may be gone, and its pipes with it
+        sys.stderr.write(problem)
+        sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        socket.unlink(missing_ok=True)
+        socket.parent.rmdir()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    place = Path(given["socket"])
+    try:
+        main(given)
+    except BaseException as error:  # noqa: BLE001 - the parent reads it, whatever it is
+        exit_process(1, place, f"{type(error).__name__}: {error}\n")
+    exit_process(0, place)

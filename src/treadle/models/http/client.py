@@ -1,0 +1,371 @@
+"""The default transport: a small HTTP/1.1 client with a keep-alive pool.
+
+It follows same-origin redirects, retries once a request that met a stale connection, and undoes
+content codings. It is not a general client: no cookies, no uploads from streams, no HTTP/2.
+`transport` says what it promises; `routes`, `dialing` and `connection` are its parts.
+"""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from .connect import open_connection
+from .connection import Connection
+from .pool import Pool
+from .timeouts import DEFAULT_TIMEOUTS, Timeouts, TimeoutTracker
+from .transport import (
+    BadRedirect,
+    Disconnected,
+    Headers,
+    MalformedResponse,
+    ResponseTooLarge,
+    read_all,
+)
+from .urls import Route, make_tls_context, parse_route
+
+if TYPE_CHECKING:
+    import zlib
+
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_MAX_REDIRECTS: Final = 5
+_MAX_ROUTES: Final = 256
+_DECOMPRESS_STEP: Final = 1024 * 1024
+
+
+class Client:
+    """A Transport. One may serve many agents, and several event loops, each with its own pool.
+
+    `environ` (the process's by default) is read for proxies and certificates, once a URL.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_idle: int = 256,
+        idle_seconds: float = 60.0,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._max_idle = max_idle
+        self._idle_seconds = idle_seconds
+        self._environ: Mapping[str, str] = os.environ if environ is None else environ
+        self._routes: dict[str, Route] = {}
+        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+        self._tls_context: ssl.SSLContext | None = None
+
+    @property
+    def base_url(self) -> None:
+        return None
+
+    def post(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | Sequence[bytes],
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    ) -> "HTTPExchange":
+        parts = (body,) if isinstance(body, bytes) else body
+        return HTTPExchange(self, "POST", url, headers, parts, timeouts)
+
+    def get(
+        self, url: str, headers: Mapping[str, str], timeouts: Timeouts = DEFAULT_TIMEOUTS
+    ) -> "HTTPExchange":
+        return HTTPExchange(self, "GET", url, headers, (), timeouts)
+
+    async def aclose(self) -> None:
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.aclose()
+
+    def get_route(self, url: str) -> Route:
+        route = self._routes.get(url)
+        if route is None:
+            if len(self._routes) >= _MAX_ROUTES:
+                self._routes.clear()
+            route = self._routes[url] = parse_route(url, self._environ)
+        return route
+
+    def get_tls_context(self) -> ssl.SSLContext:
+        if self._tls_context is None:
+            self._tls_context = make_tls_context(self._environ)
+        return self._tls_context
+
+    async def get_pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
+        pool = self._pools.get(loop)
+        if pool is None:
+            for old in [old for old in self._pools if old.is_closed()]:
+                del self._pools[old]
+            pool = self._pools[loop] = Pool(loop, self._max_idle, self._idle_seconds)
+            await pool.open()
+        return pool
+
+
+class HTTPExchange:
+    """One request and, once entered, its Response."""
+
+    __slots__ = (
+        "_body",
+        "_client",
+        "_connection",
+        "_decoded_bytes",
+        "_decompressor",
+        "_headers",
+        "_loop",
+        "_method",
+        "_pool",
+        "_request_headers",
+        "_route",
+        "_timeouts",
+        "_tracker",
+        "status",
+        "url",
+    )
+
+    def __init__(
+        self,
+        client: Client,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: Sequence[bytes],
+        timeouts: Timeouts,
+    ) -> None:
+        self._client = client
+        self._method = method
+        self._request_headers = headers
+        self._body = body
+        self._timeouts = timeouts
+        self._headers: Headers | None = None
+        self._connection: Connection | None = None
+        self._decompressor: _Decompressor | None = None
+        self._decoded_bytes = 0
+        self.status = 0
+        self.url = url
+
+    @property
+    def headers(self) -> Headers:
+        assert self._headers is not None, "the exchange has not been entered"
+        return self._headers
+
+    async def __aenter__(self) -> Self:
+        loop = self._loop = asyncio.get_running_loop()
+        self._pool = await self._client.get_pool(loop)
+        self._tracker = TimeoutTracker(self._timeouts, loop.time())
+        self._route = self._client.get_route(self.url)
+        hops = 0
+        while True:
+            connection = self._connection = await self._send()
+            self.status = connection.status
+            self._headers = Headers(connection.raw_headers)
+            if self.status not in _REDIRECTS:
+                break
+            self._release()
+            hops += 1
+            self._follow_redirect(hops)
+        if b"content-encoding" in [name.lower() for name, _ in connection.raw_headers]:
+            self._set_decompressor(self._headers["content-encoding"])
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._release()
+
+    async def aclose(self) -> None:
+        self._release()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while True:
+            connection = self._connection
+            if connection is None:
+                raise StopAsyncIteration
+            if connection.has_data:
+                data = connection.take_body()
+                if self._decompressor is not None:
+                    data = self._decompress(self._decompressor, data)
+                if data:
+                    return data
+            elif connection.error is not None:
+                raise connection.error
+            elif connection.done:
+                raise StopAsyncIteration
+            else:
+                await connection.wait()
+
+    async def read(self, limit: int = 1 << 20) -> bytes:
+        return await read_all(self, limit)
+
+    def mark_content(self) -> None:
+        self._tracker.on_content(self._loop.time())
+
+    async def _send(self) -> Connection:
+        route, limits = self._route, self._timeouts
+        size = sum(map(len, self._body))
+        head = self._build_head(size)
+        connection = self._pool.take(route.key)
+        while True:
+            reused = connection is not None
+            if connection is None:
+                connection = await open_connection(
+                    route, self._pool.make_connection, self._client.get_tls_context, limits.connect
+                )
+            try:
+                connection.start_exchange(route.address, self._tracker, limits.max_bytes)
+                await connection.send(head, self._body, size)
+                await connection.wait_for_headers()
+                return connection
+            except Disconnected:
+                connection.finish()
+                if not reused or connection.received:
+                    raise
+                connection = None  # the server had closed it while it lay idle
+            except BaseException:
+                connection.finish()
+                raise
+
+    def _build_head(self, size: int) -> bytes:
+        route = self._route
+        lines = [f"{self._method} {route.target} HTTP/1.1\r\nhost: {route.host_header}\r\n"]
+        lines += [f"{name}: {value}\r\n" for name, value in self._request_headers.items()]
+        if route.proxy is not None and not route.tls and route.proxy.authorization is not None:
+            lines.append(f"proxy-authorization: {route.proxy.authorization}\r\n")
+        lines.append("accept-encoding: identity\r\n")
+        if self._method == "POST":
+            lines.append(f"content-length: {size}\r\n")
+        block = "".join(lines)
+        ends = len(lines) + 1  # the first holds two
+        if block.count("\n") != ends or block.count("\r") != ends or not block.isascii():
+            _raise_bad_header(self._request_headers)
+        return (block + "\r\n").encode("latin-1")
+
+    def _follow_redirect(self, hops: int) -> None:
+        from urllib.parse import urljoin
+
+        here = self._route
+        if hops > _MAX_REDIRECTS:
+            raise BadRedirect(
+                f"{here.address} redirects without end: check the base URL", here.address, here.host
+            )
+        there = urljoin(self.url, self.headers.get("location", ""))
+        try:
+            target = self._client.get_route(there)
+        except ValueError:
+            raise BadRedirect(
+                f"{here.address} redirects to nowhere that makes sense: check the base URL",
+                here.address,
+            ) from None
+        if target.origin != here.origin:
+            raise BadRedirect(
+                f"{here.address} redirects to another host, {target.address}: the request was not "
+                "sent there, because it carries a key; set the base URL to it if you trust it",
+                here.address,
+                target.host,
+            )
+        if self._method == "POST" and self.status not in (307, 308):
+            raise BadRedirect(
+                f"{here.address} answers a POST with the redirect {self.status}, which would drop "
+                "the request: check the base URL (http or https, path)",
+                here.address,
+                target.host,
+            )
+        self.url = there
+        self._route = target
+
+    def _set_decompressor(self, coding: str) -> None:
+        try:
+            self._decompressor = _make_decompressor(coding, self._route.address)
+        except MalformedResponse:
+            self._release()
+            raise
+
+    def _decompress(self, decompressor: "_Decompressor", data: bytes) -> bytes:
+        out = decompressor.decompress(
+            data, self._timeouts.max_bytes, self._decoded_bytes, self._route.address
+        )
+        self._decoded_bytes += len(out)
+        return out
+
+    def _release(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.finish():
+            self._pool.put(self._route.key, connection)
+
+
+class _Decompressor:
+    """Undoes gzip and deflate, for servers that send it unasked."""
+
+    def __init__(self, decompressor: "zlib._Decompress") -> None:
+        self._decompressor = decompressor
+
+    def decompress(
+        self, data: bytes, max_bytes: int | None, decoded_bytes: int, address: str
+    ) -> bytes:
+        import zlib
+
+        parts: list[bytes] = []
+        size = decoded_bytes
+        try:
+            while data:
+                part = self._decompressor.decompress(data, _DECOMPRESS_STEP)
+                parts.append(part)
+                size += len(part)
+                if max_bytes is not None and size > max_bytes:
+                    raise ResponseTooLarge(
+                        f"the response from {address} unpacks to more than {max_bytes} bytes: "
+                        "raise the max_bytes limit if that is expected",
+                        address,
+                    )
+                data = self._decompressor.unconsumed_tail
+        except zlib.error as error:
+            raise MalformedResponse(
+                f"{address} sent broken compressed data ({error}): try again"
+            ) from error
+        return b"".join(parts)
+
+
+def _make_decompressor(coding: str, address: str) -> _Decompressor | None:
+    import zlib
+
+    coding = coding.strip().lower()
+    if coding in ("", "identity"):
+        return None
+    if coding in ("gzip", "x-gzip", "deflate"):
+        return _Decompressor(zlib.decompressobj(zlib.MAX_WBITS | 32))
+    raise MalformedResponse(
+        f"{address} answers in the coding {coding!r}, which was not asked for: "
+        "check the proxy in between",
+        address,
+    )
+
+
+def _raise_bad_header(headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        if not name or not name.isascii() or any(c in name for c in "\r\n :"):
+            raise ValueError(f"not a header name: {name!r}")
+        if "\r" in value or "\n" in value:
+            raise ValueError(f"the value of the header {name!r} holds a line break")
+        try:
+            value.encode("latin-1")
+        except UnicodeEncodeError:
+            raise ValueError(
+                f"the value of the header {name!r} holds characters that HTTP cannot carry"
+            ) from None
+
+
+_shared_client: Client | None = None
+
+
+def get_shared_client() -> Client:
+    """The process's one client, made at first use."""
+    global _shared_client
+    if _shared_client is None:
+        _shared_client = Client()
+    return _shared_client

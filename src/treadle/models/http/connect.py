@@ -1,0 +1,180 @@
+"""Opening a connection along a route: directly, through a proxy, with TLS or without.
+
+It ends where the first request would begin. `routes` says where to go, `connection` is what
+comes out, `client` above keeps it. Every failure leaves as a wire error that names the place.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+
+from .connection import Connection
+from .transport import ConnectFailed, ProxyFailed, TimedOut, TLSFailed
+from .urls import Proxy, Route
+
+_MAX_PROXY_HEAD = 64 * 1024
+
+
+async def open_connection(
+    route: Route,
+    make_connection: Callable[[], Connection],
+    get_tls_context: Callable[[], ssl.SSLContext],
+    timeout: float | None,
+) -> Connection:
+    """A fresh connection, ready for a request."""
+    try:
+        async with asyncio.timeout(timeout):
+            if route.proxy is None:
+                context = get_tls_context() if route.tls else None
+                return await _open_direct(route.host, route.port, context, make_connection)
+            return await _open_through_proxy(route, route.proxy, make_connection, get_tls_context)
+    except TimeoutError as error:
+        raise TimedOut("connect", timeout or 0.0, route.address) from error
+    except ssl.SSLCertVerificationError as error:
+        raise TLSFailed(
+            f"the certificate of {route.address} is not trusted ({error.verify_message}): if a "
+            "company proxy signs it, point SSL_CERT_FILE to its certificates",
+            route.address,
+        ) from error
+    except ssl.SSLError as error:
+        raise TLSFailed(
+            f"no TLS with {route.address} ({error.reason or error}): check that the URL should "
+            "be https and the port is right",
+            route.address,
+        ) from error
+    except OSError as error:
+        raise _connect_error(route, error) from error
+
+
+async def _open_direct(
+    host: str,
+    port: int,
+    context: ssl.SSLContext | None,
+    make_connection: Callable[[], Connection],
+) -> Connection:
+    loop = asyncio.get_running_loop()
+    name = host if context is not None else None
+    if isinstance(loop, asyncio.BaseEventLoop) and not _is_ip_address(host):
+        transport, connection = await loop.create_connection(
+            make_connection,
+            host,
+            port,
+            ssl=context,
+            server_hostname=name,
+            happy_eyeballs_delay=0.25,
+        )
+    else:  # uvloop races no addresses
+        transport, connection = await loop.create_connection(
+            make_connection, host, port, ssl=context, server_hostname=name
+        )
+    _enable_keepalive(transport)
+    return connection
+
+
+async def _open_through_proxy(
+    route: Route,
+    proxy: Proxy,
+    make_connection: Callable[[], Connection],
+    get_tls_context: Callable[[], ssl.SSLContext],
+) -> Connection:
+    if not route.tls:
+        return await _open_direct(
+            proxy.host, proxy.port, get_tls_context() if proxy.tls else None, make_connection
+        )
+    loop = asyncio.get_running_loop()
+    transport, tunnel = await loop.create_connection(
+        lambda: _ProxyTunnel(loop),
+        proxy.host,
+        proxy.port,
+        ssl=get_tls_context() if proxy.tls else None,
+    )
+    try:
+        _enable_keepalive(transport)
+        await tunnel.request_tunnel(transport, route, proxy)
+        connection = make_connection()
+        secured = await loop.start_tls(
+            transport, connection, get_tls_context(), server_hostname=route.host
+        )
+        if secured is None:
+            raise ConnectionResetError("the proxy closed the tunnel")
+        connection.connection_made(secured)
+    except BaseException:
+        transport.abort()
+        raise
+    return connection
+
+
+class _ProxyTunnel(asyncio.Protocol):
+    """The CONNECT exchange with a proxy, up to the blank line after its answer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._answer: asyncio.Future[bytes] = loop.create_future()
+        self._head = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._head += data
+        end = self._head.find(b"\r\n\r\n")
+        if not self._answer.done() and (end >= 0 or len(self._head) > _MAX_PROXY_HEAD):
+            self._answer.set_result(self._head[: max(end, 0)])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._answer.done():
+            self._answer.set_result(b"")
+
+    async def request_tunnel(
+        self, transport: asyncio.Transport, route: Route, proxy: Proxy
+    ) -> None:
+        bracketed = f"[{route.host}]" if ":" in route.host else route.host
+        place = f"{bracketed}:{route.port}"
+        lines = [f"CONNECT {place} HTTP/1.1", f"host: {place}"]
+        if proxy.authorization is not None:
+            lines.append(f"proxy-authorization: {proxy.authorization}")
+        transport.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+        words = (await self._answer).split(b"\r\n", 1)[0].split(b" ", 2)
+        status = words[1] if len(words) > 1 and words[0].startswith(b"HTTP/") else b""
+        if not (len(status) == 3 and status.startswith(b"2")):
+            raise ProxyFailed(_refusal_message(route, proxy, status), route.address)
+
+
+def _refusal_message(route: Route, proxy: Proxy, status: bytes) -> str:
+    said = f"answered {status.decode('latin-1')}" if status else "gave no answer"
+    hint = (
+        "put user and password into the proxy's URL"
+        if status == b"407"
+        else "check HTTPS_PROXY, or add the host to NO_PROXY"
+    )
+    return f"the proxy {proxy.host}:{proxy.port} {said} for {route.address}: {hint}"
+
+
+def _connect_error(route: Route, error: OSError) -> ConnectFailed | ProxyFailed:
+    place, kind = route.address, "the base URL"
+    if route.proxy is not None:
+        place, kind = f"{route.proxy.host}:{route.proxy.port}", "the proxy variables"
+    if isinstance(error, socket.gaierror):
+        message = f"the host of {place} is not known: check the network and {kind}"
+    elif isinstance(error, ConnectionRefusedError):
+        message = f"nothing answers at {place} (connection refused): start the server, check {kind}"
+    else:
+        message = f"no connection to {place} ({error}): check the network and {kind}"
+    if route.proxy is not None:
+        return ProxyFailed(f"through the proxy: {message}", route.address)
+    return ConnectFailed(message, route.address)
+
+
+def _is_ip_address(host: str) -> bool:
+    return ":" in host or host.replace(".", "").isdigit()
+
+
+def _enable_keepalive(transport: asyncio.Transport) -> None:
+    # After a laptop's sleep the peer may be gone without a word: let the kernel find out.
+    sock = transport.get_extra_info("socket")
+    if sock is None:
+        return
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (("TCP_KEEPIDLE", 45), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+            if hasattr(socket, name):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    except OSError:
+        pass  # a socket of a kind that has no such option

@@ -1,0 +1,134 @@
+"""How long and how much: the limits of one exchange, and the meter that counts them.
+
+Pure arithmetic over clock readings that the caller hands in; it owns no timer and closes nothing.
+The client and the adapters above tick it and act on its verdict.
+
+    asked ──first_byte──▶ headers ──first_content──▶ content ──idle──▶ content ──idle──▶ …
+                             └─ idle without a byte ─┘
+    └───────────────────────────────── total ────────────────────────────────────────────┘
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+TimeoutKind = Literal["connect", "first_byte", "first_content", "idle", "total"]
+
+
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds (None: no limit), and bytes of decoded response body."""
+
+    connect: float | None = 15.0
+    first_byte: float | None = 300.0
+    first_content: float | None = 600.0
+    idle: float | None = 120.0
+    total: float | None = 3600.0
+    max_bytes: int | None = 256 * 1024 * 1024
+
+
+DEFAULT_TIMEOUTS: Final = Timeouts()
+
+# A tick at least this often, so that a stopped process is noticed whatever the limits are; with
+# small limits oftener, because a mark that moves does not move the tick that is already set.
+_CHECK_SECONDS = 5.0
+_CHECKS_PER_TIMEOUT = 10
+# A tick later than this was not the provider's doing: the process slept or was stopped.
+_SUSPEND_SECONDS = 2.0
+_NEVER = float("inf")
+
+
+class TimeoutTracker:
+    """Counts one exchange against its limits.
+
+    Before the first content any byte proves life, within `first_content`; after it only content
+    does. Time in which this process did not run is given back in full.
+    """
+
+    __slots__ = (
+        "_bytes_at",
+        "_content_at",
+        "_headers_at",
+        "_interval",
+        "_next_check_at",
+        "_sent_at",
+        "_started_at",
+        "_timeouts",
+    )
+
+    def __init__(self, timeouts: Timeouts, now: float) -> None:
+        self._timeouts = timeouts
+        self._started_at = self._sent_at = self._bytes_at = now
+        self._headers_at: float | None = None
+        self._content_at: float | None = None
+        self._next_check_at = now
+        shortest = min(timeouts.idle or _NEVER, timeouts.first_content or _NEVER)
+        self._interval = min(_CHECK_SECONDS, shortest / _CHECKS_PER_TIMEOUT)
+
+    def on_request_sent(self, now: float) -> None:
+        """The request goes out (again, after a redirect): the wait for headers starts."""
+        self._sent_at = self._bytes_at = now
+        self._headers_at = None
+
+    def on_headers(self, now: float) -> None:
+        """The response headers are here."""
+        self._headers_at = self._bytes_at = now
+
+    def on_bytes(self, now: float) -> None:
+        """Some bytes arrived, be they pings."""
+        self._bytes_at = now
+
+    def on_content(self, now: float) -> None:
+        """Content arrived."""
+        self._content_at = self._bytes_at = now
+
+    def schedule_check(self, now: float) -> float:
+        """When to call `expired` next."""
+        self._next_check_at = min(self._next_deadline()[0], now + self._interval)
+        return self._next_check_at
+
+    def find_expired(self, now: float) -> TimeoutKind | None:
+        """The limit that is used up, if one is. Called at `next_tick`, however late."""
+        late = now - self._next_check_at
+        if late > _SUSPEND_SECONDS:
+            self._add_suspended_time(late, now)
+        deadline, which = self._next_deadline()
+        return which if now >= deadline else None
+
+    def on_reader_behind(self, now: float) -> None:
+        """Bytes wait here unread: the silence is ours, not the provider's."""
+        self._bytes_at = now
+        if self._content_at is not None:
+            self._content_at = now
+        elif self._headers_at is not None:
+            self._headers_at = now
+
+    def get_seconds(self, kind: TimeoutKind) -> float:
+        """The limit behind a verdict, for its message."""
+        return getattr(self._timeouts, kind) or 0.0
+
+    def _add_suspended_time(self, late: float, now: float) -> None:
+        self._started_at = min(self._started_at + late, now)
+        self._sent_at = min(self._sent_at + late, now)
+        self._bytes_at = min(self._bytes_at + late, now)
+        if self._headers_at is not None:
+            self._headers_at = min(self._headers_at + late, now)
+        if self._content_at is not None:
+            self._content_at = min(self._content_at + late, now)
+
+    def _next_deadline(self) -> tuple[float, TimeoutKind]:
+        limits = self._timeouts
+        total = _NEVER if limits.total is None else self._started_at + limits.total
+        phase: tuple[float, TimeoutKind]
+        if self._headers_at is None:
+            phase = (_add_timeout(self._sent_at, limits.first_byte), "first_byte")
+        elif self._content_at is not None:
+            phase = (_add_timeout(self._content_at, limits.idle), "idle")
+        else:
+            first = _add_timeout(self._headers_at, limits.first_content)
+            silent = _add_timeout(self._bytes_at, limits.idle)
+            phase = (silent, "idle") if silent < first else (first, "first_content")
+        return phase if phase[0] < total else (total, "total")
+
+
+def _add_timeout(mark: float, limit: float | None) -> float:
+    return _NEVER if limit is None else mark + limit

@@ -1,0 +1,93 @@
+"""OpenAI's chat-completions dialect, and the many servers that speak it more or less.
+
+`OpenAIChat` is the model; `encoding` and `decoding` are its two directions, sans-IO; what sets
+the servers apart is a table in models/quirks. The machinery below is models/provider.
+"""
+
+from __future__ import annotations
+
+from treadle.core.contracts.model import Model, ModelCard, ModelRequest
+from treadle.core.errors import ModelError
+from treadle.models.catalog import card_for
+from treadle.models.http.timeouts import Timeouts
+from treadle.models.openai_chat.decoding import ChatDecoder
+from treadle.models.openai_chat.encoding import ChatEncoder, encode_chat_body
+from treadle.models.provider_base.codec import EncodedRequest
+from treadle.models.provider_base.encoding import locate_block
+from treadle.models.provider_base.http_model import HTTPModel
+from treadle.models.provider_base.openai_common import (
+    OpenAIAccount,
+    OpenAICodec,
+    default_timeouts,
+    find_part_number,
+    find_part_reference,
+)
+from treadle.models.provider_base.quirks import Quirks
+
+__all__ = ["ChatCodec", "OpenAIChat"]
+
+
+class ChatCodec(OpenAICodec):
+    """The dialect of one server, for one model."""
+
+    resource = "/chat/completions"
+
+    def __init__(self, model: str, card: ModelCard, account: OpenAIAccount) -> None:
+        super().__init__(model, card, account)
+        self._encoder = ChatEncoder(account.quirks)
+
+    def encode_request(self, request: ModelRequest) -> EncodedRequest:
+        dialect = self._encoder_for(request)
+        pieces = encode_chat_body(self._model, self._card, self._account.quirks, dialect, request)
+        return self._build_request(pieces)
+
+    def _encoder_for(self, request: ModelRequest) -> ChatEncoder:
+        if not request.quarantine:
+            return self._encoder
+        return ChatEncoder(self._account.quirks, request.quarantine)
+
+    def create_decoder(self, request: ModelRequest) -> ChatDecoder:
+        return ChatDecoder(request, self._card, self.provider, self.origin)
+
+    def locate_part(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
+        named = find_part_reference(str(error))
+        if named is None:
+            return None
+        message = named[0] - (1 if request.system else 0)
+        dialect = self._encoder_for(request)
+        place = locate_block(dialect, request.transcript, request.quarantine, message, 0)
+        if place is None:
+            return None
+        return place[0], find_part_number(request.transcript[place[0]], named[1])
+
+
+class OpenAIChat(HTTPModel):
+    """A model behind any server that speaks chat completions.
+
+    The server is recognised by its address, or named: `quirks="openrouter"`, `"ollama"`, ...
+    (models/quirks lists them). A key comes from the server's usual variable.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        client: object | None = None,
+        quirks: Quirks | str | None = None,
+        fallback: Model | None = None,
+        card: ModelCard | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        held = OpenAIAccount(quirks, base_url, api_key, model=model)
+        card = card or card_for(f"{held.quirks.name}/{model}")
+        codec = ChatCodec(model, card, held)
+        super().__init__(
+            codec,
+            codec.provider,
+            card=card,
+            client=client,
+            fallback=fallback,
+            timeouts=timeouts or default_timeouts(held.quirks),
+        )

@@ -1,0 +1,177 @@
+"""OpenAI's Responses dialect: reasoning that is kept sealed, calls in parallel, stateless.
+
+`OpenAIResponses` is the model; `encoding` and `decoding` are its two directions, sans-IO. The
+machinery below is models/provider. With `chain=True` the provider keeps the history and only
+what is new is sent; by default it keeps nothing, because fork, rewind and repair need it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import cast
+
+import msgspec
+
+from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
+from treadle.core.errors import ModelError
+from treadle.core.transcript.items import AssistantItem
+from treadle.core.transcript.transcript import Transcript
+from treadle.models.catalog import card_for
+from treadle.models.http.timeouts import Timeouts
+from treadle.models.openai_responses.decoding import ResponsesDecoder
+from treadle.models.openai_responses.encoding import ResponsesEncoder, encode_responses_body
+from treadle.models.provider_base.codec import EncodedRequest
+from treadle.models.provider_base.encoding import encode_transcript, locate_block
+from treadle.models.provider_base.http_model import HTTPModel
+from treadle.models.provider_base.openai_common import (
+    OpenAIAccount,
+    OpenAICodec,
+    default_timeouts,
+    find_part_number,
+    find_part_reference,
+)
+from treadle.models.provider_base.quirks import COMPATIBLE, Quirks
+
+__all__ = ["OpenAIResponses", "ResponsesCodec"]
+
+
+# Who speaks this dialect at an unknown address is most likely a gateway to OpenAI.
+_GATEWAY_QUIRKS = msgspec.structs.replace(COMPATIBLE, name="openai", supports_cache_key=True)
+
+
+class _ChainLink(msgspec.Struct, frozen=True):
+    """A response that the provider holds: `reply` followed the first `length` items."""
+
+    reply: AssistantItem
+    length: int
+    quarantine: frozenset[tuple[int, int]]
+
+
+class ResponsesCodec(OpenAICodec):
+    """The dialect, for one model. With `chain` it goes on from what the provider holds."""
+
+    resource = "/responses"
+
+    def __init__(
+        self, model: str, card: ModelCard, account: OpenAIAccount, chain: bool = False
+    ) -> None:
+        super().__init__(model, card, account)
+        self._chain = chain
+        self._encoder = ResponsesEncoder(account.quirks)
+        self._link_key = ("openai_responses link", account.url, model)
+
+    def encode_request(self, request: ModelRequest) -> EncodedRequest:
+        link = self._find_link(request)
+        if link is None:
+            history = encode_transcript(self._encoder, request.transcript, request.quarantine)
+            items, previous = history.messages(), ""
+        else:
+            items, previous = self._encode_new_items(request, link), link.reply.response_id
+        pieces = encode_responses_body(
+            self._model, self._card, self._account.quirks, request, items, previous, self._chain
+        )
+        return self._build_request(pieces)
+
+    def create_decoder(self, request: ModelRequest) -> ResponsesDecoder:
+        limit = request.options.max_tokens
+        return ResponsesDecoder(request, self._card, self.provider, self.origin, limit)
+
+    def locate_part(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
+        named = find_part_reference(str(error))
+        if named is None or self._find_link(request) is not None:
+            return None
+        place = locate_block(self._encoder, request.transcript, request.quarantine, named[0], 0)
+        if place is None:
+            return None
+        item = request.transcript[place[0]]
+        is_reply = isinstance(item, AssistantItem)  # each of its parts is an input item
+        return place if is_reply else (place[0], find_part_number(item, named[1]))
+
+    # ------------------------------------------------------------------ chaining
+
+    def save_link(self, request: ModelRequest, reply: AssistantItem) -> None:
+        """The next request may go on from this reply, if its view grew out of this one."""
+        if self._chain and reply.response_id:
+            link = _ChainLink(reply, len(request.transcript), request.quarantine)
+            request.transcript.cache[self._link_key] = link
+
+    def drop_link(self, request: ModelRequest) -> bool:
+        """Send the whole history next time; false if that was done already."""
+        return request.transcript.cache.pop(self._link_key, None) is not None
+
+    def _find_link(self, request: ModelRequest) -> _ChainLink | None:
+        """The link, if what the provider holds is exactly the beginning of this view.
+
+        The scratch is shared by the views that grew out of one another, and by no other: after
+        a compaction, a rewind or a fork nothing is found here.
+        """
+        link: _ChainLink | None = request.transcript.cache.get(self._link_key)
+        if link is None or link.quarantine != request.quarantine:
+            return None
+        if len(request.transcript) <= link.length:
+            return None
+        held = request.transcript[link.length]
+        is_same = isinstance(held, AssistantItem) and held.content == link.reply.content
+        return link if is_same else None
+
+    def _encode_new_items(self, request: ModelRequest, link: _ChainLink) -> list[bytes]:
+        """What follows the reply. It is encoded with it, because answers need their calls."""
+        tail = Transcript(request.transcript[link.length :])
+        _, *news = encode_transcript(self._encoder, tail, frozenset()).messages()
+        if news:
+            news[0] = news[0].removeprefix(b",")
+        return news
+
+
+class OpenAIResponses(HTTPModel):
+    """A model behind the Responses API: OpenAI's, Azure's, or a server that speaks it too.
+
+    `chain=True` lets the provider keep the history and sends only what is new.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        client: object | None = None,
+        quirks: Quirks | str | None = None,
+        fallback: Model | None = None,
+        card: ModelCard | None = None,
+        chain: bool = False,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        held = OpenAIAccount(quirks, base_url, api_key, model=model, default_quirks=_GATEWAY_QUIRKS)
+        card = card or card_for(f"{held.quirks.name}/{model}")
+        self._chain = chain
+        self._responses_codec = ResponsesCodec(model, card, held, chain)
+        super().__init__(
+            self._responses_codec,
+            self._responses_codec.provider,
+            card=card,
+            client=client,
+            fallback=fallback,
+            timeouts=timeouts or default_timeouts(held.quirks),
+        )
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        return self._stream_chained(request) if self._chain else super().stream(request)
+
+    async def _stream_chained(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        codec = self._responses_codec
+        while True:
+            try:
+                stream = cast(AsyncGenerator[ModelEvent, None], super().stream(request))
+                async with aclosing(stream) as events:
+                    async for event in events:
+                        if type(event) is Reply:
+                            codec.save_link(request, event.item)
+                        yield event
+                return
+            except ModelError as error:
+                said = str(error).lower()
+                # If the provider no longer holds the history, the request is made anew, in full.
+                if not ("previous" in said and "response" in said and codec.drop_link(request)):
+                    raise

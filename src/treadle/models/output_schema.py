@@ -1,0 +1,311 @@
+"""Answers as values: from a type to the schema that a model is shown, and from its text back.
+
+A type is a msgspec Struct, a dataclass, a TypedDict, anything else that msgspec reads, a pydantic
+model (known by its methods; pydantic is not imported here), or a JSON schema as a dict. What is
+not an object is wrapped in one with the single field "value", because providers ask for objects.
+Whether to ask again after a mismatch is decided above, in agents/; the errors here are written
+for the model to read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, TypeVar, cast, overload
+
+import msgspec
+
+__all__ = ["JSONSchema", "parse_structured_output", "build_schema", "make_strict"]
+
+T = TypeVar("T")
+
+VALUE_FIELD = "value"
+
+_FENCE = re.compile(r"```(?:json|JSON)?[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
+
+
+def build_schema(output_type: object, *, strict: bool = False) -> JSONSchema:
+    """The JSON schema of a type; its root is always an object.
+
+    With `strict`, in the closed form that strict modes want, if it has one.
+    """
+    schema = _build_object_schema(output_type)
+    return (make_strict(schema) or schema) if strict else schema
+
+
+def _build_object_schema(output_type: object) -> JSONSchema:
+    schema = _schema_of_type(output_type)
+    if _is_object(schema):
+        return schema
+    definitions = schema.pop("$defs", None)
+    wrapped: JSONSchema = {
+        "type": "object",
+        "properties": {VALUE_FIELD: schema},
+        "required": [VALUE_FIELD],
+    }
+    return {**wrapped, "$defs": definitions} if definitions else wrapped
+
+
+@overload
+def parse_structured_output(output_type: type[T], text: str) -> T: ...
+@overload
+def parse_structured_output(output_type: object, text: str) -> Any: ...
+def parse_structured_output(output_type: object, text: str) -> Any:
+    """The value that a model's text holds. Raises ValueError, in words for the model."""
+    value = _extract_json(text)
+    plain = _schema_of_type(output_type)
+    if not _is_object(plain):
+        value = (
+            value[VALUE_FIELD] if isinstance(value, dict) and set(value) == {VALUE_FIELD} else value
+        )
+    value = drop_absent(value, plain)
+    if isinstance(output_type, dict):
+        problem = find_mismatch(value, plain)
+        if problem:
+            raise _mismatch_error(problem)
+        return value
+    validate = getattr(output_type, "model_validate", None)
+    if validate is not None:
+        try:
+            return validate(value)
+        except ValueError as error:  # pydantic's own is one
+            raise _mismatch_error(_join_lines(str(error))) from error
+    return _convert(value, output_type)
+
+
+def _convert(value: object, output_type: object) -> object:
+    readable = cast(Any, output_type)
+    try:
+        return msgspec.convert(value, readable)
+    except msgspec.ValidationError as error:
+        try:
+            # "5" for 5 is forgiven, where nothing else fits.
+            return msgspec.convert(value, readable, strict=False)
+        except msgspec.ValidationError:
+            raise _mismatch_error(str(error)) from error
+
+
+def _schema_of_type(output_type: object) -> JSONSchema:
+    if isinstance(output_type, dict):
+        return dict(output_type)
+    of_pydantic = getattr(output_type, "model_json_schema", None)
+    schema: JSONSchema = (
+        of_pydantic() if of_pydantic is not None else msgspec.json.schema(output_type)
+    )
+    reference = schema.get("$ref")
+    if not isinstance(reference, str):
+        return schema
+    # A root that only points at a definition: some providers want to see the object itself.
+    definitions: dict[str, JSONSchema] = schema["$defs"]
+    name = reference.rpartition("/")[2]
+    root = dict(definitions[name])
+    others = {key: value for key, value in definitions.items() if key != name}
+    if f'"{reference}"' in json.dumps(definitions):
+        others = definitions
+    return {**root, "$defs": others} if others else root
+
+
+def _is_object(schema: JSONSchema) -> bool:
+    return schema.get("type") == "object"
+
+
+def _extract_json(text: str) -> Any:
+    """The JSON value in a reply: alone, in a fence, or after a few words."""
+    stripped = text.strip()
+    candidates = [stripped, *_FENCE.findall(stripped)]
+    candidates += [stripped[stripped.index(start) :] for start in "{[" if start in stripped]
+    decoder = json.JSONDecoder()
+    for candidate in candidates:
+        try:
+            value, end = decoder.raw_decode(candidate)
+        except (ValueError, RecursionError):
+            continue
+        if candidate is not stripped or not candidate[end:].strip():
+            return value
+    raise ValueError(
+        "The answer holds no whole JSON value. "
+        "Answer again with one JSON value of the schema and nothing else."
+    )
+
+
+def _mismatch_error(problem: str) -> ValueError:
+    return ValueError(
+        f"The answer does not fit the schema: {problem}. "
+        "Answer again with one JSON value of the schema and nothing else."
+    )
+
+
+def _join_lines(text: str) -> str:
+    return " ".join(text.split())[:500].rstrip(".")
+
+
+JSONSchema = dict[str, Any]
+
+# What strict modes do not take, and what changes nothing about which values are right.
+_DROPPED_KEYWORDS = ("default", "title", "examples", "$schema", "$id")
+
+
+def make_strict(schema: JSONSchema) -> JSONSchema | None:
+    """The form that strict modes want: every object closed, every property required.
+
+    A property that may be absent may be null instead; `without_absent` takes it out again.
+    None if there is no such form, because some object has names that nobody can list.
+    """
+    try:
+        strict: JSONSchema = _to_strict(schema)
+    except _NoStrictFormError:
+        return None
+    return strict
+
+
+class _NoStrictFormError(Exception):
+    pass
+
+
+def _to_strict(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    strict = {key: value for key, value in schema.items() if key not in _DROPPED_KEYWORDS}
+    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        if key in strict:
+            strict[key] = [_to_strict(one) for one in strict[key]]
+    if "oneOf" in strict:
+        strict["anyOf"] = strict.pop("oneOf")
+        strict.pop("discriminator", None)
+    if "items" in strict:
+        strict["items"] = _to_strict(strict["items"])
+    if "$defs" in strict:
+        strict["$defs"] = {name: _to_strict(one) for name, one in strict["$defs"].items()}
+    if strict.get("type") == "object" or "properties" in strict:
+        if strict.get("additionalProperties") not in (None, False) or "properties" not in strict:
+            raise _NoStrictFormError
+        needed = schema.get("required", [])
+        strict["properties"] = {
+            name: _to_strict(one) if name in needed else _allow_null(_to_strict(one))
+            for name, one in strict["properties"].items()
+        }
+        strict["required"] = list(strict["properties"])
+        strict["additionalProperties"] = False
+    return strict
+
+
+def _allow_null(schema: Any) -> Any:
+    if _is_nullable(schema):
+        return schema
+    if isinstance(schema.get("type"), str) and "enum" not in schema:
+        return {**schema, "type": [schema["type"], "null"]}
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _is_nullable(schema: Any) -> bool:
+    if not isinstance(schema, dict) or not schema:
+        return True
+    kinds = schema.get("type")
+    if kinds == "null" or (isinstance(kinds, list) and "null" in kinds):
+        return True
+    if None in schema.get("enum", ()):
+        return True
+    return any(_is_nullable(one) for key in ("anyOf", "oneOf") for one in schema.get(key, ()))
+
+
+def drop_absent(value: Any, schema: JSONSchema) -> Any:
+    """The value without nulls that only say "absent": what a strict mode had to write."""
+    return _prune(value, schema, schema)
+
+
+def _prune(value: Any, schema: Any, root: JSONSchema) -> Any:
+    schema = _resolve_ref(schema, root)
+    if isinstance(value, list) and isinstance(schema.get("items"), dict):
+        return [_prune(one, schema["items"], root) for one in value]
+    if not isinstance(value, dict):
+        return value
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return value
+    needed = schema.get("required", ())
+    kept = {}
+    for name, inner in value.items():
+        of = properties.get(name, {})
+        absent = inner is None and name not in needed and not _is_nullable(_resolve_ref(of, root))
+        if not absent:
+            kept[name] = _prune(inner, of, root)
+    return kept
+
+
+def _resolve_ref(schema: Any, root: JSONSchema) -> JSONSchema:
+    while isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
+        schema = root.get("$defs", {}).get(schema["$ref"].rpartition("/")[2], {})
+    return schema if isinstance(schema, dict) else {}
+
+
+_JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "null": (type(None),),
+}
+
+
+def find_mismatch(value: Any, schema: JSONSchema) -> str:
+    """What is wrong with a value, and where; empty if it fits."""
+    return _find_mismatch_at(value, schema, schema, "$")
+
+
+def _find_mismatch_at(value: Any, schema: Any, root: JSONSchema, path: str) -> str:
+    schema = _resolve_ref(schema, root)
+    if "const" in schema and value != schema["const"]:
+        return f"{path} must be {schema['const']!r}"
+    if "enum" in schema and value not in schema["enum"]:
+        return f"{path} must be one of {', '.join(map(repr, schema['enum']))}, not {value!r}"
+    for key in ("anyOf", "oneOf"):
+        problems = [_find_mismatch_at(value, one, root, path) for one in schema.get(key, ())]
+        if problems and all(problems):
+            return problems[0]
+    for one in schema.get("allOf", ()):
+        if problem := _find_mismatch_at(value, one, root, path):
+            return problem
+    kinds = schema.get("type")
+    if kinds is not None:
+        allowed = kinds if isinstance(kinds, list) else [kinds]
+        if not any(_is_json_type(value, kind) for kind in allowed):
+            return f"{path} must be {' or '.join(allowed)}, not {_json_type_name(value)}"
+    if isinstance(value, dict):
+        return _find_object_mismatch(value, schema, root, path)
+    if isinstance(value, list) and "items" in schema:
+        for number, one in enumerate(value):
+            if problem := _find_mismatch_at(one, schema["items"], root, f"{path}[{number}]"):
+                return problem
+    return ""
+
+
+def _find_object_mismatch(
+    value: dict[str, Any], schema: JSONSchema, root: JSONSchema, path: str
+) -> str:
+    for name in schema.get("required", ()):
+        if name not in value:
+            return f"{path} lacks the property {name!r}"
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+    for name, inner in value.items():
+        if name not in properties and others is False:
+            return f"{path} has a property {name!r} that the schema does not know"
+        of = properties.get(name, others)
+        if isinstance(of, dict) and (
+            problem := _find_mismatch_at(inner, of, root, f"{path}.{name}")
+        ):
+            return problem
+    return ""
+
+
+def _is_json_type(value: Any, name: str) -> bool:
+    if isinstance(value, bool) and name != "boolean":
+        return False
+    return isinstance(value, _JSON_TYPES.get(name, (object,)))
+
+
+def _json_type_name(value: Any) -> str:
+    return next(
+        kind for kind in (*_JSON_TYPES, "other") if kind == "other" or _is_json_type(value, kind)
+    )

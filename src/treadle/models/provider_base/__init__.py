@@ -1,0 +1,1 @@
+"""What the providers over HTTP share: the model, request encoding, limits, error mapping."""

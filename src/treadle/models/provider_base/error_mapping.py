@@ -1,0 +1,312 @@
+"""What a provider's failure means: status, headers and body in, one of the project's errors out.
+
+Pure functions, shared by all wires; what differs between providers is only how a body is laid
+out, and all known layouts are read here. Whether to try again is the loop's decision.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from treadle.core.errors import (
+    AccessDenied,
+    BadRequest,
+    ContextTooLong,
+    ModelError,
+    Overloaded,
+    QuotaExhausted,
+    RateLimited,
+    StreamBroken,
+    UnknownModel,
+    Unreachable,
+)
+from treadle.models.http.transport import (
+    BadRedirect,
+    ConnectFailed,
+    ProxyFailed,
+    TimedOut,
+    TLSFailed,
+    TransportError,
+)
+
+MAX_QUOTE_CHARS = 400
+MIN_KEY_CHARS = 8  # what is shorter is a placeholder, and may be part of any word
+
+
+class ProviderErrorBody(msgspec.Struct, frozen=True):
+    """What a provider said is wrong, whichever way it lays that out."""
+
+    message: str = ""
+    kind: str = ""  # error.type
+    code: str = ""  # error.code
+    param: str = ""  # error.param: the field that it is about
+    is_html: bool = False
+
+
+class ProviderInfo(msgspec.Struct, frozen=True):
+    """Who answered, for messages: `key_variable` is what to set when the key is wrong."""
+
+    name: str
+    model: str = ""
+    key_variable: str = ""
+    secret: str = ""  # never to be quoted
+
+
+def parse_error_body(body: bytes) -> ProviderErrorBody:
+    """Read an error body: {"error": {...}}, {"error": "..."}, {"detail": ...}, text, HTML."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = body[:4096].decode("utf-8", "replace").strip()
+        if text[:200].lstrip("\ufeff").lstrip().lower().startswith(("<!doctype", "<html", "<?xml")):
+            return ProviderErrorBody(message=_find_html_title(text), is_html=True)
+        return ProviderErrorBody(message=text[:MAX_QUOTE_CHARS])
+    return _parse_error_value(value)
+
+
+def _parse_error_value(value: object) -> ProviderErrorBody:
+    if isinstance(value, list) and value:
+        value = value[0]  # Gemini's compatible endpoint wraps its error in a list
+    if not isinstance(value, dict):
+        return ProviderErrorBody(message=str(value)[:MAX_QUOTE_CHARS])
+    inner = value.get("error", value)
+    if isinstance(inner, str):
+        return ProviderErrorBody(message=inner, kind=_to_text(value.get("type")))
+    if not isinstance(inner, dict):
+        inner = value
+    message = inner.get("message") or inner.get("detail") or inner.get("msg")
+    if not isinstance(message, str):
+        message = msgspec.json.encode(message if message is not None else inner).decode()
+    metadata = inner.get("metadata")
+    if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
+        message = f"{message}: {metadata['raw']}"  # OpenRouter quotes the provider behind it
+    return ProviderErrorBody(
+        message=message,
+        kind=_to_text(inner.get("type")),
+        code=_to_text(inner.get("code")),
+        param=_to_text(inner.get("param")),
+    )
+
+
+def _to_text(value: object) -> str:
+    return str(value) if isinstance(value, (str, int)) else ""
+
+
+def _find_html_title(html: str) -> str:
+    found = re.search(r"<title[^>]*>(.*?)</title", html, re.IGNORECASE | re.DOTALL)
+    return " ".join(found.group(1).split())[:MAX_QUOTE_CHARS] if found else ""
+
+
+# ------------------------------------------------------------------ when to come back
+
+
+def parse_retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
+    """Seconds to wait, from any form of the header; never negative. Capping is the loop's."""
+    milliseconds = _parse_number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return max(0.0, milliseconds / 1000)
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    seconds = _parse_number(value)
+    if seconds is not None:
+        return max(0.0, seconds)
+    import email.utils  # slow to import, and dates are rare
+
+    try:
+        moment = email.utils.parsedate_to_datetime(value).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return max(0.0, moment - (time.time() if now is None else now))
+
+
+def _parse_number(value: str | None) -> float | None:
+    try:
+        number = float(value) if value is not None else math.nan
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+# ------------------------------------------------------------------ answers with a status
+
+_CONTEXT_TOO_LONG = re.compile(
+    r"prompt is too long|context.{0,12}(length|window|limit|size)|maximum context|"
+    r"too many (input )?tokens|exceeds? the (maximum|available|model'?s?) (context|input|number)|"
+    r"input is too long|reduce the length|max_tokens.{0,40}exceed context|tokens? exceed",
+    re.IGNORECASE,
+)
+_OUT_OF_CREDIT = re.compile(
+    r"insufficient.{0,2}(quota|credit|balance|funds)|credit balance|billing|payment required|"
+    r"exceeded your current quota|spend(ing)? limit|out of credits",
+    re.IGNORECASE,
+)
+
+
+def map_response_error(
+    provider: ProviderInfo, status: int, headers: Mapping[str, str], body: bytes
+) -> ModelError:
+    """The error for an answer that is not a stream of events."""
+    said = parse_error_body(body)
+    request_id = headers.get("request-id") or headers.get("x-request-id") or ""
+    if said.is_html or "text/html" in headers.get("content-type", ""):
+        return _map_html_page(provider, status, said, parse_retry_after(headers))
+    error = map_error_body(provider, said, status, parse_retry_after(headers))
+    error.request_id = request_id
+    return error
+
+
+def map_error_body(
+    provider: ProviderInfo,
+    error: ProviderErrorBody,
+    status: int | None,
+    retry_after: float | None = None,
+) -> ModelError:
+    """The error for what a provider said, with a status or inside a stream without one."""
+    kind, text = f"{error.kind} {error.code}".lower(), quote_message(error.message, provider.secret)
+    if (
+        status == 402
+        or "billing" in kind
+        or "insufficient_quota" in kind
+        or (status in (400, 403, 429) and _OUT_OF_CREDIT.search(error.message))
+    ):
+        return QuotaExhausted(
+            f"{provider.name}: the account has no credit or quota left ({text}). "
+            "Add credit, or choose another model with --model.",
+            provider=provider.name,
+            status=status,
+            retry_after=retry_after,
+        )
+    if status == 429 or "rate_limit" in kind:
+        return RateLimited(
+            f"{provider.name}: too many requests for now ({text}).",
+            provider=provider.name,
+            status=status,
+            retry_after=retry_after,
+        )
+    if status in (401, 403) or "authentication" in kind or "permission" in kind:
+        return AccessDenied(
+            format_access_denied(provider, text), provider=provider.name, status=status
+        )
+    if status == 404 or kind.strip() in ("not_found_error", "model_not_found"):
+        return UnknownModel(
+            f"{provider.name} does not know {provider.model or 'this model'!r} ({text}). "
+            "`treadle models` lists what can be used here; check the base URL too.",
+            provider=provider.name,
+            status=status,
+        )
+    if (
+        status == 413
+        or "context_length" in kind
+        or "request_too_large" in kind
+        or (status in (None, 400, 422, 500) and _CONTEXT_TOO_LONG.search(error.message))
+    ):
+        return ContextTooLong(
+            f"{provider.name}: the request is too long ({text}).",
+            provider=provider.name,
+            status=status,
+        )
+    if _is_transient(kind, status):
+        return Overloaded(
+            f"{provider.name} has trouble of its own{f' (HTTP {status})' if status else ''}: {text}.",
+            provider=provider.name,
+            status=status,
+            retry_after=retry_after,
+        )
+    if status is None and "invalid" not in kind:
+        return StreamBroken(
+            f"{provider.name} broke off with an error: {text}.", provider=provider.name
+        )
+    return BadRequest(
+        f"{provider.name} refused the request: {text}", provider=provider.name, status=status
+    )
+
+
+def _is_transient(kind: str, status: int | None) -> bool:
+    if status is not None:
+        return status >= 500 or status in (408, 409, 425) or "overloaded" in kind
+    return any(word in kind for word in ("overloaded", "api_error", "server_error", "timeout"))
+
+
+def format_access_denied(provider: ProviderInfo, reason: str) -> str:
+    key = (
+        f"set {provider.key_variable} to a valid key" if provider.key_variable else "check the key"
+    )
+    return f"{provider.name} did not accept the key ({reason}). To go on, {key}."
+
+
+def validate_key(provider: ProviderInfo, key: str) -> str:
+    """The key without the line break that came with it; raises if it cannot be one."""
+    key = key.strip()
+    if key.isascii() and key.isprintable() and " " not in key:
+        return key
+    raise AccessDenied(
+        f"the key for {provider.name} holds characters that no key has: copy it again"
+        f"{f' into {provider.key_variable}' if provider.key_variable else ''}.",
+        provider=provider.name,
+    )
+
+
+def _map_html_page(
+    provider: ProviderInfo, status: int, error: ProviderErrorBody, retry_after: float | None
+) -> ModelError:
+    title = f" ({quote_message(error.message, provider.secret)})" if error.message else ""
+    if status in (429, 500, 502, 503, 504, 520, 522, 524, 529):
+        return Overloaded(
+            f"{provider.name} or a gateway before it has trouble of its own (HTTP {status}){title}.",
+            provider=provider.name,
+            status=status,
+            retry_after=retry_after,
+        )
+    return Unreachable(
+        f"a web page came back instead of {provider.name}'s API (HTTP {status}){title}: "
+        "a proxy or login page stands in between, or the base URL is wrong.",
+        provider=provider.name,
+        status=status,
+    )
+
+
+def quote_message(text: str, secret: str = "") -> str:
+    """A provider's words on one line, shortened, without the key."""
+    if len(secret) >= MIN_KEY_CHARS:
+        text = text.replace(secret, "[key]")
+    text = " ".join(text.split()).rstrip(".")
+    return (
+        text if len(text) <= MAX_QUOTE_CHARS else text[:MAX_QUOTE_CHARS] + "..."
+    ) or "no reason given"
+
+
+# ------------------------------------------------------------------ no answer at all
+
+
+def incomplete_stream_error(provider: ProviderInfo) -> StreamBroken:
+    """The stream ended, and the event that ends every good reply never came."""
+    return StreamBroken(
+        f"{provider.name} ended the stream before the reply was complete: try again.",
+        provider=provider.name,
+    )
+
+
+def unreadable_event_error(
+    provider: ProviderInfo, data: bytes, expected: str, error: Exception
+) -> StreamBroken:
+    """An event that is not what was `wanted`; its beginning is quoted."""
+    shown = quote_message(data[:120].decode("utf-8", "replace"), provider.secret)
+    return StreamBroken(
+        f"{provider.name} sent an event that is not {expected} ({error}): {shown}",
+        provider=provider.name,
+    )
+
+
+def map_transport_error(provider: ProviderInfo, error: TransportError) -> ModelError:
+    """The error for a connection that failed, before or during the answer."""
+    no_connection = isinstance(error, (ConnectFailed, TLSFailed, ProxyFailed, BadRedirect)) or (
+        isinstance(error, TimedOut) and error.kind == "connect"
+    )
+    kind = Unreachable if no_connection else StreamBroken
+    return kind(f"{provider.name}: {error}", provider=provider.name)

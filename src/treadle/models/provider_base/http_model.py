@@ -1,0 +1,154 @@
+"""A model behind HTTP: one codec, one transport, and the Model contract made of both.
+
+It sends a prepared request, feeds the answer to a decoder and turns every failure into one of
+the project's errors. It does not retry, heal or remember: the loop and the wrappers do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
+from treadle.core.errors import BadRequest, StreamBroken
+from treadle.models.http.sse import SSEReader
+from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from treadle.models.http.transport import Response, Transport, TransportError
+from treadle.models.provider_base.codec import Codec, DecodeFailed, EncodedRequest
+from treadle.models.provider_base.error_mapping import ProviderInfo, map_transport_error
+
+# After the final event the connection's own end is due at once; no reply waits for it longer.
+DRAIN_SECONDS = 0.2
+
+
+class HTTPModel:
+    """The Model contract over a codec. `client` is anything that `as_transport` takes."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        provider: ProviderInfo,
+        *,
+        card: ModelCard,
+        client: object | None = None,
+        fallback: Model | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        self._codec = codec
+        self._provider = provider
+        self._card = card
+        self._client = client
+        self._fallback = fallback
+        self._timeouts = timeouts or DEFAULT_TIMEOUTS
+        self._transport: Transport | None = None
+
+    @property
+    def name(self) -> str:
+        return self._card.name
+
+    @property
+    def card(self) -> ModelCard:
+        return self._card
+
+    @property
+    def fallback(self) -> Model | None:
+        return self._fallback
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        codec = self._codec
+        prepared = codec.encode_request(request)
+        decoder = codec.create_decoder(request)
+        reader = SSEReader()
+        transport, url, headers = self._resolve_target(prepared)
+        if request.idempotency_key:
+            headers["idempotency-key"] = request.idempotency_key
+        try:
+            async with transport.post(url, headers, prepared.body, self._timeouts) as response:
+                await self._check_response(response)
+                async for piece in response:
+                    progress, failure = decoder.progress, None
+                    try:
+                        events = decoder.feed(reader.feed(piece))
+                    except DecodeFailed as failed:
+                        events, failure = failed.events, failed.error
+                    if decoder.progress != progress:
+                        response.mark_content()
+                    for event in events:
+                        yield event
+                    if failure is not None:
+                        raise failure
+                    if decoder.done:
+                        # A response may know that nothing follows; waiting has its price.
+                        if not getattr(response, "ended", False):
+                            await _drain(response)
+                        break
+        except BadRequest as error:
+            if error.position is None:
+                place = codec.locate_part(request, error)
+                if place is not None:
+                    error.position, error.part = place
+            raise
+        except TransportError as error:
+            if not decoder.done:
+                raise map_transport_error(self._provider, error) from error
+        yield Reply(decoder.finish())
+
+    async def send_request(self, request: EncodedRequest) -> bytes:
+        """One request that is answered by one JSON body."""
+        transport, url, headers = self._resolve_target(request)
+        try:
+            async with transport.post(url, headers, request.body, self._timeouts) as response:
+                body = await response.read()
+                if response.status != 200:
+                    raise self._codec.map_error(response.status, response.headers, body)
+                return body
+        except TransportError as error:
+            raise map_transport_error(self._provider, error) from error
+
+    async def aclose(self) -> None:
+        """The shared client and a caller's own stay as they are: others may be using them."""
+        self._transport = None
+
+    def _resolve_target(self, request: EncodedRequest) -> tuple[Transport, str, dict[str, str]]:
+        transport = self._get_transport()
+        if transport.base_url is not None:  # an SDK's client knows its endpoint and its key
+            return transport, transport.base_url + request.path, dict(request.headers)
+        headers = {**request.headers, **self._codec.auth_headers()}
+        return transport, self._codec.endpoint() + request.path, headers
+
+    def _get_transport(self) -> Transport:
+        """Made at the first call: most models that are named are never asked."""
+        if self._transport is None:
+            if self._client is None:
+                from treadle.models.http.client import get_shared_client
+
+                self._transport = get_shared_client()
+            else:
+                from treadle.models.http.adapters import as_transport
+
+                self._transport = as_transport(self._client)
+        return self._transport
+
+    async def _check_response(self, response: Response) -> None:
+        kind = response.headers.get("content-type", "")
+        if response.status == 200 and "html" not in kind and "application/json" not in kind:
+            return
+        body = await response.read()
+        if response.status == 200 and "html" not in kind and b'"error"' not in body[:4096]:
+            raise StreamBroken(
+                f"{self._provider.name} answered in one piece instead of a stream: "
+                "the server or a proxy before it does not stream; check the base URL.",
+                provider=self._provider.name,
+                status=200,
+            )
+        raise self._codec.map_error(response.status, response.headers, body)
+
+
+async def _drain(response: Response) -> None:
+    """Read what is left after the final event, so that the connection can be used again."""
+    try:
+        async with asyncio.timeout(DRAIN_SECONDS):
+            async for _ in response:
+                pass
+    except TimeoutError:
+        await response.aclose()

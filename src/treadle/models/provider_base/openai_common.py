@@ -1,0 +1,297 @@
+"""What both OpenAI dialects share: the account, the bytes of pictures and tools, the counting.
+
+Pure functions, one object for the account, and the half of a codec that is made of it. The dialects
+themselves are in openai_chat and openai_responses; which server wants what is in quirks.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest
+from treadle.core.contracts.tool import ToolSpec
+from treadle.core.errors import AccessDenied, ModelError
+from treadle.core.transcript.content import Document, Image, Text, ToolCall
+from treadle.core.transcript.items import Item, ToolResultItem, UserItem
+from treadle.core.transcript.usage import Usage
+from treadle.models.http.timeouts import Timeouts
+from treadle.models.provider_base.codec import EncodedRequest, build_usage
+from treadle.models.provider_base.encoding import encode_json_string
+from treadle.models.provider_base.error_mapping import (
+    ProviderInfo,
+    map_response_error,
+    validate_key,
+)
+from treadle.models.provider_base.quirks import COMPATIBLE, Quirks, find_server_key, resolve_server
+
+
+class OpenAIAccount:
+    """Where requests go, and what proves that they may.
+
+    The key is read at every call: one that was set or changed meanwhile counts at once.
+    """
+
+    def __init__(
+        self,
+        quirks: Quirks | str | None,
+        base_url: str | None,
+        api_key: str | None,
+        *,
+        model: str = "",
+        environ: Mapping[str, str] | None = None,
+        default_quirks: Quirks = COMPATIBLE,
+    ) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._base_url = base_url
+        self._api_key = api_key
+        self.quirks, self.url = resolve_server(quirks, base_url, self._environ, default_quirks)
+        self.provider = ProviderInfo(
+            self.quirks.name, model, next(iter(self.quirks.key_variables), "")
+        )
+
+    def read_key(self) -> str:
+        if self._api_key is not None:
+            return validate_key(self.provider, self._api_key)
+        return validate_key(
+            self.provider, find_server_key(self.quirks, self._base_url, self._environ)
+        )
+
+    def auth_headers(self) -> dict[str, str]:
+        row, key = self.quirks, self.read_key()
+        if self.provider.secret != key:
+            self.provider = msgspec.structs.replace(self.provider, secret=key)
+        if not self.url:
+            raise AccessDenied(
+                f"no address is known for {row.name}: set {row.url_variables[0]}, or give base_url.",
+                provider=row.name,
+            )
+        if not key and row.needs_key:
+            raise AccessDenied(
+                f"{row.name} needs a key: set {row.key_variables[0]}, or choose another model; "
+                "`treadle models` lists what can be used here.",
+                provider=row.name,
+            )
+        headers: dict[str, str] = {}
+        if key:
+            bearer = row.key_header == "authorization"
+            headers[row.key_header] = f"Bearer {key}" if bearer else key
+        if row.name == "openai":
+            for variable, header in _ORGANIZATION_HEADERS:
+                if self._environ.get(variable):
+                    headers[header] = self._environ[variable].strip()
+        return headers
+
+
+_ORGANIZATION_HEADERS = (
+    ("OPENAI_ORG_ID", "openai-organization"),
+    ("OPENAI_PROJECT_ID", "openai-project"),
+)
+
+
+class OpenAICodec:
+    """The half of a codec that the account decides: who is asked, where, and with which key."""
+
+    resource: str
+
+    def __init__(self, model: str, card: ModelCard, account: OpenAIAccount) -> None:
+        self._model = model
+        self._card = card
+        self._account = account
+
+    @property
+    def provider(self) -> ProviderInfo:
+        return self._account.provider
+
+    @property
+    def origin(self) -> str:
+        return self._account.quirks.name
+
+    def endpoint(self) -> str:
+        return self._account.url
+
+    def auth_headers(self) -> dict[str, str]:
+        return self._account.auth_headers()
+
+    def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+        return map_response_error(self.provider, status, headers, body)
+
+    def _build_request(self, body: Sequence[bytes]) -> EncodedRequest:
+        return EncodedRequest(self._path, {"content-type": "application/json"}, body)
+
+    @cached_property
+    def _path(self) -> str:
+        return build_path(self._account.url, self.resource)
+
+
+def build_path(url: str, resource: str, environ: Mapping[str, str] | None = None) -> str:
+    """The path behind an address. Azure's addresses of single deployments want a version."""
+    env = os.environ if environ is None else environ
+    if "/openai/deployments/" in url:
+        return f"{resource}?api-version={env.get('OPENAI_API_VERSION', '2025-04-01-preview')}"
+    return resource
+
+
+def default_timeouts(quirks: Quirks) -> Timeouts:
+    """Reasoning models are silent for minutes, and a small machine reads a long prompt slowly."""
+    if quirks.needs_key:
+        return Timeouts(idle=600.0)
+    return Timeouts(first_byte=1800.0, first_content=1800.0, idle=600.0)
+
+
+# ------------------------------------------------------------------ bytes
+
+
+def encode_data_url(part: Image | Document) -> bytes:
+    """The JSON string of a data URL, or of the part's own address."""
+    if not part.data:
+        return encode_json_string(part.url)
+    kind = part.media_type.encode("ascii", "replace").replace(b'"', b"")
+    return b'"data:' + kind + b";base64," + base64.b64encode(part.data) + b'"'
+
+
+def format_document(part: Document) -> str:
+    """A plain text file, as the text that it is."""
+    title = f' title="{part.title}"' if part.title else ""
+    return f"<document{title}>\n{part.data.decode('utf-8', 'replace')}\n</document>"
+
+
+def encode_file_name(part: Document) -> bytes:
+    return encode_json_string(
+        part.title or ("document.pdf" if "pdf" in part.media_type else "document")
+    )
+
+
+def encode_arguments(call: ToolCall) -> bytes:
+    """A call's arguments as a JSON string. Servers parse it: what is not JSON is wrapped."""
+    if not call.raw.strip():
+        return b'"{}"'
+    if call.problem is None:
+        return encode_json_string(call.raw)
+    return encode_json_string((b'{"unreadable":' + encode_json_string(call.raw) + b"}").decode())
+
+
+def encode_tool(spec: ToolSpec, nested: bool, with_strict: bool) -> bytes:
+    """A tool's declaration, made once and kept with it."""
+    key = f"openai tool {nested} {with_strict}"
+    kept: bytes | None = spec.__dict__.get(key)
+    if kept is None:
+        body: dict[str, Any] = {
+            "name": spec.name,
+            "description": spec.description,
+            "parameters": spec.schema,
+        }
+        if with_strict:
+            body["strict"] = spec.strict and is_strict_schema(spec.schema)
+        shape = {"type": "function", "function": body} if nested else {"type": "function", **body}
+        kept = spec.__dict__[key] = msgspec.json.encode(shape)
+    return kept
+
+
+def is_strict_schema(schema: object) -> bool:
+    """Whether a schema keeps to what strict mode demands: closed objects, nothing optional."""
+    if isinstance(schema, list):
+        return all(is_strict_schema(part) for part in schema)
+    if not isinstance(schema, dict):
+        return True
+    if schema.get("type") == "object" or "properties" in schema:
+        properties = schema.get("properties", {})
+        if schema.get("additionalProperties") is not False:
+            return False
+        if set(schema.get("required", ())) != set(properties):
+            return False
+    return all(is_strict_schema(part) for part in schema.values())
+
+
+def resolve_effort(options: ModelOptions) -> str | None:
+    """How hard to think, as one word; a budget in tokens becomes the nearest one."""
+    thinking = options.thinking
+    if thinking is None or isinstance(thinking, str):
+        return thinking or None
+    if thinking <= 0:
+        return "minimal"
+    return "low" if thinking <= 4_096 else "medium" if thinking <= 16_384 else "high"
+
+
+TOOL_CHOICES = {"none": "none", "any": "required"}  # any other word is a tool's name
+
+
+def build_cache_fields(quirks: Quirks, request: ModelRequest) -> dict[str, object]:
+    """What keeps the requests of one session at the same cache."""
+    key = request.cache.key or request.session_id
+    if not key or not quirks.supports_cache_key or not request.cache.enabled:
+        return {}
+    return {"prompt_cache_key": key[:64]}
+
+
+def encode_fields(values: Mapping[str, object]) -> bytes:
+    """`,"name":value` for each one: what is put between the fixed parts of a body."""
+    if not values:
+        return b""
+    return b"," + msgspec.json.encode(values)[1:-1]
+
+
+# ------------------------------------------------------------------ counting
+
+
+class InputTokenDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class OutputTokenDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+def convert_usage(
+    card: ModelCard,
+    *,
+    prompt_tokens: int | None,
+    output_tokens: int | None,
+    prompt_details: InputTokenDetails | None,
+    output_details: OutputTokenDetails | None,
+    cache_hit_tokens: int | None = None,
+) -> Usage:
+    """Usage of one request. Their prompt includes what the cache read and wrote; ours does not."""
+    details = prompt_details or InputTokenDetails()
+    read = details.cached_tokens or cache_hit_tokens or 0
+    write = details.cache_write_tokens or 0
+    return build_usage(
+        card,
+        input=None if prompt_tokens is None else prompt_tokens - read - write,
+        output=output_tokens,
+        cache_read=read,
+        cache_write=write,
+        reasoning=(output_details or OutputTokenDetails()).reasoning_tokens,
+    )
+
+
+# ------------------------------------------------------------------ places
+
+_PART_REFERENCE = re.compile(
+    r"(?:messages|input)\.?\[?(\d+)\]?(?:\.(?:content|output)\.?\[?(\d+)\]?)?"
+)
+
+
+def find_part_reference(message: str) -> tuple[int, int] | None:
+    """The message and the part in it that a complaint names."""
+    found = _PART_REFERENCE.search(message)
+    return (int(found[1]), int(found[2] or 0)) if found else None
+
+
+def find_part_number(item: Item, block: int) -> int:
+    """Which part became the block of this number: blank texts are not sent."""
+    if not isinstance(item, (UserItem, ToolResultItem)):
+        return block
+    sent = [
+        number
+        for number, part in enumerate(item.content)
+        if type(part) is not Text or part.text.strip()
+    ]
+    return sent[block] if block < len(sent) else 0

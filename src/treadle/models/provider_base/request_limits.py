@@ -1,0 +1,239 @@
+"""What of an item may be sent: a provider's rules, as pure functions over one item at a time.
+
+    UserItem, NoticeItem, SummaryItem   -> sendable_input
+    AssistantItem                       -> sendable_reply
+    ToolResultItem                      -> sendable_answer
+
+Each gives the parts that go out, with their number in the item. What cannot be sent is replaced
+by a line that says what was left out; thinking of another origin is left out silently. Which
+items follow each other, and how they become bytes, is encoding.py's business.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from treadle.core.transcript.content import (
+    AssistantContent,
+    Document,
+    Image,
+    Opaque,
+    RedactedThinking,
+    ResultContent,
+    Text,
+    Thinking,
+    ToolCall,
+    UserContent,
+)
+from treadle.core.transcript.items import (
+    AssistantItem,
+    NoticeItem,
+    SummaryItem,
+    ToolResultItem,
+    UserItem,
+)
+from treadle.core.transcript.size_estimate import image_size
+
+MIB = 1 << 20
+IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+NO_OUTPUT = "(no output)"
+
+Omissions = Mapping[tuple[int, int], str]  # (position, part) -> why it is not sent
+
+
+class RequestLimits(msgspec.Struct, frozen=True):
+    """The limits of one provider. None means that there is none, or that it is not known."""
+
+    origin: str
+    max_images: int | None = None
+    max_image_bytes: int | None = None
+    max_image_side: int | None = None
+    many_images_count: int | None = None  # with more pictures than this ...
+    many_images_side: int | None = None  # ... each may only be this large
+    max_document_bytes: int | None = None
+    max_body_bytes: int | None = None
+    image_types: frozenset[str] = IMAGE_TYPES
+    document_types: frozenset[str] = frozenset({"application/pdf", "text/plain"})
+    max_id_length: int = 64
+    resends_thinking: bool = True  # thinking of its own origin is sent back
+    needs_signature: bool = True  # ... but only if it is signed
+
+
+# ------------------------------------------------------------------ items
+
+
+def filter_input(
+    item: UserItem | NoticeItem | SummaryItem,
+    position: int,
+    limits: RequestLimits,
+    omissions: Omissions,
+) -> list[tuple[int, UserContent]]:
+    if type(item) is UserItem:
+        return _filter_parts(item.content, position, limits, omissions)
+    reason = omissions.get((position, 0)) if omissions else None
+    text = f"[left out: {reason}]" if reason else item.text
+    if not text.strip():
+        return []
+    if isinstance(item, NoticeItem):
+        return [(0, Text(f'<notice kind="{_to_attribute(item.kind)}">\n{text}\n</notice>'))]
+    return [(0, Text(f"<summary>\n{text}\n</summary>"))]
+
+
+def filter_result(
+    item: ToolResultItem, position: int, limits: RequestLimits, omissions: Omissions
+) -> list[tuple[int, ResultContent]]:
+    """Never empty: that a command printed nothing is an answer too."""
+    return _filter_parts(item.content, position, limits, omissions) or [(0, Text(NO_OUTPUT))]
+
+
+def filter_reply(
+    item: AssistantItem, position: int, limits: RequestLimits, omissions: Omissions
+) -> list[tuple[int, AssistantContent]]:
+    """May be empty: a reply that was nothing but somebody else's thinking is not sent."""
+    parts: list[tuple[int, AssistantContent]] = []
+    for number, part in enumerate(item.content):
+        reason = omissions.get((position, number)) if omissions else None
+        if isinstance(part, Text):
+            if reason:
+                parts.append((number, Text(f"[text left out: {reason}]")))
+            elif part.text.strip():
+                parts.append((number, part))
+        elif isinstance(part, ToolCall):
+            # A call must stand, because its answer does; only its arguments can go.
+            parts.append((number, ToolCall(part.id, part.name, "{}") if reason else part))
+        elif not reason and _is_same_origin(part, limits):
+            parts.append((number, part))
+    return parts
+
+
+def _is_same_origin(part: Thinking | RedactedThinking | Opaque, limits: RequestLimits) -> bool:
+    if part.origin != limits.origin:
+        return False
+    if isinstance(part, Opaque):
+        return True
+    if not limits.resends_thinking:
+        return False
+    return isinstance(part, RedactedThinking) or bool(part.signature) or not limits.needs_signature
+
+
+def _filter_parts(
+    content: Iterable[UserContent], position: int, limits: RequestLimits, omissions: Omissions
+) -> list[tuple[int, UserContent]]:
+    parts: list[tuple[int, UserContent]] = []
+    for number, part in enumerate(content):
+        reason = omissions.get((position, number)) if omissions else None
+        if isinstance(part, Text):
+            if reason:
+                parts.append((number, Text(f"[text left out: {reason}]")))
+            elif part.text.strip():
+                parts.append((number, part))
+            continue
+        reason = reason or find_violation(part, limits)
+        parts.append(
+            (number, Text(f"[{describe_media(part)} left out: {reason}]") if reason else part)
+        )
+    return parts
+
+
+def find_violation(part: Image | Document, limits: RequestLimits) -> str | None:
+    """Why this picture or document alone is against the rules; None if it is not."""
+    is_image = isinstance(part, Image)
+    types = limits.image_types if is_image else limits.document_types
+    if not part.data and not part.url:
+        return "it is empty"
+    if part.media_type not in types and not (part.url and not part.data):
+        return f"this provider does not read {part.media_type or 'data of an unknown type'}"
+    limit = limits.max_image_bytes if is_image else limits.max_document_bytes
+    if limit is not None and len(part.data) * 4 // 3 > limit:
+        return f"it is larger than this provider's limit of {limit / MIB:g} MB"
+    if is_image and limits.max_image_side is not None:
+        side = max(image_size(part.data))
+        if side > limits.max_image_side:
+            return f"its side of {side} pixels is over this provider's {limits.max_image_side}"
+    return None
+
+
+def describe_media(part: Image | Document) -> str:
+    kind = "image" if isinstance(part, Image) else "document"
+    title = f" {part.title!r}" if isinstance(part, Document) and part.title else ""
+    return (
+        f"{kind}{title} ({part.media_type}, {_format_size(len(part.data))})" if part.data else kind
+    )
+
+
+def _format_size(count: int) -> str:
+    return f"{count / MIB:.1f} MB" if count >= MIB else f"{count / 1024:.0f} kB"
+
+
+def _to_attribute(kind: str) -> str:
+    return re.sub(r"[^\w.-]", "_", kind)
+
+
+# ------------------------------------------------------------------ the whole request
+
+
+class MediaSize(msgspec.Struct, frozen=True):
+    """A picture or document in the view, and the bytes that it adds to the body."""
+
+    position: int
+    part: int
+    size: int
+    side: int  # 0 for documents
+    is_image: bool
+
+
+def select_omissions(
+    media: list[MediaSize], body_bytes: int, limits: RequestLimits
+) -> dict[tuple[int, int], str]:
+    """What has to be left out so that the rest is within the limits: the oldest first.
+
+    More is left out than is strictly needed, because each change of the past costs the whole
+    prompt cache: after one cut, many turns pass before the next.
+    """
+    out: dict[tuple[int, int], str] = {}
+    images = [weight for weight in media if weight.is_image]
+    if limits.max_images is not None and len(images) > limits.max_images:
+        surplus = len(images) - limits.max_images * 3 // 4
+        for weight in images[:surplus]:
+            out[weight.position, weight.part] = f"no more than {limits.max_images} are allowed"
+        images = images[surplus:]
+    if limits.many_images_count is not None and len(images) > limits.many_images_count:
+        side = limits.many_images_side or 0
+        for weight in images:
+            if weight.side > side:
+                out[weight.position, weight.part] = (
+                    f"among more than {limits.many_images_count}, none may have over {side} pixels"
+                )
+    if limits.max_body_bytes is not None and body_bytes > limits.max_body_bytes:
+        excess = body_bytes - limits.max_body_bytes * 3 // 4
+        for weight in media:
+            if excess <= 0:
+                break
+            if (weight.position, weight.part) not in out:
+                excess -= weight.size
+                out[weight.position, weight.part] = "the request would have been too large"
+    return out
+
+
+# ------------------------------------------------------------------ ids
+
+_LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+
+
+def make_provider_call_id(call_id: str, used_ids: set[str], max_length: int) -> str:
+    """An id that every provider takes and no other call has: the given one, if it is."""
+    clean = call_id
+    if not _LEGAL_ID.fullmatch(call_id) or len(call_id) > max_length:
+        mark = f"{zlib.crc32(call_id.encode('utf-8', 'replace')):08x}"
+        clean = f"{re.sub('[^a-zA-Z0-9_-]', '_', call_id)[: max_length - 9]}_{mark}"
+    fresh, number = clean, 0
+    while fresh in used_ids:
+        number += 1
+        suffix = f"_{number}"
+        fresh = clean[: max_length - len(suffix)] + suffix
+    used_ids.add(fresh)
+    return fresh

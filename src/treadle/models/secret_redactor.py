@@ -1,0 +1,65 @@
+"""Secrets out of a text, before it is written anywhere.
+
+Two ways at once: the shapes of well-known tokens, and the values of this process's variables that
+are secret (core/redaction.py). It knows nothing of what the text is. Above: cassette.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from treadle.core.redaction import REDACTED, find_secrets, redact
+
+_TOKEN_PATTERNS = re.compile(
+    r"""
+      -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----
+          (?:(?!-----END)[^"])*(?:-----END\ [A-Z ]*PRIVATE\ KEY-----)?
+    | \b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}           # OpenAI, Anthropic, OpenRouter, DeepSeek
+    | \b(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}  # Stripe
+    | \bgsk_[A-Za-z0-9]{20,}                      # Groq
+    | \bxai-[A-Za-z0-9]{20,}
+    | \bhf_[A-Za-z0-9]{20,}
+    | \bAIza[A-Za-z0-9_-]{30,}                    # Google
+    | \b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,})
+    | \bglpat-[A-Za-z0-9_-]{16,}
+    | \bxox[abeprs]-[A-Za-z0-9-]{10,}             # Slack
+    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b               # AWS
+    | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}   # JSON web tokens
+    | (?<=[Bb]earer\ )[A-Za-z0-9._~+/=-]{12,}
+    | (?<=://)[^/\s:@"]+:[^/\s:@"]+(?=@)          # user and password in an address
+    """,
+    re.VERBOSE,
+)
+
+# No token of these shapes is without one of these: most texts need no closer look.
+_TOKEN_MARKERS = (
+    *("-----BEGIN", "sk-", "pk-", "rk-", "sk_", "rk_", "gsk_", "xai-", "hf_", "AIza", "ghp_"),
+    *("gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AKIA", "ASIA", "eyJ"),
+    *("earer ", "://"),
+)
+
+
+class SecretRedactor:
+    """What is secret in this process, as found once; `text` and `value` take it out."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        self._secrets = find_secrets(os.environ if environ is None else environ)
+
+    def redact_text(self, text: str) -> str:
+        text = redact(self._secrets, text)
+        if any(mark in text for mark in _TOKEN_MARKERS):
+            text = _TOKEN_PATTERNS.sub(REDACTED, text)
+        return text
+
+    def redact_value(self, value: Any) -> Any:
+        """A JSON value with every string in it redacted; keys stay as they are."""
+        if isinstance(value, str):
+            return self.redact_text(value)
+        if isinstance(value, dict):
+            return {key: self.redact_value(inner) for key, inner in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.redact_value(inner) for inner in value]
+        return value

@@ -1,0 +1,1 @@
+"""Evaluates a tool call by the rules: the command line, the files, the address."""

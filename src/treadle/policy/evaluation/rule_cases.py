@@ -1,0 +1,196 @@
+"""Permission cases: a call, the rules, and the verdict that is expected.
+
+One JSON object a line: `id`, `rules`, `tool`, `input`, `cwd`, `expect`, and `setup` with `files`,
+`links` and `hardlinks` of the workspace. `/ws` is the workspace and `/home/u` the home; both are
+made in a temporary folder and shown to the judge at those places.
+
+Kinds that are no calls: `remember` (approve one command, judge another), `startup` (what a folder
+may do before it is trusted). `sandbox` belongs to the sandbox's own suite and is passed over.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from treadle.core.errors import ConfigError
+from treadle.core.untrusted_files import read_text
+from treadle.policy.evaluation.file_evaluator import PolicyContext
+from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
+from treadle.policy.evaluation.rule_suggestions import suggest_rules
+from treadle.policy.evaluation.ruling import PolicyCall
+from treadle.policy.ruleset.paths import FileSystemView
+from treadle.policy.ruleset.rules import InvalidRule
+from treadle.policy.ruleset.rules_file import parse_rules
+from treadle.policy.trust import (
+    TrustStore,
+    filter_project_front_matter,
+    filter_project_settings,
+)
+
+ROOT, HOME = "/ws", "/home/u"
+NOT_EVALUATED = "not judged"
+
+
+class RuleCase(msgspec.Struct, frozen=True):
+    """One line of a file of cases."""
+
+    id: str
+    tool: str
+    input: dict[str, Any]
+    rules: dict[str, list[str]] = {}
+    cwd: str = ROOT
+    expect: str = ""
+    setup: dict[str, dict[str, str]] = {}
+
+
+class CaseResult(msgspec.Struct, frozen=True):
+    """What came of a case."""
+
+    id: str
+    verdict: str
+    reason: str
+    expect: str = ""
+
+    @property
+    def is_unexpected(self) -> bool:
+        return bool(self.expect) and self.verdict not in (self.expect, NOT_EVALUATED)
+
+
+def read_cases(file: Path) -> list[RuleCase]:
+    """The cases of a file; a line that is not one is a ConfigError with its number."""
+    cases: list[RuleCase] = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        if line.strip():
+            try:
+                # The plain parser: cases hold escapes that a strict one refuses.
+                cases.append(msgspec.convert(json.loads(line), RuleCase))
+            except ValueError as error:
+                raise ConfigError(f"{file}:{number}: not a case: {error}") from error
+    return cases
+
+
+def run_cases(cases: list[RuleCase]) -> Iterator[CaseResult]:
+    """Judge each case in a workspace of its own; those that need none share an empty one."""
+    with TemporaryDirectory(prefix="treadle-case-") as top:
+        for number, case in enumerate(cases):
+            bare = not case.setup and case.tool not in ("startup", "sandbox")
+            folder = Path(top) / ("empty" if bare else str(number))
+            try:
+                verdict, reason = _evaluate_case(case, folder)
+            except InvalidRule as error:
+                verdict, reason = "error", str(error)
+            yield CaseResult(case.id, verdict, reason, case.expect)
+
+
+def _evaluate_case(case: RuleCase, folder: Path) -> tuple[str, str]:
+    workspace, home = folder / "ws", folder / "home"
+    for place in (workspace, home):
+        place.mkdir(parents=True, exist_ok=True)
+    _build_workspace(workspace, case.setup)
+    if case.tool == "sandbox":
+        return NOT_EVALUATED, "judged by the kernel: the sandbox's own tests run it"
+    if case.tool == "startup":
+        return _run_startup_case(case.input, workspace, home)
+    rules = parse_rules(case.rules, root=ROOT, home=HOME)
+    view = FileSystemView(((ROOT, str(workspace)), (HOME, str(home))))
+    situation = PolicyContext(ROOT, HOME, rules, file_system=view)
+    if case.tool == "remember":
+        return _run_remember_case(case, situation)
+    ruling = PermissionEvaluator(situation).evaluate(_make_call(case))
+    return ruling.outcome, ruling.reason
+
+
+def _build_workspace(workspace: Path, setup: Mapping[str, Mapping[str, str]]) -> None:
+    for name, content in setup.get("files", {}).items():
+        _make_parent(workspace, name).write_text(content)
+    for name, target in setup.get("links", {}).items():
+        _make_parent(workspace, name).symlink_to(target)
+    for name, target in setup.get("hardlinks", {}).items():
+        _make_parent(workspace, name).hardlink_to(workspace / target)
+
+
+def _make_parent(workspace: Path, name: str) -> Path:
+    path = workspace / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _make_call(case: RuleCase) -> PolicyCall:
+    tool = case.tool
+    if tool == "mcp":
+        # A server's tool is always known by its server's name, whatever it calls itself.
+        name = str(case.input.get("name", ""))
+        server = re.sub("_+", "_", str(case.input.get("server", "")))
+        own = name.startswith(f"mcp__{server}__" if server else "mcp__")
+        tool = name if own else f"mcp__{server}__{name}"
+    return PolicyCall(
+        tool, case.input, case.cwd, is_definition_changed=bool(case.input.get("schema_changed"))
+    )
+
+
+def _run_remember_case(case: RuleCase, context: PolicyContext) -> tuple[str, str]:
+    approved = PolicyCall("bash", {"command": case.input["approved"]}, case.cwd)
+    saved = suggest_rules(approved, context)
+    rules = parse_rules({"allow": list(saved)}, root=ROOT, home=HOME)
+    wider = msgspec.structs.replace(context, rules=context.rules + rules)
+    ruling = PermissionEvaluator(wider).evaluate(
+        PolicyCall("bash", {"command": case.input["then"]}, case.cwd)
+    )
+    return ruling.outcome, f"saved {', '.join(saved) or 'nothing'}; {ruling.reason}"
+
+
+def _run_startup_case(
+    case_input: Mapping[str, Any], workspace: Path, home: Path
+) -> tuple[str, str]:
+    """What a folder may do when a session starts in it: `deny` means that it may not."""
+    trust = TrustStore(home / "trust.json")
+    if "argv" in case_input:
+        flags = [a for a in case_input["argv"] if str(a).startswith("--settings")]
+        if flags:
+            return "allow", "a flag of its own"
+        return "deny", "flags are whole arguments; text inside a value is text"
+    for name, content in case_input.get("files", {}).items():
+        if content.startswith("symlink -> "):
+            _make_parent(workspace, name).symlink_to(content.removeprefix("symlink -> "))
+            try:
+                read_text(workspace / name, within=workspace)
+            except (ConfigError, FileNotFoundError):
+                return "deny", f"{name} leads out of the workspace and is not read"
+        else:
+            _make_parent(workspace, name).write_text(content)
+    if case_input.get("trusted"):
+        trust.trust(workspace)
+    trusted = trust.is_trusted(workspace)
+    for name, content in case_input.get("files", {}).items():
+        if "approved earlier" in content:
+            trust.approve(workspace, "server", name, {"command": "as approved"})
+            state = trust.get_approval_state(workspace, "server", name, {"command": content})
+            return ("allow" if state == "approved" else "ask"), f"its definition is {state}"
+        effect = _describe_effect(name, content, trusted=trusted)
+        if effect:
+            return "allow", f"{name} takes effect: {effect}"
+    if trusted:
+        return "allow", "the folder is trusted"
+    return "deny", "nothing of a folder runs or widens anything until it is trusted"
+
+
+def _describe_effect(name: str, content: str, *, trusted: bool) -> str:
+    """What of a file would widen or run something, as the trust filters leave it."""
+    if name.endswith("settings.json"):
+        try:
+            settings = json.loads(content)
+        except ValueError:
+            return ""  # refused with file and line before anything starts
+        left = filter_project_settings(settings, is_trusted=trusted)
+        narrowing = left.pop("permissions", {})
+        return ", ".join([*left, *(k for k in narrowing if k not in ("ask", "deny"))])
+    if name.endswith(".md") and content.startswith("---"):
+        keys = {line.partition(":")[0].strip(): "" for line in content.splitlines() if ":" in line}
+        left = filter_project_front_matter(keys, is_trusted=trusted)
+        return ", ".join(k for k in left if k not in ("name", "description"))
+    return ""

@@ -1,0 +1,105 @@
+"""A goal: a command that has to succeed before a turn may end.
+
+A hook at `stop` that runs the command in the workspace and sends what it printed back to the
+model; and the gate that ends the turn `goal_not_met` when it has failed too often. Budgets bound
+it like everything else. Above: the hosts (`--until`). The command is the user's own, so nobody is
+asked about it.
+"""
+
+from __future__ import annotations
+
+from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
+from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
+from treadle.core.contracts.workspace import CommandResult, Workspace
+from treadle.core.errors import WorkspaceError
+from treadle.core.transcript.usage import Usage
+
+MAX_OUTPUT_CHARS = 12_000
+DEFAULT_TIMEOUT = 600.0
+
+NOT_MET_NOTICE = """\
+The goal is not met yet: the command `{command}` {ended} (attempt {attempt} of {most}).
+{output}
+Find the cause and repair it. The command is run again when you stop."""
+
+
+class Goal:
+    """Holds a turn open until the command succeeds. One goal serves one session."""
+
+    points: frozenset[HookPoint] = frozenset({"stop"})
+
+    def __init__(
+        self,
+        command: str,
+        workspace: Workspace,
+        *,
+        max_attempts: int = 10,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        self.command = command
+        self.attempts = 0
+        self.is_met = False
+        self._workspace = workspace
+        self._max_attempts = max_attempts
+        self._timeout = timeout
+        self._last_failure = ""
+        self._session_id = ""  # children of the session may stop as they like
+
+    @property
+    def is_given_up(self) -> bool:
+        return not self.is_met and self.attempts >= self._max_attempts
+
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+        if hook_input.session_id != self._session_id:
+            return None
+        self.attempts += 1
+        try:
+            completed = await self._workspace.run(self.command, timeout=self._timeout)
+        except WorkspaceError as error:
+            self._last_failure, output = "could not be run", str(error)
+        else:
+            self.is_met = completed.exit_code == 0 and not completed.timed_out
+            if self.is_met:
+                return None
+            self._last_failure, output = (
+                _describe_exit(completed),
+                _truncate_to_tail(completed.output),
+            )
+        # Blocked on the last attempt too: the gate then ends the turn, for the right reason.
+        return Block(
+            NOT_MET_NOTICE.format(
+                command=self.command,
+                ended=self._last_failure,
+                attempt=self.attempts,
+                most=self._max_attempts,
+                output=output,
+            )
+        )
+
+    def admit(self, estimate: RequestEstimate) -> Admit | Stop:
+        self._session_id = (
+            self._session_id or estimate.session_id
+        )  # the first to speak is the parent
+        if not self.is_given_up or estimate.session_id != self._session_id:
+            return Admit()
+        times = "once" if self.attempts == 1 else f"{self.attempts} times"
+        return Stop("goal_not_met", f"`{self.command}` {self._last_failure}; it was tried {times}")
+
+    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
+        return None
+
+
+def _describe_exit(completed: CommandResult) -> str:
+    if completed.timed_out:
+        return "ran out of time"
+    if completed.signal:
+        return f"was ended by {completed.signal}"
+    return f"ended with exit code {completed.exit_code}"
+
+
+def _truncate_to_tail(output: str) -> str:
+    """The end of what was printed: that is where a test run says what is wrong."""
+    text = output.strip() or "(It printed nothing.)"
+    if len(text) <= MAX_OUTPUT_CHARS:
+        return text
+    return f"[... {len(text) - MAX_OUTPUT_CHARS} characters left out]\n{text[-MAX_OUTPUT_CHARS:]}"

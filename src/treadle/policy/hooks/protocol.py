@@ -1,0 +1,223 @@
+"""What a hook command is told and what it answers, in the JSON that hook scripts are written for.
+
+`told` makes its standard input, `heard` reads its standard output; both are pure. Unknown fields
+of an answer are passed over, known ones of a wrong kind are an error: who wrote them meant
+something. Running the command is command_hook.py's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from treadle.core.contracts.hook import (
+    AddContext,
+    Block,
+    Change,
+    HookAnswer,
+    HookInput,
+    HookPoint,
+    Permit,
+)
+from treadle.policy.hooks.config import HOOK_EVENTS, MATCHER_FIELDS, to_hook_tool_name
+
+MAX_CONTEXT_CHARS = 10_000
+_EVENT_BY_POINT = {point: event for event, point in HOOK_EVENTS.items()}
+_FILE_TOOLS = frozenset({"read", "write", "edit"})
+_FILE_SYNONYMS = ("path", "file")
+
+
+class HookDecision(msgspec.Struct, frozen=True, rename="camel"):
+    behavior: Literal["allow", "deny"]
+    message: str | None = None
+    updated_input: dict[str, Any] | None = None
+
+
+class HookSpecificOutput(msgspec.Struct, frozen=True, rename="camel"):
+    permission_decision: Literal["allow", "deny", "ask"] | None = None
+    permission_decision_reason: str | None = None
+    updated_input: dict[str, Any] | None = None
+    additional_context: str | None = None
+    decision: HookDecision | None = None
+    updated_tool_output: str | None = None
+
+
+class HookOutput(msgspec.Struct, frozen=True, rename="camel"):
+    """The JSON that a command may print."""
+
+    continue_: bool = msgspec.field(default=True, name="continue")
+    stop_reason: str | None = None
+    system_message: str | None = None
+    decision: Literal["approve", "allow", "block", "deny"] | None = None
+    reason: str | None = None
+    additional_context: str | None = None
+    updated_input: dict[str, Any] | None = None
+    hook_specific_output: HookSpecificOutput = HookSpecificOutput()
+
+    @property
+    def is_denied(self) -> bool:
+        return self.decision in ("block", "deny")
+
+    @property
+    def context(self) -> str:
+        specific = self.hook_specific_output.additional_context
+        return truncate_context(
+            "\n".join(text for text in (specific, self.additional_context) if text)
+        )
+
+    @property
+    def effective_input(self) -> dict[str, Any] | None:
+        specific = self.hook_specific_output.updated_input
+        return specific if specific is not None else self.updated_input
+
+
+class HookReply(msgspec.Struct, frozen=True):
+    """What an output means: the answer, what is said beside it, and lines for the person."""
+
+    answer: HookAnswer | None = None
+    extra_context: str = ""
+    user_message: str = ""
+    end_turn_reason: str | None = None  # the whole turn should end, for this reason
+
+
+# ------------------------------------------------------------------ to the command
+
+
+def encode_input(hook_input: HookInput, common_input: Mapping[str, Any]) -> bytes:
+    """The standard input of a hook command."""
+    data = dict(hook_input.data)
+    call_id = data.pop("call_id", None)
+    data.pop("summary", None)
+    is_error = data.pop("is_error", False)
+    said: dict[str, Any] = {
+        "session_id": hook_input.session_id,
+        **common_input,
+        "hook_event_name": _EVENT_BY_POINT[hook_input.point],
+        "turn_id": hook_input.turn_id,
+    }
+    if "tool_name" in data:
+        name = str(data["tool_name"])
+        said["tool_name"] = to_hook_tool_name(name)
+        said["tool_input"] = _add_file_path(name, data.pop("tool_input", {}))
+        said["tool_use_id"] = call_id
+        del data["tool_name"]
+    if "tool_response" in data:
+        said["tool_response"] = {"text": data.pop("tool_response"), "is_error": is_error}
+    if "last_message" in data:
+        said["last_assistant_message"] = data.pop("last_message")
+    key, usual = MATCHER_FIELDS.get(hook_input.point, ("", ""))
+    if key:
+        said[key] = usual
+    # Escaped to ASCII: a model may write half a surrogate pair, which UTF-8 cannot hold.
+    return json.dumps({**said, **data}, default=str).encode()
+
+
+def _add_file_path(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Scripts look for `file_path`; a model may have used a synonym, and would be past a guard."""
+    if name not in _FILE_TOOLS or "file_path" in arguments:
+        return dict(arguments)
+    given = next((arguments[key] for key in _FILE_SYNONYMS if key in arguments), None)
+    return dict(arguments) if given is None else {**arguments, "file_path": given}
+
+
+def _remove_file_path(changed: dict[str, Any], hook_input: HookInput) -> dict[str, Any]:
+    """Take the `file_path` that we added out again; a changed one replaces the synonym."""
+    name, before = str(hook_input.data.get("tool_name", "")), hook_input.data.get("tool_input", {})
+    shown = _add_file_path(name, before)
+    if "file_path" in before or "file_path" not in shown or "file_path" not in changed:
+        return changed
+    rest = {key: value for key, value in changed.items() if key != "file_path"}
+    if changed["file_path"] == shown["file_path"]:
+        return rest
+    return {**{k: v for k, v in rest.items() if k not in _FILE_SYNONYMS},
+            "file_path": changed["file_path"]}  # fmt: skip
+
+
+# ------------------------------------------------------------------ from the command
+
+
+def parse_output(hook_input: HookInput, stdout: str) -> HookReply:
+    """What a command that ended well wants. ValueError says why it cannot be understood."""
+    text = stdout.strip()
+    if not text.startswith("{"):
+        # Plain words are for the model where context is asked for, and for nobody elsewhere.
+        is_context = hook_input.point in ("user_prompt_submit", "session_start") and text
+        return HookReply(AddContext(truncate_context(text)) if is_context else None)
+    try:
+        output = msgspec.json.decode(text, type=HookOutput)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise ValueError(f"its output is not the JSON of a hook ({error})") from error
+    message = (output.system_message or "").strip()
+    if not output.continue_:
+        return _parse_halt(hook_input.point, output, message)
+    answer, remark = _parse_answer(hook_input, output)
+    return HookReply(answer, remark, message)
+
+
+def _parse_halt(point: HookPoint, output: HookOutput, message: str) -> HookReply:
+    reason = output.stop_reason or output.reason or "a hook ended the turn"
+    if point in ("pre_tool_use", "permission_request", "user_prompt_submit", "pre_compact"):
+        answer = Block(reason)
+        return HookReply(answer, "", message, None if point == "user_prompt_submit" else reason)
+    return HookReply(None, "", message, None if point in ("stop", "subagent_stop") else reason)
+
+
+def _parse_answer(hook_input: HookInput, output: HookOutput) -> tuple[HookAnswer | None, str]:
+    """The answer that the point allows, and what has to be said beside it."""
+    specific, context = output.hook_specific_output, output.context
+    reason = output.reason or "a hook said no"
+    match hook_input.point:
+        case "pre_tool_use":
+            if specific.permission_decision in ("deny", "ask"):
+                return Block(_get_denial_reason(specific)), ""
+            if output.is_denied:
+                return Block(reason), ""
+            if output.effective_input is not None:
+                return Change(_remove_file_path(output.effective_input, hook_input)), context
+        case "permission_request":
+            return _parse_permission(output), ""
+        case "post_tool_use":
+            if output.is_denied:
+                context = "\n".join(text for text in (reason, context) if text)
+            if specific.updated_tool_output is not None:
+                return Change(text=specific.updated_tool_output), context
+        case "user_prompt_submit" | "pre_compact" | "stop" | "subagent_stop" if output.is_denied:
+            return Block(reason), ""
+        case "stop" | "subagent_stop" | "notification" | "session_end":
+            return None, ""
+    return (AddContext(context) if context else None), ""
+
+
+def _get_denial_reason(specific: HookSpecificOutput) -> str:
+    reason = specific.permission_decision_reason or "a hook said no"
+    if specific.permission_decision == "deny":
+        return reason
+    # By now the policy has decided, so there is no question left to put to a person.
+    return f"a hook wants a person to look at this call first: {reason}"
+
+
+def _parse_permission(output: HookOutput) -> HookAnswer | None:
+    specific = output.hook_specific_output
+    decision = specific.decision
+    if output.is_denied or specific.permission_decision == "deny":
+        return Block(output.reason or specific.permission_decision_reason or "a hook said no")
+    if decision is not None and decision.behavior == "deny":
+        return Block(decision.message or "a hook said no")
+    if output.effective_input is not None or (decision and decision.updated_input is not None):
+        return None  # it permits another call than this one: a person decides
+    is_yes = (
+        output.decision in ("approve", "allow")
+        or specific.permission_decision == "allow"
+        or (decision is not None and decision.behavior == "allow")
+    )
+    return Permit("a hook said yes") if is_yes else None
+
+
+def truncate_context(text: str) -> str:
+    """Context is for the model, and a megabyte of it helps nobody."""
+    if len(text) <= MAX_CONTEXT_CHARS:
+        return text
+    return f"{text[:MAX_CONTEXT_CHARS]}\n... [truncated, {len(text)} chars total]"

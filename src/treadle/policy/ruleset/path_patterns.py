@@ -1,0 +1,166 @@
+"""Path patterns of rules, in the manner of gitignore.
+
+    //etc/**      from the root of the file system
+    ~/notes/**    from the home folder
+    /src/**       from the root of the settings that hold the rule
+    src/**, ./x   the same, since it holds a slash
+    *.env         a name at any depth beneath that root
+    *.{key,pem}   either of several; a backslash takes the next character as it is
+
+A pattern that matches a folder matches all beneath it. Knows no rules and touches no files.
+"""
+
+import os
+import re
+from functools import lru_cache
+
+import msgspec
+
+from treadle.policy.ruleset.paths import fold_case
+from treadle.policy.shell.syntax.braces import UnsupportedBraces, expand_braces
+
+_MATCH_ALL = re.compile(".*", re.DOTALL)
+
+
+class PathPattern(msgspec.Struct, frozen=True):
+    """A compiled pattern. Allow rules match by `strict`, deny and ask rules by `wide`."""
+
+    text: str
+    strict_globs: tuple[str, ...]  # absolute glob patterns
+    loose_globs: tuple[str, ...]
+    segments: tuple[str, ...]  # its segments without wildcards, folded
+
+    def allows(self, path: str) -> bool:
+        return any(
+            _compile_glob(glob, _is_literal_name(glob)).fullmatch(path)
+            for glob in self.strict_globs
+        )
+
+    def forbids(self, path: str) -> bool:
+        """As wide as the words can be read: another case, and `/x` from either root."""
+        folded = fold_case(path)
+        return any(
+            _compile_glob(fold_case(glob), wide=True).fullmatch(folded) for glob in self.loose_globs
+        )
+
+    def list_fixed_prefixes(self) -> tuple[str, ...]:
+        """The folders or files under which alone it can match, for `wide`."""
+        return tuple(_find_fixed_prefix(glob) for glob in self.loose_globs)
+
+    def has_segments(self, segments: tuple[str, ...]) -> bool:
+        """Whether the pattern spells out these segments, one after the other."""
+        span = len(segments)
+        return any(
+            self.segments[at : at + span] == segments for at in range(len(self.segments) - span + 1)
+        )
+
+    @property
+    def is_literal(self) -> bool:
+        return not any(c in self.text for c in "*?[")
+
+
+def compile_path_pattern(text: str, root: str, home: str) -> PathPattern:
+    """Compile a pattern from settings whose root is `root`; ValueError says what is wrong."""
+    if not text or "\0" in text:
+        raise ValueError("an empty path pattern")
+    if text.startswith("!"):
+        raise ValueError("a pattern cannot be negated; use the deny list")
+    if text.startswith("~") and not (text == "~" or text.startswith("~/")):
+        raise ValueError("only ~/ can be written, not another user's home")
+    if _has_unclosed_bracket(text):
+        raise ValueError("an open [ in a path pattern")
+    try:
+        texts = expand_braces(text)
+    except UnsupportedBraces as unclear:
+        raise ValueError(str(unclear)) from unclear
+    anchored = [_anchor(one, root.rstrip("/"), home.rstrip("/")) for one in texts]
+    strict = tuple(glob for globs, _ in anchored for glob in globs)
+    wide = tuple(glob for _, globs in anchored for glob in globs)
+    segments = tuple(
+        "*" if any(c in s for c in "*?[") else fold_case(s)
+        for s in text.split("/")
+        if s and s != "."
+    )
+    return PathPattern(text, strict, wide, segments)
+
+
+def _anchor(text: str, root: str, home: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    body = text.rstrip("/") or "/"
+    if body.startswith("//") or text.startswith("//"):
+        globs = (_normalize(body[1:] or "/"),)
+        return globs, globs
+    if body.startswith("~"):
+        globs = (home + body[1:],)
+        return globs, globs
+    if body.startswith("/"):
+        absolute, relative = _normalize(body), _normalize(root + body)
+        # Nobody who writes the root's own path means that path beneath the root.
+        own = root and (absolute == root or absolute.startswith(root + "/"))
+        return ((absolute,) if own else (relative,)), (absolute, relative)
+    body = os.path.normpath(body)
+    if body == ".":
+        globs = (root or "/",)
+    elif "/" in body:
+        globs = (_normalize(f"{root}/{body}"),)
+    else:
+        globs = (f"{root}/**/{body}",) if body != "**" else (f"{root}/**",)
+    return globs, globs
+
+
+def _normalize(path: str) -> str:
+    return os.path.normpath(path).replace("//", "/")
+
+
+def _has_unclosed_bracket(text: str) -> bool:
+    return "[" in text and "]" not in text[text.index("[") :]
+
+
+@lru_cache(maxsize=2048)
+def _compile_glob(
+    glob: str, match_children: bool = True, is_loose: bool = False
+) -> re.Pattern[str]:
+    if glob == "/":
+        return _MATCH_ALL
+    out, at = "", 0
+    while at < len(glob):
+        c = glob[at]
+        if glob.startswith("/**/", at):
+            out += "/(?:.*/)?"
+            at += 4
+        elif glob.startswith("/**", at) and at + 3 == len(glob):
+            out += "(?:/.*)?"
+            at += 3
+        elif c == "*":
+            begin = at
+            while glob.startswith("*", at):
+                at += 1
+            out += ".*" if is_loose and at > begin + 1 else "[^/]*"
+        elif c == "\\" and at + 1 < len(glob):
+            out += re.escape(glob[at + 1])
+            at += 2
+        elif c == "?":
+            out += "[^/]"
+            at += 1
+        elif c == "[" and "]" in glob[at + 2 :]:
+            end = glob.index("]", at + 2)
+            inner = glob[at + 1 : end].replace("\\", "\\\\")
+            out += f"(?!/)[{'^' + inner[1:] if inner[0] in '!^' else inner}]"
+            at = end + 1
+        else:
+            out += re.escape(c)
+            at += 1
+    return re.compile(out + ("(?:/.*)?" if match_children else ""), re.DOTALL)
+
+
+def _is_literal_name(glob: str) -> bool:
+    """`src` allows all of src; `src/*` allows what is in it, and no deeper."""
+    return not any(c in glob.rpartition("/")[2] for c in "*?[")
+
+
+def _find_fixed_prefix(glob: str) -> str:
+    fixed: list[str] = []
+    for segment in glob.split("/"):
+        if any(c in segment for c in "*?["):
+            break
+        fixed.append(segment)
+    return "/".join(fixed) or "/"

@@ -1,0 +1,239 @@
+"""Paths as the kernel would see them, and the places that no broad rule covers.
+
+A path is judged by where it leads: links, `..`, `/proc/self/cwd` and hard links are followed here.
+Knows no rules. Below it stands a `View` of the file system, so that cases can be judged in a
+workspace that is mounted elsewhere.
+"""
+
+import os
+import stat
+import unicodedata
+from pathlib import PurePosixPath
+
+import msgspec
+
+from treadle.policy.wordset import word_set
+
+MAX_DIR_ENTRIES = 4000
+_MAX_SYMLINKS = 40
+_MAX_PATH_CHARS = 4096
+_NULL_DEVICES = frozenset({"/dev/null"})
+_STREAMS = frozenset({"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+
+
+class FileSystemView(msgspec.Struct, frozen=True):
+    """The file system; `mounts` shows folders at other places than they are (for cases)."""
+
+    mounts: tuple[tuple[str, str], ...] = ()
+
+    def map_path(self, path: str) -> str:
+        for shown, actual in self.mounts:
+            if path == shown or path.startswith(shown + "/"):
+                return actual + path[len(shown) :]
+        return path
+
+    def lstat(self, path: str) -> os.stat_result | None:
+        try:
+            return os.lstat(self.map_path(path))
+        except (OSError, ValueError):
+            return None
+
+    def readlink(self, path: str) -> str | None:
+        try:
+            return os.readlink(self.map_path(path))  # noqa: PTH115 (as written, not as a Path)
+        except (OSError, ValueError):
+            return None
+
+    def list_names(self, path: str, limit: int = MAX_DIR_ENTRIES) -> list[str] | None:
+        """The names in a folder; None when there are too many to look at."""
+        found: list[str] = []
+        try:
+            with os.scandir(self.map_path(path)) as entries:
+                for entry in entries:
+                    found.append(entry.name)
+                    if len(found) > limit:
+                        return None
+        except OSError:
+            return []
+        return found
+
+
+class ResolvedPath(msgspec.Struct, frozen=True):
+    """Where a path leads. `others` are the names passed on the way; each may be denied."""
+
+    path: str
+    other_paths: tuple[str, ...] = ()
+    special_kind: str = (
+        ""  # a device, another process, …: not a file to be read or written by a rule
+    )
+    inode: tuple[int, int] | None = None  # set when the file has other names (hard links)
+
+    @property
+    def all_paths(self) -> tuple[str, ...]:
+        return (self.path, *self.other_paths)
+
+
+def resolve_path(file_system: FileSystemView, path: str, cwd: str, home: str) -> ResolvedPath:
+    """Where `path` leads from `cwd`; parts that do not exist are taken as written."""
+    if path == "~" or path.startswith("~/"):
+        path = home + path[1:]
+    elif path.startswith("~"):
+        return ResolvedPath(path, special_kind="a path in the home of another user")
+    if len(path) > _MAX_PATH_CHARS:
+        return ResolvedPath(
+            path[:_MAX_PATH_CHARS], special_kind="a path that is longer than any can be"
+        )
+    full = path if path.startswith("/") else f"{cwd}/{path}"
+    lexical = os.path.normpath(full).replace("//", "/")
+    passed, special, found, links = [lexical], "", "", 0
+    todo = [s for s in reversed(full.split("/")) if s]
+    while todo:
+        segment = todo.pop()
+        if segment == ".":
+            continue
+        if segment == "..":
+            found = found.rpartition("/")[0]
+            continue
+        target, special = _resolve_magic_link(found, segment, cwd)
+        if special:
+            rest = "/".join([found, segment, *reversed(todo)])
+            return ResolvedPath(rest or "/", tuple(passed), special)
+        here = f"{found}/{segment}"
+        if here in ("/proc/self", "/proc/thread-self"):
+            found = here  # a link to whoever looks: not to be followed by us
+            continue
+        if target is None:
+            status = file_system.lstat(here)
+            if status is None or not stat.S_ISLNK(status.st_mode):
+                found = here
+                continue
+            target = file_system.readlink(here)
+        links += 1
+        if target is None or links > _MAX_SYMLINKS:
+            return ResolvedPath(here, tuple(passed), "a link that leads nowhere")
+        passed.append(here if not todo else "/".join([here, *reversed(todo)]))
+        todo.extend(s for s in reversed(target.split("/")) if s)
+        if target.startswith("/"):
+            found = ""
+    found = found or "/"
+    status = file_system.lstat(found)
+    inode = None
+    if status is not None:
+        special = _find_special_kind(found, status.st_mode)
+        if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
+            inode = (status.st_dev, status.st_ino)
+    elif found.startswith("/dev/"):
+        special = "a device"
+    others = tuple(p for p in dict.fromkeys(passed) if p != found)
+    return ResolvedPath(found, others, special, inode)
+
+
+def _resolve_magic_link(parent: str, segment: str, cwd: str) -> tuple[str | None, str]:
+    """Links that mean something else to another process than to this one."""
+    if parent == "/dev" and segment in ("fd", "stdin", "stdout", "stderr"):
+        return None, "a stream of the process, not a file"
+    if parent == "/dev" and segment in ("tcp", "udp"):
+        return None, "a network connection"
+    parts = parent.split("/")
+    if len(parts) == 3 and parts[1] == "proc" and (parts[2].isdigit() or "self" in parts[2]):
+        own = "self" in parts[2]
+        if segment == "cwd" and own:
+            return cwd, ""
+        if segment == "root" and own:
+            return "/", ""
+        return None, "another process, or the inside of this one"
+    return None, ""
+
+
+def _find_special_kind(path: str, mode: int) -> str:
+    if path in _NULL_DEVICES or stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return ""
+    return "not a regular file"
+
+
+def is_inside(path: str, roots: tuple[str, ...]) -> bool:
+    """Whether a resolved path is one of the roots or beneath one."""
+    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
+
+
+def fold_case(text: str) -> str:
+    """As a file system that ignores case and forms would compare it."""
+    if text.isascii():
+        return text.lower()
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return "".join(c for c in plain if unicodedata.category(c) != "Cf")
+
+
+# ---------------------------------------------------------------- protected and secret
+
+# Writing to these makes something run later: git, editors, shells, package managers, agents.
+_PROTECTED_FOLDERS = word_set(
+    ".git .treadle .claude .codex .cursor .gemini .opencode .vscode .idea .zed .fleet .husky "
+    ".githooks .git-hooks .devcontainer .ssh .gnupg .aws .kube .docker .direnv .lefthook "
+    ".agents .continue .windsurf .kiro .amazonq .hg .jj .mise .mvn .vim .nvim .emacs.d"
+)
+_PROTECTED_FILES = word_set(
+    ".mcp.json .envrc .gitconfig .gitmodules .bashrc .bash_profile .bash_login .bash_logout "
+    ".bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc .tcshrc "
+    ".login .inputrc .netrc .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pypirc .condarc .vimrc "
+    ".exrc .nvimrc .lldbinit .gdbinit .irbrc .pryrc .rprofile .tmux.conf .xinitrc .xprofile "
+    ".xsession .pre-commit-config.yaml .pre-commit-config.yml lefthook.yml .lefthook.yml "
+    ".mise.toml .tool-versions .ripgreprc .wgetrc .curlrc .aiderrc .aider.conf.yml "
+    ".git-credentials .pythonrc .pdbrc sitecustomize.py usercustomize.py authorized_keys "
+    "lefthook.yaml lefthook-local.yml lefthook-local.yaml .lefthook.yaml .lefthook-local.yml "
+    ".lefthook-local.yaml mise.toml mise.local.toml .mise.local.toml .devcontainer.json "
+    ".dir-locals.el .nvim.lua .bazelrc .direnvrc .overcommit.yml opencode.json opencode.jsonc "
+    ".sqliterc .psqlrc .lessfilter .screenrc"
+)
+_PROTECTED_PAIRS = frozenset(
+    {
+        (".cargo", "config"), (".cargo", "config.toml"), (".config", "git"), (".config", "fish"),
+        (".yarn", "plugins"), (".yarn", "releases"), (".local", "bin"),
+    }
+)  # fmt: skip
+_PROTECTED_SUFFIXES = (".code-workspace",)
+_CONFIG_FOLDER = ".treadle"
+
+_SECRET_FOLDERS = word_set(".ssh .gnupg .aws .kube .docker .password-store")
+_SECRET_FILES = word_set(
+    ".env .envrc .netrc .pgpass .npmrc .pypirc .git-credentials .htpasswd id_rsa id_dsa "
+    "id_ecdsa id_ed25519 credentials.json secrets.json secrets.yaml secrets.yml .boto .s3cfg"
+)
+_SECRET_SUFFIXES = (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks")
+_ENV_EXAMPLE_SUFFIXES = (".example", ".sample", ".template", ".dist", ".defaults", ".schema")
+
+
+def find_protected_part(path: str) -> tuple[str, ...]:
+    """The part of a path that makes it protected from writing, or ()."""
+    segments = [fold_case(s) for s in PurePosixPath(path).parts if s != "/"]
+    for at, segment in enumerate(segments):
+        if segment == ".git":
+            return tuple(segments[at : at + 2])
+        if segment in _PROTECTED_FOLDERS:
+            return (segment,)
+        if (segment, *segments[at + 1 : at + 2]) in _PROTECTED_PAIRS:
+            return tuple(segments[at : at + 2])
+    last = segments[-1] if segments else ""
+    by_name = last in _PROTECTED_FILES or last.endswith(_PROTECTED_SUFFIXES)
+    return (last,) if by_name or _is_env(last) else ()
+
+
+def is_own_config(path: str) -> bool:
+    """Whether the path is the agent's own configuration."""
+    return _CONFIG_FOLDER in (fold_case(s) for s in path.split("/"))
+
+
+def find_secret_part(path: str) -> tuple[str, ...]:
+    """The part of a path that says it holds secrets, or ()."""
+    segments = [fold_case(s) for s in PurePosixPath(path).parts if s != "/"]
+    for segment in segments[:-1]:
+        if segment in _SECRET_FOLDERS:
+            return (segment,)
+    last = segments[-1] if segments else ""
+    if last in _SECRET_FILES or last in _SECRET_FOLDERS or last.endswith(_SECRET_SUFFIXES):
+        return (last,)
+    return (last,) if _is_env(last) else ()
+
+
+def _is_env(name: str) -> bool:
+    return name == ".env" or (name.startswith(".env.") and not name.endswith(_ENV_EXAMPLE_SUFFIXES))

@@ -1,0 +1,162 @@
+"""Programs that carry files from one place to another: dd, curl, rsync, scp, zip, split.
+
+What they read and write is said by their words in ways of their own. The same promises as the
+table's: what is not known to be harmless is a doubt or not plain.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from treadle.policy.shell.analysis.effects import Effects, ProgramSpec, analyze_by_spec
+from treadle.policy.shell.analysis.options import CommandOption, OptionGrammar, scan_options
+from treadle.policy.shell.ast import Word
+from treadle.policy.wordset import word_set
+
+_CURL = ProgramSpec("text", OptionGrammar("odTKHXAebcFuUxmwrCtYyzEDPQ", word_set(
+    "--output --data --upload-file --config --header --request --form --user --dump-header "
+    "--data-raw --data-binary --data-ascii --data-urlencode --json --url-query --form-string "
+    "--user-agent --referer --proxy --max-time --connect-timeout --retry --retry-delay --url "
+    "--write-out --range --continue-at --cacert --resolve --limit-rate"),
+    writes=word_set("-o --output -D --dump-header -c --cookie-jar --trace --trace-ascii "
+                  "--stderr --etag-save --hsts --alt-svc --libcurl --output-dir"),
+    reads=word_set("-T --upload-file -b --cookie"),
+    runs=word_set("--proto --proto-default -n --netrc --netrc-optional --variable "
+                "-K --config -O --remote-name --remote-name-all -J --netrc-file --engine "
+                "--cert -E --key --unix-socket --abstract-unix-socket")), is_read_only=False)  # fmt: skip
+_FILE_ARGUMENT = re.compile(r"(?:@|=<)([^;,]+)")
+_URL_PREFIX = re.compile(r"https?://", re.IGNORECASE)
+
+
+def _analyze_curl(words: Sequence[Word]) -> Effects:
+    found = analyze_by_spec(_CURL, words)
+    reads, doubts = list(found.reads), list(found.doubts)
+    addresses = [item for item in scan_options(words, _CURL.grammar) if isinstance(item, Word)]
+    if any(_has_url_glob(word.text or "") for word in (*addresses, *found.reads, *found.writes)):
+        doubts.append("curl makes other names of this one")
+    for word in words:
+        text = word.text or ""
+        if text.lower().startswith("file:"):
+            reads.append(Word(word.source, re.sub(r"(?i)file:(?://[^/]*)?", "", text)))
+        elif "file:" in text.lower():
+            doubts.append("a file where an address is expected")
+        elif not (word in addresses and _URL_PREFIX.match(text)):
+            # `-d @file`, `-F x=@file`, `-H @file`: whatever follows may be a file that is sent.
+            reads += [Word(word.source, path.strip('"')) for path in _FILE_ARGUMENT.findall(text)]
+        if "%output{" in text:
+            doubts.append("a format that writes a file")
+    return Effects(reads=tuple(reads), writes=found.writes, doubts=tuple(doubts))
+
+
+def _has_url_glob(text: str) -> bool:
+    """Whether curl expands it; in an address # only names a place on its page."""
+    return any(c in text for c in "{[") or ("#" in text and not _URL_PREFIX.match(text))
+
+
+def _analyze_dd(words: Sequence[Word]) -> Effects:
+    values = [(w, *(w.text or "").partition("=")[::2]) for w in words]
+    return Effects(
+        reads=tuple(Word(w.source, value) for w, key, value in values if key == "if"),
+        primary_writes=tuple(Word(w.source, value) for w, key, value in values if key == "of"),
+    )
+
+
+_RSYNC = OptionGrammar(
+    "efBTM",
+    word_set(
+        "--rsh --rsync-path --exclude --include --filter --files-from --exclude-from --suffix "
+        "--bwlimit --max-size --min-size --max-delete --timeout --contimeout --port --chmod "
+        "--chown --usermap --groupmap --block-size --modify-window --protocol --iconv --info "
+        "--debug --out-format --log-file-format --checksum-choice --compress-choice "
+        "--compress-level --skip-compress --sockopts --address --outbuf --stop-at --stop-after"
+    ),
+    reads=word_set(
+        "--exclude-from --include-from --password-file --compare-dest --copy-dest --link-dest"
+    ),
+    writes=word_set(
+        "--log-file --write-batch --only-write-batch --backup-dir --temp-dir -T --partial-dir"
+    ),
+    runs=word_set(
+        "--files-from --config --early-input --remote-option "
+        "-e --rsh --rsync-path --daemon --remove-source-files --read-batch -M -L --copy-links "
+        "--copy-unsafe-links"
+    ),
+)
+_SCP = OptionGrammar("oFSiJlPcDX", runs=word_set("-o -F -S -J -D"))
+_ZIP = OptionGrammar("btniPxOZ", writes=word_set("-O --output-file -b"),
+               runs=word_set("-T --test -TT --unzip-command -m --move -@"))  # fmt: skip
+_SUFFIX = re.compile(r"\.\w+")
+_SPLIT = OptionGrammar("abClnt", word_set("--additional-suffix --suffix-length --bytes --lines --number"),
+                 runs=word_set("--filter"))  # fmt: skip
+
+
+def _scan_operands(words: Sequence[Word], grammar: OptionGrammar) -> tuple[list[Word], Effects]:
+    """The operands, and what the options do; `recurses` if one of them says -r or -a."""
+    operands: list[Word] = []
+    reads: list[Word] = []
+    writes: list[Word] = []
+    doubts: list[str] = []
+    recurses = False
+    for item in scan_options(words, grammar):
+        if not isinstance(item, CommandOption):
+            operands.append(item)
+            continue
+        recurses = recurses or item.name in ("-r", "-R", "-a", "--recursive", "--archive")
+        if item.name in grammar.runs:
+            doubts.append(f"{item.name} does more than the command's name says")
+        elif item.value is not None and item.name in grammar.reads:
+            reads.append(item.value)
+        elif item.value is not None and item.name in grammar.writes:
+            writes.append(item.value)
+    return operands, Effects(
+        reads=tuple(reads), writes=tuple(writes), doubts=tuple(doubts), is_recursive=recurses
+    )
+
+
+def _make_copy_analyzer(grammar: OptionGrammar) -> Callable[[Sequence[Word]], Effects]:
+    """From all operands but the last to the last; those on other machines are not files here."""
+
+    def effects(words: Sequence[Word]) -> Effects:
+        operands, found = _scan_operands(words, grammar)
+        here = [":" not in (w.text or "").partition("/")[0] for w in operands]
+        local = [w for w, is_here in zip(operands[:-1], here, strict=False) if is_here]
+        makes = tuple(operands[-1:]) if len(operands) > 1 and here[-1] else ()
+        return replace(
+            found, reads=(*found.reads, *local), primary_writes=makes,
+            copies=tuple((source, into) for into in makes for source in local),
+        )  # fmt: skip
+
+    return effects
+
+
+def _analyze_zip(words: Sequence[Word]) -> Effects:
+    operands, found = _scan_operands(words, _ZIP)
+    reads = (*found.reads, *operands[1:])
+    return replace(found, reads=reads, primary_writes=tuple(operands[:1]), follows_symlinks=True)
+
+
+def _analyze_split(words: Sequence[Word]) -> Effects:
+    operands, found = _scan_operands(words, _SPLIT)
+    made = operands[1] if len(operands) > 1 else Word("x", "x")
+    doubts = list(found.doubts)
+    suffixes = [
+        item.value.text or ""
+        for item in scan_options(words, _SPLIT)
+        if isinstance(item, CommandOption) and item.name == "--additional-suffix" and item.value
+    ]
+    if (made.text or ".").rpartition("/")[2].startswith(".") or not all(
+        _SUFFIX.fullmatch(suffix) for suffix in suffixes
+    ):
+        doubts.append("files whose names are not known")
+    return Effects(reads=tuple(operands[:1]), primary_writes=(made,), doubts=tuple(doubts))
+
+
+FILE_TRANSFER_PROGRAMS: dict[str, Callable[[Sequence[Word]], Effects]] = {
+    "curl": _analyze_curl,
+    "dd": _analyze_dd,
+    "rsync": _make_copy_analyzer(_RSYNC),
+    "scp": _make_copy_analyzer(_SCP),
+    "zip": _analyze_zip,
+    "split": _analyze_split,
+}

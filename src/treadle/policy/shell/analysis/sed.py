@@ -1,0 +1,198 @@
+"""What a sed script does: most only print, but `w` writes files and `e` runs commands.
+
+A small parser of the scripts that people write. What it cannot read is a doubt.
+"""
+
+import re
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from treadle.policy.shell.analysis.effects import Effects
+from treadle.policy.shell.analysis.options import CommandOption, OptionGrammar, scan_options
+from treadle.policy.shell.ast import Word
+
+_GRAMMAR = OptionGrammar(
+    short_value_options="efl", long_value_options=frozenset({"--expression", "--file", "--line-length"}),
+    reads=frozenset({"-f", "--file"}), runs=frozenset({"-i", "--in-place"}),
+)  # fmt: skip
+
+
+_IN_PLACE_OPTION = re.compile(r"-[nErsuz]*i(.*)|--in-place(?:=(.*))?$", re.DOTALL)
+_LABEL = re.compile(r"[ \t]*([^\s;}]*)[ \t]*(?=[;\n]|$)")
+
+
+class _UnsupportedScript(Exception):
+    """The script is not one that this parser reads."""
+
+
+def analyze_sed(words: Sequence[Word]) -> Effects:
+    """The effects of `sed`, its scripts included."""
+    scripts: list[Word] = []
+    operands: list[Word] = []
+    doubts: list[str] = []
+    in_place = False
+    # -i takes its suffix only when joined to it: `-i.bak`, `-i` then a script.
+    found = [_IN_PLACE_OPTION.match(w.text or "") for w in words]
+    suffixes = [m.group(1) or m.group(2) or "" for m in found if m]
+    words = [Word(w.source, "-i") if m else w for w, m in zip(words, found, strict=True)]
+    for item in scan_options(words, _GRAMMAR):
+        if isinstance(item, CommandOption):
+            if item.name in ("-e", "--expression") and item.value is not None:
+                scripts.append(item.value)
+            elif item.name in ("-f", "--file"):
+                doubts.append("a script from a file")
+            elif item.name in ("-i", "--in-place"):
+                in_place = True
+        else:
+            operands.append(item)
+    if not scripts and operands and not doubts:
+        scripts.append(operands.pop(0))
+    reads: list[Word] = list(operands)
+    writes: list[Word] = list(operands) if in_place else []
+    if any(c in suffix for suffix in suffixes for c in "/*"):
+        doubts.append("a backup with a name of its own")
+    for suffix in filter(None, suffixes):
+        writes += [replace(w, text=f"{w.text}{suffix}") for w in operands if w.text]
+    for script in scripts:
+        if script.text is None:
+            doubts.append("a script that is not static")
+            continue
+        try:
+            parser = _ScriptParser(script.text)
+            parser.run()
+        except _UnsupportedScript as unclear:
+            doubts.append(f"a sed script: {unclear}")
+            continue
+        reads += [Word(p, p) for p in parser.reads]
+        writes += [Word(p, p) for p in parser.writes]
+    return Effects(
+        is_read_only=not writes, reads=tuple(reads), writes=tuple(writes), doubts=tuple(doubts)
+    )
+
+
+class _ScriptParser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+        self.reads: list[str] = []
+        self.writes: list[str] = []
+
+    def peek(self) -> str:
+        return self.text[self.position] if self.position < len(self.text) else ""
+
+    def take(self) -> str:
+        c = self.peek()
+        if not c:
+            raise _UnsupportedScript("it ends too early")
+        self.position += 1
+        return c
+
+    def skip(self, chars: str) -> None:
+        while self.peek() and self.peek() in chars:
+            self.position += 1
+
+    def read_line(self) -> str:
+        end = self.text.find("\n", self.position)
+        end = len(self.text) if end < 0 else end
+        text, self.position = self.text[self.position : end], end
+        return text
+
+    def run(self) -> None:
+        while True:
+            self.skip(" \t\n;")
+            if not self.peek():
+                return
+            self.skip_address()
+            self.skip(" \t")
+            if self.peek() == ",":
+                self.position += 1
+                self.skip(" \t")
+                self.skip_address()
+            self.skip(" \t!")
+            self.parse_command(self.take())
+
+    def skip_address(self) -> None:
+        c = self.peek()
+        if c.isdigit() or (c and c in "$+~"):
+            self.position += 1
+            while self.peek().isdigit() or self.peek() == "~":
+                self.position += 1
+        elif c and c in "/\\":
+            self.position += 1
+            delimiter = "/" if c == "/" else self.take()
+            self.skip_until(delimiter)
+            while self.peek() and self.peek() in "IM":
+                self.position += 1
+
+    def skip_until(self, delimiter: str) -> None:
+        """Past the next delimiter, minding escapes and bracket expressions."""
+        if delimiter in "\n\\;":
+            raise _UnsupportedScript("an unusual delimiter")
+        while (c := self.take()) != delimiter:
+            if c == "\\":
+                self.take()
+            elif c == "\n":
+                raise _UnsupportedScript("a newline in an expression")
+            elif (
+                c == "["
+                and delimiter in self.text[self.position : self.text.find("]", self.position + 1)]
+            ):
+                raise _UnsupportedScript("the delimiter inside brackets")
+
+    def parse_command(self, c: str) -> None:
+        if c in "{}=dDgGhHnNpPxzF":
+            return
+        if c in "lqQL":
+            self.skip(" \t0123456789")
+        elif c in "bTt:":
+            self.parse_label(c)
+        elif c == "#":
+            self.read_line()
+        elif c in "rR":
+            self.reads.append(self.read_line().strip(" \t"))
+        elif c in "wW":
+            self.writes.append(self.read_line().strip(" \t"))
+        elif c == "s":
+            self.parse_substitute()
+        elif c == "y":
+            delimiter = self.take()
+            self.skip_until(delimiter)
+            self.skip_until(delimiter)
+        elif c in "aic":
+            text = self.read_line()
+            # An odd number of backslashes continues the text, an even one ends it.
+            while (len(text) - len(text.rstrip("\\"))) % 2 and self.peek():
+                self.position += 1
+                text = self.read_line()
+        elif c == "e":
+            raise _UnsupportedScript("e runs a command")
+        else:
+            raise _UnsupportedScript(f"the command {c!r}")
+        self.skip(" \t")
+        if self.peek() and self.peek() not in ";}\n#":
+            raise _UnsupportedScript("text after a command")
+
+    def parse_label(self, c: str) -> None:
+        """It ends at a blank or semicolon, where another command may begin."""
+        found = _LABEL.match(self.text, self.position)
+        if found is None or (c == ":" and not found[1]):
+            raise _UnsupportedScript("a label followed by more")
+        self.position = found.end()
+
+    def parse_substitute(self) -> None:
+        delimiter = self.take()
+        self.skip_until(delimiter)
+        self.skip_replacement(delimiter)
+        while (c := self.peek()) and (c.isdigit() or c in "gpiIemMw"):
+            self.position += 1
+            if c == "e":
+                raise _UnsupportedScript("the flag e runs a command")
+            if c == "w":
+                self.writes.append(self.read_line().strip(" \t"))
+                return
+
+    def skip_replacement(self, delimiter: str) -> None:
+        while (c := self.take()) != delimiter:
+            if c == "\\":
+                self.take()

@@ -1,0 +1,1 @@
+"""Parses a command line: tokens, words, simple commands, where `cd` leads."""

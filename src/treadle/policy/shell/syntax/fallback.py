@@ -1,0 +1,62 @@
+"""What a line that does not parse seems to run: enough to deny by, never to allow by.
+
+A rough splitter: it would rather see a command where there is none than miss one. Used only where
+the tree has doubts.
+"""
+
+import re
+
+from treadle.policy.shell.ast import SimpleCommand, Word
+from treadle.policy.shell.syntax.words import InvalidWord, read_word
+from treadle.policy.wordset import word_set
+
+_KEYWORDS = word_set(
+    "if then elif else fi for while until do done case in esac select function time coproc ! { } [["
+)
+_TOKEN = re.compile(
+    r"""'[^']*'?|"(?:\\.|[^"\\])*"?|\\.|[^\s;&|()`'"\\]+|\n|[;&|()`]|[^\S\n]+|.""", re.DOTALL
+)
+
+
+def guess_commands(source: str) -> tuple[SimpleCommand, ...]:
+    """The commands that the text seems to hold."""
+    parts: list[SimpleCommand] = []
+    for segment in _split_segments(source):
+        words: list[Word] = []
+        for piece in segment:
+            words.extend(_read_piece(piece))
+        while words and words[0].text in _KEYWORDS:
+            words.pop(0)
+        if words:
+            parts.append(SimpleCommand(tuple(words), source=" ".join(segment)))
+    return tuple(parts)
+
+
+def _split_segments(source: str) -> list[list[str]]:
+    segments: list[list[str]] = [[]]
+    word = ""
+    for match in _TOKEN.finditer(source.replace("\\\n", "")):
+        piece = match.group()
+        if piece in ";&|()`\n":
+            if word:
+                segments[-1].append(word)
+            segments.append([])
+            word = ""
+        elif piece.isspace():
+            if word:
+                segments[-1].append(word)
+            word = ""
+        else:
+            word += piece
+            if piece[0] == '"' and ("`" in piece or "$(" in piece):
+                segments[:0] = _split_segments(piece.strip('"'))
+    if word:
+        segments[-1].append(word)
+    return segments
+
+
+def _read_piece(piece: str) -> list[Word]:
+    try:
+        return read_word(piece, {})
+    except InvalidWord:
+        return [Word(piece, None)]

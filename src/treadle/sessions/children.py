@@ -1,0 +1,91 @@
+"""Where the sessions of child agents are: within that of the session they work for.
+
+    project-1a2b3c4d/261115-3fa9c1/children/toolu-7c9f02/        see log/journal.py
+    project-1a2b3c4d/261115-3fa9c1/children/toolu-7c9f02/children/…
+
+Below stands index.py; library.py asks here when somebody wants to know.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from treadle.core.errors import SessionNotFound
+from treadle.sessions.index import SessionIndex, SessionSummary
+from treadle.sessions.log.reader import FIRST_SEGMENT
+
+CHILDREN_DIR = "children"
+CHILDREN_INDEX = "children.jsonl"
+
+
+class ChildSession(msgspec.Struct, frozen=True):
+    """A child agent's session; `depth` is 1 for those that the session itself started."""
+
+    depth: int
+    parent: str
+    summary: SessionSummary
+
+
+class ChildSessions:
+    """Reads many families. Their index is not that of the sessions which people look for first."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._index: SessionIndex | None = None
+        self._summaries: list[SessionSummary] = []
+
+    def walk(self, session_dir: Path, depth: int = 1) -> Iterator[ChildSession]:
+        """The oldest first."""
+        found = [
+            summary for child in list_children(session_dir) if (summary := self._summarize(child))
+        ]
+        self._summaries += found
+        for summary in sorted(found, key=lambda one: one.created):
+            yield ChildSession(depth, session_dir.name, summary)
+            yield from self.walk(self._root / summary.key, depth + 1)
+
+    def save_index(self) -> None:
+        if self._index is not None:
+            self._index.save(self._summaries)
+
+    def _summarize(self, child: Path) -> SessionSummary | None:
+        if self._index is None:
+            self._index = SessionIndex(self._root, CHILDREN_INDEX)
+        try:
+            return self._index.get_unchanged(
+                child, (child / FIRST_SEGMENT).stat()
+            ) or self._index.get(child)
+        except (OSError, SessionNotFound):
+            return None  # it has written nothing yet
+
+
+def list_children(session_dir: Path) -> list[Path]:
+    """The sessions of the agents that this one started."""
+    try:
+        with os.scandir(f"{session_dir}/{CHILDREN_DIR}") as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return [session_dir / CHILDREN_DIR / name for name in sorted(names)]
+
+
+def list_descendants(session_dir: Path) -> Iterator[Path]:
+    """Those, and theirs; every one behind its parent."""
+    for child in list_children(session_dir):
+        yield child
+        yield from list_descendants(child)
+
+
+def find_parent(session_dir: Path) -> Path | None:
+    """The session that a child works for."""
+    return session_dir.parent.parent if session_dir.parent.name == CHILDREN_DIR else None
+
+
+def find_root(session_dir: Path) -> Path:
+    """The session that a person began."""
+    parent = find_parent(session_dir)
+    return session_dir if parent is None else find_root(parent)

@@ -1,0 +1,219 @@
+"""A session as one HTML page: without scripts, and without anything from elsewhere.
+
+What a model, a tool or a file says is text and stays text: everything is escaped first, and only
+then marked up as far as Markdown is plain to see. The blocks are export.py's.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Sequence
+
+from treadle.core.sanitize import strip_escapes
+from treadle.core.transcript.content import Image, parse_arguments
+from treadle.sessions.export import ExportBlock, describe_session
+from treadle.sessions.index import SessionSummary
+
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+SUMMARY_CHARS = 100
+MAX_OPEN_DIFF_LINES = 40  # of a difference; longer ones are closed at first
+
+_TEMPLATE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta name="referrer" content="no-referrer">
+<style>
+:root {{ color-scheme: light dark; font: 16px/1.55 system-ui, sans-serif;
+  --faint: #666; --line: #ddd; --soft: #f5f5f4; --user: #2563eb; --bad: #b91c1c; --good: #15803d; }}
+@media (prefers-color-scheme: dark) {{ :root {{ --faint: #aaa; --line: #3a3a3a; --soft: #1d1d1d;
+  --user: #7aa5ff; --bad: #f08080; --good: #7bc98c; }} }}
+body {{ max-width: 50rem; margin: 2rem auto 4rem; padding: 0 1rem; }}
+h1 {{ font-size: 1.5rem; line-height: 1.25; margin-bottom: .25rem; overflow-wrap: anywhere; }}
+.about, .engine {{ color: var(--faint); font-size: .875rem; overflow-wrap: anywhere; }}
+h2 {{ font-size: .8rem; letter-spacing: .05em; text-transform: uppercase; color: var(--faint);
+  margin: 2rem 0 .25rem; }}
+h3 {{ font-size: 1rem; margin: 1rem 0 .25rem; }}
+p {{ white-space: pre-wrap; overflow-wrap: anywhere; margin: .5rem 0; }}
+.user {{ border-left: .2rem solid var(--user); padding: .05rem 0 .05rem .8rem; }}
+.engine {{ margin: .75rem 0; white-space: pre-wrap; }}
+details {{ margin: .3rem 0; border: 1px solid var(--line); border-radius: .4rem; }}
+summary {{ padding: .3rem .6rem; cursor: pointer; color: var(--faint); font-size: .875rem;
+  overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }}
+summary b {{ color: CanvasText; font-weight: 600; }}
+.tool {{ margin-left: 1.5rem; }} .error {{ border-color: var(--bad); }}
+.thinking > div {{ padding: 0 .8rem; color: var(--faint); }}
+pre {{ font: .8125rem/1.45 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere;
+  margin: 0; padding: .5rem .7rem; max-height: 40rem; overflow: auto; background: var(--soft); }}
+p + pre, pre + p {{ margin-top: .5rem; }} details pre {{ border-top: 1px solid var(--line); }}
+code {{ font: .875em ui-monospace, monospace; background: var(--soft); padding: .1em .25em; }}
+ins {{ color: var(--good); text-decoration: none; }} del {{ color: var(--bad);
+  text-decoration: none; }} pre i {{ color: var(--faint); font-style: normal; }}
+table {{ border-collapse: collapse; margin: .5rem 0; }}
+td {{ border: 1px solid var(--line); padding: .2rem .6rem; overflow-wrap: anywhere; }}
+tr:first-child td {{ font-weight: 600; background: var(--soft); }}
+img {{ max-width: 100%; height: auto; border: 1px solid var(--line); border-radius: .4rem; }}
+@media (max-width: 40rem) {{ .tool {{ margin-left: .5rem; }} body {{ margin-top: 1rem; }} }}
+</style></head><body><h1>{title}</h1><div class="about">{about}</div>
+{body}
+</body></html>
+"""
+
+
+def render_html(summary: SessionSummary, blocks: Sequence[ExportBlock]) -> str:
+    """The whole of it."""
+    names = {"user": "You", "assistant": "Agent", "call": "Agent", "tool": "Agent"}
+    body, last = [], ""
+    for block in blocks:
+        name = names.get(block.role, last)
+        if name != last:
+            body.append(f"<h2>{name}</h2>")
+        last = name
+        body.append(_render_block(block))
+    return _TEMPLATE.format(
+        title=escape_html(summary.title or summary.id),
+        about=escape_html(describe_session(summary)),
+        body="\n".join(body),
+    )
+
+
+def _render_block(block: ExportBlock) -> str:
+    match block.kind:
+        case "picture" if block.image is not None and block.image.data:
+            return f'<div class="{block.role}">{_render_image(block.image)}</div>'
+        case "code" if block.role == "call":
+            return _render_details("call", block.title, *_render_call(block.text))
+        case "code":
+            return _render_details(
+                "tool", block.title, _first_line(block.text), escape_html(block.text)
+            )
+        case "error":
+            text = escape_html(block.text)
+            return _render_details(
+                "tool error", block.title, _first_line(block.text), text, is_open=True
+            )
+        case "diff":
+            lines = block.text.splitlines()
+            drawn = "\n".join(map(_render_diff_line, lines))
+            is_short = len(lines) <= MAX_OPEN_DIFF_LINES
+            return _render_details(
+                "tool", block.title, f"{len(lines)} lines", drawn, is_open=is_short
+            )
+    if block.role == "engine":
+        return f'<div class="engine">{escape_html(block.text)}</div>'
+    if block.title:
+        return (
+            f'<details class="thinking"><summary>{escape_html(block.title)}</summary>'
+            f"<div>{markdown_to_html(block.text)}</div></details>"
+        )
+    return f'<div class="{block.role}">{markdown_to_html(block.text)}</div>'
+
+
+def _render_details(
+    kind: str, title: str, summary: str, body: str, *, is_open: bool = False
+) -> str:
+    opened = " open" if is_open else ""
+    head = f"<summary><b>{escape_html(title)}</b> {escape_html(summary)}</summary>"
+    return f'<details class="{kind}"{opened}>{head}<pre>{body}</pre></details>'
+
+
+def _render_call(raw: str) -> tuple[str, str]:
+    """What is called for in a few words, and all of it with its lines as lines."""
+    given = parse_arguments(raw)
+    if isinstance(given, str):
+        return "", escape_html(raw)
+    texts = {
+        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for key, value in given.items()
+    }
+    shown = [f"<i>{escape_html(key)}:</i> {escape_html(text)}" for key, text in texts.items()]
+    return _first_line(next(iter(texts.values()), "")), "\n".join(shown)
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= SUMMARY_CHARS else line[:SUMMARY_CHARS] + "…"
+
+
+def _render_diff_line(line: str) -> str:
+    text = escape_html(line)
+    if line.startswith(("--- ", "+++ ", "@@")):
+        return f"<i>{text}</i>"
+    tag = {"+": "ins", "-": "del"}.get(line[:1])
+    return f"<{tag}>{text}</{tag}>" if tag else text
+
+
+def _render_image(image: Image) -> str:
+    if image.media_type not in IMAGE_TYPES:
+        return f"<p>[{escape_html(image.media_type)}]</p>"
+    data = base64.b64encode(image.data).decode()
+    return f'<p><img alt="a picture" src="data:{image.media_type};base64,{data}"></p>'
+
+
+# --- prose -----------------------------------------------------------------------------------
+
+_FENCE = re.compile(
+    r"^ {0,3}(`{3,}|~{3,})[^\n`]*\n(.*?)(?:^ {0,3}\1[`~]*[ \t]*$\n?|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_HEADING = re.compile(r"#{1,6} +([^\n]+?) *#*")
+_TABLE = re.compile(r"\|[^\n]*\n\|[-:| ]+(?:\n\|[^\n]*)*")
+_CODE = re.compile(r"(`[^`\n]+`)")
+_BOLD = re.compile(r"\*\*(?=\S)([^*\n]+?)(?<=\S)\*\*")
+_LINK = re.compile(r"\[([^\[\]\n]+)\]\((https?://[^\s()<>]+)\)")
+
+
+def markdown_to_html(text: str) -> str:
+    """Markdown, as far as it is plain to see; whatever else there is stays as it was written."""
+    drawn, place = [], 0
+    for fence in _FENCE.finditer(text):
+        drawn += _render_paragraphs(text[place : fence.start()])
+        drawn.append(f"<pre>{escape_html(fence[2].removesuffix(chr(10)))}</pre>")
+        place = fence.end()
+    return "".join([*drawn, *_render_paragraphs(text[place:])])
+
+
+def _render_paragraphs(text: str) -> list[str]:
+    drawn = []
+    for part in re.split(r"\n{2,}|\n(?=#{1,6} )", text.strip("\n")):
+        first, _, rest = part.partition("\n")
+        heading = _HEADING.fullmatch(first)
+        if heading is not None:
+            drawn.append(f"<h3>{_render_inline(heading[1])}</h3>")
+            part = rest
+        if _TABLE.fullmatch(part.strip()):
+            drawn.append(_render_table(part.strip().splitlines()))
+        elif part.strip():
+            drawn.append(f"<p>{_render_inline(part.rstrip())}</p>")
+    return drawn
+
+
+def _render_table(lines: list[str]) -> str:
+    rows = [
+        "".join(
+            f"<td>{_render_inline(cell.strip())}</td>"
+            for cell in line.strip().strip("|").split("|")
+        )
+        for line in (lines[0], *lines[2:])
+    ]
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+
+
+def _render_inline(text: str) -> str:
+    pieces = []
+    for piece in _CODE.split(text):
+        if len(piece) > 2 and _CODE.fullmatch(piece):
+            pieces.append(f"<code>{escape_html(piece[1:-1])}</code>")
+        else:
+            marked = _BOLD.sub(r"<strong>\1</strong>", escape_html(piece))
+            pieces.append(_LINK.sub(r'<a rel="noreferrer nofollow" href="\2">\1</a>', marked))
+    return "".join(pieces)
+
+
+def escape_html(text: str) -> str:
+    """Text that a page shows and never obeys."""
+    return html.escape(strip_escapes(text))

@@ -1,0 +1,67 @@
+"""Content too long for a line, in files named by their SHA-256.
+
+Written before the line that names it; the same content is stored once. A blob that is missing
+or does not match its name is noticed when it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+from treadle.sessions.log.files import Files, write_all
+
+
+class Blobs:
+    """The blobs of one session."""
+
+    def __init__(self, directory: Path, files: Files) -> None:
+        self._directory = directory
+        self._files = files
+
+    def path(self, name: str) -> Path:
+        return self._directory / name[:2] / name
+
+    def put(self, data: bytes) -> str:
+        """Store it durably, all or nothing, and say its name."""
+        name = hashlib.sha256(data).hexdigest()
+        path = self.path(name)
+        if _file_size(path) == len(data):
+            return name
+        files = self._files
+        is_first = not self._directory.is_dir()
+        files.make_folder(path.parent)
+        draft = path.with_name(f".{name}.{secrets.token_hex(4)}")
+        try:
+            fd = files.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            try:
+                write_all(files, fd, data)
+                files.sync(fd)
+            finally:
+                files.close(fd)
+            files.rename(draft, path)
+        except OSError:
+            files.unlink(draft)
+            raise
+        files.sync_folder(path.parent)
+        files.sync_folder(self._directory)
+        if is_first:
+            files.sync_folder(self._directory.parent)
+        return name
+
+    def get(self, name: str) -> bytes | None:
+        """The content, or None if it is gone or not what its name says."""
+        try:
+            data = self.path(name).read_bytes()
+        except OSError:
+            return None
+        return data if hashlib.sha256(data).hexdigest() == name else None
+
+
+def _file_size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1

@@ -1,0 +1,371 @@
+"""The log of one session on disk: an implementation of the Store contract.
+
+    place/journal.jsonl     the log; journal-2.jsonl, … if the disk refused to take more of it
+    place/blobs/ab/abcd…    content above 64 KiB
+    place/lock              who has it open
+    place/*.corrupt         what was torn off by a crash
+
+`append` only queues. A flush writes all that is queued at once and syncs once, off the event
+loop; what nobody flushes is written a moment later by itself. Below: segment.py, which knows
+what may go wrong with a file; reader.py and view_loader.py, which read it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from treadle._version import __version__
+from treadle.core.errors import SessionTooNew, StoreError
+from treadle.core.transcript.content import Text
+from treadle.core.transcript.entries import Entry, TurnEnded, View
+from treadle.core.transcript.integrity import repaired
+from treadle.core.transcript.pending import Rest, pending
+from treadle.sessions.log.blobs import Blobs
+from treadle.sessions.log.files import Files, LocalFiles, write_all
+from treadle.sessions.log.lock import acquire_lock
+from treadle.sessions.log.reader import (
+    FIRST_SEGMENT,
+    Damage,
+    JournalReader,
+    JournalTail,
+    find_session_dir,
+)
+from treadle.sessions.log.records import (
+    FORMAT_VERSION,
+    ForkPoint,
+    JournalHeader,
+    Record,
+    WriterOpened,
+    decode_entry,
+    encode_large_content,
+    encode_record,
+    format_blob_reference,
+    with_content,
+    without_content,
+)
+from treadle.sessions.log.segment import Segment, to_store_error
+from treadle.sessions.log.view_loader import ViewLoader, load_content
+
+WRITE_DELAY = 0.1  # seconds that entries may wait for company
+MAX_QUEUED_ENTRIES = 256  # entries that are not kept waiting
+RETRY_DELAY = 2.0  # seconds, when the disk would not take them
+
+
+class _QueuedEntry(msgspec.Struct, frozen=True):
+    seq: int
+    time: float
+    entry: Entry | WriterOpened
+
+
+class Journal:
+    """One session, open for writing. Made by `create` and `resume`."""
+
+    def __init__(
+        self,
+        session_dir: Path,
+        header: JournalHeader,
+        *,
+        seq: int,
+        epoch: int,
+        tail: JournalTail | None,
+        lock: int,
+        files: Files,
+        clock: Callable[[], float],
+        has_writer_record: bool = False,
+    ) -> None:
+        self.session_dir = session_dir
+        self.header = header
+        self._files = files
+        self._clock = clock
+        self._lock = lock
+        self._epoch = epoch
+        self._segment = Segment(session_dir, header, files, tail)
+        self._blobs = Blobs(session_dir / "blobs", files)
+        self._queue: list[_QueuedEntry] = []
+        self._seq = self._durable_seq = seq
+        self._write_task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_writer_record = has_writer_record
+        self._is_closed = False
+        self.write_error: StoreError | None = None
+
+    @classmethod
+    def create(
+        cls,
+        session_dir: Path,
+        *,
+        folder: str = "",
+        parent: ForkPoint | None = None,
+        files: Files | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> Journal:
+        """A new session; its file appears with the first entries that are flushed."""
+        files = files or LocalFiles()
+        try:
+            files.make_folder(session_dir)
+            lock = acquire_lock(session_dir, files)
+        except OSError as error:
+            raise to_store_error(error, session_dir) from error
+        header = JournalHeader(
+            FORMAT_VERSION, session_dir.name, clock(), folder, parent, writer=__version__
+        )
+        seq = parent.seq if parent is not None else 0
+        return cls(
+            session_dir,
+            header,
+            seq=seq,
+            epoch=1,
+            tail=None,
+            lock=lock,
+            files=files,
+            clock=clock,
+        )
+
+    # --- the contract --------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> str:
+        return self.header.session
+
+    @property
+    def seq(self) -> int:
+        """The number of the last entry that was appended."""
+        return self._seq
+
+    @property
+    def sync_count(self) -> int:
+        """How often the disk was waited for."""
+        return self._segment.sync_count
+
+    def append(self, entry: Entry) -> None:
+        if self._is_closed:
+            raise StoreError(f"session {self.session_id} is closed; resume it first")
+        if not self._has_writer_record:
+            self._has_writer_record = True
+            self._queue.append(_QueuedEntry(self._seq, self._clock(), make_writer_record()))
+        self._seq += 1
+        self._queue.append(_QueuedEntry(self._seq, self._clock(), entry))
+        self._schedule_write()
+
+    async def flush(self) -> None:
+        wanted = self._seq
+        while self._durable_seq < wanted:
+            writing = self._write_task
+            if writing is None:
+                writing = self._start_write()
+            # Shielded: who waits may be cancelled, what is half written must become whole.
+            await asyncio.shield(writing)
+
+    async def load(self) -> Sequence[Entry]:
+        if self.session_dir.joinpath(FIRST_SEGMENT).exists():
+            return read_entries(self.session_dir)
+        parent = self.header.parent
+        return (
+            read_entries(find_session_dir(self.session_dir, parent.session), last_seq=parent.seq)
+            if parent
+            else []
+        )
+
+    async def aclose(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            await self.flush()
+        finally:
+            if self._write_task is not None:
+                await asyncio.wait([self._write_task])
+            self._segment.close()
+            self._files.close(self._lock)
+
+    @property
+    def unwritten_entries(self) -> tuple[Entry, ...]:
+        """What is only in memory: to be exported if the disk stays away."""
+        return tuple(kept.entry for kept in self._queue if not isinstance(kept.entry, WriterOpened))
+
+    # --- the writer ----------------------------------------------------------------------
+
+    def _schedule_write(self) -> None:
+        if self._write_task is not None:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # nobody to write in the background: a flush will
+        if len(self._queue) >= MAX_QUEUED_ENTRIES and self.write_error is None:
+            self._start_write()
+        elif self._timer is None:
+            delay = WRITE_DELAY if self.write_error is None else RETRY_DELAY
+            self._timer = loop.call_later(delay, self._start_write)
+
+    def _start_write(self) -> asyncio.Task[None]:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._write_task is None:
+            self._write_task = asyncio.get_running_loop().create_task(self._write_queue())
+            self._write_task.add_done_callback(_retrieve_exception)
+        return self._write_task
+
+    async def _write_queue(self) -> None:
+        batch = tuple(self._queue)
+        try:
+            if batch:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(None, self._write_batch, batch)
+        except StoreError as error:
+            self.write_error = error
+            raise
+        finally:
+            self._write_task = None
+        self.write_error = None
+        if batch:
+            del self._queue[: len(batch)]
+            self._durable_seq = batch[-1].seq
+
+    def _write_batch(self, batch: tuple[_QueuedEntry, ...]) -> None:
+        """Runs in a thread: nothing here touches what the loop's thread changes."""
+        self._segment.append(b"".join([self._encode_queued(queued) for queued in batch]))
+
+    def _encode_queued(self, queued: _QueuedEntry) -> bytes:
+        entry, mark = queued.entry, ""
+        content = encode_large_content(entry)
+        if content is not None:
+            try:
+                mark = format_blob_reference(self._blobs.put(content), len(content))
+            except OSError as error:
+                raise to_store_error(error, self.session_dir / "blobs") from error
+            entry = without_content(entry)
+        return encode_record(entry, queued.seq, self._epoch, queued.time, mark)
+
+
+def _retrieve_exception(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()  # kept in `trouble`, and raised to whoever flushes
+
+
+class ResumedSession(msgspec.Struct, frozen=True):
+    """A session taken up again. `damages` is what could not be read, `notes` are for the person."""
+
+    journal: Journal
+    view: View
+    damage: tuple[Damage, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def resume(
+    session_dir: Path,
+    *,
+    take_over: bool = False,
+    files: Files | None = None,
+    clock: Callable[[], float] = time.time,
+) -> ResumedSession:
+    """Open a session where it stopped, whatever stopped it.
+
+    `take_over` opens it although another process has it: that one finds out before it writes
+    again, and stops. SessionUnknown, SessionBusy and SessionTooNew say what they mean.
+    """
+    files = files or LocalFiles()
+    reading = JournalReader(session_dir)
+    if reading.is_newer_format:
+        assert reading.header is not None
+        raise SessionTooNew(
+            f"session {session_dir.name} is of format {reading.header.format}, and this version writes "
+            f"format {FORMAT_VERSION}: it can be shown and exported, but not gone on with. Update treadle."
+        )
+    lock = acquire_lock(session_dir, files, take_over=take_over)
+    try:
+        if take_over:
+            _record_takeover(session_dir, files, clock)
+        return _resume_locked(JournalReader(session_dir), lock, take_over, files, clock)
+    except BaseException:
+        files.close(lock)
+        raise
+
+
+def _record_takeover(session_dir: Path, files: Files, clock: Callable[[], float]) -> None:
+    """Tell the old writer first; what it wrote before that is read with the rest."""
+    reading = JournalReader(session_dir)
+    for _ in reading.records():
+        pass
+    line = encode_record(make_writer_record(), reading.seq, reading.epoch + 1, clock())
+    try:
+        fd = files.open(reading.tail.path, os.O_WRONLY | os.O_APPEND)
+        try:
+            write_all(files, fd, b"\n" + line if reading.tail.torn_bytes else line)
+            files.sync(fd)
+        finally:
+            files.close(fd)
+    except OSError as error:
+        raise to_store_error(error, reading.tail.path) from error
+
+
+def _resume_locked(
+    reader: JournalReader, lock: int, take_over: bool, files: Files, clock: Callable[[], float]
+) -> ResumedSession:
+    folding = ViewLoader(reader)
+    view = folding.load()
+    place = reader.session_dir
+    journal = Journal(
+        place,
+        reader.header or JournalHeader(FORMAT_VERSION, place.name, clock(), writer=__version__),
+        seq=reader.seq,
+        epoch=reader.epoch if take_over else reader.epoch + 1,
+        tail=reader.tail,
+        lock=lock,
+        files=files,
+        clock=clock,
+        has_writer_record=take_over,
+    )
+    if reader.damage or folding.lost_blobs:
+        view = msgspec.structs.replace(view, transcript=repaired(view.transcript))
+    if view.open_turn is not None and isinstance(pending(view.transcript), Rest):
+        # It had answered, and died before it could say that the turn was over.
+        journal.append(TurnEnded(view.open_turn, "end_turn", "the process ended before it"))
+        view = msgspec.structs.replace(view, open_turn=None)
+    return ResumedSession(journal, view, tuple(reader.damage), _list_warnings(reader, folding))
+
+
+def _list_warnings(reader: JournalReader, loader: ViewLoader) -> tuple[str, ...]:
+    """One line each, for the person."""
+    notes = [f"the journal is damaged: {damage}" for damage in reader.damage]
+    notes += [f"a blob is lost: {name}" for name in loader.lost_blobs]
+    for kind, count in loader.unknown_kinds.items():
+        notes.append(f"{count} entries of the unknown kind {kind!r} are ignored")
+    if loader.truncated_count:
+        notes.append(
+            f"{loader.truncated_count} old items are too long to be shown to a model whole"
+        )
+    return tuple(notes)
+
+
+def make_writer_record() -> WriterOpened:
+    return WriterOpened(os.getpid(), socket.gethostname(), __version__)
+
+
+def read_entries(session_dir: Path, *, last_seq: int | None = None) -> list[Entry]:
+    """Every entry of a session, in order, its parents' first. Opens nothing for writing."""
+    return [entry for _, entry in read_records(session_dir, last_seq=last_seq)]
+
+
+def read_records(session_dir: Path, *, last_seq: int | None = None) -> list[tuple[Record, Entry]]:
+    """The same, each with what its line says: number, time."""
+    found: list[tuple[Record, Entry]] = []
+    for line, where in JournalReader(session_dir, last_seq=last_seq).records():
+        try:
+            entry = decode_entry(line.raw)
+        except msgspec.DecodeError:
+            continue  # a kind of a newer version
+        lost = Text(f"[This content is lost: blob {line.blob}.]")
+        whole = load_content(entry, line.blob, where) or with_content(entry, (lost,))
+        found.append((msgspec.structs.replace(line, raw=b""), whole))
+    return found

@@ -1,0 +1,90 @@
+"""One writer a session: a lock that the kernel gives back when its holder dies.
+
+The lock is a flock on a file beside the journal; what the file says is only for the person who
+finds the session taken. No lock is ever thought stale by its age.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+from pathlib import Path
+
+import msgspec
+
+from treadle.core.errors import SessionBusy
+from treadle.sessions.log.files import Files
+
+LOCK_NAME = "lock"
+
+
+class LockHolder(msgspec.Struct, frozen=True):
+    """Who has a session open."""
+
+    pid: int
+    host: str
+    since: float
+
+    def __str__(self) -> str:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
+        where = "" if self.host == socket.gethostname() else f" on {self.host}"
+        return f"pid {self.pid}{where} since {at}"
+
+
+def acquire_lock(session_dir: Path, files: Files, *, take_over: bool = False) -> int:
+    """The lock of a session, as a descriptor to close. SessionBusy says who has it."""
+    path = session_dir / LOCK_NAME
+    if take_over:
+        # The old holder keeps its lock on a file that has no name any more; the epoch in the
+        # journal tells it that it was replaced.
+        path.unlink(missing_ok=True)
+    while True:
+        fd = files.open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            files.close(fd)
+            who = read_lock_holder(session_dir)
+            raise SessionBusy(
+                f"session {session_dir.name} is open in {who or 'another process'}. "
+                "End that process, or read the session with `treadle sessions show`."
+            ) from None
+        if _is_same_file(fd, path):
+            break
+        files.close(fd)  # somebody took over between the two calls: look again
+    me = LockHolder(os.getpid(), socket.gethostname(), time.time())
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, msgspec.json.encode(me), 0)
+    return fd
+
+
+def _is_same_file(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def read_lock_holder(session_dir: Path) -> LockHolder | None:
+    """Who says to have the session open; a guess, unless is_held."""
+    try:
+        return msgspec.json.decode((session_dir / LOCK_NAME).read_bytes(), type=LockHolder)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def is_locked(session_dir: Path) -> bool:
+    """Whether some process has the session open at this moment."""
+    try:
+        fd = os.open(session_dir / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False

@@ -1,0 +1,220 @@
+"""One line of a journal: how an entry looks on disk, and back.
+
+    {"c":"5d41402a","n":12,"e":1,"t":1767225600.250,"kind":"item","item":{…}}
+      checksum      number epoch time               the entry, as entries.py names it
+
+The checksum is the CRC-32 of everything behind it, so a line vouches for itself. `n` counts
+entries and orders them (the time is for people only); `e` counts the writers that took the
+session over. Content above 64 KiB stands beside the journal as a blob, and the line names it.
+Values and bytes only: files are journal.py's and reader.py's business.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from typing import Any
+
+import msgspec
+
+from treadle.core.transcript.content import Text
+from treadle.core.transcript.entries import EarlyResult, Entry, ItemAdded
+from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
+
+FORMAT_VERSION = 1
+BLOB_THRESHOLD_BYTES = 64 * 1024
+MAX_BYTES_PER_CHAR = 6  # a control character, as an escape
+
+_CHECKSUMMED_FROM = 15  # behind {"c":"5d41402a"
+_NEWLINE = 10
+_KINDS = {b"item": "item", b"turn": "turn", b"end": "end", b"usage": "usage"}
+_RECORD_PREFIX = re.compile(
+    rb'\{"c":"([0-9a-f]{8})","n":(\d+),"e":(\d+),"t":(-?\d+\.\d+),'
+    rb'(?:"blob":"([0-9a-f]{64})","bytes":(\d+),)?"kind":"(\w+)"'
+)
+
+
+class ForkPoint(msgspec.Struct, frozen=True):
+    """Where a fork left: the history up to and with this entry is the other session's."""
+
+    session: str
+    seq: int
+
+
+class JournalHeader(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The first line of every file of a journal."""
+
+    format: int
+    session: str
+    created: float
+    folder: str = ""
+    parent: ForkPoint | None = None
+    segment: int = 1
+    writer: str = ""
+
+
+class WriterOpened(msgspec.Struct, frozen=True, tag="opened", tag_field="kind"):
+    """A writer took the session over. Not an entry: it has the number of the last one."""
+
+    pid: int
+    host: str
+    version: str = ""
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """What a line says of itself. `raw` holds all of it."""
+
+    seq: int
+    epoch: int
+    time: float
+    kind: str
+    raw: bytes
+    blob: str = ""
+    blob_bytes: int = 0
+
+
+_encoder = msgspec.json.Encoder()
+_entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
+_header_decoder = msgspec.json.Decoder(JournalHeader)
+_writer_decoder = msgspec.json.Decoder(WriterOpened)
+ContentItem = AssistantItem | UserItem | ToolResultItem  # the items whose content may be a blob
+
+
+def add_checksum(body: bytes) -> bytes:
+    """A whole line: the checksum, what it vouches for, the end."""
+    rest = b"," + body
+    return b'{"c":"%08x"%b\n' % (zlib.crc32(rest), rest)
+
+
+def has_valid_checksum(raw: bytes) -> bool:
+    """Whether a line, with or without its end, is what was written."""
+    if raw[:6] != b'{"c":"' or raw[14:16] != b'",':
+        return False
+    end = -1 if raw[-1:] == b"\n" else None
+    try:
+        return int(raw[6:14], 16) == zlib.crc32(memoryview(raw)[_CHECKSUMMED_FROM:end])
+    except ValueError:
+        return False
+
+
+def encode_record(
+    entry: Entry | WriterOpened, seq: int, epoch: int, time: float, blob_reference: str = ""
+) -> bytes:
+    """The line of an entry. `blob` is what the line says of content that stands beside it."""
+    body = to_json(entry)
+    return add_checksum(
+        b'"n":%d,"e":%d,"t":%.3f,%b%b' % (seq, epoch, time, blob_reference.encode(), body[1:])
+    )
+
+
+def encode_header(header: JournalHeader) -> bytes:
+    return add_checksum(b'"treadle":"session",' + to_json(header)[1:])
+
+
+def decode_header(raw: bytes) -> JournalHeader | None:
+    if b'"treadle":"session"' not in raw[:60] or not has_valid_checksum(raw):
+        return None
+    try:
+        return _header_decoder.decode(raw)
+    except msgspec.DecodeError:
+        return None
+
+
+def parse_record(raw: bytes) -> Record | None:
+    """A line that was written by a journal; None if it is anything else."""
+    head = _RECORD_PREFIX.match(raw)
+    if head is None:
+        return None
+    crc, seq, epoch, time, blob, size, kind = head.groups()
+    end = -1 if raw[-1] == _NEWLINE else None
+    if int(crc, 16) != zlib.crc32(memoryview(raw)[_CHECKSUMMED_FROM:end]):
+        return None
+    if blob is None:
+        return Record(int(seq), int(epoch), float(time), _KINDS.get(kind) or kind.decode(), raw)
+    return Record(int(seq), int(epoch), float(time), kind.decode(), raw, blob.decode(), int(size))
+
+
+def decode_entry(raw: bytes) -> Entry:
+    """The entry of a line; a msgspec.DecodeError if this version does not know its kind."""
+    try:
+        return _entry_decoder.decode(raw)
+    except msgspec.DecodeError:
+        if b"\\ud" not in raw:
+            raise
+        # Half of a surrogate pair: Python's own reader takes it, msgspec's does not.
+        return msgspec.convert(json.loads(raw), Entry)  # type: ignore[no-any-return]
+
+
+def decode_writer_opened(raw: bytes) -> WriterOpened:
+    return _writer_decoder.decode(raw)
+
+
+def to_json(value: Any) -> bytes:
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
+
+
+# --- content that stands beside the journal ------------------------------------------------
+
+
+def encode_large_content(entry: Entry | WriterOpened) -> bytes | None:
+    """The content of this entry's item as JSON, if it is too long for a line."""
+    item = _content_item(entry)
+    if item is None or _content_size(item) * MAX_BYTES_PER_CHAR < BLOB_THRESHOLD_BYTES:
+        return None
+    content = to_json(item.content)
+    return content if len(content) > BLOB_THRESHOLD_BYTES else None
+
+
+def without_content(entry: Entry | WriterOpened) -> Entry:
+    """The entry as it stands in the line when its content is a blob."""
+    return with_content(entry, ())
+
+
+def with_content(entry: Entry | WriterOpened, content: tuple[Any, ...]) -> Entry:
+    item = _content_item(entry)
+    assert item is not None, "only an item has content"
+    changed = msgspec.structs.replace(item, content=content)
+    if isinstance(entry, EarlyResult):
+        assert isinstance(changed, ToolResultItem)
+        return EarlyResult(changed)
+    return ItemAdded(changed)
+
+
+def decode_content(entry: Entry, data: bytes) -> tuple[Any, ...]:
+    item = _content_item(entry)
+    assert item is not None, "only an item has content"
+    field = next(f for f in msgspec.structs.fields(item) if f.name == "content")
+    try:
+        content = msgspec.json.decode(data, type=field.type)
+    except msgspec.DecodeError:
+        content = msgspec.convert(json.loads(data), field.type)
+    return tuple(content)
+
+
+def format_blob_reference(name: str, size: int) -> str:
+    return f'"blob":"{name}","bytes":{size},'
+
+
+def _content_item(entry: Entry | WriterOpened) -> ContentItem | None:
+    item: Item | None = None
+    if type(entry) is ItemAdded:
+        item = entry.item
+    elif type(entry) is EarlyResult:
+        item = entry.result
+    return item if isinstance(item, (AssistantItem, UserItem, ToolResultItem)) else None
+
+
+def _content_size(item: ContentItem) -> int:
+    """Characters and bytes in an item: cheaper than to encode it in order to find out."""
+    total = 0
+    for part in item.content:
+        if type(part) is Text:
+            total += len(part.text)
+        else:
+            total += len(getattr(part, "data", b"")) + len(getattr(part, "raw", ""))
+            total += len(getattr(part, "text", "")) + len(getattr(part, "json", ""))
+    return total

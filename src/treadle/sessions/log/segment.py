@@ -1,0 +1,184 @@
+"""The file that a journal is appended to: whole lines, durably, or none of them.
+
+Half a batch is cut off again. A file whose sync failed is never trusted more: the kernel may
+have dropped what it could not write, so the same lines go to a new file, and whoever reads both
+takes each once. Blocking calls; journal.py keeps them off the event loop.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import msgspec
+
+from treadle.core.errors import SessionBusy, StoreError, StoreFull
+from treadle.sessions.log.files import Files, write_all
+from treadle.sessions.log.reader import FIRST_SEGMENT, JournalTail
+from treadle.sessions.log.records import JournalHeader, encode_header
+
+_DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class Segment:
+    """The last file of a journal, open for appending."""
+
+    def __init__(
+        self, session_dir: Path, header: JournalHeader, files: Files, tail: JournalTail | None
+    ) -> None:
+        self._session_dir = session_dir
+        self._header = header
+        self._files = files
+        self._fd = -1
+        self._end = tail.end if tail is not None else 0
+        self._number = tail.segment if tail is not None else 1
+        self._is_new = tail is None
+        self._partial_bytes = 0  # bytes behind `end` that do not count
+        self.sync_count = 0
+        if tail is not None:
+            self._repair_tail(tail)
+
+    @property
+    def path(self) -> Path:
+        return self._session_dir / (
+            FIRST_SEGMENT if self._number == 1 else f"journal-{self._number}.jsonl"
+        )
+
+    def append(self, lines: bytes) -> None:
+        """Write these lines so that they count, or raise a StoreError and leave nothing."""
+        try:
+            self._write(lines)
+        except OSError as error:
+            raise to_store_error(error, self.path) from error
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            self._files.close(fd)
+
+    def _write(self, lines: bytes) -> None:
+        if self._is_new:
+            self._create_file(lines)
+            return
+        if self._fd < 0:
+            self._fd = self._files.open(self.path, os.O_RDWR | os.O_APPEND)
+        self._truncate_partial()
+        self._check_ownership()
+        rest = memoryview(lines)
+        try:
+            while rest:
+                taken = self._files.write(self._fd, rest)
+                self._partial_bytes += taken
+                rest = rest[taken:]
+        except OSError:
+            self._try_truncate_partial()
+            raise
+        try:
+            self._files.sync(self._fd)
+            self.sync_count += 1
+        except OSError:
+            self.close()
+            self._number, self._end, self._partial_bytes, self._is_new = (
+                self._number + 1,
+                0,
+                0,
+                True,
+            )
+            self._create_file(lines)
+            return
+        self._end, self._partial_bytes = self._end + self._partial_bytes, 0
+        # Whoever replaced us between the look and the write has not seen these lines.
+        self._check_ownership()
+
+    def _create_file(self, lines: bytes) -> None:
+        """A new file: the header and the first lines, under a name that counts once it is whole."""
+        files, path = self._files, self.path
+        header = msgspec.structs.replace(self._header, segment=self._number)
+        data = encode_header(header) + lines
+        files.make_folder(self._session_dir)
+        draft = path.with_name(f".{path.name}.new")
+        files.unlink(draft)
+        fd = files.open(draft, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
+        try:
+            write_all(files, fd, data)
+            files.sync(fd)
+            files.rename(draft, path)
+            files.sync_folder(self._session_dir)
+            if self._number == 1:
+                files.sync_folder(self._session_dir.parent)
+        except BaseException:
+            files.close(fd)
+            raise
+        self.sync_count += 1
+        self._fd, self._end, self._partial_bytes, self._is_new = fd, len(data), 0, False
+
+    def _check_ownership(self) -> None:
+        size, is_named = self._files.size(self._fd)
+        if not is_named:
+            raise StoreError(
+                f"{self.path} was deleted while the session was open. What was said is still in "
+                "memory: export it before you end this process."
+            )
+        if size != self._end:
+            raise SessionBusy(
+                f"session {self._session_dir.name} was taken over by another process; this one stops"
+            )
+
+    def _truncate_partial(self) -> None:
+        """Remove the lines that were begun and not finished, if nobody wrote behind them."""
+        if self._partial_bytes and self._files.size(self._fd)[0] == self._end + self._partial_bytes:
+            self._files.truncate(self._fd, self._end)
+        self._partial_bytes = 0
+
+    def _try_truncate_partial(self) -> None:
+        half = self._partial_bytes
+        try:
+            self._truncate_partial()
+        except OSError:
+            self._partial_bytes = half  # tried again before the next line is written
+
+    def _repair_tail(self, tail: JournalTail) -> None:
+        """Put aside what stands behind the last whole line."""
+        if tail.end and not tail.torn_bytes and not tail.lacks_newline:
+            return
+        try:
+            self._fd = self._files.open(self.path, os.O_RDWR | os.O_APPEND)
+            if tail.torn_bytes:
+                self._save_torn_bytes(tail)
+                self._files.truncate(self._fd, tail.end)
+            if not tail.end:
+                self.close()
+                self._is_new = True  # not even the header is left
+                return
+            if tail.lacks_newline:
+                write_all(self._files, self._fd, b"\n")
+                self._end += 1
+            self._files.sync(self._fd)
+        except OSError as error:
+            self.close()
+            raise to_store_error(error, self.path) from error
+
+    def _save_torn_bytes(self, tail: JournalTail) -> None:
+        torn = os.pread(self._fd, tail.torn_bytes, tail.end)
+        fd = self._files.open(
+            self.path.with_name(self.path.name + ".corrupt"),
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+        )
+        try:
+            write_all(self._files, fd, torn + b"\n")
+            self._files.sync(fd)
+        finally:
+            self._files.close(fd)
+
+
+def to_store_error(error: OSError, path: Path) -> StoreError:
+    """What the system said, as an error of ours that says what to do."""
+    why = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno in _DISK_FULL_ERRNOS:
+        return StoreFull(
+            f"{path} cannot be written: {why}. Make room; the session goes on where it stopped."
+        )
+    return StoreError(
+        f"{path} cannot be written: {why}. What was said is still in memory and can be exported."
+    )

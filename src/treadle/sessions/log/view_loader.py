@@ -1,0 +1,243 @@
+"""Lines to the view that a driver goes on from, without holding the whole log.
+
+The core's own fold is shown stand-ins for the items; a line is decoded only if its item is still
+in the view when the log has been read. A compacted session of a gigabyte costs what its view
+costs. A view of more than VIEW_BYTES, which no model could be shown, keeps its newest part whole;
+of older items only the beginning is in the view, and all of it in the log.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from treadle.core.transcript.content import Text
+from treadle.core.transcript.entries import Entry, InputQueued, ItemAdded, View, fold_entries
+from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
+from treadle.core.transcript.transcript import Transcript
+from treadle.sessions.log.blobs import Blobs
+from treadle.sessions.log.files import LocalFiles
+from treadle.sessions.log.reader import JournalReader
+from treadle.sessions.log.records import Record, decode_content, decode_entry, with_content
+
+MAX_VIEW_BYTES = 96 << 20
+PREVIEW_CHARS = 400  # characters
+_MIN_DEFERRED_BYTES = 1024  # bytes of a line that is not worth a stand-in
+
+_RESULT_PATTERN = re.compile(
+    rb'\{[^{]*"kind":"item","item":\{"type":"tool_result",'
+    rb'"call_id":"([^"\\]*)","name":"([^"\\]*)","content":'
+)
+_REPLY_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"assistant",')
+_MESSAGE_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"user",')
+
+
+class _DeferredItem:
+    """A long line whose item may be wanted: its bytes, or the number to find it again by."""
+
+    __slots__ = ("blob", "preview", "raw", "seq", "session_dir", "size")
+
+    def __init__(self, line: Record, session_dir: Path) -> None:
+        self.seq = line.seq
+        self.size = len(line.raw) + line.blob_bytes
+        self.raw: bytes | None = line.raw
+        self.preview: Item | None = None
+        self.blob = line.blob
+        self.session_dir = session_dir
+
+
+class ViewLoader:
+    """One fold over a session's lines."""
+
+    def __init__(self, reader: JournalReader, max_bytes: int = MAX_VIEW_BYTES) -> None:
+        self._reader = reader
+        self._max_bytes = max_bytes
+        self._recent: deque[_DeferredItem] = deque()
+        self._recent_bytes = 0
+        self._has_queued_messages = False
+        self._remaining_bytes = max_bytes
+        self._items: dict[int, Item] = {}  # what stand-ins stand for, by number
+        self._reread_seqs: set[int] = set()  # numbers of lines that are wanted whole after all
+        self.unknown_kinds: dict[str, int] = {}  # kinds of a newer version, and how many
+        self.lost_blobs: list[str] = []
+        self.truncated_count = 0
+
+    def load(self) -> View:
+        """What the lines amount to."""
+        # A million values and no circles: looking for some would take a tenth of the time.
+        was_on = gc.isenabled()
+        gc.disable()
+        try:
+            return self._load()
+        finally:
+            if was_on:
+                gc.enable()
+
+    def _load(self) -> View:
+        folded = fold_entries(self._read_entries(self._reader.records()))
+        self._recent.clear()
+        self._resolve_placeholders(folded.transcript)
+        if folded.history is not None:
+            self._resolve_placeholders(folded.history)
+        if self._reread_seqs:
+            self._reread_items()
+        return msgspec.structs.replace(
+            folded,
+            transcript=self._replace_placeholders(folded.transcript),
+            history=None if folded.history is None else self._replace_placeholders(folded.history),
+        )
+
+    def _resolve_placeholders(self, transcript: Transcript) -> None:
+        """Settle what stands behind each stand-in, the newest first while there is room."""
+        for position in range(len(transcript) - 1, -1, -1):
+            held = _deferred_item(transcript[position])
+            if held is not None and held.seq not in self._items:
+                self._remaining_bytes -= held.size
+                self._items[held.seq] = self._resolve_item(
+                    transcript[position], held, self._remaining_bytes >= 0
+                )
+
+    def _replace_placeholders(self, transcript: Transcript) -> Transcript:
+        """One item, one object: the view and its history have to agree on that."""
+        return Transcript(
+            [
+                item if (held := _deferred_item(item)) is None else self._items[held.seq]
+                for item in transcript
+            ]
+        )
+
+    # --- while the log is read ---------------------------------------------------------------
+
+    def _read_entries(self, lines: Iterable[tuple[Record, Path]]) -> Iterator[Entry]:
+        for line, place in lines:
+            if line.kind == "item" and (len(line.raw) > _MIN_DEFERRED_BYTES or line.blob):
+                yield self._make_placeholder(line, place)
+            else:
+                entry = self._decode_entry(line, place)
+                if entry is not None:
+                    self._has_queued_messages = (
+                        self._has_queued_messages or type(entry) is InputQueued
+                    )
+                    yield entry
+
+    def _make_placeholder(self, line: Record, session_dir: Path) -> Entry:
+        """An entry that the fold treats as it would the real one."""
+        item: Item
+        if (result := _RESULT_PATTERN.match(line.raw)) is not None:
+            item = ToolResultItem(result.group(1).decode(), result.group(2).decode(), ())
+        elif _REPLY_PATTERN.match(line.raw) is not None:
+            item = AssistantItem(())
+        elif self._has_queued_messages or _MESSAGE_PATTERN.match(line.raw) is None:
+            # A message that was queued is known again by its value, and a result whose id is not
+            # plain by what it says: no stand-in will do.
+            entry = self._decode_entry(line, session_dir)
+            assert entry is not None, "the kind of this line is known"
+            return entry
+        else:
+            item = UserItem(())
+        held = _DeferredItem(line, session_dir)
+        vars(item)["held"] = held
+        self._recent.append(held)
+        self._recent_bytes += len(line.raw)
+        while self._recent_bytes > self._max_bytes:
+            self._release_bytes(self._recent.popleft())
+        return ItemAdded(item)
+
+    def _decode_entry(self, line: Record, session_dir: Path) -> Entry | None:
+        try:
+            return self._load_content(decode_entry(line.raw), line.blob, session_dir)
+        except msgspec.DecodeError:
+            self.unknown_kinds[line.kind] = self.unknown_kinds.get(line.kind, 0) + 1
+            return None
+
+    # --- when it has been read ---------------------------------------------------------------
+
+    def _release_bytes(self, deferred: _DeferredItem) -> None:
+        """Keep no more of a line than will be shown of it if there is no room."""
+        raw, deferred.raw = deferred.raw, None
+        if raw is None:
+            return
+        self._recent_bytes -= len(raw)
+        if _RESULT_PATTERN.match(raw) is None:
+            deferred.preview = self._truncate_item(self._decode_item(raw, deferred, whole=False))
+
+    def _resolve_item(self, placeholder: Item, deferred: _DeferredItem, whole: bool) -> Item:
+        if not whole:
+            self.truncated_count += 1
+            return self._make_preview(placeholder, deferred)
+        if deferred.raw is None:
+            self._reread_seqs.add(deferred.seq)
+            return placeholder
+        return self._decode_item(deferred.raw, deferred, whole=True)
+
+    def _make_preview(self, placeholder: Item, deferred: _DeferredItem) -> Item:
+        if deferred.preview is not None:
+            return deferred.preview
+        if deferred.raw is not None and not isinstance(placeholder, ToolResultItem):
+            return self._truncate_item(self._decode_item(deferred.raw, deferred, whole=False))
+        assert isinstance(placeholder, ToolResultItem), "all else was shortened when it was let go"
+        text = f"[{deferred.size} bytes of an old result are left out; they are in the journal.]"
+        return ToolResultItem(
+            placeholder.call_id, placeholder.name, (Text(text),), is_truncated=True
+        )
+
+    def _reread_items(self) -> None:
+        for line, place in JournalReader(self._reader.session_dir).records():
+            if line.seq in self._reread_seqs:
+                held = _DeferredItem(line, place)
+                self._items[line.seq] = self._decode_item(line.raw, held, whole=True)
+
+    def _decode_item(self, raw: bytes, deferred: _DeferredItem, *, whole: bool) -> Item:
+        entry = decode_entry(raw)
+        if (
+            whole or _REPLY_PATTERN.match(raw) is not None
+        ):  # its calls are needed even of an old one
+            entry = self._load_content(entry, deferred.blob, deferred.session_dir)
+        assert isinstance(entry, ItemAdded), "only items have stand-ins"
+        return entry.item
+
+    def _load_content(self, entry: Entry, blob: str, session_dir: Path) -> Entry:
+        whole = load_content(entry, blob, session_dir)
+        if whole is None:
+            self.lost_blobs.append(blob)
+            return with_content(entry, (Text(f"[This content is lost: blob {blob}.]"),))
+        return whole
+
+    @staticmethod
+    def _truncate_item(item: Item) -> Item:
+        if not isinstance(item, (UserItem, AssistantItem, ToolResultItem)):
+            return item
+        content = tuple(
+            [
+                Text(_truncate_text(part.text)) if type(part) is Text else part
+                for part in item.content
+            ]
+        )
+        if not content:  # it is a blob
+            content = (Text("[Left out; it is in the journal.]"),)
+        return msgspec.structs.replace(item, content=content)
+
+
+def load_content(entry: Entry, blob: str, session_dir: Path) -> Entry | None:
+    """The entry with the content that stands beside the journal; None if that is lost."""
+    if not blob:
+        return entry
+    data = Blobs(session_dir / "blobs", LocalFiles()).get(blob)
+    return None if data is None else with_content(entry, decode_content(entry, data))
+
+
+def _deferred_item(item: Item) -> _DeferredItem | None:
+    found = vars(item).get("held")
+    return found if isinstance(found, _DeferredItem) else None
+
+
+def _truncate_text(text: str) -> str:
+    if len(text) <= _MIN_DEFERRED_BYTES:
+        return text
+    left = len(text) - PREVIEW_CHARS
+    return f"{text[:PREVIEW_CHARS]}… [{left} more characters are in the journal]"

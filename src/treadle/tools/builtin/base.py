@@ -1,0 +1,191 @@
+"""The form that every built-in tool has: typed arguments, a description in Markdown beside it.
+
+A tool is a class with a Struct for its arguments and `run`. This page turns that into the Tool
+contract: schema, checks, synonyms that other agents' models use, errors in words. It knows no
+single tool.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+import msgspec
+
+from treadle.core import sanitize
+from treadle.core.contracts.tool import (
+    DEFAULT_RESULT_CHARS,
+    ProbeResult,
+    Resources,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
+from treadle.core.errors import ToolError, WorkspaceError
+from treadle.core.transcript.content import Arguments
+from treadle.core.transcript.entries import EffectClass
+from treadle.tools.builtin.session import CallSite, ToolSessions
+from treadle.tools.function import summarize_call
+
+ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
+
+_KEPT_CHARACTERS = "\n\t\u200c\u200d\ufe0f"  # several lines, and what emoji are joined with
+
+
+class BuiltinTool(Generic[ArgumentsT]):
+    """A tool of ours.
+
+    name, form      what it is called; the Struct of its arguments
+    synonyms        other names for arguments. The policy must know every one that names a path,
+                    an address or a command: it judges what was given, under the name it was given
+    """
+
+    name: ClassVar[str]
+    arguments_type: ClassVar[type[msgspec.Struct]]
+    effect: ClassVar[EffectClass] = "pure"
+    concurrent: ClassVar[bool] = True
+    argument_aliases: ClassVar[Mapping[str, str]] = {}
+    timeout: ClassVar[float | None] = None
+    detachable: ClassVar[bool] = False
+    max_result_chars: ClassVar[int] = DEFAULT_RESULT_CHARS
+
+    def __init__(self, sessions: ToolSessions) -> None:
+        self.sessions = sessions
+        self._spec = _get_spec(type(self))
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    # --- for the tools to fill in --------------------------------------------------------
+
+    async def run(self, args: ArgumentsT, site: CallSite) -> ToolOutput:
+        raise NotImplementedError
+
+    def validate(self, args: ArgumentsT) -> str | None:
+        """What is wrong with well-typed arguments."""
+        return None
+
+    def read_paths(self, args: ArgumentsT) -> tuple[str, ...]:
+        """Paths as given."""
+        return ()
+
+    def write_paths(self, args: ArgumentsT) -> tuple[str, ...]:
+        return ()
+
+    # --- the contract --------------------------------------------------------------------
+
+    def check(self, arguments: Arguments) -> str | None:
+        self.sessions.pin_cwds(arguments)
+        try:
+            return self.validate(self.parse_arguments(arguments))
+        except ToolError as error:
+            return str(error)
+
+    def summary(self, arguments: Arguments) -> str:
+        return escape_multiline(summarize_call(self.name, arguments))
+
+    def resources(self, arguments: Arguments) -> Resources:
+        given = self.parse_arguments(arguments)
+        keys = self.sessions.resource_keys
+        return Resources(
+            keys(arguments, self.read_paths(given)),
+            keys(arguments, self.write_paths(given)),
+        )
+
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        given = self.parse_arguments(arguments)
+        try:
+            return await self.run(given, self.sessions.make_call_site(arguments, context))
+        except WorkspaceError as error:
+            raise ToolError(str(error)) from error
+
+    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        return {}
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> ProbeResult:
+        return ProbeResult("unknown", f"{self.name} cannot be checked afterwards")
+
+    def parse_arguments(self, arguments: Arguments) -> ArgumentsT:
+        """The arguments in their form; ToolError in words for the model."""
+        named: Arguments = {}
+        for key, value in arguments.items():
+            name = self.argument_aliases.get(key, key)
+            if name in named:
+                raise ToolError(f"invalid arguments for {self.name}: `{name}` is given twice")
+            named[name] = value
+        try:
+            # Not strict: "true" and "5" are what small models write for true and 5.
+            return cast(ArgumentsT, msgspec.convert(named, self.arguments_type, strict=False))
+        except (msgspec.ValidationError, ValueError) as error:
+            raise ToolError(f"invalid arguments for {self.name}: {error}") from error
+
+
+def escape_multiline(text: str) -> str:
+    """Text for a person's screen: controls become pictures."""
+    return sanitize.escape_invisible(text, keep=_KEPT_CHARACTERS)
+
+
+def load_description(folder: Path, name: str) -> str:
+    """The text for the model: `NAME.md` in the folder of the tool's module."""
+    return (folder / f"{name}.md").read_text(encoding="utf-8").strip()
+
+
+def _module_folder(tool_class: type) -> Path:
+    return Path(sys.modules[tool_class.__module__].__file__ or "").parent
+
+
+_spec_cache: dict[str, ToolSpec] = {}
+
+
+def _get_spec(tool_class: type[BuiltinTool[Any]]) -> ToolSpec:
+    """Made once for all: it is the same whatever the tool works on."""
+    if tool_class.name not in _spec_cache:
+        _spec_cache[tool_class.name] = _make_spec(tool_class)
+    return _spec_cache[tool_class.name]
+
+
+def _make_spec(tool_class: type[BuiltinTool[Any]]) -> ToolSpec:
+    return ToolSpec(
+        name=tool_class.name,
+        description=load_description(_module_folder(tool_class), tool_class.name),
+        schema=_make_schema(tool_class.arguments_type),
+        effect=tool_class.effect,
+        concurrent=tool_class.concurrent,
+        timeout=tool_class.timeout,
+        detachable=tool_class.detachable,
+        max_result_chars=tool_class.max_result_chars,
+    )
+
+
+def _make_schema(arguments_type: type[msgspec.Struct]) -> dict[str, Any]:
+    (whole,), parts = msgspec.json.schema_components([arguments_type], ref_template="{name}")
+    schema: dict[str, Any] = _inline_references(parts.get(whole.get("$ref", ""), whole), parts)
+    schema.setdefault("required", [])
+    schema["additionalProperties"] = False
+    return schema
+
+
+def _inline_references(part: Any, parts: Mapping[str, Any]) -> Any:
+    """Without references, titles, and defaults that say nothing: fewer tokens, same meaning."""
+    if isinstance(part, list):
+        return [_inline_references(one, parts) for one in part]
+    if not isinstance(part, dict):
+        return part
+    if "$ref" in part:
+        return _inline_references({**parts[part["$ref"]], **_drop_key(part, "$ref")}, parts)
+    return {
+        key: {name: _inline_references(one, parts) for name, one in value.items()}
+        if key == "properties"
+        else _inline_references(value, parts)
+        for key, value in part.items()
+        if key != "title" and not (key == "default" and value in ("", 0, False, [], None))
+    }
+
+
+def _drop_key(part: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if name != key}

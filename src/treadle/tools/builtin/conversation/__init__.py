@@ -1,0 +1,1 @@
+"""ask, todo and recall: tools about the conversation itself."""

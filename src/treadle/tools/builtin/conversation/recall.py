@@ -1,0 +1,115 @@
+"""`recall`: what was said and done earlier and is out of the model's view now.
+
+Looks through the whole history of the session, which no compaction shortens: by words, or one
+answer of a tool by its id. A host may put a better searcher into the services as "recall".
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Annotated
+
+import msgspec
+
+from treadle.core.contracts.tool import ToolOutput
+from treadle.core.errors import ToolError
+from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
+from treadle.tools.builtin.base import BuiltinTool
+from treadle.tools.builtin.session import CallSite
+
+MAX_PASSAGES = 20
+PART_CHARS = 20_000
+CONTEXT_CHARS = 300
+
+SearchHistory = Callable[[str, str, int], Awaitable[Sequence[str]]]  # session, query, limit
+
+
+class RecallArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    query: Annotated[
+        str, msgspec.Meta(description="Words that stood there: names, paths, errors")
+    ] = ""
+    id: Annotated[str, msgspec.Meta(description="The id of one answer, to see all of it")] = ""
+    offset: Annotated[int, msgspec.Meta(description="Character to read on from, with id")] = 0
+    limit: Annotated[int, msgspec.Meta(description="How many passages, 20 at most")] = 5
+
+
+class RecallTool(BuiltinTool[RecallArguments]):
+    name = "recall"
+    arguments_type = RecallArguments
+    max_result_chars = 40_000
+
+    def validate(self, args: RecallArguments) -> str | None:
+        if bool(args.query.strip()) == bool(args.id):
+            return "give either a query, or the id of an answer"
+        return None if args.offset >= 0 else "offset counts characters from 0"
+
+    async def run(self, args: RecallArguments, site: CallSite) -> ToolOutput:
+        history = site.context.history()
+        if args.id:
+            return _read_result(history, args)
+        limit = max(1, min(args.limit, MAX_PASSAGES))
+        searcher: SearchHistory | None = site.context.services.get("recall")
+        if searcher is not None:
+            passages = await searcher(site.context.session_id, args.query, limit)
+        else:
+            passages = list(_search_history(history, args.query, limit))
+        if not passages:
+            return ToolOutput("Nothing was found; try other words.", display="Nothing was found")
+        count = "1 passage" if len(passages) == 1 else f"{len(passages)} passages"
+        return ToolOutput("\n\n".join(passages), display=f"Recalled {count}")
+
+
+def _read_result(history: Sequence[Item], args: RecallArguments) -> ToolOutput:
+    for item in history:
+        if isinstance(item, ToolResultItem) and item.call_id == args.id:
+            text = item.text
+            part = text[args.offset : args.offset + PART_CHARS]
+            end = args.offset + len(part)
+            more = len(text) - end
+            rest = f"\n\n({more} more characters; read on with offset={end})" if more > 0 else ""
+            pictures = tuple(one for one in item.content if not hasattr(one, "text"))
+            display = f"Recalled the answer of {item.name}"
+            if not pictures:
+                return ToolOutput(part + rest, display)
+            from treadle.core.transcript.content import Text
+
+            return ToolOutput((Text(part + rest), *pictures), display)
+    raise ToolError(f"no answer has the id {args.id!r}; search with a query instead")
+
+
+def _search_history(history: Sequence[Item], query: str, limit: int) -> Iterator[str]:
+    """Passages with the most of the words, the newest of equals first, in the order of time."""
+    words = list(dict.fromkeys(re.findall(r"\w+", query.lower())))
+    scored: list[tuple[float, int, str, str]] = []
+    for position, item in enumerate(history):
+        who, text = _item_text(item)
+        lower = text.lower()
+        hits = sum(word in lower for word in words)
+        if hits:
+            phrase = query.lower().strip() in lower
+            scored.append((hits + 2 * phrase, position, who, text))
+    best = sorted(scored, reverse=True)[:limit]
+    for _, position, who, text in sorted(best, key=lambda one: one[1]):
+        yield f"[{position + 1} of {len(history)}, {who}]\n{_extract_passage(text, query, words)}"
+
+
+def _item_text(item: Item) -> tuple[str, str]:
+    match item:
+        case UserItem():
+            return "the user", item.text
+        case AssistantItem():
+            # What was searched for is not what was found.
+            others = [call for call in item.calls if call.name != RecallTool.name]
+            calls = [f"{call.name} {call.raw}" for call in others]
+            return "you", "\n".join([item.text, *calls])
+        case ToolResultItem() if item.name != RecallTool.name:
+            return f'answer of {item.name}, id "{item.call_id}"', item.text
+    return "", ""
+
+
+def _extract_passage(text: str, query: str, words: Sequence[str]) -> str:
+    lower = text.lower()
+    places = [lower.find(query.lower().strip()), *(lower.find(word) for word in words)]
+    middle = next((place for place in places if place >= 0), 0)
+    start, end = max(0, middle - CONTEXT_CHARS), min(len(text), middle + 2 * CONTEXT_CHARS)
+    before, after = "... " if start else "", " ..." if end < len(text) else ""
+    return f"{before}{text[start:end].strip()}{after}"

@@ -1,0 +1,47 @@
+"""`todo`: the list of what is to be done, given anew as a whole each time.
+
+Keeps nothing: the last call in the transcript is the list, so it survives whatever the transcript
+survives.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from treadle.core.contracts.tool import ToolOutput
+from treadle.core.transcript.content import Arguments
+from treadle.tools.builtin.base import BuiltinTool, escape_multiline
+from treadle.tools.builtin.session import CallSite
+
+TodoStatus = Literal["pending", "in_progress", "completed"]
+STATUS_MARKS: dict[TodoStatus, str] = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
+
+
+class TodoItem(msgspec.Struct, frozen=True):
+    """One step. What else a model adds, such as an id, is passed over."""
+
+    content: Annotated[str, msgspec.Meta(description="What is to be done")]
+    status: TodoStatus = "pending"
+
+
+class TodoArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    todos: Annotated[list[TodoItem], msgspec.Meta(description="The whole list, in order")]
+
+
+class TodoTool(BuiltinTool[TodoArguments]):
+    name = "todo"
+    arguments_type = TodoArguments
+    concurrent = False
+
+    def summary(self, arguments: Arguments) -> str:
+        todos = arguments.get("todos")
+        if not isinstance(todos, list):
+            return "[todo]"
+        done = sum(isinstance(one, dict) and one.get("status") == "completed" for one in todos)
+        return f"[todo: {done} of {len(todos)} done]"
+
+    async def run(self, args: TodoArguments, site: CallSite) -> ToolOutput:
+        lines = [f"{STATUS_MARKS[todo.status]} {todo.content}" for todo in args.todos]
+        shown = escape_multiline("\n".join(lines)) or "Nothing is to be done."
+        left = sum(todo.status != "completed" for todo in args.todos)
+        return ToolOutput(f"The list is kept; {left} of {len(lines)} are open.", display=shown)

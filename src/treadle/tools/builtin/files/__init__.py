@@ -1,0 +1,1 @@
+"""read, write, edit and apply_patch."""

@@ -1,0 +1,118 @@
+"""`apply_patch`: a patch over several files, all of it or none.
+
+For models that were trained on this form. Context lines are the proof that the model knows what
+it changes, so a file need not have been read; one that was read and has changed is refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from treadle.core.errors import ToolError
+from treadle.core.transcript.content import Arguments
+from treadle.tools.builtin.base import escape_multiline
+from treadle.tools.builtin.files.file_changes import (
+    FileChangeTool,
+    PlannedChange,
+    encode_like,
+    read_editable_text,
+    run_in_thread_if_long,
+)
+from treadle.tools.builtin.files.patch_format import FilePatch, apply_file_patch, parse_patch
+from treadle.tools.builtin.session import CallSite
+from treadle.tools.builtin.text import DecodedText
+
+
+class ApplyPatchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    patch: Annotated[str, msgspec.Meta(description="The patch, from *** Begin Patch on")]
+
+
+class ApplyPatchTool(FileChangeTool[ApplyPatchArguments]):
+    name = "apply_patch"
+    arguments_type = ApplyPatchArguments
+    argument_aliases: ClassVar[Mapping[str, str]] = {"input": "patch", "text": "patch"}
+
+    def validate(self, args: ApplyPatchArguments) -> str | None:
+        parse_patch(args.patch)
+        return None
+
+    def summary(self, arguments: Arguments) -> str:
+        try:
+            names = self.write_paths(self.parse_arguments(arguments))
+        except ToolError:
+            return f"[{self.name}]"
+        return escape_multiline(f"[{self.name}: {', '.join(names)[:200]}]".replace("\n", " "))
+
+    def write_paths(self, args: ApplyPatchArguments) -> tuple[str, ...]:
+        named: list[str] = []
+        for file in parse_patch(args.patch):
+            named += [path for path in (file.path, file.moved_to) if path]
+        return tuple(named)
+
+    async def plan(self, args: ApplyPatchArguments, site: CallSite) -> list[PlannedChange]:
+        drafts: dict[Path, PatchDraft] = {}
+        for file in parse_patch(args.patch):
+            path = site.resolve(file.path, for_write=True)
+            for draft in await _plan_file(file, site, path, drafts.get(path)):
+                drafts[draft.change.path] = draft
+        return [draft.change for draft in drafts.values()]
+
+    def format_confirmation(
+        self, args: ApplyPatchArguments, changes: Sequence[PlannedChange]
+    ) -> str:
+        words = {(True, False): "A", (False, False): "M", (False, True): "D"}
+        lines = [
+            f"{words[change.before is None, change.after is None]} {change.display_path}"
+            for change in changes
+        ]
+        return "Done. Changed files:\n" + "\n".join(lines)
+
+
+class PatchDraft(msgspec.Struct, frozen=True):
+    """A planned change, and the text that a later part of the same patch would find."""
+
+    change: PlannedChange
+    text: DecodedText
+
+
+async def _plan_file(
+    file: FilePatch, site: CallSite, path: Path, before: PatchDraft | None
+) -> list[PatchDraft]:
+    shown = site.display_path(path)
+    if before is not None and (file.kind != "Update" or before.change.after is None):
+        raise ToolError(f"the patch says two things about {file.path} that do not go together")
+    if file.kind == "Add":
+        if await site.read_if_exists(path, 0) is not None:
+            raise ToolError(f"{file.path} exists already; use `*** Update File: {file.path}`")
+        change = PlannedChange(path, shown, None, file.content.encode(), "", file.content)
+        return [PatchDraft(change, DecodedText(file.content))]
+    if before is not None:
+        content, old_text, text = before.change.before, before.change.old_text, before.text
+    else:
+        content, text = await read_editable_text(site, path, file.path)
+        old_text = text.text
+    gone = PatchDraft(PlannedChange(path, shown, content, None, old_text, ""), text)
+    if file.kind == "Delete":
+        return [gone]
+    after = await run_in_thread_if_long(lambda: _patch_text(text, file), text.text)
+    new = msgspec.structs.replace(text, text=after)
+    data = encode_like(text, new.text, file.path)
+    target = site.resolve(file.moved_to, for_write=True) if file.moved_to else path
+    if target == path:
+        return [PatchDraft(PlannedChange(path, shown, content, data, old_text, new.text), new)]
+    if await site.read_if_exists(target, 0) is not None:
+        raise ToolError(f"{file.moved_to} exists already; nothing was moved there")
+    mode = content.mode if content is not None else None
+    moved = PlannedChange(target, site.display_path(target), None, data, old_text, new.text, mode)
+    return [PatchDraft(moved, new), *([gone] if content is not None else [])]
+
+
+def _patch_text(before: DecodedText, file: FilePatch) -> str:
+    """Patches know only newlines: lines keep their own ends, new ones get the usual."""
+    if "\r" not in before.text:
+        return apply_file_patch(before.text, file)
+    if before.line_ending == "\n" or before.text.replace("\r\n", "").count("\n"):
+        return apply_file_patch(before.text, file)  # mixed: loosely matched lines stay as they are
+    return apply_file_patch(before.text.replace("\r\n", "\n"), file).replace("\n", "\r\n")

@@ -1,0 +1,145 @@
+"""`edit`: exact replacements in one file, all of them or none.
+
+The old text has to be there, once unless all are meant. A near miss is not guessed at but
+explained, with the lines that come closest.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from treadle.core.errors import ToolError
+from treadle.tools.builtin.files.file_changes import (
+    FileChangeTool,
+    PlannedChange,
+    encode_like,
+    format_changed_lines,
+    read_editable_text,
+    run_in_thread_if_long,
+)
+from treadle.tools.builtin.files.near_match import explain_no_match
+from treadle.tools.builtin.session import CallSite
+from treadle.tools.builtin.text import (
+    DecodedText,
+    find_occurrences,
+    line_number_at,
+    replace_occurrences,
+)
+
+
+class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    old_string: str
+    new_string: str
+    replace_all: bool = False
+
+
+class EditArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    file_path: Annotated[str, msgspec.Meta(description="The file to change")]
+    old_string: Annotated[
+        str | msgspec.UnsetType,
+        msgspec.Meta(description="The exact text to replace, without line numbers"),
+    ] = msgspec.UNSET
+    new_string: Annotated[
+        str | msgspec.UnsetType, msgspec.Meta(description="What stands there then")
+    ] = msgspec.UNSET
+    replace_all: Annotated[
+        bool, msgspec.Meta(description="Replace every occurrence; otherwise there must be one")
+    ] = False
+    edits: Annotated[
+        list[Replacement],
+        msgspec.Meta(description="Several replacements, one after the other, instead of one"),
+    ] = []
+
+    @property
+    def replacements(self) -> list[Replacement]:
+        if isinstance(self.old_string, str) and isinstance(self.new_string, str):
+            return [Replacement(self.old_string, self.new_string, self.replace_all), *self.edits]
+        return self.edits
+
+
+class EditTool(FileChangeTool[EditArguments]):
+    name = "edit"
+    arguments_type = EditArguments
+    argument_aliases: ClassVar[Mapping[str, str]] = {
+        "path": "file_path",
+        "file": "file_path",
+        "old_str": "old_string",
+        "new_str": "new_string",
+        "old_text": "old_string",
+        "new_text": "new_string",
+    }
+
+    def validate(self, args: EditArguments) -> str | None:
+        if not args.file_path:
+            return "file_path is empty"
+        if isinstance(args.old_string, str) != isinstance(args.new_string, str):
+            missing = "new_string" if isinstance(args.old_string, str) else "old_string"
+            return f"{missing} is missing; an edit needs both texts"
+        if not args.replacements:
+            return "there is nothing to edit: give old_string and new_string, or edits"
+        if any(one.old_string == one.new_string for one in args.replacements):
+            return "old_string and new_string are the same; there is nothing to change"
+        return None
+
+    def write_paths(self, args: EditArguments) -> tuple[str, ...]:
+        return (args.file_path,)
+
+    async def plan(self, args: EditArguments, site: CallSite) -> list[PlannedChange]:
+        path = site.resolve(args.file_path, for_write=True)
+        if created := await _plan_new_file(args, site, path):
+            return [created]
+        content, before = await read_editable_text(site, path, args.file_path)
+        text = await run_in_thread_if_long(lambda: _apply_edits(before, args), before.text)
+        data = encode_like(before, text, args.file_path)
+        if data == content.data:
+            raise ToolError("the edits together change nothing")
+        return [PlannedChange(path, site.display_path(path), content, data, before.text, text)]
+
+    def format_confirmation(self, args: EditArguments, changes: Sequence[PlannedChange]) -> str:
+        (change,) = changes
+        if change.before is None:
+            return f"Created {change.display_path}."
+        return f"Edited {change.display_path}. It now reads:\n{format_changed_lines(change)}"
+
+
+async def _plan_new_file(args: EditArguments, site: CallSite, path: Path) -> PlannedChange | None:
+    """An edit of nothing into something makes a file that is not there."""
+    if len(args.replacements) != 1 or args.replacements[0].old_string:
+        return None
+    content = await site.read_if_exists(path, 1)
+    if content is not None and content.size:
+        raise ToolError(
+            f"old_string is empty, and {args.file_path} is not; name the text to replace"
+        )
+    text = args.replacements[0].new_string
+    return PlannedChange(path, site.display_path(path), content, text.encode(), "", text)
+
+
+def _apply_edits(before: DecodedText, args: EditArguments) -> str:
+    text, edits = before.text, args.replacements
+    for number, edit in enumerate(edits, start=1):
+        try:
+            text = _apply_edit(text, edit, args.file_path, before.line_ending)
+        except ToolError as error:
+            if len(edits) == 1:
+                raise
+            raise ToolError(f"edit {number} of {len(edits)}: {error}") from error
+    return text
+
+
+def _apply_edit(text: str, edit: Replacement, name: str, default_line_ending: str) -> str:
+    if not edit.old_string:
+        raise ToolError("old_string is empty; name the text to replace")
+    places = find_occurrences(text, edit.old_string, default_line_ending)
+    if not places:
+        raise ToolError(explain_no_match(text, edit.old_string, edit.new_string, name))
+    if len(places) > 1 and not edit.replace_all:
+        lines = [str(line_number_at(text, place.start)) for place in places[:10]]
+        more = f" and {len(places) - 10} more" if len(places) > 10 else ""
+        raise ToolError(
+            f"old_string stands {len(places)} times in {name}, in lines {', '.join(lines)}{more}. "
+            "Give more of the lines around the one you mean, or set replace_all"
+        )
+    return replace_occurrences(text, places, edit.new_string)

@@ -1,0 +1,91 @@
+"""`write`: a whole file, new or instead of one that was read.
+
+A file that is there and was not read is not overwritten: nobody knows what would be lost. The
+clothes of the old one (mode, encoding, line ends) stay.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from treadle.core.contracts.workspace import FileContent
+from treadle.core.errors import ToolError
+from treadle.tools.builtin.files.file_changes import (
+    MAX_EDIT_BYTES,
+    FileChangeTool,
+    PlannedChange,
+    encode_like,
+    require_unchanged,
+)
+from treadle.tools.builtin.session import CallSite
+from treadle.tools.builtin.text import DecodedText, decode_text, split_lines
+
+
+class WriteArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    file_path: Annotated[str, msgspec.Meta(description="The file to write")]
+    content: Annotated[str, msgspec.Meta(description="The whole new content of the file")]
+
+
+class WriteTool(FileChangeTool[WriteArguments]):
+    name = "write"
+    arguments_type = WriteArguments
+    argument_aliases: ClassVar[Mapping[str, str]] = {
+        "path": "file_path",
+        "file": "file_path",
+        "contents": "content",
+        "text": "content",
+    }
+
+    def validate(self, args: WriteArguments) -> str | None:
+        return None if args.file_path else "file_path is empty"
+
+    def write_paths(self, args: WriteArguments) -> tuple[str, ...]:
+        return (args.file_path,)
+
+    async def plan(self, args: WriteArguments, site: CallSite) -> list[PlannedChange]:
+        path = site.resolve(args.file_path, for_write=True)
+        before = await site.read_if_exists(path, MAX_EDIT_BYTES)
+        if before is None:
+            data = _encode_utf8(args.content)
+            return [PlannedChange(path, site.display_path(path), None, data, "", args.content)]
+        _require_read(site, path, before, args.file_path)
+        old = decode_text(before.data) if not before.is_truncated else None
+        clothes = old or DecodedText("")
+        content = args.content
+        if old is not None and old.line_ending == "\r\n":
+            content = content.replace("\r\n", "\n").replace("\n", "\r\n")
+        data = encode_like(clothes, content, args.file_path)
+        return [PlannedChange(path, site.display_path(path), before, data, clothes.text, content)]
+
+    def format_confirmation(self, args: WriteArguments, changes: Sequence[PlannedChange]) -> str:
+        (change,) = changes
+        count = len(split_lines(change.new_text))
+        lines = "1 line" if count == 1 else f"{count} lines"
+        if change.before is None:
+            return f"Created {change.display_path} with {lines}."
+        kept = " Its line ends stay CRLF." if "\r\n" in change.new_text else ""
+        return f"Wrote {change.display_path}, now {lines}.{kept}"
+
+
+def _require_read(site: CallSite, path: Path, content: FileContent, given_path: str) -> None:
+    seen = site.session.seen_files.get(path)
+    if seen is None:
+        raise ToolError(
+            f"{given_path} exists and was not read in this session, so it was not overwritten. "
+            "Read it first, or change only a part of it with edit"
+        )
+    require_unchanged(site, path, content, given_path)
+    if not seen.is_complete:
+        raise ToolError(
+            f"only a part of {given_path} was read, so it was not overwritten: what was not seen would "
+            "be lost. Read the rest of it, or change a part with edit"
+        )
+
+
+def _encode_utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ToolError(f"the content has half a character in it: {error}") from error

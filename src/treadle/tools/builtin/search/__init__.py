@@ -1,0 +1,1 @@
+"""glob, grep and ls."""

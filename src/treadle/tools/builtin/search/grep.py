@@ -1,0 +1,178 @@
+"""`grep`: what stands in files, by ripgrep; files in the order of their paths.
+
+Not a parser of ripgrep's every option: the ones that models use, under the names they use.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import nsmallest
+from operator import itemgetter
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+
+from treadle.core.contracts.tool import ToolOutput
+from treadle.core.errors import ToolError
+from treadle.tools.builtin.base import BuiltinTool
+from treadle.tools.builtin.search.ripgrep import PathFormatter, incomplete_warning, run_ripgrep
+from treadle.tools.builtin.session import CallSite
+
+DEFAULT_HEAD_LIMIT = 250
+MAX_COLUMNS = 500
+GrepOutputMode = Literal["files_with_matches", "content", "count"]
+
+
+class GrepArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pattern: Annotated[str, msgspec.Meta(description="A regular expression as ripgrep knows it")]
+    path: Annotated[
+        str, msgspec.Meta(description="File or folder; the working directory if left out")
+    ] = ""
+    glob: Annotated[str, msgspec.Meta(description="Only files like this, such as `*.{ts,tsx}`")] = (
+        ""
+    )
+    type: Annotated[str, msgspec.Meta(description="Only files of a type: py, js, rust, go ...")] = (
+        ""
+    )
+    output_mode: Annotated[
+        GrepOutputMode,
+        msgspec.Meta(description="`files_with_matches` (default), `content` for lines, `count`"),
+    ] = "files_with_matches"
+    ignore_case: Annotated[bool, msgspec.Meta(description="Also other cases of letters")] = (
+        msgspec.field(default=False, name="-i")
+    )
+    line_numbers: Annotated[bool, msgspec.Meta(description="Line numbers with content")] = (
+        msgspec.field(default=True, name="-n")
+    )
+    after_context: Annotated[int, msgspec.Meta(description="Lines to show after a match")] = (
+        msgspec.field(default=0, name="-A")
+    )
+    before_context: Annotated[int, msgspec.Meta(description="Lines to show before a match")] = (
+        msgspec.field(default=0, name="-B")
+    )
+    context: Annotated[int, msgspec.Meta(description="Lines to show around a match")] = (
+        msgspec.field(default=0, name="-C")
+    )
+    multiline: Annotated[bool, msgspec.Meta(description="A match may span lines")] = False
+    head_limit: Annotated[int, msgspec.Meta(description="How many lines or files at most")] = (
+        DEFAULT_HEAD_LIMIT
+    )
+    offset: Annotated[int, msgspec.Meta(description="How many to pass over first")] = 0
+
+
+class GrepTool(BuiltinTool[GrepArguments]):
+    name = "grep"
+    arguments_type = GrepArguments
+    argument_aliases: ClassVar[Mapping[str, str]] = {
+        "directory": "path",
+        "include": "glob",
+        "context": "-C",
+        "case_insensitive": "-i",
+        "ignore_case": "-i",
+    }
+
+    def validate(self, args: GrepArguments) -> str | None:
+        if not args.pattern:
+            return "the pattern is empty"
+        numbers = (
+            args.after_context,
+            args.before_context,
+            args.context,
+            args.head_limit,
+            args.offset,
+        )
+        return "numbers of lines cannot be negative" if min(numbers) < 0 else None
+
+    def read_paths(self, args: GrepArguments) -> tuple[str, ...]:
+        return (args.path or ".",)
+
+    async def run(self, args: GrepArguments, site: CallSite) -> ToolOutput:
+        place = site.resolve(args.path or ".")
+        most = args.head_limit or DEFAULT_HEAD_LIMIT
+        try:
+            options = [*_build_options(args, most), f"--regexp={args.pattern}"]
+            done, top = await run_ripgrep(site, options, place)
+        except ToolError as error:
+            if "No such file" in str(error):
+                raise await site.make_not_found_error(args.path, place) from error
+            raise
+        total, found = _select_first(done.stdout, args.output_mode, args.offset + most)
+        if not total:
+            return ToolOutput(f"No matches.{incomplete_warning(done)}", display="No matches")
+        names = PathFormatter(top, site)
+        lines = [
+            _format_line(names.format_path(name), rest, args) for name, rest in found[args.offset :]
+        ]
+        left = total - args.offset - len(lines)
+        more = f"\n({left} more; go on with offset={args.offset + most})" if left > 0 else ""
+        what = "lines" if args.output_mode == "content" else "files"
+        return ToolOutput("\n".join(lines) + more + incomplete_warning(done), f"{total} {what}")
+
+
+def _build_options(args: GrepArguments, limit: int) -> Iterator[str]:
+    if args.output_mode == "files_with_matches":
+        yield from ("--files-with-matches", "--null")
+    elif args.output_mode == "count":
+        yield from ("--count", "--null", "--with-filename")
+    else:
+        yield from ("--no-heading", "--with-filename", "--line-number", "--null")
+        # In a file of one endless line, the match is shown, not the line.
+        yield from (f"--max-columns={MAX_COLUMNS}", "--max-columns-preview")
+        yield f"--max-count={args.offset + limit + 1}"
+        yield f"--after-context={args.after_context or args.context}"
+        yield f"--before-context={args.before_context or args.context}"
+    if args.ignore_case:
+        yield "--ignore-case"
+    if args.multiline:
+        yield from ("--multiline", "--multiline-dotall")
+    if args.glob:
+        yield f"--glob={args.glob}"
+    if args.type:
+        yield f"--type={args.type}"
+
+
+def _select_first(
+    output: bytes, mode: GrepOutputMode, limit: int
+) -> tuple[int, list[tuple[bytes, bytes]]]:
+    """How many there are, and as many as are wanted by the order of files; all as bytes.
+
+    There may be a hundred thousand of which few are shown: only those are taken apart and sorted.
+    """
+    if mode == "files_with_matches":
+        names = output.split(b"\0")[:-1]
+        return len(names), [(name, b"") for name in nsmallest(limit, names)]
+    lines = output.split(b"\n")[:-1]
+    total = len(lines)
+    if output.count(b"\0") != total:
+        found = sorted(_split_matches(lines), key=itemgetter(0))
+        return len(found), found[:limit]
+    # Each line begins with its file, and as bytes the lines of a file stand together.
+    if total > limit:
+        last = nsmallest(limit, lines)[-1].partition(b"\0")[0] + b"\1"
+        lines = [line for line in lines if line < last]
+    return total, sorted(_split_matches(lines), key=itemgetter(0))[:limit]
+
+
+def _split_matches(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Each line with the file that it belongs to."""
+    last = b""
+    for line in lines:
+        name, zero, rest = line.partition(b"\0")
+        if zero:
+            last = name
+            yield name, rest
+        elif line != b"--":
+            yield last, line  # the rest of a match over several lines
+
+
+def _format_line(name: str, match_text: bytes, args: GrepArguments) -> str:
+    """`path:12:text` for a match, `path-11-text` for what is around it."""
+    line = match_text.decode(errors="replace").removesuffix("\r")
+    if args.output_mode == "files_with_matches":
+        return name
+    if args.output_mode == "count":
+        return f"{name}:{line}"
+    place = re.match(r"(\d+)([:-])", line)
+    if place is None:
+        return line
+    number, mark, rest = place.group(1), place.group(2), line[place.end() :]
+    return f"{name}{mark}{number}{mark}{rest}" if args.line_numbers else f"{name}{mark}{rest}"

@@ -1,0 +1,196 @@
+"""What the built-in tools remember of a session: its working directory, files seen, commands.
+
+A call uses the working directory that it was judged with, also if another call of the same reply
+has moved on since: whoever allowed `> config` in one folder did not allow it in another. Kept in
+memory only. Above it stand the tools, below it the workspace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from treadle.core.contracts.tool import ToolContext
+from treadle.core.contracts.workspace import FileContent, ProgramResult, RunningCommand, Workspace
+from treadle.core.errors import ToolError, WorkspaceError
+from treadle.core.transcript.content import Arguments
+
+MAX_SESSIONS = 256
+MAX_FILES = 4_096
+MAX_PINNED = 4_096
+
+
+class SeenFile(msgspec.Struct, frozen=True):
+    """A file as a session last saw it: its digest, and which of its lines."""
+
+    digest: str
+    lines: tuple[tuple[int, int], ...] = ()
+    is_complete: bool = False
+
+    def with_lines(self, first: int, last: int, total: int) -> SeenFile:
+        """The same with these lines seen as well."""
+        spans: list[tuple[int, int]] = []
+        for start, end in sorted((*self.lines, (first, last))):
+            if spans and start <= spans[-1][1] + 1:
+                spans[-1] = (spans[-1][0], max(spans[-1][1], end))
+            else:
+                spans.append((start, end))
+        is_whole = self.is_complete or spans == [(1, max(total, last))]
+        return SeenFile(self.digest, tuple(spans), is_whole)
+
+
+class ToolSession:
+    """What is remembered of one session."""
+
+    def __init__(self) -> None:
+        self.seen_files: OrderedDict[Path, SeenFile] = OrderedDict()
+        self.running_commands: dict[str, RunningCommand] = {}  # background commands by call id
+        self.fetched_pages: OrderedDict[str, str] = OrderedDict()  # fetched, to be read on
+
+    def record_seen(self, path: Path, seen: SeenFile) -> None:
+        self.seen_files[path] = seen
+        self.seen_files.move_to_end(path)
+        while len(self.seen_files) > MAX_FILES:
+            self.seen_files.popitem(last=False)
+
+    def forget(self, path: Path) -> None:
+        self.seen_files.pop(path, None)
+
+
+class CallSite:
+    """One call at the desk: its session, its working directory, and paths as it means them."""
+
+    def __init__(self, sessions: ToolSessions, cwd: str, context: ToolContext) -> None:
+        self.sessions = sessions
+        self.workspace = sessions.workspace
+        self.cwd = cwd
+        self.context = context
+        self.session = sessions.get(context.session_id)
+
+    def resolve(self, path: str, *, for_write: bool = False) -> Path:
+        """The real place of a path, relative ones from the working directory."""
+        whole = str(Path(self.cwd, Path(path).expanduser()))
+        return self.workspace.resolve(whole, for_write=for_write)
+
+    def display_path(self, path: Path) -> str:
+        """A path as the model would write it here."""
+        try:
+            return str(path.relative_to(self.cwd))
+        except ValueError:
+            return str(path)
+
+    async def read_if_exists(self, path: Path, limit: int | None = None) -> FileContent | None:
+        """The file, or None if there is none."""
+        try:
+            return await self.workspace.read(str(path), limit=limit)
+        except WorkspaceError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+
+    async def execute(
+        self, argv: Sequence[str], *, timeout: float, limit: int, cwd: Path | None = None
+    ) -> ProgramResult:
+        """Run a program of ours that only reads: it sees what `read` sees, no more, no less."""
+        where = self.cwd if cwd is None else str(cwd)
+        return await self.workspace.execute(
+            argv, cwd=where, timeout=timeout, limit=limit, read_only=True
+        )
+
+    async def make_not_found_error(self, given_path: str, path: Path) -> ToolError:
+        """The error for a file that is not there, with what may have been meant."""
+        words = f"{given_path} does not exist"
+        root = Path(self.workspace.root)
+        if self.cwd != str(root):
+            words += f"; the working directory is {self.cwd}"
+            if not Path(given_path).is_absolute() and await self._exists(root / given_path):
+                return ToolError(f"{words}. Did you mean {root / given_path}?")
+        close = await self._find_similar_names(path)
+        return ToolError(words + (f". Did you mean {' or '.join(close)}?" if close else ""))
+
+    async def _exists(self, path: Path) -> bool:
+        try:
+            return await self.read_if_exists(self.workspace.resolve(str(path)), 0) is not None
+        except WorkspaceError:
+            return False
+
+    async def _find_similar_names(self, path: Path) -> list[str]:
+        from difflib import get_close_matches
+
+        try:
+            argv = ["ls", "-1A", "--", str(path.parent)]
+            listed = await self.execute(argv, timeout=5, limit=1 << 18, cwd=self.workspace.root)
+        except (ToolError, WorkspaceError):
+            return []
+        names = listed.stdout.decode(errors="replace").splitlines()
+        same_stem = [name for name in names if Path(name).stem == path.stem]
+        close = same_stem or get_close_matches(path.name, names, n=2, cutoff=0.6)
+        return [self.display_path(path.parent / name) for name in close[:2]]
+
+
+class ToolSessions:
+    """Shared by the tools of one set. `cwd` is for the policy, which judges paths by it."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.root = str(workspace.root)
+        self._cwds: Mapping[str, str] = {}  # by session; replaced when it changes, never altered
+        self._sessions: OrderedDict[str, ToolSession] = OrderedDict()
+        self._pinned_cwds: OrderedDict[int, tuple[Arguments, Mapping[str, str]]] = OrderedDict()
+
+    def cwd(self, session_id: str) -> str:
+        """Where the next call of a session stands."""
+        return self._cwds.get(session_id, self.root)
+
+    def set_cwd(self, session_id: str, cwd: str) -> None:
+        if self.cwd(session_id) != cwd:
+            kept = dict(list(self._cwds.items())[-MAX_SESSIONS + 1 :])
+            self._cwds = {**kept, session_id: cwd}
+
+    def pin_cwds(self, arguments: Arguments) -> None:
+        """These arguments are about to be judged: what they mean is fixed from now on."""
+        self._pinned_cwds[id(arguments)] = (arguments, self._cwds)
+        while len(self._pinned_cwds) > MAX_PINNED:
+            self._pinned_cwds.popitem(last=False)
+
+    def make_call_site(self, arguments: Arguments, context: ToolContext) -> CallSite:
+        cwds = self._cwds_for(arguments)
+        return CallSite(self, cwds.get(context.session_id, self.root), context)
+
+    def resource_keys(self, arguments: Arguments, paths: Sequence[str]) -> frozenset[str]:
+        """Resource keys of paths. Whose call it is, is not known here: in any folder it may be."""
+        return frozenset(self._iter_keys(arguments, paths))
+
+    def get(self, session_id: str) -> ToolSession:
+        notes = self._sessions.setdefault(session_id, ToolSession())
+        self._sessions.move_to_end(session_id)
+        while len(self._sessions) > MAX_SESSIONS:
+            self._sessions.popitem(last=False)
+        return notes
+
+    def _cwds_for(self, arguments: Arguments) -> Mapping[str, str]:
+        noted = self._pinned_cwds.get(id(arguments))
+        return noted[1] if noted is not None and noted[0] is arguments else self._cwds
+
+    def _iter_keys(self, arguments: Arguments, paths: Sequence[str]) -> Iterator[str]:
+        for cwd in {self.root, *self._cwds_for(arguments).values()}:
+            for path in paths:
+                whole = str(Path(cwd, Path(path).expanduser()))
+                try:
+                    yield str(self.workspace.resolve(whole))
+                except WorkspaceError:
+                    yield whole  # the call itself will say what is wrong with it
+
+
+async def kill_shielded(running: RunningCommand) -> None:
+    """End a background command, whatever happens to us meanwhile."""
+    ending = asyncio.ensure_future(running.kill())
+    try:
+        await asyncio.shield(ending)
+    except asyncio.CancelledError:
+        await asyncio.wait({ending})
+        raise

@@ -1,0 +1,1 @@
+"""bash, and the tools that read and stop its background tasks."""

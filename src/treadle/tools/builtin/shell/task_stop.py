@@ -1,0 +1,39 @@
+"""`task_stop`: end a background task, with every process of it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+
+from treadle.core.contracts.tool import ProbeResult, ToolContext, ToolOutput
+from treadle.core.transcript.content import Arguments
+from treadle.tools.builtin.base import BuiltinTool
+from treadle.tools.builtin.session import CallSite
+from treadle.tools.builtin.shell.task_output import find_task
+
+
+class TaskStopArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    task_id: Annotated[str, msgspec.Meta(description="Such as t1")]
+
+
+class TaskStopTool(BuiltinTool[TaskStopArguments]):
+    name = "task_stop"
+    arguments_type = TaskStopArguments
+    effect = "verifiable"
+    concurrent = False
+    argument_aliases: ClassVar[Mapping[str, str]] = {
+        "id": "task_id",
+        "bash_id": "task_id",
+        "shell_id": "task_id",
+    }
+
+    async def run(self, args: TaskStopArguments, site: CallSite) -> ToolOutput:
+        task = find_task(site, args.task_id)
+        if not await site.context.tasks.cancel(task.id):
+            return ToolOutput(f"Task {task.id} had ended already: it is {task.state}.")
+        return ToolOutput(f"Task {task.id} was ended.", display=f"Ended {task.summary}")
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> ProbeResult:
+        return ProbeResult("done", "no task outlives the process that it ran in")

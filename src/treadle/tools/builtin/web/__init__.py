@@ -1,0 +1,1 @@
+"""web_fetch: fetch a page and convert it to Markdown."""

@@ -1,0 +1,50 @@
+"""A command that goes on by itself: the contract's Running.
+
+Its whole output is in a side file, which is read when somebody asks. `local.py` stands above, the
+process that the keeper watches below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from treadle.core.contracts.workspace import CommandResult
+from treadle.workspace.output import join_head_tail
+from treadle.workspace.processes import HEAD_BYTES, TAIL_BYTES, Process, ProcessExit
+
+
+class BackgroundCommand:
+    """`told` makes the contract's account of how it ended."""
+
+    def __init__(
+        self,
+        process: Process,
+        output_file: Path,
+        make_result: Callable[[ProcessExit], CommandResult],
+    ) -> None:
+        self._process, self._output_file, self._make_result = process, output_file, make_result
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def output(self) -> str:
+        """What it printed so far, the middle left out if it is long."""
+        try:
+            total = self._output_file.stat().st_size
+            with self._output_file.open("rb") as file:
+                head = file.read(HEAD_BYTES)
+                file.seek(max(len(head), total - TAIL_BYTES))
+                return join_head_tail(
+                    head, file.read(TAIL_BYTES), total, str(self._output_file), total
+                )
+        except FileNotFoundError:
+            return ""
+
+    async def wait(self) -> CommandResult:
+        return self._make_result(await self._process.wait())
+
+    async def kill(self) -> CommandResult:
+        await self._process.kill_and_wait()
+        return await self.wait()

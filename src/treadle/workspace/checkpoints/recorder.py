@@ -1,0 +1,84 @@
+"""A checkpoint before and after each turn: what makes undo and rewind of files possible.
+
+A hook where a turn takes up its message, a mutator where it ends; it changes neither. A
+checkpoint that cannot be taken costs a word to the person, never the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
+from treadle.core.contracts.mutator import MutationContext, MutationPoint
+from treadle.core.errors import WorkspaceError
+from treadle.core.transcript.entries import Checkpoint, Entry
+from treadle.core.transcript.transcript import Transcript
+from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot
+from treadle.workspace.checkpoints.scanner import SkippedPath
+
+
+class CheckpointRecorder:
+    """Give its `hook` and its `mutator` to an agent. `append` is the journal's."""
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        append: Callable[[Entry], None],
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._checkpoints = checkpoints
+        self._append = append
+        self._warn = warn
+        self._current_turn = ""
+        self._reported: set[SkippedPath] = set()
+        self.hook = BeforeTurnHook(self)
+        self.mutator = AfterTurnMutator(self)
+
+    async def begin_turn(self, turn_id: str) -> None:
+        if turn_id != self._current_turn:  # a steered message comes later in the same turn
+            self._current_turn = turn_id
+            await self.record(turn_id)
+
+    async def record(self, turn_id: str) -> None:
+        try:
+            snapshot = await self._checkpoints.take()
+        except WorkspaceError as error:
+            self._warn(f"the files of this turn cannot be brought back: {error}")
+            return
+        self._append(Checkpoint(turn_id, snapshot.tree))
+        self._report_skipped(snapshot)
+
+    def _report_skipped(self, snapshot: FileSnapshot) -> None:
+        """A word about each, once."""
+        new = [skipped for skipped in snapshot.skipped if skipped not in self._reported]
+        self._reported.update(new)
+        if new:
+            more = f" and {len(new) - 1} more" if len(new) > 1 else ""
+            self._warn(f"checkpoints leave out {new[0].path} ({new[0].reason}){more}")
+
+
+class BeforeTurnHook:
+    """A Hook."""
+
+    points: frozenset[HookPoint] = frozenset({"user_prompt_submit"})
+
+    def __init__(self, recorder: CheckpointRecorder) -> None:
+        self._recorder = recorder
+
+    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+        await self._recorder.begin_turn(hook_input.turn_id)
+        return None
+
+
+class AfterTurnMutator:
+    """A Mutator."""
+
+    name = "checkpoints"
+    points: frozenset[MutationPoint] = frozenset({"after_turn_ended"})
+
+    def __init__(self, recorder: CheckpointRecorder) -> None:
+        self._recorder = recorder
+
+    async def mutate(self, context: MutationContext) -> Transcript | None:
+        await self._recorder.record(context.turn_id)
+        return None

@@ -1,0 +1,175 @@
+"""A folder as it is now, to a tree; what did not change is not read again.
+
+A file counts as unchanged while its size, times, inode and permissions are what they were. One
+that changed in the last instant before a scan may change again without a later time, so it is
+read again at the next one. Links are kept as links: nothing is read through one (`ground`).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from treadle.workspace.checkpoints import safe_tree
+from treadle.workspace.checkpoints.gitignore import GITIGNORE, IgnoreRules
+from treadle.workspace.checkpoints.object_store import ObjectStore, TreeNode
+
+MAX_FILE_BYTES = 10 << 20
+MAX_FILES = 100_000
+MAX_DEPTH = 200  # each holds a descriptor while what is below it is looked at
+_MAX_GITIGNORE_BYTES = 1 << 20
+_CLOCK_TICK_NS = 100_000_000  # nanoseconds: longer than any file system's clock needs for a tick
+
+
+class SkippedPath(msgspec.Struct, frozen=True):
+    """Something that a checkpoint does not cover, and why."""
+
+    path: str
+    reason: str
+
+
+class TooManyFiles(Exception):
+    """The folder is too large to be kept at every turn."""
+
+
+_FileStamp = tuple[int, int, int, int, int]
+StatCache = dict[str, tuple[_FileStamp, str]]
+ReadGitignore = Callable[[str], str]
+
+
+class Scanner:
+    """One look at a folder; the contents that it meets are kept."""
+
+    def __init__(
+        self,
+        root: Path,
+        objects: ObjectStore,
+        stat_cache: StatCache,
+        *,
+        max_bytes: int = MAX_FILE_BYTES,
+        max_files: int = MAX_FILES,
+        read_gitignore: ReadGitignore | None = None,
+    ) -> None:
+        self._root = os.fspath(root)
+        self._objects = objects
+        self._old_cache = stat_cache
+        self._max_bytes = max_bytes
+        self._max_files = max_files
+        self._read_gitignore = read_gitignore
+        self._now = time.time_ns()
+        self.stat_cache: StatCache = {}
+        self.files: dict[str, TreeNode] = {}
+        self.folders: list[str] = []
+        self.special_files: set[str] = set()  # sockets, pipes and devices, which are not kept
+        self.skipped: list[SkippedPath] = []
+        self.read_count = 0  # files that had to be read
+
+    def scan(self) -> str:
+        """The name of the tree."""
+        fd, entries = safe_tree.open_root(self._root)
+        return self._store_folder(fd, entries, "", IgnoreRules())
+
+    def _store_folder(
+        self,
+        fd: int,
+        entries: list[os.DirEntry[str]],
+        folder: str,
+        rules: IgnoreRules,
+        level: int = 0,
+    ) -> str:
+        """The name of the tree of one folder, whose descriptor is closed after."""
+        try:
+            rules = rules.with_gitignore(folder, self._load_gitignore(fd, entries, folder))
+            prefix = f"{folder}/" if folder else ""
+            nodes: list[TreeNode] = []
+            for entry in entries:
+                node = self._scan_entry(fd, entry, prefix + entry.name, rules, level)
+                if node is not None:
+                    nodes.append(node)
+        finally:
+            os.close(fd)
+        return self._objects.put_folder(nodes)
+
+    def _scan_entry(
+        self, fd: int, entry: os.DirEntry[str], path: str, rules: IgnoreRules, level: int
+    ) -> TreeNode | None:
+        if entry.name == ".git":
+            return None
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if rules.is_ignored(path, is_folder):
+            return None
+        if is_folder:
+            return self._scan_folder(fd, entry.name, path, rules, level + 1)
+        try:
+            node = self._scan_file(fd, entry, path)
+        except OSError as error:
+            node = self._skip(path, safe_tree.explain_error(error))
+        if node is not None and node.kind != "left":
+            self.files[path] = node
+            if len(self.files) > self._max_files:
+                raise TooManyFiles(f"{self._root} holds more than {self._max_files} files")
+        return node
+
+    def _scan_folder(
+        self, parent: int, name: str, path: str, rules: IgnoreRules, level: int
+    ) -> TreeNode:
+        if level > MAX_DEPTH:
+            return self._skip(path, f"more than {MAX_DEPTH} folders deep")
+        try:
+            fd, entries = safe_tree.open_folder(name, parent)
+        except OSError as error:
+            return self._skip(path, safe_tree.explain_error(error))
+        self.folders.append(path)
+        return TreeNode(name, "folder", 0, self._store_folder(fd, entries, path, rules, level))
+
+    def _scan_file(self, fd: int, entry: os.DirEntry[str], path: str) -> TreeNode | None:
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            target = os.fsencode(os.readlink(entry.name, dir_fd=fd))
+            return TreeNode(entry.name, "link", 0, self._objects.put(target))
+        if not stat.S_ISREG(status.st_mode):
+            self.special_files.add(path)  # not something to bring back
+            return None
+        known = self._old_cache.get(path)
+        if known is not None and known[0] == _make_stamp(status):
+            digest = known[1]
+        elif status.st_size > self._max_bytes:
+            return self._skip_large(path)
+        else:
+            # It may be another file by now: what counts is the one that was read.
+            data, status = safe_tree.read_file(entry.name, fd, self._max_bytes + 1)
+            if len(data) > self._max_bytes:
+                return self._skip_large(path)
+            self.read_count += 1
+            digest = self._objects.put(data)
+        if status.st_ctime_ns < self._now - _CLOCK_TICK_NS:
+            self.stat_cache[path] = (_make_stamp(status), digest)
+        return TreeNode(entry.name, "file", stat.S_IMODE(status.st_mode), digest)
+
+    def _load_gitignore(self, fd: int, entries: list[os.DirEntry[str]], folder: str) -> str:
+        if self._read_gitignore is not None:
+            return self._read_gitignore(folder)
+        if all(entry.name != GITIGNORE for entry in entries):
+            return ""
+        try:
+            data, _ = safe_tree.read_file(GITIGNORE, fd, _MAX_GITIGNORE_BYTES)
+        except OSError:
+            return ""
+        return data.decode(errors="replace")
+
+    def _skip_large(self, path: str) -> TreeNode:
+        return self._skip(path, f"larger than {self._max_bytes >> 20} MiB")
+
+    def _skip(self, path: str, reason: str) -> TreeNode:
+        self.skipped.append(SkippedPath(path, reason))
+        return TreeNode(path.rpartition("/")[2], "left", 0, "")
+
+
+def _make_stamp(status: os.stat_result) -> _FileStamp:
+    mode = stat.S_IMODE(status.st_mode)
+    return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, mode)

@@ -1,0 +1,174 @@
+"""What a command prints, in bounded memory, and without the values that are to stay unknown.
+
+Above it stands the supervisor, which calls `pump` when there is something to read.
+"""
+
+import ctypes
+import os
+
+from .syscalls import libc
+
+CHUNK_BYTES = 1 << 18
+PROGRESS_BYTES = 8192
+REDACTED = b"[redacted]"
+
+memmem = libc.memmem
+memmem.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
+memmem.restype = ctypes.c_void_p
+
+
+class OutputBuffer:
+    """One output stream: its head and tail in memory, the whole in a side file up to a cap."""
+
+    def __init__(
+        self,
+        fd: int,
+        head: int,
+        tail: int,
+        path: str,
+        file_limit: int,
+        always_file: bool,
+        secrets: "list[bytes]",
+    ) -> None:
+        self.fd, self.head_size, self.tail_size = fd, head, tail
+        self.path, self.file_limit, self.always_file = path, file_limit, always_file
+        self.redactor = StreamRedactor(secrets) if secrets else None
+        self.head, self.tail = bytearray(), bytearray()
+        self.total = self.spilled = 0
+        self.file_fd = -1
+        self.is_open = True
+        os.set_blocking(fd, False)
+
+    def read_available(self, rounds: int = 16) -> bool:
+        """Read what is there; False when nothing more can be read now."""
+        for _ in range(rounds):
+            try:
+                data = os.read(self.fd, CHUNK_BYTES)
+            except BlockingIOError:
+                return False
+            if not data:
+                self.is_open = False
+                self.append(b"", last=True)
+                return False
+            self.append(data)
+        return True
+
+    def append(self, data: bytes, last: bool = False) -> None:
+        if self.redactor is not None:
+            data = self.redact(self.redactor, data, last)
+        self.total += len(data)
+        room = self.head_size - len(self.head)
+        self.head += data[:room] if room > 0 else b""
+        self.tail += data[room:] if room > 0 else data
+        if self.file_fd >= 0:
+            self.write_file(data)
+        elif self.path and (self.always_file or self.total > self.head_size + self.tail_size):
+            self.open_file()
+        if len(self.tail) > 2 * self.tail_size:
+            del self.tail[: -self.tail_size or None]
+
+    def redact(self, redactor: "StreamRedactor", data: bytes, last: bool) -> bytes:
+        """The data without the secrets. Of what only the tail could show, no more is looked at."""
+        unseen = len(data) - 2 * self.tail_size - redactor.longest
+        if unseen <= 0 or not self.is_full:
+            return redactor.redact(data, last)
+        self.total += unseen + len(redactor.held)
+        redactor.held = b""
+        self.tail.clear()
+        data = redactor.redact(data[unseen:], last)
+        # A value that was cut in two here ends within the length of the longest.
+        self.total += len(data[: redactor.longest])
+        return data[redactor.longest :]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether everything but the tail has what it takes."""
+        done = self.spilled >= self.file_limit if self.file_fd >= 0 else not self.path
+        return done and len(self.head) >= self.head_size
+
+    def open_file(self) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        try:
+            self.file_fd = os.open(self.path, flags, 0o600)
+        except OSError:
+            self.path = ""
+            return
+        self.write_file(bytes(self.head + self.tail))
+
+    def write_file(self, data: bytes) -> None:
+        data = data[: max(0, self.file_limit - self.spilled)]
+        try:
+            while data:
+                written = os.write(self.file_fd, data)
+                self.spilled += written
+                data = data[written:]
+        except OSError:
+            self.file_limit = self.spilled  # a full disk ends the side file, never the command
+
+    def report(self) -> dict[str, object]:
+        if self.is_open:  # somebody may still write to it
+            self.append(b"", last=True)
+        tail = self.tail[-self.tail_size :] if self.tail_size else b""
+        path = self.path if self.file_fd >= 0 else ""
+        return {
+            "head": bytes(self.head),
+            "tail": bytes(tail),
+            "total": self.total,
+            "path": path,
+            "spilled": self.spilled,
+        }
+
+    def latest(self) -> bytes:
+        return bytes((self.tail or self.head)[-PROGRESS_BYTES:])
+
+
+class StreamRedactor:
+    """Takes values out of a stream, wherever it was cut into pieces.
+
+    What may be the beginning of a value is held back until it is known to be one or not, so never
+    more than the longest value.
+    """
+
+    def __init__(self, secrets: "list[bytes]") -> None:
+        self.secrets = sorted(secrets, key=len, reverse=True)
+        self.longest = len(self.secrets[0])
+        self.first_bytes = frozenset(secret[0] for secret in self.secrets)
+        self.held = b""
+
+    def redact(self, data: bytes, last: bool = False) -> bytes:
+        """What can be told now, without the values; all of it, if it is the last."""
+        data = self.held + data if self.held else data
+        told = len(data)
+        if not last and not self.first_bytes.isdisjoint(data[1 - self.longest :]):
+            # What begins before this place is whole: otherwise it would have begun earlier.
+            told = min(find_partial_start(data, secret) for secret in self.secrets)
+        if not any(contains(data, secret) for secret in self.secrets):
+            self.held = data[told:]
+            return data[:told]
+        return self.replace_secrets(data, told)
+
+    def replace_secrets(self, data: bytes, ready: int) -> bytes:
+        import re  # rarely needed, and it would double the keeper's start
+
+        pieces, end = [], 0
+        for found in re.finditer(b"|".join(map(re.escape, self.secrets)), data):
+            if found.start() >= ready:
+                break
+            pieces += [data[end : found.start()], REDACTED]
+            end = found.end()
+        ready = max(ready, end)
+        self.held = data[ready:]
+        return b"".join([*pieces, data[end:ready]])
+
+
+def contains(data: bytes, secret: bytes) -> bool:
+    # On outputs of many megabytes several times as fast as `in`.
+    return memmem(data, len(data), secret, len(secret)) is not None
+
+
+def find_partial_start(data: bytes, secret: bytes) -> int:
+    """Where the value may have begun at the end of the data; the data's length if it has not."""
+    start = data.find(secret[:1], max(0, len(data) - len(secret) + 1))
+    while start >= 0 and not secret.startswith(data[start:]):
+        start = data.find(secret[:1], start + 1)
+    return len(data) if start < 0 else start

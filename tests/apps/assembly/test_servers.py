@@ -1,0 +1,66 @@
+"""What a person hears of servers: which is away, and why, once; and which may not be started."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from treadle.apps.assembly.extensions import (
+    CHANGE_UNKNOWN,
+    CHANGED_SINCE_APPROVAL,
+    approve_extensions,
+    start_objections,
+)
+from treadle.apps.assembly.rules import trust_file
+from treadle.apps.assembly.servers import ServerProblems
+from treadle.policy.trust import TrustStore
+from treadle.tools.mcp import McpStatus
+from treadle.tools.mcp.server import McpState
+
+
+def heard(*states: McpState) -> list[str]:
+    told: list[str] = []
+    trouble = ServerProblems(told.append)
+    for state in states:
+        trouble.on_status(McpStatus("db", state, 0, "it ended"))
+    return told
+
+
+def test_a_server_that_is_away_is_told_of_once_until_it_was_up_again():
+    down = "the server db is down and is started again: it ended"
+    assert heard("starting", "down", "starting", "down", "starting", "down") == [down]
+    assert heard("starting", "up", "down", "starting", "up", "down") == [down, down]
+
+
+def test_one_that_is_given_up_is_told_of_as_such():
+    told = heard("starting", "down", "starting", "failed")
+    assert told[1:] == ["the server db does not start: it ended"]
+    assert heard("starting", "login") == ["it ended"]  # which says by itself what is wanted
+
+
+def test_nothing_is_said_of_one_that_is_well():
+    assert heard("starting", "up", "up", "closed") == []
+
+
+def test_a_folders_server_is_objected_to_once_it_is_not_what_was_approved():
+    folder = Path.cwd()
+    seen, unseen = {"command": "sh", "args": ["x.sh"]}, {"command": "sh", "args": ["-c", "./x*"]}
+    Path("x.sh").touch()
+    Path(".mcp.json").write_text(json.dumps({"mcpServers": {"seen": seen, "unseen": unseen}}))
+    own = Path.home() / ".treadle/settings.json"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text(json.dumps({"mcpServers": {"own": unseen}}))
+    objection = start_objections(folder)
+    assert objection("seen", seen, False) == CHANGED_SINCE_APPROVAL  # the folder is not trusted
+    TrustStore(trust_file()).trust(folder)
+    approve_extensions(folder)
+    assert [objection("seen", seen, again) for again in (False, True)] == ["", ""]
+    # It is started once, since the user said yes all the same.
+    assert [objection("unseen", unseen, again) for again in (False, True)] == ["", CHANGE_UNKNOWN]
+    assert [objection("own", unseen, again) for again in (False, True)] == ["", ""]
+    assert objection("own", seen, False) == CHANGED_SINCE_APPROVAL  # that is not the user's
+    Path("x.sh").write_text("true")
+    assert objection("seen", seen, False) == CHANGED_SINCE_APPROVAL
+    approve_extensions(folder)
+    assert objection("seen", seen, True) == ""
+    assert objection("seen", unseen, True) == CHANGED_SINCE_APPROVAL

@@ -1,0 +1,201 @@
+"""`treadle cost`: what was really spent, read from real sessions."""
+
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
+from __future__ import annotations
+
+import json
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from tests.apps.program import run as program
+from treadle import Usage
+from treadle.apps.cli import exit_codes
+from treadle.apps.cli.commands import cost
+from treadle.apps.cli.options import UsageError
+from treadle.apps.services.costs import (
+    format_cost,
+    format_count,
+    format_report,
+    load_cost_report,
+    load_session_cost,
+)
+from treadle.core.transcript import to_user_item
+from treadle.core.transcript.entries import ItemAdded, UsageRecorded
+from treadle.sessions.cost import CostTotal, format_local_day
+from treadle.sessions.library import Library
+from treadle.testing.provider import FakeReply, ProviderServer
+
+PRICED = Usage(100, 1_000, cache_read=800, cache_write=100, requests=1, cost=1.25)
+UNPRICED = Usage(1_000, 10, requests=1, cost=None)
+
+
+async def spent(*calls: tuple[str, Usage], folder: str = ".", ago: float = 0.0) -> str:
+    journal = Library().create(Path(folder))
+    journal._clock = lambda: time.time() - ago
+    journal.append(ItemAdded(to_user_item("Mend the parser, please")))
+    for call in calls:
+        journal.append(UsageRecorded(*call))
+    await journal.aclose()
+    return journal.session_id
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert cost.run(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+async def test_days_models_and_projects_are_shown_with_bars(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    await spent(("anthropic/big", PRICED), ("anthropic/big", PRICED), ("openai/small", PRICED))
+    await spent(("anthropic/big", PRICED), ago=3 * 86_400)
+    text = shown(capsys)
+    assert text.startswith("5.00 USD, 4 model calls, 4.0k tokens in (80% read from the cache, 10%")
+    today = next(
+        line for line in text.splitlines() if line.startswith(format_local_day(time.time()))
+    )
+    assert "█" in today
+    assert "3.75" in today
+    days = [line for line in text.splitlines() if line[:2] == "20"]
+    assert len(days) == 4  # the two days between are there too, and empty
+    assert "by model" in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+
+
+async def test_an_unknown_price_is_unknown_and_the_bars_show_tokens_then(capsys):
+    await spent(("own/model", UNPRICED))
+    text = shown(capsys, "--by", "model")
+    assert "unknown USD, 1 model call," in text
+    assert "bars in tokens" in text
+    assert "0.00" not in text
+    await spent(("own/model", PRICED))
+    assert "1.25 + unknown" in shown(capsys, "--by=model")
+
+
+async def test_json_has_the_same_numbers(capsys):
+    session = await spent(("m", PRICED), ("m", UNPRICED))
+    given = json.loads(shown(capsys, "--json"))
+    assert given["version"] == 1
+    assert given["total"]["cost"] == 1.25
+    assert (given["total"]["calls"], given["total"]["unpriced_calls"]) == (2, 1)
+    assert given["by_session"][0]["key"] == session
+    assert given["by_project"][0]["key"] == str(Path.cwd())
+    assert {"by_day", "by_model"} <= given.keys()
+    assert json.loads(shown(capsys, "--json", "--by", "day")).keys() == {
+        "version", "since", "total", "by_day",
+    }  # fmt: skip
+
+
+async def test_sessions_are_named_by_what_was_asked(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    session = await spent(("m", PRICED))
+    assert f"{session} Mend the parser, please" in shown(capsys, "--by", "session")
+    [one] = load_session_cost(session)
+    assert (one.key, one.cost) == ("m", 1.25)
+
+
+async def test_since_and_here_leave_out_the_rest(capsys, own_place: Path):
+    (own_place / "other").mkdir()
+    await spent(("m", PRICED), folder="../other")
+    await spent(("m", PRICED), ago=10 * 86_400)
+    assert "2 model calls" in shown(capsys)
+    assert "1 model call," in shown(capsys, "--here")
+    assert "1 model call," in shown(capsys, "--since", "7d")
+    assert "2 model calls" in shown(capsys, "--since", "all")
+    assert "nothing was spent since" in shown(capsys, "--here", "--since", "24h")
+
+
+def test_nothing_spent_is_said(capsys):
+    assert shown(capsys, "--since", "all") == "nothing was spent\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--by", "colour"], "--by is 'colour'; it has to be one of day, model, project, session"),
+        (["--by"], "--by needs a value"),
+        (["--since", "yesterday"], "--since is 'yesterday'; it has to be a time such as 30d"),
+        (["--since", "-3d"], "it has to be a time"),
+        (["--since", "2026-13-01"], "it has to be a time"),
+        (["--josn"], "'--josn' is not understood"),
+        (["--json=1"], "'--json' is not understood"),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence_and_exit_code_2(arguments, words, capsys):
+    assert cost.run(arguments) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_days_begin_at_midnight_and_hours_do_not():
+    now = time.time()
+    week, hours = cost.parse_since("7d", now), cost.parse_since("12h", now)
+    assert week is not None
+    assert time.localtime(week)[3:6] == (0, 0, 0)
+    assert hours == now - 12 * 3_600
+    assert cost.parse_since("2026-10-31", now) is not None
+    with pytest.raises(UsageError):
+        cost.parse_since("", now)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        (0, "0"),
+        (999, "999"),
+        (1_000, "1.0k"),
+        (999_949, "999.9k"),
+        (999_950, "1.0M"),
+        (2**30, "1073.7M"),
+    ],
+)
+def test_counts_are_short(tokens, text):
+    assert format_count(tokens) == text
+
+
+def test_little_money_keeps_its_digits():
+    assert format_cost(CostTotal("x", 1, 0, Usage(cost=0.0021))) == "0.0021"
+    assert format_cost(CostTotal("x", 1, 0, Usage(cost=1234.5))) == "1,234.50"
+    assert format_cost(CostTotal("x", 1, 1, Usage())) == "unknown"
+
+
+async def test_many_rows_are_summed_up_at_the_end():
+    for number in range(25):
+        await spent((f"model-{number:02}", PRICED))
+    text = format_report(load_cost_report(["model"]), 80)
+    assert text[-1] == "and 5 more: 6.25 USD"
+
+
+async def test_what_a_run_spent_is_there_afterwards():
+    async with ProviderServer([FakeReply("Hello."), FakeReply("Hello.")]) as server:
+        for model in ("sonnet", "anthropic/mystery-1"):
+            assert (await program(server, "-p", "hi", "--model", model)).code == 0
+        told = await program(server, "cost", "--json")
+    known, unknown = json.loads(told.out)["by_model"]
+    assert known["key"].startswith("anthropic/claude-sonnet")
+    assert (known["calls"], known["input"], known["cost"] > 0) == (1, 100, True)
+    assert (unknown["key"], unknown["cost"]) == ("anthropic/mystery-1", None)
+
+
+async def test_a_page_shows_the_same_with_plots_and_nothing_from_elsewhere(capsys):
+    Path("<b>here").mkdir()
+    await spent(("anthropic/big", PRICED), ("<script>alert(1)</script>", PRICED), folder="<b>here")
+    await spent(("own/model", UNPRICED), ago=3 * 86_400)
+    assert "2.50 + unknown USD, 3 model calls" in shown(capsys, "--html", "cost.html")
+    page = Path("cost.html").read_text()
+    assert "<script" not in page
+    assert "<b>here" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert [word for word in ("http", "src=", "@import", "url(") if word in page] == []
+    ET.fromstring(page[page.index('<svg class="columns"') : page.index("</svg>") + 6])
+    assert page.count('class="room"') == 4  # days, the empty ones too
+    assert all(f"<h2>By {by}, in USD</h2>" in page for by in ("day", "model", "project", "session"))
+    assert cost.run(["--html", "no/such/folder.html"]) == exit_codes.IO_ERROR
+    assert cost.run(["--html", "x.html", "--json"]) == exit_codes.USAGE_ERROR
+
+
+async def test_a_page_of_nothing_says_so(capsys):
+    shown(capsys, "--html", "cost.html")
+    assert "0.00 USD, 0 model calls" in Path("cost.html").read_text()

@@ -1,0 +1,82 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from treadle.apps.cli.commands.permissions import run
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    home, folder = tmp_path / "home", tmp_path / "work"
+    (home / ".treadle").mkdir(parents=True)
+    (folder / ".treadle").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    return home, folder
+
+
+def write(folder: Path, **lists: list[str]) -> Path:
+    file = folder / ".treadle" / "settings.json"
+    file.write_text(json.dumps({"permissions": lists}))
+    return file
+
+
+def test_rules_are_listed_with_their_origin(place, capsys):
+    home, folder = place
+    file = write(home, allow=["Bash(npm test:*)"])
+    write(folder, deny=["Read(.env)"], allow=["Bash"])
+    assert run(["--folder", str(folder), "list"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split()[:2] for line in out.splitlines()] == [
+        ["deny", "Read(.env)"],
+        ["allow", "Bash(npm"],
+    ]
+    assert f"everywhere: {file}:1" in out
+    assert "wait until you accept them" in err
+
+
+def test_a_verdict_is_explained_part_by_part(place, capsys):
+    _, folder = place
+    assert run(["--folder", str(folder), "explain", "git status; timeout 5 rm x"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "ask: timeout 5 rm x: rm x: no rule allows it"
+    assert out[1] == "  + git status   allow: only reads"
+    assert out[3] == "    ? rm x   ask: no rule allows it"
+    assert out[4] == "always allow would save: Bash(rm x)"
+
+
+def test_escapes_are_shown_as_text(place, capsys):
+    _, folder = place
+    run(["--folder", str(folder), "explain", "echo \u202ex"])
+    assert "\u202e" not in capsys.readouterr().out
+
+
+def test_an_explanation_can_be_read_by_programs(place, capsys):
+    _, folder = place
+    line = ["--folder", str(folder), "explain", "--json", "--allow", "Bash(rm:*)", "rm x"]
+    assert run(line) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["verdict"], answer["parts"][0]["rule"]) == ("allow", "Bash(rm:*)")
+
+
+def test_cases_are_judged_one_line_each_and_a_difference_is_the_exit_code(place, capsys, tmp_path):
+    file = tmp_path / "cases.jsonl"
+    case = {"id": "A", "tool": "bash", "input": {"command": "ls"}, "expect": "allow"}
+    file.write_text(json.dumps(case) + "\n")
+    assert run(["test", str(file)]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "allow"
+    file.write_text(json.dumps({**case, "expect": "deny"}) + "\n")
+    assert run(["test", str(file)]) == 1
+    assert json.loads(capsys.readouterr().out) == {
+        "id": "A",
+        "verdict": "allow",
+        "reason": "ls: only reads",
+        "expect": "deny",
+    }
+
+
+def test_fault_90_a_wrong_rules_file_is_said_with_file_and_line(place, capsys):
+    home, folder = place
+    file = write(home, deny=["Bash(a; b)"])
+    assert run(["--folder", str(folder), "explain", "ls"]) == 2
+    assert f"{file}:1:" in capsys.readouterr().err

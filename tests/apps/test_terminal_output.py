@@ -1,0 +1,114 @@
+"""What is printed at a terminal is read there, never obeyed: the real program on a terminal."""
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+from pathlib import Path
+
+import pytest
+
+from tests.apps.program import PROGRAM, environment, run
+from treadle.testing.provider import FakeReply, ProviderServer
+
+EVIL = "\x1b]52;c;UFdORUQ=\x07\x1b]0;TITLE\x07\x1b[2JEVIL\x9b31m\u202eEVIL2\r"
+OBEYED = ("\x1b]", "\x1b[2J", "\x9b", "\u202e", "\x07")
+
+
+async def on_terminal(
+    server: ProviderServer | None, *arguments: str, cwd: Path | None = None
+) -> str:
+    """All that the program writes, where its three streams are a terminal."""
+    ours, theirs = pty.openpty()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *PROGRAM,
+            *arguments,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=cwd,
+            env=environment(server, TERM="xterm", COLUMNS="300", NO_COLOR="1"),
+        )
+        os.close(theirs)
+        said = await asyncio.to_thread(_all_of, ours)
+        await process.wait()
+    finally:
+        os.close(ours)
+    return said.decode()
+
+
+def _all_of(terminal: int) -> bytes:
+    said = b""
+    while True:
+        try:
+            piece = os.read(terminal, 65_536)
+        except OSError:  # nobody has the other end any more
+            return said
+        said += piece
+        if b"[y/N]" in piece:
+            os.write(terminal, b"n\n")
+
+
+def check(said: str) -> None:
+    assert "EVIL" in said
+    assert not [sign for sign in OBEYED if sign in said]
+
+
+async def test_an_answer_is_shown_on_a_terminal_and_byte_for_byte_in_a_pipe():
+    async with ProviderServer([FakeReply(f"Hello {EVIL} end")] * 2) as server:
+        check(await on_terminal(server, "-p", "go"))
+        piped = await run(server, "-p", "go")
+    assert piped.out == f"Hello {EVIL} end\n"
+
+
+@pytest.mark.parametrize("kind", ["json", "stream-json"])
+async def test_json_has_the_same_value_and_no_raw_controls(kind: str):
+    async with ProviderServer([FakeReply(f"Hello {EVIL} end")]) as server:
+        ran = await run(server, "-p", "go", "--output-format", kind)
+    assert ran.lines[-1]["text"] == f"Hello {EVIL} end"
+    assert not [sign for sign in OBEYED if sign in ran.out]
+
+
+async def test_titles_of_sessions_are_harmless_wherever_they_are_listed():
+    async with ProviderServer([FakeReply("That is all.")]) as server:
+        await on_terminal(server, "-p", f"EVIL {EVIL}")
+    for arguments in (
+        ("cost", "--by", "session"),
+        ("sessions", "list"),
+        ("sessions", "search", "EVIL"),
+        ("sessions", "prune", "--days", "0", "--dry-run"),
+    ):
+        check(await on_terminal(None, *arguments))
+    [summary] = json.loads(f"[{(await run(None, 'sessions', 'list', '--json')).out}]")
+    check(await on_terminal(None, "sessions", "show", summary["id"]))
+    check(await on_terminal(None, "sessions", "export", summary["id"]))
+    check(await on_terminal(None, "sessions", "export", "--format", "json", summary["id"]))
+
+
+async def test_the_name_of_a_folder_is_harmless():
+    folder = Path.cwd() / f"w{EVIL}"
+    folder.mkdir()
+    async with ProviderServer([]) as server:
+        for arguments in (("trust",), ("config",), ("undo",), ("prompt",), ("trust", "--remove")):
+            check(await on_terminal(server, *arguments, cwd=folder))
+
+
+async def test_nothing_in_the_list_of_what_a_folder_brings_hides_or_forges_a_line():
+    name = f"{EVIL}\n  server good runs true"
+    hook = {"matcher": "", "hooks": [{"type": "command", "command": f"true {EVIL}"}]}
+    settings = {
+        "mcpServers": {name: {"command": f"x{EVIL}"}},
+        "hooks": {"PreToolUse": [hook]},
+        "permissions": {"allow": ["Read(./EVIL\u202e*)"]},
+    }
+    Path(".treadle").mkdir()
+    Path(".treadle/settings.json").write_text(json.dumps(settings))
+    said = await on_terminal(None, "trust")
+    check(said)
+    assert "\n  server good" not in said
+    assert "x␛]52;c;UFdORUQ=␇␛]0;TITLE␇␛[2JEVIL\\u009b31m\\u202eEVIL2␍" in said
+    check(await on_terminal(None, "permissions"))

@@ -1,0 +1,132 @@
+"""What the tests of the terminal stand on: the real host with a scripted model, and a screen."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from treadle.apps.settings import Settings
+from treadle.apps.tui import screen
+from treadle.apps.tui.app import TerminalApp
+from treadle.apps.tui.local_host import LocalHost
+from treadle.apps.tui.options import TerminalOptions
+from treadle.core.contracts.model import Model, ModelCard
+from treadle.core.transcript.usage import Usage
+from treadle.models.scripted import ModelScript, Scripted
+
+CARD = ModelCard("scripted", window=200_000, input_price=3.0, output_price=15.0)
+PATIENCE = 30.0  # seconds until something that does not happen is a failure
+SIZES = ((80, 24), (120, 40), (40, 15))
+
+
+def scripted(script: ModelScript) -> Scripted:
+    return Scripted(script, card=CARD)
+
+
+class Stage:
+    """An app at work in a folder of its own."""
+
+    def __init__(self, app: TerminalApp, pilot: Pilot[int], folder: Path) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.folder = folder
+
+    async def type(self, text: str) -> None:
+        """Typed, not sent."""
+        self.app.prompt.insert(text)
+        await self.pilot.pause()
+
+    async def send(self, text: str) -> None:
+        await self.type(text)
+        await self.press("enter")
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def until(self, holds: Callable[[], bool], what: str = "it") -> None:
+        """Wait until something holds; a screen that never gets there is shown."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            if holds():
+                return
+            await self.pilot.pause(0.01)
+        raise AssertionError(f"{what} did not happen; the screen:\n{self.screen()}")
+
+    async def sees(self, text: str) -> None:
+        await self.until(lambda: text in self.screen(), f"{text!r}")
+
+    async def idle(self) -> None:
+        await self.until(
+            lambda: (
+                self.app._conversation is not None
+                and not self.app.conversation.view.is_busy
+                and not self.app._is_frame_due
+            ),
+            "the end of the turn",
+        )
+
+    def screen(self) -> str:
+        """What a person sees, as text."""
+        strips = self.app.screen._compositor.render_strips(self.app.size)
+        return "\n".join(strip.text.rstrip() for strip in strips)
+
+
+def made(name: str, text: str = "") -> None:
+    """A file in the current folder."""
+    file = Path(name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+def exists(name: str) -> bool:
+    return Path(name).exists()
+
+
+def content(name: str) -> str:
+    return Path(name).read_text(encoding="utf-8")
+
+
+@asynccontextmanager
+async def stage(
+    monkeypatch: pytest.MonkeyPatch,
+    model: Model | None = None,
+    *,
+    size: tuple[int, int] = (80, 24),
+    trusted: bool = True,
+    resume: str | None = None,
+    flags: dict[str, object] | None = None,
+    theme: str = "dark",
+) -> AsyncIterator[Stage]:
+    """The app in the current folder, which the test's home trusts."""
+    folder = Path.cwd()
+    use(monkeypatch, model or scripted(["Hello."]))
+    monkeypatch.setattr(screen, "CLOSE_TIMEOUT", PATIENCE)  # a busy machine may close slowly
+    host = LocalHost(folder, {"sandbox": "off", **(flags or {})})
+    if trusted:
+        host.trust()
+    app = TerminalApp(host, TerminalOptions(resume=resume, theme=theme))
+    async with app.run_test(size=size) as pilot:
+        made = Stage(app, pilot, folder)
+        if trusted:
+            await made.until(lambda: app._conversation is not None, "the session")
+            await pilot.pause(0.05)
+        yield made
+        if not app._exit:
+            await app._close(0)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, model: Model) -> None:
+    async def chosen(settings: Settings) -> tuple[Model, str]:
+        return model, "scripted: says what the test wants"
+
+    monkeypatch.setattr(sys.modules["treadle.apps.assembly.assemble"], "choose_model", chosen)
+
+
+def used(tokens: int, output: int = 120) -> Usage:
+    return Usage(input=tokens, output=output, requests=1, cost=tokens * 3e-6)

@@ -1,0 +1,254 @@
+import time
+
+from tests.apps.tui.events import after, blocks
+from treadle.apps.tui.state.blocks import (
+    ChildProgress,
+    MarkdownBlock,
+    NoteBlock,
+    TaskLine,
+    ThinkingBlock,
+    TodoLine,
+    ToolCallBlock,
+    UserMessageBlock,
+)
+from treadle.apps.tui.state.from_transcript import build_view
+from treadle.apps.tui.state.reducer import apply_event, apply_tool_result
+from treadle.apps.tui.state.view_state import ViewState, queue_message
+from treadle.core.events import (
+    ApprovalRequired,
+    ApprovalResolved,
+    ChildEvent,
+    InputAccepted,
+    ModelChanged,
+    Notified,
+    ReplyDiscarded,
+    RequestStarted,
+    RetryScheduled,
+    RunFailed,
+    TaskFinished,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallBegan,
+    ToolCallDelta,
+    ToolCallRequested,
+    ToolDetached,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    TurnFinished,
+    TurnResult,
+    TurnStarted,
+    UsageUpdated,
+    WarningRaised,
+)
+from treadle.core.transcript.content import Image, Text, Thinking, ToolCall
+from treadle.core.transcript.items import (
+    AssistantItem,
+    Item,
+    NoticeItem,
+    SummaryItem,
+    ToolResultItem,
+    UserItem,
+    to_user_item,
+)
+from treadle.core.transcript.usage import Usage
+
+CALL = ToolCall("c1", "bash", '{"command":"ls"}')
+CALLED = (
+    (ToolCallBegan, "c1", "bash"),
+    (ToolCallDelta, "c1", '{"command":"ls"}'),
+    (ToolCallRequested, CALL),
+)
+
+
+def end(reason="end_turn", **more):
+    return (TurnFinished, TurnResult("t", reason, **more))
+
+
+def call_of(view: ViewState) -> ToolCallBlock:
+    return next(block for block in view.blocks if isinstance(block, ToolCallBlock))
+
+
+def test_what_the_person_says_opens_a_turn():
+    view = after((TurnStarted,), (InputAccepted, to_user_item("hello")))
+    assert blocks(view) == [UserMessageBlock("hello")]
+    assert view.is_busy
+
+
+def test_a_reply_grows_in_its_last_block_only():
+    view = after((RequestStarted, "m"), (TextDelta, "One.\n\nTw"), (TextDelta, "o."))
+    assert blocks(view) == [MarkdownBlock("One.\n"), MarkdownBlock("Two.")]
+
+
+def test_thinking_and_words_are_told_apart():
+    view = after((ThinkingDelta, "hm"), (ThinkingDelta, "m"), (TextDelta, "So."), end())
+    assert blocks(view) == [ThinkingBlock("hmm"), MarkdownBlock("So.")]
+
+
+def test_a_call_goes_from_writing_to_done():
+    view = after((TurnStarted,), *CALLED)
+    assert (call_of(view).state, call_of(view).argument_chars) == ("writing", len(CALL.raw))
+    view = after((ToolStarted, "c1", "bash", "[bash: ls]"), view=view)
+    assert (call_of(view).state, call_of(view).summary) == ("running", "[bash: ls]")
+    view = after((ToolProgress, "c1", "a.py\n"), view=view)
+    assert call_of(view).progress == "a.py\n"
+    view = after((ToolFinished, "c1", "bash", "a.py", "", False, False), view=view)
+    assert (call_of(view).state, call_of(view).result) == ("done", "a.py")
+
+
+def test_the_whole_answer_comes_with_the_item():
+    view = after(*CALLED, (ToolFinished, "c1", "bash", "a...", "", False, True))
+    view = apply_tool_result(
+        view, ToolResultItem("c1", "bash", (Text("all of it"),), full_output="/x")
+    )
+    assert (call_of(view).result, call_of(view).full_output) == ("all of it", "/x")
+    assert view.open_calls == {}
+
+
+def test_an_approval_is_shown_at_its_call():
+    asked = (ApprovalRequired, CALL, "[bash: ls]", "no rule allows it")
+    view = after(*CALLED, asked)
+    assert (call_of(view).state, view.activity) == ("asking", "asking")
+    denied = after((ApprovalResolved, "c1", "deny", "not now"), view=view)
+    assert (call_of(denied).state, call_of(denied).reason) == ("denied", "not now")
+    failed = (ToolFinished, "c1", "bash", "denied", "", True, False)
+    assert call_of(after(failed, view=denied)).state == "denied"
+    assert call_of(after((ApprovalResolved, "c1", "allow"), view=view)).state == "writing"
+
+
+def test_messages_that_wait_are_shown_until_they_are_taken():
+    view = queue_message(
+        queue_message(after((TurnStarted,)), to_user_item("first")), to_user_item("second")
+    )
+    assert view.queued_messages == ("first", "second")
+    view = after((InputAccepted, UserItem((Text("first"),), steered=True)), view=view)
+    assert view.queued_messages == ("second",)
+    assert blocks(view)[-1] == UserMessageBlock("first", steered=True)
+
+
+def test_an_attempt_that_failed_half_way_is_void_and_its_reason_stays():
+    view = after(
+        (TurnStarted,),
+        (InputAccepted, to_user_item("hi")),
+        (RequestStarted, "m"),
+        (TextDelta, "Half a"),
+        (ToolCallBegan, "c1", "bash"),
+        (RetryScheduled, 1, 2.0, "overloaded"),
+        (ReplyDiscarded, 6),
+        (RequestStarted, "m"),
+        (TextDelta, "Whole."),
+    )
+    assert blocks(view) == [
+        UserMessageBlock("hi"),
+        NoteBlock("overloaded · trying again in 2 s", "warning"),
+        MarkdownBlock("Whole."),
+    ]
+
+
+def test_the_end_of_a_turn_stops_what_was_open():
+    view = after((TurnStarted,), *CALLED, (ToolStarted, "c1", "bash", "[bash]"), end("aborted"))
+    assert call_of(view).state == "stopped"
+    assert blocks(view)[-1] == NoteBlock("interrupted", "warning")
+    assert not view.is_busy
+
+
+def test_every_reason_but_the_usual_one_is_told():
+    assert len(after(end()).blocks) == 0
+    for reason in ("max_turns", "budget_exceeded", "goal_not_met", "refused", "aborted"):
+        assert isinstance(blocks(after(end(reason)))[-1], NoteBlock)
+    failed = after((RunFailed, "no key", "AccessDenied", TurnResult("t", "error")))
+    assert blocks(failed) == [NoteBlock("no key", "error")]
+
+
+def test_a_call_that_goes_on_is_a_task_until_it_is_done():
+    view = after(
+        (TurnStarted,),
+        *CALLED,
+        (ToolStarted, "c1", "bash", "[bash: serve]"),
+        (ToolDetached, "c1", "t1"),
+        (ToolFinished, "c1", "bash", "Running as task t1", "", False, False),
+        end(),
+    )
+    assert view.tasks == (TaskLine("t1", "c1", "[bash: serve]"),)
+    view = after((TaskFinished, "t1", "bash", "bye", False), view=view)
+    assert view.tasks == ()
+    assert blocks(view)[-1] == NoteBlock("task t1 [bash: serve] is done", "good")
+
+
+def test_a_child_shows_at_the_call_that_started_it():
+    def child(event):
+        return (ChildEvent, "c1", event)
+
+    view = after(
+        *CALLED,
+        child(ToolStarted("s2", "t2", 1, "x1", "grep", "[grep: foo]")),
+        child(UsageUpdated("s2", "t2", 2, "m", Usage(), Usage(input=900, output=100))),
+        child(TextDelta("s2", "t2", 3, "So")),
+    )
+    assert call_of(view).child == ChildProgress(1, 1_000, "writing", ("[grep: foo]",))
+
+
+def test_the_todo_list_is_what_was_written_last():
+    raw = (
+        '{"todos":[{"content":"look","status":"completed"},{"content":"do","status":"in_progress"},'
+        '{"content":"check","status":"pending"}]}'
+    )
+    view = after((ToolCallRequested, ToolCall("c2", "todo", raw)))
+    assert view.todos == (TodoLine("look", "done"), TodoLine("do", "active"), TodoLine("check"))
+
+
+def test_usage_adds_up_and_the_window_is_the_last_request():
+    one, two = Usage(input=100, output=10, cost=0.1), Usage(input=150, output=20, cost=0.2)
+    view = after((UsageUpdated, "m", one, one), (UsageUpdated, "m", two, one + two))
+    assert (view.context_tokens, view.usage.total) == (170, 280)
+
+
+def test_what_the_engine_says_is_a_note():
+    view = after((Notified, "a"), (WarningRaised, "b"), (ModelChanged, "x", "y", "overloaded"))
+    assert [type(block) for block in blocks(view)] == [NoteBlock, NoteBlock, NoteBlock]
+    assert view.model == "y"
+
+
+def test_an_answer_to_a_call_that_nobody_knows_changes_nothing():
+    view = after((TextDelta, "x"))
+    assert list(
+        apply_tool_result(view, ToolResultItem("?", "bash", (Text("y"),))).blocks
+    ) == blocks(view)
+    assert after((ToolProgress, "?", "y"), view=view) == view
+
+
+def test_a_resumed_session_looks_as_it_did():
+    items: list[Item] = [
+        UserItem((Text("fix it"), Image("image/png", b"xx"))),
+        AssistantItem((Thinking("hm"), Text("I look.\n\nThen:"), CALL), "tool_use", "m"),
+        ToolResultItem("c1", "bash", (Text("a.py"),)),
+        AssistantItem((Text("Done."),), model="m", usage=Usage(input=50, output=5)),
+        NoticeItem("stop", kind="interrupted"),
+        SummaryItem("sum", replaces=4),
+    ]
+    view = build_view(items)
+    kinds = [type(block).__name__ for block in blocks(view)]
+    assert kinds == ["Said", "Thought", "Words", "Words", "Call", "Words", "Note", "Note"]
+    assert (call_of(view).state, call_of(view).result) == ("done", "a.py")
+    assert (view.model, view.context_tokens, view.open_calls) == ("m", 55, {})
+
+
+def test_a_step_costs_the_same_after_a_long_day():
+    def seconds(view: ViewState) -> float:
+        best = 1.0
+        for _ in range(5):
+            start = time.perf_counter()
+            for number in range(200):
+                view = apply_event(view, TextDelta("s", "t", number, "word "))
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    long = after((TurnStarted,))
+    for number in range(2_000):
+        call = ToolCall(f"c{number}", "bash", "{}")
+        long = after((ToolCallRequested, call), view=long)
+        long = apply_tool_result(long, ToolResultItem(call.id, "bash", (Text("x"),)))
+    for _ in range(2_000):
+        long = after((TextDelta, "A paragraph of some words that is over soon.\n\n"), view=long)
+    assert len(long.blocks) > 4_000
+    assert seconds(long) < 4 * seconds(ViewState()) + 0.002

@@ -1,0 +1,91 @@
+"""The first question, and what its answers change."""
+
+from pathlib import Path
+
+from tests.apps.tui.harness import Stage, content, exists, made, scripted, stage
+from treadle.apps.assembly.extensions import discover_extensions
+from treadle.apps.assembly.rules import is_trust_declined, is_trusted
+
+HOOK = """{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "echo hi"}]}]}}"""
+
+
+def folder() -> Path:
+    return Path.cwd()
+
+
+async def begun(on: Stage) -> None:
+    await on.until(lambda: on.app._conversation is not None, "the session")
+    await on.idle()
+
+
+async def test_what_the_folder_brings_is_named_and_counts_after_a_yes(monkeypatch):
+    made("AGENTS.md", "- be brief")
+    made(".treadle/commands/fix.md", "Mend it.")
+    model = scripted(["Hello."])
+    async with stage(monkeypatch, model, trusted=False) as on:
+        await on.sees("AGENTS.md, .treadle/commands")
+        await on.press("y")
+        await begun(on)
+        assert [one.name for one in on.app.custom_commands] == ["fix"]
+        await on.send("hi")
+        await on.sees("Hello.")
+        assert "- be brief" in str(model.requests[-1].system)
+    assert is_trusted(folder())
+
+
+async def test_a_no_holds_for_this_time_only(monkeypatch):
+    made("AGENTS.md", "- be brief")
+    for _ in range(2):
+        async with stage(monkeypatch, trusted=False) as on:
+            await on.sees("Do you trust")
+            await on.press("n")
+            await begun(on)
+            assert not exists(str(Path.home() / ".treadle/trust.json"))
+
+
+async def test_a_no_for_good_is_remembered_and_trust_takes_it_back(monkeypatch):
+    made(".treadle/commands/fix.md", "Mend it.")
+    async with stage(monkeypatch, trusted=False) as on:
+        await on.sees("do not ask again")
+        await on.press("d")
+        await begun(on)
+    assert is_trust_declined(folder())
+    async with stage(monkeypatch, trusted=False) as on:
+        await begun(on)
+        await on.sees("/trust changes that")
+        assert not on.app.custom_commands
+        await on.send("/trust")
+        await on.sees("Do you trust")
+        await on.press("y")
+        await on.sees("count now")
+        assert [one.name for one in on.app.custom_commands] == ["fix"]
+    assert is_trusted(folder())
+    assert not is_trust_declined(folder())
+
+
+async def test_programs_of_the_folder_are_shown_and_run_only_after_a_yes(monkeypatch):
+    made(".treadle/settings.json", HOOK)
+    async with stage(monkeypatch, trusted=False) as on:
+        await on.sees("Do you trust")
+        await on.press("y")
+        await on.sees("May these programs of the folder run")
+        await on.sees("runs echo hi")
+        await on.press("n")
+        await begun(on)
+        assert not discover_extensions(folder()).hooks
+        await on.send("/trust")
+        await on.sees("runs echo hi")
+        await on.press("y")
+        await on.sees("they run from now on")
+        assert [hook.command for hook in discover_extensions(folder()).hooks] == ["echo hi"]
+        await on.send("/trust")
+        await on.sees("this folder is trusted")
+    assert "echo hi" not in content(str(Path.home() / ".treadle/trust.json"))
+
+
+async def test_leaving_says_nothing_about_the_folder(monkeypatch):
+    async with stage(monkeypatch, trusted=False) as on:
+        await on.sees("Do you trust")
+        await on.press("escape")
+        await on.until(lambda: on.app._exit, "the end")
+    assert not exists(str(Path.home() / ".treadle/trust.json"))

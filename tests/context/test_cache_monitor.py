@@ -1,0 +1,175 @@
+"""The cached beginning of a request: kept from turn to turn, and accounted for when it breaks."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from treadle import Agent, Transcript, Usage
+from treadle.context.cache_monitor import CacheMonitor, describe_first_change
+from treadle.core.contracts.hook import HookInput, HookPoint
+from treadle.core.contracts.model import ModelCard, ModelRequest
+from treadle.core.contracts.policy import Allow, Deny, PermissionRequest, Verdict
+from treadle.core.contracts.tool import ToolSpec
+from treadle.core.events import Notified
+from treadle.core.loop.config import AllowAll
+from treadle.core.steps import Finished
+from treadle.core.transcript import NoticeItem, ToolResultItem, to_user_item
+from treadle.core.transcript.entries import Intent
+from treadle.models import Anthropic, Say, Scripted
+from treadle.testing.observers import RecordingObserver
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+from treadle.testing.stores import MemoryStore
+from treadle.testing.tools import ChangingSource, RecordingTool
+from treadle.tools.late_tools import StableToolList
+
+ONE = ToolSpec("one", "d", {"type": "object"})
+TWO = ToolSpec("two", "d", {"type": "object"})
+
+
+def request(items: str = "ab", system: str = "s", tools: tuple[ToolSpec, ...] = (ONE,)):
+    return ModelRequest(Transcript([to_user_item(text) for text in items]), system, tools)
+
+
+@pytest.mark.parametrize(
+    ("new", "words"),
+    [
+        (request("abc"), ""),
+        (request("axc"), "message 2 of 2 was rewritten"),
+        (request("a"), "the last 1 messages are gone"),
+        (request(system="t"), "line 1 of the instructions changed to 't'"),
+        (request(tools=(ONE, TWO)), "the tool two was added"),
+        (request(tools=()), "the tool one was removed"),
+        (request(tools=(TWO,)), "tool 1 was one and is two"),
+        (request(tools=(ToolSpec("one", "e", {}),)), "the definition of tool one changed"),
+    ],
+)
+def test_the_first_change_is_named(new: ModelRequest, words: str):
+    assert describe_first_change(request(), new) == words
+
+
+async def test_a_broken_cache_is_told_once_with_what_it_cost():
+    card = ModelCard("m", input_price=10.0, cache_read_price=1.0, cache_write_price=12.5)
+    used = Usage(0, 5, cache_write=100_000, requests=1)
+    model = CacheMonitor(Scripted([Say("x", usage=used)] * 3, card=card))
+    witness, said = RecordingObserver(), ["Be brief."]
+    driver = Agent(model, instructions=lambda: said[0], observers=[witness]).start(input="a")
+    await driver.next()
+    said[0] = "Be long."
+    for _ in range(2):
+        driver.submit("b")
+        await driver.next()
+    told = [event.text for event in witness.events_of(Notified)]
+    assert told == [
+        "the prompt cache broke: line 1 of the instructions changed to 'Be long.'; "
+        "about 100,000 tokens are read anew, 1.1500 USD more"
+    ]
+
+
+async def test_a_tool_that_comes_late_is_announced_and_called_without_touching_the_list():
+    source = ChangingSource([RecordingTool("first")])
+    late = RecordingTool("late", "late answer")
+    steady = StableToolList(source)
+    model = Scripted(
+        ["hi", Say(calls=[("use_tool", {"name": "late", "arguments": {"n": 1}})]), "done"]
+    )
+    driver = Agent(model, [steady], mutators=[steady]).start(input="a")
+    await driver.next()
+    source.set_tools([RecordingTool("first"), late])
+    driver.submit("b")
+    while not isinstance(await driver.next(), Finished):
+        pass
+    assert late.calls == [{"n": 1}]
+    assert model.requests[0].tools == model.requests[-1].tools
+    assert sum(isinstance(item, NoticeItem) for item in driver.transcript) == 1
+    assert driver.history == driver.transcript
+
+
+async def test_a_tool_that_comes_late_is_judged_and_told_as_itself():
+    class Careful(AllowAll):
+        async def decide(self, request: PermissionRequest) -> Verdict:
+            asked.append((request.tool.name, request.arguments))
+            return Deny("never") if request.tool.name == "danger" else Allow()
+
+    class Hears:
+        points: frozenset[HookPoint] = frozenset({"pre_tool_use"})
+
+        async def run(self, hook_input: HookInput) -> None:
+            asked.append((hook_input.data["tool_name"], hook_input.data["tool_input"]))
+
+    asked: list[tuple[str, Any]] = []
+    source = ChangingSource([RecordingTool("first")])
+    steady = StableToolList(source)
+    danger, fine = RecordingTool("danger"), RecordingTool("fine", effect="irreversible")
+    calls = [("use_tool", {"name": name, "arguments": {"n": 1}}) for name in ("danger", "fine")]
+    model = Scripted(["hi", Say(calls=calls), "done"])
+    agent = Agent(model, [steady], mutators=[steady], policy=Careful(), hooks=[Hears()])
+    driver = agent.start(input="a", store=(store := MemoryStore()))
+    await driver.next()
+    source.set_tools([RecordingTool("first"), danger, fine])
+    driver.submit("b")
+    while not isinstance(await driver.next(), Finished):
+        pass
+    assert danger.calls == []
+    assert fine.calls == [{"n": 1}]
+    assert asked == [("danger", {"n": 1}), ("fine", {"n": 1}), ("fine", {"n": 1})]
+    assert [entry.tool for entry in store.entries if isinstance(entry, Intent)] == ["fine"]
+
+
+async def test_a_tool_that_goes_away_stays_listed_and_says_so():
+    source = ChangingSource([RecordingTool("first")])
+    steady = StableToolList(source)
+    model = Scripted(["hi", Say(calls=[("first", {}), ("use_tool", {"name": "x"})]), "done"])
+    driver = Agent(model, [steady], mutators=[steady]).start(input="a")
+    await driver.next()
+    source.set_tools([])
+    driver.submit("b")
+    while not isinstance(await driver.next(), Finished):
+        pass
+    answers = [item.text for item in driver.transcript if isinstance(item, ToolResultItem)]
+    assert answers[0] == "error: first is not available any more"
+    assert answers[1].startswith("error: give the tool's name")
+
+
+def without_marks(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: without_marks(v) for k, v in value.items() if k != "cache_control"}
+    return [without_marks(v) for v in value] if isinstance(value, list) else value
+
+
+async def test_fifty_turns_keep_the_cached_prefix_with_new_modes_tools_and_memories():
+    replies: list[FakeReply] = []
+    for turn in range(50):
+        replies += [
+            FakeReply(calls=(FakeCall("first", {"n": turn}),)),
+            FakeReply(text=f"done {turn}"),
+        ]
+    source = ChangingSource([RecordingTool("first")])
+    steady = StableToolList(source)
+    async with ProviderServer(replies) as server:
+        model = Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k")
+        driver = Agent(model, [steady], mutators=[steady], instructions="Be brief.").start()
+        for turn in range(50):
+            if turn == 10:
+                source.set_tools([RecordingTool("first"), RecordingTool("late")])
+            if turn == 20:
+                driver.steer("(plan mode is on)")
+            if turn == 30:
+                driver.steer("(AGENTS.md changed: use tabs)")
+            driver.submit(f"turn {turn}")
+            while not isinstance(step := await driver.next(), Finished):
+                pass
+            assert step.result.reason == "end_turn"
+        await driver.aclose()
+        await model.aclose()
+        bodies = [json.loads(request.body) for request in server.requests]
+        assert server.violations == []
+    assert len(bodies) == 100
+    for before, after in pairwise(bodies):
+        assert without_marks(after["tools"]) == without_marks(before["tools"])
+        assert without_marks(after["system"]) == without_marks(before["system"])
+        old, new = without_marks(before["messages"]), without_marks(after["messages"])
+        assert json.dumps(new[: len(old)]) == json.dumps(old)

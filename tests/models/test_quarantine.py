@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from treadle.core.contracts.model import (
+    Model,
+    ModelEvent,
+    ModelRequest,
+    ModelTextDelta,
+    PartQuarantined,
+    Reply,
+)
+from treadle.core.errors import BadRequest, ContextTooLong
+from treadle.core.transcript import (
+    AssistantItem,
+    Image,
+    NoticeItem,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultItem,
+    Transcript,
+    to_user_item,
+)
+from treadle.models.anthropic import Anthropic
+from treadle.models.quarantine import QuarantiningModel
+from treadle.models.scripted import Say, Scripted
+from treadle.testing import provider
+from treadle.testing.provider import ProviderFault, ProviderServer, RequestViolation
+
+
+def picture(mark: str) -> Image:
+    return Image("image/png", b"\x89PNG\r\n\x1a\n" + b"\0" * 16 + mark.encode() * 20)
+
+
+class Picky(ProviderServer):
+    """A provider that refuses what a rule refuses, with or without naming the place."""
+
+    def __init__(self, refuses: Callable[[bytes], str | None]) -> None:
+        reply = provider.FakeReply("well, this is an answer of some length")
+        super().__init__(lambda request: reply)
+        self._refuses = refuses
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [request.body for request in self.requests]
+
+    def _problems(self, request: Any, *others: Any) -> list[RequestViolation]:
+        problem = self._refuses(request.body)
+        return [RequestViolation("", problem)] if problem else []
+
+
+async def heal(picky: Picky, transcript: Transcript, **fields: Any) -> list[ModelEvent]:
+    async with picky as server:
+        who = QuarantiningModel(Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k"))
+        return [event async for event in who.stream(ModelRequest(transcript, **fields))]
+
+
+def quarantined(events: list[ModelEvent]) -> list[tuple[int, int]]:
+    return [(e.position, e.part) for e in events if isinstance(e, PartQuarantined)]
+
+
+def replies(events: list[ModelEvent]) -> list[AssistantItem]:
+    return [event.item for event in events if isinstance(event, Reply)]
+
+
+def refusing(
+    needle: bytes, message: str = "Could not process image"
+) -> Callable[[bytes], str | None]:
+    return lambda body: message if needle in body else None
+
+
+def with_pictures(count: int, poisoned: int) -> Transcript:
+    transcript = Transcript([to_user_item("look at these")])
+    for number in range(count):
+        mark = "poison" if number == poisoned else f"fine{number:02}"
+        transcript = transcript.extend(
+            [to_user_item(picture(mark)), AssistantItem((Text("nice"),))]
+        )
+    return transcript.append(to_user_item("and now?"))
+
+
+POISON = base64.b64encode(picture("poison").data)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 32])
+@pytest.mark.parametrize("at", ["first", "last"])
+async def test_a_refused_picture_is_found_and_the_conversation_goes_on(count: int, at: str):
+    index = 0 if at == "first" else count - 1
+    transcript = with_pictures(count, index)
+    picky = Picky(refusing(POISON))
+    events = await heal(picky, transcript)
+    assert quarantined(events) == [(1 + 2 * index, 0)], "one part, told once"
+    assert len(replies(events)) == 1
+    suspects = count + 2
+    assert len(picky.bodies) <= math.log2(suspects) + 4
+    refused = [body for body in picky.bodies if POISON in body]
+    assert len(set(refused)) == len(refused), "no refused request was sent twice"
+    assert picture("poison") in transcript[1 + 2 * index].content  # type: ignore[union-attr]
+
+
+async def test_only_the_last_attempt_is_heard():
+    picky = Picky(refusing(POISON))
+    events = await heal(picky, with_pictures(5, 2))
+    said = "".join(event.text for event in events if isinstance(event, ModelTextDelta))
+    assert said == "well, this is an answer of some length"
+    (reply,) = replies(events)
+    assert reply.usage.requests > 1, "what the search used is counted"
+
+
+async def test_the_part_that_the_error_names_goes_first():
+    picky = Picky(refusing(POISON, "messages.4.content.0.image.source.base64: cannot be decoded"))
+    events = await heal(picky, with_pictures(30, 2))
+    assert quarantined(events) == [(5, 0)]
+    assert len(picky.bodies) == 2
+
+
+async def test_a_refused_text_of_the_newest_message_is_left_out():
+    transcript = Transcript(
+        [
+            to_user_item("hello"),
+            AssistantItem((Text("hi"),)),
+            to_user_item((Text("fine"), Text("POISON"))),
+        ]
+    )
+    picky = Picky(refusing(b"POISON", "invalid text"))
+    assert quarantined(await heal(picky, transcript)) == [(2, 1)]
+
+
+async def test_a_refused_tool_result_is_left_out_and_its_call_stays_answered():
+    calls = tuple(ToolCall(f"c{n}", "f", "{}") for n in range(4))
+    results = [
+        ToolResultItem(f"c{n}", "f", (Text("POISON" if n == 2 else "ok"),)) for n in range(4)
+    ]
+    transcript = Transcript([to_user_item("go"), AssistantItem(calls), *results])
+    picky = Picky(refusing(b"POISON", "invalid text"))
+    assert quarantined(await heal(picky, transcript)) == [(4, 0)]
+    assert picky.bodies[-1].count(b'"tool_result"') == 4
+
+
+async def test_all_thinking_goes_when_one_signature_after_the_other_is_refused():
+    transcript = Transcript([to_user_item("go")])
+    for number in range(40):
+        thinking = Thinking(f"thought {number}", "stale", origin="anthropic")
+        transcript = transcript.extend([AssistantItem((thinking, Text("x"))), to_user_item("on")])
+
+    def first_stale(body: bytes) -> str | None:
+        for number, message in enumerate(msgspec.json.decode(body)["messages"]):
+            if any(block.get("signature") == "stale" for block in message["content"]):
+                return f"messages.{number}.content.0: Invalid `signature` in `thinking` block"
+        return None
+
+    picky = Picky(first_stale)
+    events = await heal(picky, transcript)
+    assert len(picky.bodies) == 3
+    assert len(quarantined(events)) == 40
+    assert len(replies(events)) == 1
+
+
+async def test_two_refused_parts_are_both_found():
+    transcript = with_pictures(8, 2).append(to_user_item("POISON"))
+    both = POISON
+    picky = Picky(lambda body: "no" if both in body or b"POISON" in body else None)
+    events = await heal(picky, transcript)
+    assert sorted(quarantined(events)) == [(5, 0), (len(transcript) - 1, 0)]
+    assert len(replies(events)) == 1
+
+
+async def test_what_no_part_is_to_blame_for_stays_an_error():
+    picky = Picky(lambda body: "this model is not for you")
+    with pytest.raises(BadRequest, match="not for you"):
+        await heal(picky, with_pictures(20, 3))
+    assert len(picky.bodies) == 2
+    assert len(set(picky.bodies)) == 2
+
+
+@pytest.mark.parametrize("name", ["tools.0.custom.input_schema: bad", "temperature: too hot"])
+async def test_settings_that_are_refused_are_not_looked_for_in_the_history(name: str):
+    picky = Picky(lambda body: name)
+    with pytest.raises(BadRequest):
+        await heal(picky, with_pictures(20, 3))
+    assert len(picky.bodies) == 1
+
+
+async def test_a_request_that_is_too_long_is_left_to_compaction():
+    picky = Picky(lambda body: "prompt is too long: 9 tokens > 8 maximum")
+    with pytest.raises(ContextTooLong):
+        await heal(picky, with_pictures(20, 3))
+    assert len(picky.bodies) == 1
+
+
+async def test_a_refusal_in_the_middle_of_an_answer_is_not_hidden():
+    fault = ProviderFault("error_event", value="invalid_request_error", count=4)
+    async with ProviderServer([provider.FakeReply("words " * 20)], faults=[fault]) as server:
+        who = QuarantiningModel(Anthropic("claude-sonnet-4-5", base_url=server.url, api_key="k"))
+        with pytest.raises(BadRequest):
+            [event async for event in who.stream(ModelRequest(with_pictures(3, 1)))]
+    assert len(server.requests) == 1
+
+
+async def test_notices_can_be_left_out_too():
+    transcript = Transcript([to_user_item("go"), AssistantItem((Text("x"),)), NoticeItem("POISON")])
+    picky = Picky(refusing(b"POISON", "no"))
+    assert quarantined(await heal(picky, transcript)) == [(2, 0)]
+
+
+async def test_what_was_quarantined_before_stays_out_without_a_word():
+    picky = Picky(refusing(POISON))
+    events = await heal(picky, with_pictures(5, 2), quarantine=frozenset({(5, 0)}))
+    assert quarantined(events) == []
+    assert len(picky.bodies) == 1
+
+
+async def test_a_healthy_model_is_passed_through():
+    inner: Model = Scripted([Say("hello")])
+    who = QuarantiningModel(inner)
+    assert (who.name, who.card, who.fallback) == (inner.name, inner.card, inner.fallback)
+    events = [event async for event in who.stream(ModelRequest(Transcript([to_user_item("hi")])))]
+    assert replies(events)[0].text == "hello"
+    await who.aclose()

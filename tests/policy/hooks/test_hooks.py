@@ -1,0 +1,436 @@
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from treadle import Agent
+from treadle.core.contracts.hook import (
+    AddContext,
+    Block,
+    Change,
+    Hook,
+    HookAnswer,
+    HookInput,
+    HookPoint,
+    Permit,
+)
+from treadle.core.contracts.policy import Ask, PermissionRequest, Verdict
+from treadle.core.errors import ConfigError
+from treadle.core.events import WarningRaised
+from treadle.core.transcript import NoticeItem, ToolResultItem, Transcript
+from treadle.models import Say, Scripted
+from treadle.policy.hooks import (
+    HookConfig,
+    add_file_hashes,
+    approve_hooks,
+    approve_server,
+    filter_approved_hooks,
+    filter_approved_servers,
+    hook,
+    make_command_hooks,
+    parse_hooks,
+    read_hooks_file,
+)
+from treadle.policy.hooks.protocol import encode_input, parse_output
+from treadle.policy.trust import TrustStore
+from treadle.testing.observers import RecordingObserver
+from treadle.testing.tools import RecordingTool
+from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+
+
+@asynccontextmanager
+async def hooked(folder: Path, *commands: HookConfig, **options: Any) -> AsyncIterator[list[Hook]]:
+    workspace = await LocalWorkspace.open(folder, WorkspaceOptions(sandbox="off"))
+    try:
+        yield make_command_hooks(commands, workspace.execute, folder, **options)
+    finally:
+        await workspace.aclose()
+
+
+def at(point: HookPoint, **data: Any) -> HookInput:
+    return HookInput(point, "s1", "t1", data)
+
+
+def calling(name: str = "record", **arguments: Any) -> Scripted:
+    return Scripted([Say(calls=[(name, arguments)]), "done"])
+
+
+def answers(transcript: Transcript) -> list[str]:
+    return [item.text for item in transcript if isinstance(item, ToolResultItem)]
+
+
+def notices(transcript: Transcript) -> list[str]:
+    return [item.text for item in transcript if isinstance(item, NoticeItem)]
+
+
+# --- settings ----------------------------------------------------------------------------
+
+
+def test_hooks_are_read_as_other_agents_write_them(own_place: Path):
+    file = own_place / "settings.json"
+    entry = {"type": "command", "command": "./check.sh", "timeout": 5}
+    hooks = {
+        "PreToolUse": [{"matcher": "Bash|Edit", "hooks": [entry]}],
+        "Stop": [{"hooks": [{"command": "true"}]}],
+    }
+    file.write_text(json.dumps({"hooks": hooks}))
+    before, stop = read_hooks_file(file)
+    assert before == HookConfig("PreToolUse", "./check.sh", "Bash|Edit", 5.0, str(file), 0)
+    assert (stop.point, stop.timeout) == ("stop", 60.0)
+    assert read_hooks_file(own_place / "none.json") == []
+
+
+@pytest.mark.parametrize(
+    ("hooks", "words"),
+    [
+        ({"PreToolUze": []}, r":3: no hook event is called 'PreToolUze'; did you mean PreToolUse"),
+        ({"Stop": {}}, "has to be a list"),
+        ({"Stop": [{"command": "x"}]}, "each entry is"),
+        ({"Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}]}]}, "type 'prompt' is not known"),
+        ({"Stop": [{"hooks": [{"command": " "}]}]}, "needs a command"),
+        ({"Stop": [{"hooks": [{"command": "x", "timeout": 0}]}]}, "timeout is 0"),
+        ({"PreToolUse": [{"matcher": "(", "hooks": []}]}, "no pattern"),
+        ([], "object of events"),
+    ],
+)
+def test_wrong_hooks_are_an_error_with_file_and_line(own_place: Path, hooks: object, words: str):
+    file = own_place / "settings.json"
+    file.write_text(json.dumps({"hooks": hooks}, indent=1))
+    with pytest.raises(ConfigError, match=words):
+        read_hooks_file(file)
+
+
+@pytest.mark.parametrize(
+    ("matcher", "tool", "concerns"),
+    [
+        ("", "bash", True),
+        ("*", "bash", True),
+        ("Bash", "bash", True),
+        ("Edit | Write", "write", True),
+        ("Bash", "bash_output", False),
+        ("web.*", "web_fetch", True),
+        ("WebFetch", "web_fetch", True),
+        ("mcp__memory__.*", "mcp__memory__store", True),
+        ("mcp__memory__.*", "mcp__other__store", False),
+    ],
+)
+def test_a_matcher_is_a_list_or_a_pattern_without_regard_to_case(
+    matcher: str, tool: str, concerns: bool
+):
+    command = HookConfig("PreToolUse", "true", matcher)
+    assert command.matches(at("pre_tool_use", tool_name=tool)) is concerns
+
+
+def test_a_matcher_of_another_point_is_about_its_subject():
+    command = HookConfig("SessionStart", "true", "resume")
+    assert not command.matches(at("session_start"))
+    assert command.matches(at("session_start", source="resume"))
+
+
+# --- what is said --------------------------------------------------------------------------
+
+
+def test_a_command_is_told_the_fields_that_scripts_know():
+    data = {"tool_name": "bash", "tool_input": {"command": "ls \ud800"}, "call_id": "c1"}
+    moment = at("pre_tool_use", summary="[bash]", **data)
+    said = json.loads(encode_input(moment, {"cwd": "/w", "permission_mode": "ask"}))
+    assert said == {
+        "session_id": "s1",
+        "cwd": "/w",
+        "permission_mode": "ask",
+        "hook_event_name": "PreToolUse",
+        "turn_id": "t1",
+        "tool_name": "Bash",
+        "tool_input": {"command": "ls \ud800"},
+        "tool_use_id": "c1",
+    }
+    after = at("post_tool_use", **data, tool_response="out", is_error=False)
+    assert json.loads(encode_input(after, {}))["tool_response"] == {
+        "text": "out",
+        "is_error": False,
+    }
+    stop = json.loads(encode_input(at("stop", last_message="bye", rounds=1), {}))
+    assert stop["last_assistant_message"] == "bye"
+    assert json.loads(encode_input(at("pre_compact"), {}))["trigger"] == "auto"
+
+
+def test_a_synonym_does_not_get_a_path_past_a_guard():
+    moment = at("pre_tool_use", tool_name="read", tool_input={"path": "a"})
+    assert json.loads(encode_input(moment, {}))["tool_input"] == {"path": "a", "file_path": "a"}
+    unchanged = '{"updatedInput": {"path": "a", "file_path": "a", "limit": 3}}'
+    assert parse_output(moment, unchanged).answer == Change({"path": "a", "limit": 3})
+    moved = '{"updatedInput": {"path": "a", "file_path": "b"}}'
+    assert parse_output(moment, moved).answer == Change({"file_path": "b"})
+
+
+SPECIFIC = "hookSpecificOutput"
+
+
+@pytest.mark.parametrize(
+    ("point", "output", "answer"),
+    [
+        ("pre_tool_use", {"decision": "block", "reason": "no"}, Block("no")),
+        ("pre_tool_use", {"decision": "approve"}, None),
+        ("pre_tool_use", {"continue": False, "stopReason": "over"}, Block("over")),
+        ("pre_tool_use", {SPECIFIC: {"permissionDecision": "allow"}}, None),
+        (
+            "pre_tool_use",
+            {SPECIFIC: {"permissionDecision": "deny", "permissionDecisionReason": "why"}},
+            Block("why"),
+        ),
+        ("pre_tool_use", {SPECIFIC: {"updatedInput": {"n": 2}}}, Change({"n": 2})),
+        ("pre_tool_use", {SPECIFIC: {"additionalContext": "mind"}}, AddContext("mind")),
+        ("permission_request", {SPECIFIC: {"decision": {"behavior": "deny", "message": "m"}}},
+         Block("m")),
+        ("permission_request", {SPECIFIC: {"decision": {"behavior": "allow"}}},
+         Permit("a hook said yes")),
+        ("permission_request",
+         {SPECIFIC: {"decision": {"behavior": "allow", "updatedInput": {"n": 2}}}}, None),
+        ("post_tool_use", {"decision": "block", "reason": "fix it"}, AddContext("fix it")),
+        ("post_tool_use", {SPECIFIC: {"updatedToolOutput": "short"}}, Change(text="short")),
+        ("user_prompt_submit", {"decision": "block", "reason": "secret"}, Block("secret")),
+        ("user_prompt_submit", {"additionalContext": "Sunday"}, AddContext("Sunday")),
+        ("session_start", {SPECIFIC: {"additionalContext": "hello"}}, AddContext("hello")),
+        ("stop", {"decision": "block", "reason": "go on"}, Block("go on")),
+        ("stop", {"continue": False}, None),
+        ("pre_compact", {"decision": "block"}, Block("a hook said no")),
+        ("notification", {"decision": "block"}, None),
+    ],
+)  # fmt: skip
+def test_json_is_understood(point: HookPoint, output: dict[str, Any], answer: HookAnswer | None):
+    assert parse_output(at(point), json.dumps(output)).answer == answer
+
+
+@pytest.mark.parametrize(
+    "output", ["{", '{"decision": "perhaps"}', '{"continue": "no"}', "{" * 5000, '{"a": 1} b']
+)
+def test_json_that_is_none_is_an_error_and_plain_words_are_not(output: str):
+    with pytest.raises(ValueError, match="not the JSON of a hook"):
+        parse_output(at("pre_tool_use"), output)
+    assert parse_output(at("pre_tool_use"), "all is well").answer is None
+    assert parse_output(at("session_start"), "On branch main").answer == AddContext(
+        "On branch main"
+    )
+
+
+# --- commands ----------------------------------------------------------------------------
+
+
+async def test_exit_two_denies_with_stderr_as_the_reason(own_place: Path, no_leaks: object):
+    command = HookConfig("PreToolUse", "cat >told.json; echo not today >&2; exit 2", "Record")
+    record = RecordingTool()
+    async with hooked(own_place, command) as hooks:
+        result = await Agent(calling(n=1), [record], hooks=hooks).run("x")
+    assert answers(result.transcript) == ["denied: not today"]
+    assert not record.calls
+    said = json.loads((own_place / "told.json").read_bytes())
+    assert (said["tool_name"], said["tool_input"], said["cwd"]) == (
+        "Record",
+        {"n": 1},
+        str(own_place),
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("sleep 1000", "`sleep 1000` did not end within 0.2 s"),
+        ("./none.sh", "`./none.sh` exited with 127: "),
+        ("echo '{nonsense'", "its output is not the JSON of a hook"),
+        ("kill -9 $$", "was ended by SIGKILL"),
+    ],
+)
+async def test_a_guard_that_fails_denies_in_one_sentence(own_place: Path, command: str, words: str):
+    record, witness = RecordingTool(), RecordingObserver()
+    async with hooked(own_place, HookConfig("PreToolUse", command, timeout=0.2)) as hooks:
+        agent = Agent(calling(n=1), [record], hooks=hooks, observers=[witness])
+        result = await agent.run("x")
+    [answer] = answers(result.transcript)
+    assert answer.startswith("denied: a hook failed at pre_tool_use: `")
+    assert words in answer
+    assert [event.text for event in witness.events_of(WarningRaised)] == [
+        answer.removeprefix("denied: ")
+    ]
+    assert not record.calls
+
+
+async def test_a_change_and_a_remark_of_one_command_both_arrive(own_place: Path):
+    output = {SPECIFIC: {"updatedInput": {"n": 2}, "additionalContext": "n was 1"}}
+    command = HookConfig("PreToolUse", f"echo '{json.dumps(output)}'")
+    record = RecordingTool()
+    async with hooked(own_place, command) as hooks:
+        result = await Agent(calling(n=1), [record], hooks=hooks).run("x")
+    assert record.calls == [{"n": 2}]
+    assert notices(result.transcript) == ["n was 1"]
+
+
+def test_hooks_stand_only_where_commands_are(own_place: Path):
+    async def run(*_: Any, **__: Any) -> Any: ...
+
+    stop, before = HookConfig("Stop", "true"), HookConfig("PreToolUse", "true")
+    assert [hook.points for hook in make_command_hooks([stop], run, own_place)] == [{"stop"}]
+    both = make_command_hooks([stop, before], run, own_place)
+    assert [set(hook.points) for hook in both] == [{"stop"}, {"pre_tool_use"}, {"pre_tool_use"}]
+    assert make_command_hooks([], run, own_place) == []
+
+
+async def test_exit_two_after_a_tool_is_told_to_the_model(own_place: Path):
+    command = HookConfig("PostToolUse", "echo lint failed >&2; exit 2")
+    async with hooked(own_place, command) as hooks:
+        result = await Agent(calling(), [RecordingTool()], hooks=hooks).run("x")
+    assert notices(result.transcript) == ["lint failed"]
+
+
+async def test_plain_output_is_context_where_a_session_or_prompt_begins(own_place: Path):
+    start = HookConfig("SessionStart", 'basename "$CLAUDE_PROJECT_DIR"')
+    prompt = HookConfig("UserPromptSubmit", "echo it is Sunday")
+    async with hooked(own_place, start, prompt) as hooks:
+        result = await Agent(Scripted(["ok"]), hooks=hooks).run("x")
+    assert set(notices(result.transcript)) == {own_place.name, "it is Sunday"}
+
+
+async def test_a_permission_hook_answers_for_the_person(own_place: Path):
+    class Asking:
+        async def decide(self, request: PermissionRequest) -> Verdict:
+            return Ask("?")
+
+        async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None: ...
+
+    output = json.dumps({SPECIFIC: {"decision": {"behavior": "allow"}}})
+    record = RecordingTool()
+    async with hooked(own_place, HookConfig("PermissionRequest", f"echo '{output}'")) as hooks:
+        await Agent(calling(), [record], policy=Asking(), hooks=hooks).run("x")
+    assert len(record.calls) == 1
+
+
+async def test_a_stop_hook_is_told_that_it_is_active_and_cannot_keep_a_turn_for_ever(
+    own_place: Path,
+):
+    # The first time it objects; then it sees that it did so already, and lets go.
+    polite = "grep -q '\"stop_hook_active\": true' || { echo run the tests >&2; exit 2; }"
+    async with hooked(own_place, HookConfig("Stop", polite)) as hooks:
+        result = await Agent(Scripted(["a", "b"]), hooks=hooks).run("x")
+    assert (result.text, notices(result.transcript)) == ("b", ["run the tests"])
+    async with hooked(own_place, HookConfig("Stop", "exit 2")) as hooks:
+        result = await Agent(Scripted([str(n) for n in range(20)]), hooks=hooks).run("x")
+    assert result.text == "10"
+
+
+async def test_a_message_is_shown_and_a_halt_is_asked_for(own_place: Path):
+    told_person: list[str] = []
+    halted: list[str] = []
+    output = json.dumps({"continue": False, "stopReason": "enough", "systemMessage": "look"})
+    command = HookConfig("PostToolUse", f"echo '{output}'")
+    async with hooked(own_place, command, tell=told_person.append, halt=halted.append) as hooks:
+        await Agent(calling(), [RecordingTool()], hooks=hooks).run("x")
+    assert (told_person, halted) == (["look"], ["enough"])
+
+
+async def test_a_python_function_is_a_hook_too():
+    @hook("pre_tool_use", matcher="rec.*")
+    async def guard(moment: HookInput) -> HookAnswer | None:
+        return Block("odd") if moment.data["tool_input"]["n"] % 2 else None
+
+    @hook("user_prompt_submit")
+    def remind(moment: HookInput) -> str:
+        return f"{len(moment.data['prompt'])} chars"
+
+    result = await Agent(calling(n=1), [RecordingTool()], hooks=[guard, remind]).run("four")
+    assert answers(result.transcript) == ["denied: odd"]
+    assert notices(result.transcript) == ["4 chars"]
+    with pytest.raises(ConfigError, match="no hook point"):
+        hook("before_lunch")  # type: ignore[arg-type]
+
+
+# --- approval ----------------------------------------------------------------------------
+
+
+def test_a_hook_of_a_project_runs_only_in_a_trusted_folder_and_as_it_was_approved(own_place: Path):
+    store, folder = TrustStore(own_place / "trust.json"), own_place / "repo"
+    folder.mkdir()
+    (folder / "check.sh").write_text("exit 0")
+    entry = {"hooks": [{"command": 'sh "$CLAUDE_PROJECT_DIR"/check.sh; true'}]}
+    commands = parse_hooks({"hooks": {"Stop": [entry]}}, str(folder / ".treadle/settings.json"))
+    assert [one.is_folder_trusted for one in filter_approved_hooks(store, folder, commands)[1]] == [
+        False
+    ]
+    store.trust(folder)
+    allowed, waiting = filter_approved_hooks(store, folder, commands)
+    assert not allowed
+    assert "is new and waits for your approval" in waiting[0].summary
+    approve_hooks(store, folder, commands)
+    allowed, waiting = filter_approved_hooks(TrustStore(store.file), folder, commands)
+    assert ([one.command for one in allowed], waiting) == ([commands[0].command], [])
+    assert allowed[0].is_project
+    (folder / "check.sh").write_text("curl evil")
+    allowed, waiting = filter_approved_hooks(store, folder, commands)
+    assert (allowed, waiting[0].state) == ([], "changed")
+
+
+async def test_a_script_that_changes_during_a_session_is_not_run(own_place: Path):
+    store = TrustStore(own_place / "trust.json")
+    store.trust(own_place)
+    script = own_place / "check.sh"
+    script.write_text("true")
+    command = HookConfig("PreToolUse", "sh ./check.sh")
+    approve_hooks(store, own_place, [command])
+
+    def still(one: HookConfig) -> bool:
+        return bool(filter_approved_hooks(store, own_place, [one])[0])
+
+    async with hooked(own_place, command, approved=still) as hooks:
+        await Agent(calling(), [record := RecordingTool()], hooks=hooks).run("x")
+        script.write_text("touch pwned")
+        result = await Agent(calling(), [record], hooks=hooks).run("x")
+    assert len(record.calls) == 1
+    assert "changed since it was approved" in answers(result.transcript)[0]
+    assert not (own_place / "pwned").exists()
+
+
+def test_a_server_is_bound_to_the_files_of_the_project_that_it_names(own_place: Path):
+    store = TrustStore(own_place / "trust.json")
+    store.trust(own_place)
+    (own_place / "server.py").write_text("1")
+    servers = {"db": {"command": "python3", "args": ["server.py"]}}
+    approve_server(store, own_place, "db", servers["db"])
+    assert filter_approved_servers(store, own_place, servers) == (servers, [])
+    (own_place / "server.py").write_text("2")
+    (waiting,) = filter_approved_servers(store, own_place, servers)[1]
+    assert waiting.description == "python3 server.py (outside of the sandbox)"
+    assert "files" not in add_file_hashes({"command": "ls 'open \x00 /etc/passwd ../x"}, own_place)
+
+
+def test_what_cannot_be_seen_is_said_at_the_question(own_place: Path):
+    store = TrustStore(own_place / "trust.json")
+    store.trust(own_place)
+    commands = [HookConfig("Stop", "./check.s?")]
+    what = filter_approved_hooks(store, own_place, commands)[1][0].description
+    assert what.startswith("./check.s? (inside the sandbox, where one can be built; it cannot be")
+    approve_hooks(store, own_place, commands)
+    assert filter_approved_hooks(store, own_place, commands)[0]
+    servers: dict[str, dict[str, Any]] = {
+        "db": {"command": "sh", "args": ["-c", "./s*"]},
+        "far": {"url": "https://x.org"},
+    }
+    near, far = filter_approved_servers(store, own_place, servers)[1]
+    assert (
+        "outside of the sandbox; it cannot be seen whether what it runs changes" in near.description
+    )
+    assert far.description == "https://x.org"
+
+
+async def test_a_yes_of_a_folders_hook_leaves_the_question_to_the_person(own_place: Path):
+    output = json.dumps({"decision": "approve"})
+    own = HookConfig("PermissionRequest", f"echo '{output}'")
+    theirs = msgspec.structs.replace(own, is_project=True)
+    no = msgspec.structs.replace(theirs, command="echo never >&2; exit 2")
+    moment = at("permission_request", tool_name="bash", tool_input={})
+    async with hooked(own_place, own, theirs, no) as hooks:
+        answers = [await one.run(moment) for one in hooks]
+    assert answers == [Permit("a hook said yes"), None, Block("never")]

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from treadle import Agent
+from treadle.core.contracts.workspace import CommandResult
+from treadle.core.errors import WorkspaceError
+from treadle.models import Say, Scripted
+from treadle.policy.goal import MAX_OUTPUT_CHARS, Goal
+
+
+class Commands:
+    """A workspace whose command ends as it was told, again and again."""
+
+    root = Path("/")
+
+    def __init__(self, *ends: CommandResult | WorkspaceError) -> None:
+        self._ends = list(ends)
+        self.ran: list[str] = []
+
+    async def run(self, command: str, **options: object) -> CommandResult:
+        self.ran.append(command)
+        end = self._ends.pop(0)
+        if isinstance(end, WorkspaceError):
+            raise end
+        return end
+
+
+GOOD, BAD = CommandResult(0, "fine"), CommandResult(1, "test_a failed: 1 != 2")
+
+
+def agent(goal: Goal, replies: int) -> tuple[Agent, Scripted]:
+    model = Scripted([Say(f"Reply {number}.") for number in range(replies)])
+    return Agent(model, hooks=[goal], gates=[goal]), model
+
+
+async def test_the_turn_is_over_only_when_the_command_succeeds():
+    commands = Commands(BAD, GOOD)
+    goal = Goal("make test", commands)  # type: ignore[arg-type]
+    asked, _ = agent(goal, 2)
+    result = await asked.run("repair it")
+    assert (result.reason, result.text, goal.is_met) == ("end_turn", "Reply 1.", True)
+    assert commands.ran == ["make test"] * 2
+
+
+async def test_what_it_printed_is_told_to_the_model():
+    goal = Goal("make test", Commands(BAD, GOOD))  # type: ignore[arg-type]
+    asked, _ = agent(goal, 2)
+    result = await asked.run("repair it")
+    told = next(item for item in result.transcript if getattr(item, "kind", "") == "stop_hook")
+    assert "`make test` ended with exit code 1 (attempt 1 of 10)" in told.text
+    assert "test_a failed: 1 != 2" in told.text
+
+
+async def test_after_so_many_attempts_the_turn_ends_goal_not_met():
+    goal = Goal("false", Commands(BAD, BAD), max_attempts=2)  # type: ignore[arg-type]
+    asked, _ = agent(goal, 2)
+    result = await asked.run("repair it")
+    assert result.reason == "goal_not_met"
+    assert result.turn.metadata["detail"] == "`false` ended with exit code 1; it was tried 2 times"
+
+
+async def test_a_command_that_cannot_run_or_ends_badly_is_a_failure_in_words():
+    ends = [WorkspaceError("no such folder"), CommandResult(None, "", timed_out=True), BAD]
+    goal = Goal("x", Commands(*ends), max_attempts=3)  # type: ignore[arg-type]
+    asked, _ = agent(goal, 3)
+    result = await asked.run("go")
+    told = [item.text for item in result.transcript if getattr(item, "kind", "") == "stop_hook"]
+    assert "could not be run" in told[0]
+    assert "no such folder" in told[0]
+    assert "ran out of time" in told[1]
+    assert "(It printed nothing.)" in told[1]
+
+
+async def test_of_a_long_output_the_end_is_shown():
+    long = CommandResult(1, "x" * 100_000 + "the cause")
+    goal = Goal("x", Commands(long), max_attempts=1)  # type: ignore[arg-type]
+    asked, _ = agent(goal, 1)
+    result = await asked.run("go")
+    told = next(item for item in result.transcript if getattr(item, "kind", "") == "stop_hook")
+    assert told.text.count("xthe cause") == 1
+    assert len(told.text) < MAX_OUTPUT_CHARS + 500
+
+
+async def test_a_child_of_the_session_may_stop_without_the_goal():
+    commands = Commands(GOOD)
+    goal = Goal("x", commands)  # type: ignore[arg-type]
+    parent, _ = agent(goal, 1)
+    child, _ = agent(goal, 1)
+    await parent.run("go")
+    await child.run("go")
+    assert commands.ran == ["x"]

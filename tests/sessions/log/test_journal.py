@@ -1,0 +1,227 @@
+"""The journal keeps what it was given, in a file that a person can read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from treadle.core.contracts.store import Store
+from treadle.core.errors import SessionBusy, SessionNotFound, SessionTooNew, StoreError
+from treadle.core.transcript.content import Text
+from treadle.core.transcript.entries import EarlyResult, Entry, ItemAdded, TurnBegan, fold_entries
+from treadle.core.transcript.items import ToolResultItem, UserItem
+from treadle.sessions import Journal, resume
+from treadle.sessions.log.journal import WRITE_DELAY, read_entries
+from treadle.sessions.log.records import FORMAT_VERSION, ForkPoint, JournalHeader, encode_header
+from treadle.testing.conformance.store import EVERY_ENTRY_KIND, StoreConformance
+from treadle.testing.stores import MemoryStore
+
+
+def said(text: str) -> Entry:
+    return ItemAdded(UserItem((Text(text),)))
+
+
+async def written(place: Path, *texts: str) -> Journal:
+    journal = Journal.create(place)
+    for text in texts:
+        journal.append(said(text))
+    await journal.aclose()
+    return journal
+
+
+class TestJournal(StoreConformance):
+    @pytest.fixture(autouse=True)
+    def in_its_own_folder(self, tmp_path: Path) -> None:
+        self.root = tmp_path
+
+    async def open(self, session_id: str) -> Store:
+        place = self.root / "project" / session_id
+        if (place / "journal.jsonl").exists():
+            return resume(place).journal
+        return Journal.create(place)
+
+
+class TestMemoryStore(StoreConformance):
+    def setup_method(self) -> None:
+        self.kept: dict[str, list[Entry]] = {}
+
+    async def open(self, session_id: str) -> Store:
+        store = MemoryStore(session_id)
+        store.durable = self.kept.setdefault(session_id, [])
+        return store
+
+
+async def test_every_line_is_json_with_a_number_and_a_checksum(tmp_path: Path) -> None:
+    await written(tmp_path / "s", "Hello", "World")
+    lines = [json.loads(x) for x in (tmp_path / "s/journal.jsonl").read_text().splitlines()]
+    header, opened, first, second = lines
+    assert (header["treadle"], header["format"], header["session"]) == (
+        "session",
+        FORMAT_VERSION,
+        "s",
+    )
+    assert (opened["kind"], opened["pid"]) == ("opened", os.getpid())
+    assert [(x["n"], x["e"], x["kind"]) for x in (first, second)] == [
+        (1, 1, "item"),
+        (2, 1, "item"),
+    ]
+    assert first["item"]["content"] == [{"type": "text", "text": "Hello"}]
+
+
+async def test_nothing_is_on_disk_before_something_was_said(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "s")
+    assert not (tmp_path / "s/journal.jsonl").exists()
+    await journal.aclose()
+    with pytest.raises(SessionNotFound, match="no session"):
+        resume(tmp_path / "s")
+
+
+async def test_a_group_of_entries_costs_one_sync(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "s")
+    for number in range(100):
+        journal.append(said(str(number)))
+    await journal.flush()
+    assert journal.sync_count == 1
+    await journal.aclose()
+
+
+async def test_what_nobody_flushes_is_written_by_itself(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "s")
+    journal.append(said("later"))
+    await asyncio.sleep(2 * WRITE_DELAY)
+    assert journal.unwritten_entries == ()
+    assert read_entries(tmp_path / "s") == [said("later")]
+    await journal.aclose()
+
+
+async def test_the_view_of_a_resumed_session_is_the_fold_of_its_entries(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "s")
+    for entry in EVERY_ENTRY_KIND:
+        journal.append(entry)
+    await journal.aclose()
+    resumed = resume(tmp_path / "s")
+    assert resumed.view == fold_entries(EVERY_ENTRY_KIND)
+    assert resumed.warnings == ()
+    await resumed.journal.aclose()
+
+
+async def test_a_long_result_stands_once_beside_the_journal(tmp_path: Path) -> None:
+    result = ToolResultItem("c", "bash", (Text("x" * 1_000_000),))
+    journal = Journal.create(tmp_path / "s")
+    journal.append(EarlyResult(result))
+    journal.append(ItemAdded(result))
+    await journal.aclose()
+    blobs = [path for path in (tmp_path / "s/blobs").rglob("*") if path.is_file()]
+    assert len(blobs) == 1
+    assert (tmp_path / "s/journal.jsonl").stat().st_size < 2000
+    assert read_entries(tmp_path / "s") == [EarlyResult(result), ItemAdded(result)]
+
+
+async def test_a_lost_blob_is_told_and_the_call_stays_answered(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "s")
+    journal.append(said("go"))
+    journal.append(ItemAdded(ToolResultItem("c", "bash", (Text("x" * 100_000),))))
+    await journal.aclose()
+    for path in (tmp_path / "s/blobs").rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"something else")
+    resumed = resume(tmp_path / "s")
+    assert "blob is lost" in resumed.warnings[0]
+    await resumed.journal.aclose()
+
+
+async def test_a_fork_reads_its_parents_entries_and_leaves_them_alone(tmp_path: Path) -> None:
+    await written(tmp_path / "p/parent", "one", "two", "three")
+    before = (tmp_path / "p/parent/journal.jsonl").read_bytes()
+    child = Journal.create(tmp_path / "p/child", parent=ForkPoint("parent", 2))
+    assert list(await child.load()) == [said("one"), said("two")]
+    child.append(said("other"))
+    await child.aclose()
+    grandchild = Journal.create(tmp_path / "q/grandchild", parent=ForkPoint("child", 3))
+    grandchild.append(said("more"))
+    await grandchild.aclose()
+    texts = ["one", "two", "other", "more"]
+    assert read_entries(tmp_path / "q/grandchild") == [said(text) for text in texts]
+    resumed = resume(tmp_path / "q/grandchild")
+    assert [item.text for item in resumed.view.transcript] == texts
+    assert resumed.damage == ()
+    await resumed.journal.aclose()
+    assert (tmp_path / "p/parent/journal.jsonl").read_bytes() == before
+
+
+async def test_a_fork_whose_parent_is_gone_says_so(tmp_path: Path) -> None:
+    child = Journal.create(tmp_path / "child", parent=ForkPoint("parent", 2))
+    child.append(said("other"))
+    await child.aclose()
+    with pytest.raises(SessionNotFound, match="fork of parent"):
+        resume(tmp_path / "child")
+
+
+async def test_a_closed_journal_takes_nothing_more(tmp_path: Path) -> None:
+    journal = await written(tmp_path / "s", "one")
+    with pytest.raises(StoreError, match="closed"):
+        journal.append(said("two"))
+
+
+def test_closing_leaves_nothing_behind(tmp_path: Path, no_leaks) -> None:
+    no_leaks.run(written(tmp_path / "s", "one"))
+
+
+async def test_a_journal_serves_as_a_store_for_a_turn_that_began(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "s")
+    journal.append(TurnBegan("turn-1"))
+    await journal.aclose()
+    resumed = resume(tmp_path / "s")
+    assert resumed.view.open_turn == "turn-1"
+    await resumed.journal.aclose()
+
+
+def test_fault_26_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        journal = Journal.create(tmp_path / "a/b/s")
+        journal.append(ItemAdded(ToolResultItem("c", "bash", (Text("x" * 100_000),))))
+        asyncio.run(journal.aclose())
+    finally:
+        os.umask(old)
+    for path in (tmp_path / "a").rglob("*"):
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert mode == (0o700 if path.is_dir() else 0o600), path
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
+
+
+async def test_fault_18_order_is_by_number_and_not_by_time(tmp_path: Path) -> None:
+    times = iter([1000.0, 1000.0, 5000.0, -100.5, 90000.0])
+    journal = Journal.create(tmp_path / "s", clock=lambda: next(times))
+    for text in "abc":
+        journal.append(said(text))
+    await journal.aclose()
+    assert read_entries(tmp_path / "s") == [said("a"), said("b"), said("c")]
+
+
+async def test_fault_20_a_newer_session_is_read_and_not_written(tmp_path: Path) -> None:
+    await written(tmp_path / "s", "one")
+    path = tmp_path / "s/journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[0] = encode_header(JournalHeader(FORMAT_VERSION + 1, "s", 0.0))
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(SessionTooNew, match=f"format {FORMAT_VERSION + 1}"):
+        resume(tmp_path / "s")
+    assert read_entries(tmp_path / "s") == [said("one")]
+    assert path.read_bytes() == b"".join(lines)
+
+
+async def test_fault_14_a_second_opening_says_who_has_it(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "s")
+    journal.append(said("one"))
+    await journal.flush()
+    with pytest.raises(SessionBusy, match=rf"open in pid {os.getpid()} since \d{{4}}-"):
+        resume(tmp_path / "s")
+    assert read_entries(tmp_path / "s") == [said("one")]  # it can be read all the same
+    await journal.aclose()
+    await resume(tmp_path / "s").journal.aclose()

@@ -1,0 +1,247 @@
+"""Going back and forking only append; replay comes to the same transcript."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.agents.agent import Agent
+from treadle.apps.cli.commands.replay import replay_recording
+from treadle.core.errors import AccessDenied, StoreError
+from treadle.core.steps import AfterToolResult, AwaitingInput, Finished
+from treadle.core.transcript.entries import Checkpoint, ViewRewritten
+from treadle.core.transcript.items import AssistantItem, SummaryItem, ToolResultItem, UserItem
+from treadle.core.transcript.transcript import Transcript
+from treadle.models.scripted import Say, Scripted
+from treadle.sessions import Journal, Library
+from treadle.sessions.diff import find_first_difference, format_item
+from treadle.sessions.history import (
+    find_turn,
+    fork,
+    list_checkpoint_trees,
+    list_turns,
+    load_view,
+    rewind,
+)
+from treadle.sessions.log.journal import read_entries
+from treadle.sessions.replay import split_recordings
+from treadle.testing.tools import RecordingTool
+from treadle.tools.federation import StaticSource
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Library:
+    return Library(tmp_path / "sessions")
+
+
+async def play(journal: Journal, script: Any, *prompts: str, view: Any = None, **more: Any) -> Any:
+    """Say these one after the other; the driver, closed."""
+    agent = Agent(Scripted(script), [RecordingTool(answer="ok")], **more)
+    driver = agent.start(view=view, store=journal)
+    for prompt in prompts:
+        driver.submit(prompt)
+        while not isinstance(await driver.next(), Finished):
+            pass
+    await driver.aclose()
+    return driver
+
+
+def texts(transcript: Any) -> list[str]:
+    return [item.text for item in transcript]
+
+
+async def test_turns_are_numbered_and_know_their_files(library: Library, tmp_path: Path) -> None:
+    journal = library.create(tmp_path)
+    await play(journal, ["one", "two"], "first", "second")
+    resumed = library.resume(journal.session_id)
+    resumed.journal.append(Checkpoint("turn-2", "tree-a"))
+    resumed.journal.append(Checkpoint("turn-2", "tree-b"))
+    await resumed.journal.aclose()
+    first, second = list_turns(journal.session_dir)
+    assert (first.turn_id, first.number, first.text, first.checkpoint_before) == (
+        "turn-1",
+        1,
+        "first",
+        "",
+    )
+    assert (second.text, second.checkpoint_before, second.checkpoint_after) == (
+        "second",
+        "tree-a",
+        "tree-b",
+    )
+    assert find_turn(journal.session_dir, "-1") == find_turn(journal.session_dir, "2") == second
+    assert list_checkpoint_trees(journal.session_dir) == {"tree-a", "tree-b"}
+    with pytest.raises(StoreError, match="no turn '7'; it has 2"):
+        find_turn(journal.session_dir, "7")
+
+
+async def test_a_rewind_is_an_entry_and_the_next_turn_follows_it(
+    library: Library, tmp_path: Path
+) -> None:
+    journal = library.create(tmp_path)
+    await play(journal, ["one", "two"], "first", "second")
+    before = (journal.session_dir / "journal.jsonl").read_bytes()
+    resumed = library.resume(journal.session_id)
+    view = await rewind(resumed.journal, "turn-2")
+    assert texts(view.transcript) == ["first", "one"]
+    await play(resumed.journal, ["three"], "third", view=view)
+    assert (journal.session_dir / "journal.jsonl").read_bytes().startswith(before)
+    assert texts(load_view(journal.session_dir).transcript) == ["first", "one", "third", "three"]
+    assert [mark.turn_id for mark in list_turns(journal.session_dir)] == ["turn-1", "turn-3"]
+    with pytest.raises(StoreError, match="no turn"):
+        await rewind(library.resume(journal.session_id).journal, "turn-2")
+
+
+async def test_a_fork_goes_its_own_way(library: Library, tmp_path: Path) -> None:
+    journal = library.create(tmp_path)
+    await play(journal, ["one", "two"], "first", "second")
+    child, view = fork(library, journal.session_dir, folder=tmp_path, before_turn="2")
+    assert texts(view.transcript) == ["first", "one"]
+    await play(child, ["other"], "else", view=view)
+    assert texts(load_view(child.session_dir).transcript) == ["first", "one", "else", "other"]
+    assert texts(load_view(journal.session_dir).transcript) == ["first", "one", "second", "two"]
+    difference = find_first_difference(
+        load_view(journal.session_dir).transcript, load_view(child.session_dir).transcript
+    )
+    assert difference is not None
+    assert difference.position == 2
+    assert (format_item(difference.left), format_item(difference.right)) == (
+        "user:\nsecond",
+        "user:\nelse",
+    )
+
+
+# --- replay --------------------------------------------------------------------------------
+
+
+async def replayed(place: Path) -> int:
+    """Replay it; how many replies. It must give the same transcript."""
+    replies = 0
+    for recording in split_recordings(read_entries(place)):
+        assert await replay_recording(recording) is None
+        replies += recording.reply_count
+    return replies
+
+
+async def test_a_replay_gives_the_same_transcript(library: Library, tmp_path: Path) -> None:
+    journal = library.create(tmp_path)
+    script = [
+        Say("Looking", calls=[("record", {"n": 1}), ("record", {"n": 2}), ("nosuch", {})]),
+        Say(calls=[("record", '{"broken')]),
+        "done",
+        Say(thinking="hm", text="again"),
+    ]
+    await play(journal, script, "first", "second")
+    assert await replayed(journal.session_dir) == 4
+
+
+async def test_a_replay_goes_through_compaction_steering_and_rewind(
+    library: Library, tmp_path: Path
+) -> None:
+    class Compacting:
+        name = "compact"
+        points = frozenset({"before_model"})
+
+        async def mutate(self, context: Any) -> Transcript | None:
+            if len(context.transcript) < 4 or isinstance(context.transcript[0], SummaryItem):
+                return None
+            return Transcript([SummaryItem("what was", 3), *context.transcript[3:]])
+
+    journal = library.create(tmp_path)
+    agent = Agent(
+        Scripted([Say(calls=[("record", {})]), "one", Say(calls=[("record", {})]), "two"]),
+        [RecordingTool(answer="ok")],
+        mutators=[Compacting()],  # type: ignore[list-item]
+    )
+    driver = agent.start(input="first", store=journal)
+    ended = 0
+    while ended < 2:
+        match await driver.next():
+            case AfterToolResult() if not ended:
+                driver.steer("steered")
+            case Finished():
+                ended += 1
+                driver.submit("second")
+            case _:
+                pass
+    await driver.aclose()
+    assert any(isinstance(entry, ViewRewritten) for entry in read_entries(journal.session_dir))
+    resumed = library.resume(journal.session_id)
+    view = await rewind(resumed.journal, "turn-2")
+    await play(resumed.journal, ["three"], "third", view=view)
+    assert await replayed(journal.session_dir) == 5
+
+
+async def test_a_replay_ends_where_the_log_ends(library: Library, tmp_path: Path) -> None:
+    journal = library.create(tmp_path)
+    await play(journal, [Say(calls=[("record", {}), ("record", {})]), "done"], "go")
+    path = journal.session_dir / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    results = [n for n, line in enumerate(lines) if b'"tool_result"' in line]
+    path.write_bytes(b"".join(lines[: results[1]]))  # killed between two results
+    assert await replayed(journal.session_dir) == 1
+
+
+async def test_a_turn_that_failed_is_replayed_with_what_followed(
+    library: Library, tmp_path: Path
+) -> None:
+    journal = library.create(tmp_path)
+    agent = Agent(Scripted([AccessDenied("no key"), "better"]))
+    driver = agent.start(input="first", store=journal)
+    assert isinstance(await driver.next(), Finished)
+    driver.submit("second")
+    assert isinstance(await driver.next(), Finished)
+    await driver.aclose()
+    assert await replayed(journal.session_dir) == 1
+
+
+async def test_a_tool_that_answers_otherwise_today_is_named(
+    library: Library, tmp_path: Path
+) -> None:
+    journal = library.create(tmp_path)
+    await play(journal, [Say(calls=[("record", {"n": 1}), ("record", {"n": 2})]), "done"], "go")
+
+    def answer(arguments: Any) -> str:
+        return "ok" if arguments["n"] == 1 else "changed"
+
+    (recording,) = split_recordings(read_entries(journal.session_dir))
+    assert await replay_recording(recording, StaticSource((RecordingTool(answer=answer),))) is None
+    (drift,) = recording.mismatches
+    assert (drift.name, drift.arguments, drift.recorded, drift.actual) == (
+        "record",
+        '{"n":2}',
+        "ok",
+        "changed",
+    )
+
+
+async def test_a_loop_that_behaves_otherwise_is_noticed(library: Library, tmp_path: Path) -> None:
+    journal = library.create(tmp_path)
+    await play(journal, [Say(calls=[("record", {})]), "done", "again"], "go", "on")
+    (recording,) = split_recordings(read_entries(journal.session_dir))
+    (call_id,) = recording.results
+    result = recording.results[call_id]
+    recording.results[call_id] = ToolResultItem(call_id, "record", (), is_error=True)
+    difference = await replay_recording(recording)
+    assert difference is not None
+    assert difference.left == result
+    assert difference.position == 2
+
+
+def test_usage_and_ids_of_replies_make_no_difference() -> None:
+    one = AssistantItem((), model="a", response_id="x")
+    assert find_first_difference([one], [AssistantItem((), model="b")]) is None
+    assert find_first_difference([one], [UserItem(())]) is not None
+
+
+async def test_awaiting_input_is_what_a_rested_session_gives(
+    library: Library, tmp_path: Path
+) -> None:
+    journal = library.create(tmp_path)
+    await play(journal, ["one"], "first")
+    resumed = library.resume(journal.session_id)
+    driver = Agent(Scripted([])).start(view=resumed.view, store=resumed.journal)
+    assert isinstance(await driver.next(), AwaitingInput)
+    await driver.aclose()
