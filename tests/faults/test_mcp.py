@@ -46,7 +46,7 @@ async def test_fault_76_crashes_during_a_call_and_is_started_again(own_place: Pa
 
 async def test_fault_76_backs_off_between_crashes(own_place: Path):
     log = Log()
-    async with served(own_place, on_change=log, delays=(0.0, 1000.0), patience=0.05) as server:
+    async with served(own_place, on_change=log, delays=(0.0, 1000.0), call_wait=0.05) as server:
         for crashes in range(2):
             await log.until("up", after=3 * crashes)
             with pytest.raises(ToolError, match="went away"):

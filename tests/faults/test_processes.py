@@ -138,7 +138,7 @@ async def test_fault_61_a_daemon_of_a_sandboxed_background_command_dies_with_its
 async def test_fault_62_a_fork_bomb_is_contained(folder: Path, sandbox: bool) -> None:
     mark = marker()
     bomb = f"bomb() {{ sleep {mark} & bomb & bomb; }}; bomb 2>&1"
-    async with opened(folder, sandbox=sandbox, processes=40, grace=0.2) as workspace:
+    async with opened(folder, sandbox=sandbox, max_processes=40, grace=0.2) as workspace:
         running = asyncio.ensure_future(workspace.run(bomb, timeout=1.0))
         ticks = 0
         while not running.done():
@@ -402,7 +402,7 @@ def supervisors(keeper: int) -> set[int]:
 
 @pytest.mark.skipif(not limits.find_pids_cgroup(), reason="no cgroup can be made here")
 async def test_the_cgroups_of_commands_go_with_them(folder: Path) -> None:
-    async with opened(folder, processes=50) as workspace:
+    async with opened(folder, max_processes=50) as workspace:
         said = await workspace.run("cat /proc/self/cgroup")
         own = re.search(r"/(treadle-\d+)$", said.output, re.MULTILINE)
         assert own is not None

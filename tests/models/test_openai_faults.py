@@ -37,7 +37,7 @@ IMPATIENT = Timeouts(first_byte=0.2, first_content=0.2, idle=0.2, total=5.0, max
 
 async def ask(wire: str, *faults: ProviderFault | str) -> tuple[list[ModelEvent], AssistantItem]:
     async with ProviderServer(SCRIPT, faults=faults) as server:
-        model = WIRES[wire](server.url + "/v1", limits=IMPATIENT)
+        model = WIRES[wire](server.url + "/v1", timeouts=IMPATIENT)
         request = ModelRequest(Transcript([to_user_item("x")]), tools=TOOLS)
         events = [event async for event in model.stream(request)]
         assert server.violations == []

@@ -51,7 +51,7 @@ class Picky(ProviderServer):
     def bodies(self) -> list[bytes]:
         return [request.body for request in self.requests]
 
-    def _problems(self, request: Any, *others: Any) -> list[RequestViolation]:
+    def _check_request(self, request: Any, *others: Any) -> list[RequestViolation]:
         problem = self._refuses(request.body)
         return [RequestViolation("", problem)] if problem else []
 

@@ -44,7 +44,7 @@ async def test_what_the_person_always_allows_is_kept_and_not_asked_again():
     async def keep(rules: tuple[str, ...]) -> None:
         saved.append(rules)
 
-    subject = policy(keep=keep)
+    subject = policy(save_rules=keep)
     call = proposal("bash", command="cd /x && npm run build -- --fast > out.log")
     asked = await subject.decide(call)
     assert isinstance(asked, Ask)
@@ -124,7 +124,7 @@ async def test_an_error_inside_is_never_an_allow():
     def broken() -> str:
         raise RuntimeError("no folder")
 
-    verdict = await policy(cwd=broken).decide(proposal("bash", command="ls"))
+    verdict = await policy(get_cwd=broken).decide(proposal("bash", command="ls"))
     assert isinstance(verdict, Deny)
 
 

@@ -19,7 +19,7 @@ def test_a_folder_is_trusted_by_its_real_path(tmp_path, store):
     good, link = tmp_path / "good", tmp_path / "link"
     good.mkdir()
     link.symlink_to(good)
-    assert not store.trusts(good)
+    assert not store.is_trusted(good)
     store.trust(link)
     again = TrustStore(store.file)
     assert again.is_trusted(good)
@@ -42,8 +42,8 @@ def test_trust_can_be_taken_back_with_its_approvals(tmp_path, store):
     store.trust(tmp_path)
     store.approve(tmp_path, "server", "x", {"command": "a"})
     store.distrust(tmp_path)
-    assert not store.trusts(tmp_path)
-    assert store.approval(tmp_path, "server", "x", {"command": "a"}) == "new"
+    assert not store.is_trusted(tmp_path)
+    assert store.get_approval_state(tmp_path, "server", "x", {"command": "a"}) == "new"
 
 
 def test_a_no_for_good_is_remembered_until_something_else_is_said(tmp_path, store):
@@ -62,7 +62,7 @@ def test_a_no_for_good_is_remembered_until_something_else_is_said(tmp_path, stor
 
 def test_an_approval_is_bound_to_the_definition(tmp_path, store):
     definition = {"command": "a", "args": ["b"]}
-    assert store.approval(tmp_path, "server", "x", definition) == "new"
+    assert store.get_approval_state(tmp_path, "server", "x", definition) == "new"
     store.approve(tmp_path, "server", "x", definition)
     again = TrustStore(store.file)
     assert (
@@ -80,13 +80,13 @@ def test_an_approval_is_bound_to_the_definition(tmp_path, store):
 def test_allow_rules_of_a_folder_wait_until_they_are_accepted_as_they_are(tmp_path, store):
     brought = parse_rules({"allow": ["Bash"], "deny": ["Read(.env)"]}, root="/r", home="/h")
     store.trust(tmp_path)
-    assert not store.accepts_rules(tmp_path, brought)
+    assert not store.has_accepted_rules(tmp_path, brought)
     left = filter_project_rules(brought, is_accepted=False)
     assert (left.allow, left.deny) == ((), brought.deny)
     store.accept_rules(tmp_path, brought)
-    assert store.accepts_rules(tmp_path, brought)
+    assert store.has_accepted_rules(tmp_path, brought)
     other = parse_rules({"allow": ["Bash", "Write"]}, root="/r", home="/h")
-    assert not store.accepts_rules(tmp_path, other)
+    assert not store.has_accepted_rules(tmp_path, other)
 
 
 def test_without_trust_settings_only_narrow():

@@ -67,7 +67,7 @@ def test_the_engine_owns_a_provider_a_tool_set_and_a_configuration():
     equipment = Agent(model, [add], max_turns=7, max_result_chars=99).config
     assert equipment.model is model
     assert list(equipment.source.tools()) == [add]
-    assert (equipment.gates[0].most, equipment.max_result_chars) == (7, 99)  # type: ignore[attr-defined]
+    assert (equipment.gates[0].limit, equipment.max_result_chars) == (7, 99)  # type: ignore[attr-defined]
 
 
 async def test_the_same_engine_works_with_any_provider():
@@ -146,7 +146,7 @@ def test_all_model_calls_of_the_loop_flow_through_one_function():
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Attribute) and node.attr == "stream"
     ]
-    assert found == ["asking.py"]
+    assert found == ["model_call.py"]
 
 
 async def test_the_state_is_a_value_that_is_replaced_and_never_changed(

@@ -199,7 +199,7 @@ async def test_what_was_cut_off_is_kept_where_the_model_can_read_on():
 def test_default_limits_are_the_documented_ones():
     agent = Agent(Scripted([]))
     assert agent.config.max_result_chars == 100_000
-    assert agent.config.gates[0].most == 50  # type: ignore[attr-defined]
+    assert agent.config.gates[0].limit == 50  # type: ignore[attr-defined]
     assert agent.config.max_continuations == 3
 
 

@@ -287,7 +287,7 @@ async def test_added_folders_are_written_and_readable_ones_are_not(
     added.mkdir()
     readable.mkdir()
     (readable / "f").write_bytes(b"look")
-    async with opened(folder, added=(added,), readable=(readable,)) as workspace:
+    async with opened(folder, extra_roots=(added,), readable=(readable,)) as workspace:
         await workspace.write(str(added / "f"), b"x")
         assert (await workspace.read(str(readable / "f"))).data == b"look"
         with pytest.raises(WorkspaceError, match="outside"):

@@ -119,7 +119,7 @@ async def test_long_outputs_are_kept_where_the_host_wants_them(
 ) -> None:
     kept = own_place / "kept/outputs"
     for _ in range(2):
-        async with opened(folder, outputs=kept) as workspace:
+        async with opened(folder, outputs_dir=kept) as workspace:
             done = await workspace.run("seq 100000")
             assert (await workspace.read(done.full_output, limit=4)).data == b"1\n2\n"
             await workspace.run("echo short")

@@ -60,12 +60,12 @@ def test_a_paragraph_and_a_fence_are_blocks_of_their_own():
         for b in markdown_stream.split_markdown(MARKDOWN)
     ]
     assert kinds == [
-        ("Words", ""),
-        ("Words", ""),
-        ("Words", ""),
-        ("Code", "python"),
-        ("Words", ""),
-        ("Code", ""),
+        ("MarkdownBlock", ""),
+        ("MarkdownBlock", ""),
+        ("MarkdownBlock", ""),
+        ("CodeBlock", "python"),
+        ("MarkdownBlock", ""),
+        ("CodeBlock", ""),
     ]
     code = markdown_stream.split_markdown(MARKDOWN)[3]
     assert code.text == "def f():\n\n    return 1\n"

@@ -228,7 +228,16 @@ def test_a_resumed_session_looks_as_it_did():
     ]
     view = build_view(items)
     kinds = [type(block).__name__ for block in blocks(view)]
-    assert kinds == ["Said", "Thought", "Words", "Words", "Call", "Words", "Note", "Note"]
+    assert kinds == [
+        "UserMessageBlock",
+        "ThinkingBlock",
+        "MarkdownBlock",
+        "MarkdownBlock",
+        "ToolCallBlock",
+        "MarkdownBlock",
+        "NoteBlock",
+        "NoteBlock",
+    ]
     assert (call_of(view).state, call_of(view).result) == ("done", "a.py")
     assert (view.model, view.context_tokens, view.open_calls) == ("m", 55, {})
 

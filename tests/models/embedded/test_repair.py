@@ -47,13 +47,13 @@ class Thinking:
         self.said = list(said)
         self.asked: list[str] = []
 
-    async def knows(self, prefix: str) -> bool:
+    async def has_prefix(self, prefix: str) -> bool:
         return True
 
-    async def bake(self, prefix: str) -> None:
+    async def load_prefix(self, prefix: str) -> None:
         pass
 
-    async def text(self, prompt: str, **options: Any) -> CompletionChunk:
+    async def complete_text(self, prompt: str, **options: Any) -> CompletionChunk:
         self.asked.append(str(options["grammar"]))
         return CompletionChunk(self.said.pop(0), is_last=True, output_tokens=7)
 

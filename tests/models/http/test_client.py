@@ -538,7 +538,7 @@ async def test_fault_86_a_stopped_process_does_not_count_as_a_silent_provider(cl
     async with serving(talk) as server:
         async with client.post(server.url, KEY, b"{}", Timeouts(idle=30, total=60)) as response:
             assert await anext(response) == b"hello"
-            response.content_seen()
+            response.mark_content()
             jump = 3600.0  # as after SIGCONT: every timer is due at once
             await asyncio.sleep(0)
             await asyncio.sleep(0)

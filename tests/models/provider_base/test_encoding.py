@@ -158,7 +158,7 @@ def test_only_new_items_are_encoded():
         key: Hashable = "counting"
         said_to = 0
 
-        def replied(self, parts, item):
+        def encode_reply(self, parts, item):
             self.said_to += 1
             return super().encode_reply(parts, item)
 

@@ -327,7 +327,7 @@ async def test_a_message_is_shown_and_a_halt_is_asked_for(own_place: Path):
     halted: list[str] = []
     output = json.dumps({"continue": False, "stopReason": "enough", "systemMessage": "look"})
     command = HookConfig("PostToolUse", f"echo '{output}'")
-    async with hooked(own_place, command, tell=told_person.append, halt=halted.append) as hooks:
+    async with hooked(own_place, command, notify=told_person.append, end_turn=halted.append) as hooks:
         await Agent(calling(), [RecordingTool()], hooks=hooks).run("x")
     assert (told_person, halted) == (["look"], ["enough"])
 
@@ -384,7 +384,7 @@ async def test_a_script_that_changes_during_a_session_is_not_run(own_place: Path
     def still(one: HookConfig) -> bool:
         return bool(filter_approved_hooks(store, own_place, [one])[0])
 
-    async with hooked(own_place, command, approved=still) as hooks:
+    async with hooked(own_place, command, is_approved=still) as hooks:
         await Agent(calling(), [record := RecordingTool()], hooks=hooks).run("x")
         script.write_text("touch pwned")
         result = await Agent(calling(), [record], hooks=hooks).run("x")

@@ -201,7 +201,7 @@ async def test_a_server_is_asked_about_before_every_start(own_place: Path):
         asked.append(again)
         return next(words)
 
-    async with served(own_place, on_change=log, objection=objection) as server:
+    async with served(own_place, on_change=log, start_objection=objection) as server:
         await server.wait_ready()
         with pytest.raises(ToolError, match="went away"):
             await call(server, "crash")
@@ -219,7 +219,7 @@ async def test_both_hellos_of_a_server_are_one_start(own_place: Path):
         asked.append(again)
         return ""
 
-    async with served(own_place, "old", objection=objection) as server:
+    async with served(own_place, "old", start_objection=objection) as server:
         assert await server.wait_ready()
     assert asked == [False, False]
 
