@@ -29,7 +29,9 @@ def functions_of(path: str) -> frozenset[str]:
 @cache
 def commands() -> dict[str, Path]:
     """Command to the file that answers to it, read off the table in main.py."""
-    table = re.findall(r'"(\w+)": \(\s*"treadle\.apps\.cli\.commands\.(\w+)"', (CLI / "main.py").read_text())
+    table = re.findall(
+        r'"(\w+)": \(\s*"treadle\.apps\.cli\.commands\.(\w+)"', (CLI / "main.py").read_text()
+    )
     return {name: CLI / "commands" / f"{module}.py" for name, module in table}
 
 

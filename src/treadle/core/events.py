@@ -28,7 +28,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.transcript.content import ToolCall
-from treadle.core.transcript.items import AssistantItem, Item, UserItem
+from treadle.core.transcript.items import AssistantItem, CallOutcome, Item, UserItem
 from treadle.core.transcript.usage import Usage
 
 TerminalReason = Literal[
@@ -175,6 +175,7 @@ class ToolFinished(Event, frozen=True, tag="tool_finished", gc=False):
     display: str = ""
     is_error: bool = False
     is_truncated: bool = False
+    outcome: CallOutcome = "finished"
 
 
 class ToolDetached(Event, frozen=True, tag="tool_detached", gc=False):
@@ -211,7 +212,7 @@ class MutationStarted(Event, frozen=True, tag="mutation_started", gc=False):
 class MutationFinished(Event, frozen=True, tag="mutation_finished", gc=False):
     mutator: str
     point: str
-    changed: bool
+    changed: bool = msgspec.field(name="dirty")
 
 
 class LoopContinued(Event, frozen=True, tag="loop_continued", gc=False):

@@ -140,13 +140,15 @@ class _CacheRow(msgspec.Struct, frozen=True, array_like=True):
 class _CachedJournal(msgspec.Struct, frozen=True):
     """What is known of one journal, and how far it was read."""
 
-    key: str  # below the library's root
+    key: str = msgspec.field(name="place")  # below the library's root
     folder: str
     segment: int
     offset: int
     bytes: int
     modified: int
-    last_seqs: dict[int, int]  # by epoch, the last entry counted: a line may stand there twice
+    last_seqs: dict[int, int] = msgspec.field(
+        name="newest"
+    )  # by epoch, the last entry counted: a line may stand there twice
     rows: list[_CacheRow]
 
 

@@ -52,10 +52,10 @@ class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     entries: int = 0
     usage: Usage = Usage()
     state: str = "empty"
-    suspended: Suspended | None = None
+    suspended: Suspended | None = msgspec.field(default=None, name="parked")
     parent: ForkPoint | None = None
     format: int = 1
-    read_position: ReadPosition = ReadPosition()
+    read_position: ReadPosition = msgspec.field(default=ReadPosition(), name="mark")
 
     @property
     def key(self) -> str:

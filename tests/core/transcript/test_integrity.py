@@ -96,7 +96,9 @@ items = st.lists(
             st.just("look"),
             st.just((Text("r"),)),
         ),
-        st.builds(NoticeItem, st.sampled_from(["", "n"]), next_move=st.sampled_from(["same", "ask"])),
+        st.builds(
+            NoticeItem, st.sampled_from(["", "n"]), next_move=st.sampled_from(["same", "ask"])
+        ),
         st.builds(SummaryItem, st.just("s")),
     ),
     max_size=12,

@@ -327,7 +327,9 @@ async def test_a_message_is_shown_and_a_halt_is_asked_for(own_place: Path):
     halted: list[str] = []
     output = json.dumps({"continue": False, "stopReason": "enough", "systemMessage": "look"})
     command = HookConfig("PostToolUse", f"echo '{output}'")
-    async with hooked(own_place, command, notify=told_person.append, end_turn=halted.append) as hooks:
+    async with hooked(
+        own_place, command, notify=told_person.append, end_turn=halted.append
+    ) as hooks:
         await Agent(calling(), [RecordingTool()], hooks=hooks).run("x")
     assert (told_person, halted) == (["look"], ["enough"])
 

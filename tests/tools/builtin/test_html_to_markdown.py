@@ -110,9 +110,7 @@ def converted(html: str, base: str = "http://h/d/") -> str:
     began = time.thread_time()
     text = html_to_markdown(html, base)
     assert time.thread_time() - began < 1.0, f"too slow: {html[:80]!r}"
-    assert (
-        len(text) <= MAX_TEXT_CHARS + len(TRUNCATION_NOTE) + conversion.MAX_TITLE_CHARS + 10
-    )
+    assert len(text) <= MAX_TEXT_CHARS + len(TRUNCATION_NOTE) + conversion.MAX_TITLE_CHARS + 10
     return text
 
 
@@ -146,7 +144,11 @@ def test_no_page_is_slow_or_an_error(parts: list[tuple[str, int]], base: str) ->
 def test_what_comes_of_a_page_is_bounded_and_the_cut_is_told(
     html: str, base: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, most in (("MAX_HTML_CHARS", 20_000), ("MAX_TEXT_CHARS", 10_000), ("MAX_TOKENS", 3_000)):
+    for name, most in (
+        ("MAX_HTML_CHARS", 20_000),
+        ("MAX_TEXT_CHARS", 10_000),
+        ("MAX_TOKENS", 3_000),
+    ):
         monkeypatch.setattr(conversion, name, most)
     text = html_to_markdown("<p>first</p>" + html, base)
     assert text.startswith("first")

@@ -62,6 +62,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     display: str = ""
     is_error: bool = False
     full_output: str = ""  # where the whole of it can be read, if content is a part
+    data: dict[str, Any] = {}  # facts for programs, kept in the log; no model sees them
 
 
 class ProbeResult(msgspec.Struct, frozen=True):

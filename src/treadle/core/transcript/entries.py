@@ -47,7 +47,7 @@ class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="kind", omit_d
 
     call_id: str
     tool: str
-    idempotency_key: str
+    idempotency_key: str = msgspec.field(name="key")
     effect: EffectClass
     evidence: dict[str, Any] = {}
     raw: str | None = None

@@ -11,7 +11,7 @@ Values only. Which sequences are legal is said by integrity.py; what follows one
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -33,6 +33,11 @@ StopReason = Literal[
 
 # What a notice does to the next move: lets the model speak, ends the turn, or changes nothing.
 NoticeEffect = Literal["ask", "rest", "same"]
+
+# What became of a call. finished: the tool ran to its end, well or with an error. denied: it was not
+# run. interrupted: it was cut off. unknown: it may or may not have had its effect. recovered: an
+# earlier process had carried it out, and a probe confirmed it.
+CallOutcome = Literal["finished", "denied", "interrupted", "unknown", "recovered"]
 
 
 class UserItem(msgspec.Struct, frozen=True, tag="user", omit_defaults=True, dict=True):
@@ -68,6 +73,7 @@ class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result", omit_defaul
     """The answer to one call. `content` is for the model, `display` for the person.
 
     `total_chars` is the length before it was cut; `full_output` names where all of it is.
+    `data` holds facts for programs (a task id, a working directory); no model sees it.
     """
 
     call_id: str
@@ -78,6 +84,8 @@ class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result", omit_defaul
     total_chars: int = 0
     display: str = ""
     full_output: str = ""
+    outcome: CallOutcome = "finished"
+    data: dict[str, Any] = {}
 
     @property
     def text(self) -> str:
@@ -85,11 +93,12 @@ class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result", omit_defaul
 
 
 class NoticeItem(msgspec.Struct, frozen=True, tag="notice", omit_defaults=True, dict=True):
-    """Something the engine tells the model. `kind` is a short word for programs."""
+    """Something the engine tells the model. `kind` and `data` are for programs."""
 
     text: str
     kind: str = "notice"
-    next_move: NoticeEffect = "same"
+    next_move: NoticeEffect = msgspec.field(default="same", name="then")
+    data: dict[str, Any] = {}
 
 
 class SummaryItem(msgspec.Struct, frozen=True, tag="summary", omit_defaults=True, dict=True):
