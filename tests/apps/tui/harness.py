@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from treadle.apps.settings import Settings
-from treadle.apps.tui import screen
+from treadle.apps.tui import frontend
 from treadle.apps.tui.app import TerminalApp
 from treadle.apps.tui.local_host import LocalHost
 from treadle.apps.tui.options import TerminalOptions
@@ -106,7 +106,7 @@ async def stage(
     """The app in the current folder, which the test's home trusts."""
     folder = Path.cwd()
     use(monkeypatch, model or scripted(["Hello."]))
-    monkeypatch.setattr(screen, "CLOSE_TIMEOUT", PATIENCE)  # a busy machine may close slowly
+    monkeypatch.setattr(frontend, "CLOSE_TIMEOUT", PATIENCE)  # a busy machine may close slowly
     host = LocalHost(folder, {"sandbox": "off", **(flags or {})})
     if trusted:
         host.trust()

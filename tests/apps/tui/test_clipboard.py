@@ -111,7 +111,7 @@ async def test_a_program_that_fails_or_hangs_is_named_and_leaves_nothing(
     desk.program("xclip", 'echo "Error: Can\'t open display" >&2; exit 1')
     assert (await read_clipboard()).problem == "xclip: Error: Can't open display"
     desk.xclip("TARGETS STRING", b"")
-    assert (await read_clipboard()).problem == "the clipboard holds no picture and no text"
+    assert (await read_clipboard()).problem == "the clipboard holds no image and no text"
     monkeypatch.setattr(clipboard, "TIMEOUT_SECONDS", 0.05)
     desk.program("xclip", "exec /bin/sleep 60")
     assert (await read_clipboard()).problem == "xclip: it does not answer"

@@ -36,17 +36,17 @@ async def test_commands_that_tell_something(monkeypatch):
             ("/permissions", "there are no rules"),
             ("/config", "permission_mode = ask"),
             ("/doctor", "ripgrep"),
-            ("/todo", "there is no list"),
-            ("/tasks", "nothing runs in the background"),
+            ("/todo", "there is no todo list"),
+            ("/tasks", "there are no background tasks"),
             ("/agents", "reviewer"),
             ("/skills", "there are no skills"),
-            ("/uncompact", "all of it is in view already"),
+            ("/uncompact", "sees the whole history already"),
             ("/remember tests need a database", "AGENTS.md"),
-            ("/redo", "there is nothing to bring back"),
-            ("/nonsense", "there is no /nonsense"),
-            ("/hlep", "/help?"),
-            ("/mode sideways", "there is no mode 'sideways'"),
-            ("/theme pink", "there is no theme 'pink'"),
+            ("/redo", "nothing to redo"),
+            ("/nonsense", "unknown command /nonsense"),
+            ("/hlep", "did you mean /help?"),
+            ("/mode sideways", "unknown mode 'sideways'"),
+            ("/theme pink", "unknown theme 'pink'"),
         ):
             await on.send(line)
             await on.sees(answer)
@@ -83,14 +83,14 @@ async def test_a_theme_is_remembered_unless_the_terminal_wants_no_colours(monkey
     made(str(file), "# mine\nmax_turns = 9\n")
     async with stage(monkeypatch) as on:
         await on.send("/theme light")
-        await on.sees("theme light: written into")
+        await on.sees("theme light: saved in")
         assert on.app.palette.name == "light"
         assert content(str(file)) == '# mine\nmax_turns = 9\ntheme = "light"\n'
         monkeypatch.setenv("NO_COLOR", "1")
         monkeypatch.setenv("TREADLE_THEME", "light")
         await on.send("/theme dark")
         await on.sees("NO_COLOR is set")
-        await on.sees("TREADLE_THEME says light")
+        await on.sees("TREADLE_THEME sets light")
         assert on.app.palette.name == "none"
         assert 'theme = "dark"' in content(str(file))
 
@@ -105,12 +105,12 @@ async def test_a_session_is_left_found_again_and_forked(monkeypatch):
         await on.idle()
         assert on.app.host.driver.session_id != first
         await on.send("/sessions")
-        await on.sees("Go on with a session")
+        await on.sees("Resume a session")
         await on.press("enter")
         await on.sees("› count")
         assert on.app.host.driver.session_id == first
         await on.send("/fork")
-        await on.sees(f"this is a fork of {first}")
+        await on.sees(f"this session is a fork of {first}")
         assert on.app.host.driver.session_id != first
         await on.send("again")
         await on.sees("two")
@@ -136,10 +136,10 @@ async def test_what_a_turn_did_to_files_is_taken_back_and_brought_back(monkeypat
         await on.sees("done")
         await on.idle()
         await on.send("/undo")
-        await on.sees("turn 1 taken back: 1 removed")
+        await on.sees("undid turn 1: 1 file removed")
         assert not exists("a.txt")
         await on.send("/redo")
-        await on.sees("brought back: 1 written")
+        await on.sees("redone: 1 file written")
         assert exists("a.txt")
 
 
@@ -206,7 +206,7 @@ async def test_some_commands_wait_until_the_turn_is_over(monkeypatch):
         await on.send("go")
         await on.until(pause.reached.is_set)
         await on.send("/clear")
-        await on.sees("/clear waits until the turn is over")
+        await on.sees("/clear is not available while a turn runs")
         await on.send("/cost")
         await on.sees("requests")
         await on.press("escape")
@@ -218,5 +218,5 @@ async def test_compact_makes_the_history_shorter_or_says_that_it_cannot(monkeypa
         await on.idle()
         await on.send("/compact")
         await on.until(
-            lambda: "shorter" in on.screen().replace("make the history shorter", ""), "an answer"
+            lambda: "shorter" in on.screen() or "short already" in on.screen(), "an answer"
         )

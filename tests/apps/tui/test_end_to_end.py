@@ -102,13 +102,13 @@ def _second_part(terminal: Terminal, server: ProviderServer) -> None:
     terminal.press("Escape")
     terminal.sees("esc again")
     terminal.press("Escape")
-    terminal.sees("Go back to before")
+    terminal.sees("Rewind to before")
     terminal.type("edit")
     terminal.sees("~ a.txt")
     terminal.press("Enter")
-    terminal.sees("1 files would change")
+    terminal.sees("1 file would change")
     terminal.type("b")
-    screen = terminal.sees("went back; files: 1 written")
+    screen = terminal.sees("rewound to before turn 2; files: 1 file written")
     assert "It is edited." not in screen
     assert Path("a.txt").read_text() == "one\ntwo\n"
     # leaving, and coming back
@@ -123,7 +123,7 @@ def _second_part(terminal: Terminal, server: ProviderServer) -> None:
     screen = terminal.sees("It is written.")
     assert "write two lines into a.txt" in screen
     terminal.press("C-c")
-    terminal.sees("ctrl+c again to leave")
+    terminal.sees("ctrl+c again to quit")
     terminal.press("C-c")
     terminal.sees("ended with 0")
 
@@ -150,7 +150,7 @@ async def test_killed_in_the_middle_nothing_that_was_acknowledged_is_lost(termin
         terminal.sees("ended with 137")
         terminal.renew()
         terminal.run(*GIVEN, "--continue", env=environment(server))
-        screen = terminal.sees("the last turn was not finished")
+        screen = terminal.sees("the last turn is not finished")
         for acknowledged in ("› one", "First answer.", "› two", "I look.", " ls"):
             assert acknowledged in screen
         terminal.press("Enter")

@@ -55,7 +55,7 @@ async def test_shift_tab_changes_the_mode(monkeypatch):
             await on.press("shift+tab")
             seen.append(on.app.host.mode)
         assert seen == ["ask", "accept-edits", "auto", "plan", "ask"]
-        await on.sees("asks before anything")
+        await on.sees("asks before every action")
 
 
 async def test_escape_interrupts_at_once_and_what_was_said_stays(monkeypatch):
@@ -86,12 +86,12 @@ async def test_escape_twice_on_nothing_goes_back_and_the_words_can_be_changed(mo
             await on.send(text)
             await on.idle()
         await on.press("escape")
-        await on.sees("esc again to go back")
+        await on.sees("esc again to rewind")
         await on.press("escape")
-        await on.sees("Go back to before")
+        await on.sees("Rewind to before")
         await on.sees("no file would change")
         await on.press("enter")
-        await on.sees("went back")
+        await on.sees("rewound to before turn 2")
         assert on.app.prompt.text == "second"
         assert "two" not in on.screen()
         assert len(on.app.conversation.driver.transcript) == 2
@@ -109,9 +109,9 @@ async def test_going_back_can_take_the_files_along(monkeypatch):
         await on.press("escape", "escape")
         await on.sees("- a.txt")
         await on.press("enter")
-        await on.sees("1 files would change")
+        await on.sees("1 file would change")
         await on.press("b")
-        await on.sees("went back; files: 1 removed")
+        await on.sees("rewound to before turn 1; files: 1 file removed")
         assert not exists("a.txt")
 
 
@@ -126,7 +126,7 @@ async def test_ctrl_c_stops_then_clears_then_leaves(monkeypatch):
         await on.press("ctrl+c")
         assert on.app.prompt.text == ""
         await on.press("x", "backspace", "ctrl+c")
-        await on.sees("ctrl+c again to leave")
+        await on.sees("ctrl+c again to quit")
         await on.press("ctrl+c")
         await on.until(lambda: on.app._exit, "the end")
         assert on.app.return_code == 0
@@ -156,6 +156,34 @@ async def test_what_is_said_while_it_works_waits_and_is_steered_in(monkeypatch):
         assert model.requests[-1].transcript[-1].text == "and mind the tests"
 
 
+async def test_of_two_equal_messages_that_wait_each_is_taken_once(monkeypatch):
+    pauses = [Pause(), Pause()]
+    model = scripted([[Say("x", calls=[("ls", {})]), pauses[0]], ["y", pauses[1]], "End."])
+    async with stage(monkeypatch, model) as on:
+        await on.send("go")
+        await on.until(pauses[0].reached.is_set)
+        await on.send("again")
+        pauses[0].release()
+        await on.until(pauses[1].reached.is_set)
+        assert on.app.conversation.view.queued_messages == ()
+        for _ in range(2):
+            await on.send("again")
+        assert on.app.conversation.view.queued_messages == ("again", "again")
+        pauses[1].release()
+        await on.sees("End.")
+        await on.idle()
+        assert on.app.conversation.view.queued_messages == ()
+
+
+@pytest.mark.parametrize("text", ["// a comment", "/ alone", "!"])
+async def test_what_is_no_command_is_a_message(monkeypatch, text):
+    model = scripted(["Seen."])
+    async with stage(monkeypatch, model) as on:
+        await on.send(text)
+        await on.sees("Seen.")
+        assert model.requests[-1].transcript[-1].text == text
+
+
 async def test_y_allows_once(monkeypatch):
     async with stage(monkeypatch, scripted([Say(calls=[BASH]), "made"])) as on:
         await on.send("go")
@@ -171,7 +199,7 @@ async def test_a_allows_always_and_keeps_the_rule_that_was_shown(monkeypatch):
     calls: list[ScriptElement] = [Say(calls=[BASH]), "one", Say(calls=[BASH]), "two"]
     async with stage(monkeypatch, scripted(calls)) as on:
         await on.send("go")
-        await on.sees("Yes, and always: ")
+        await on.sees("Yes, and always allow: ")
         await on.press("a")
         await on.sees("one")
         await on.idle()
@@ -185,7 +213,7 @@ async def test_e_edits_the_command_before_it_runs(monkeypatch):
         await on.send("go")
         await on.sees("Edit first")
         await on.press("e")
-        await on.sees("change command, enter runs it")
+        await on.sees("edit command, then press enter to run it")
         await on.press(*["backspace"] * 8, *"other", "enter")
         await on.sees("ok")
         await on.idle()
@@ -233,7 +261,7 @@ async def test_a_question_fits_on_a_tiny_screen(monkeypatch):
         await on.send("go")
         await on.sees("esc stops the turn")
         await on.pilot.pause(0.1)
-        assert "n No, and say" in on.screen()
+        assert "n No, with a" in on.screen()
         assert on.app.screen.max_scroll_y == 0
         assert on.screen().split("\n")[-1].startswith("ask")
 
@@ -246,7 +274,7 @@ async def test_a_new_search_replaces_the_one_before(monkeypatch):
             await on.press("ctrl+f")
             await on.sees("Search")
             await on.press(*word, "enter")
-            await on.sees("n goes up")
+            await on.sees("n: match above")
             assert on.app.transcript.search_text == word
 
 
@@ -254,7 +282,7 @@ async def test_n_denies_with_a_reason_that_the_model_reads(monkeypatch):
     model = scripted([Say(calls=[BASH]), "I understand."])
     async with stage(monkeypatch, model) as on:
         await on.send("go")
-        await on.sees("No, and say why")
+        await on.sees("No, with a reason")
         await on.press("n")
         await on.sees("Why not?")
         await on.press(*"later", "enter")
@@ -436,7 +464,7 @@ async def test_ctrl_f_finds_a_word_also_inside_a_folded_call(monkeypatch):
         await on.press(*"NEEDLE", "enter")
         await on.sees("needle.txt")
         await on.press("escape", "ctrl+f", *["backspace"] * 6, *"zebra", "enter")
-        await on.sees("'zebra' is nowhere")
+        await on.sees("no matches for 'zebra'")
 
 
 async def test_ctrl_y_copies_the_last_reply_as_markdown(monkeypatch):

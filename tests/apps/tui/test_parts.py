@@ -1,10 +1,11 @@
-"""The small parts: attachments, completion, history, previews, the tray, the picture."""
+"""The small parts: attachments, completion, history, previews, status area, context usage."""
 
 # ruff: noqa: ASYNC240 (files are how a test and the program meet)
 
 import asyncio
 import os
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -20,14 +21,16 @@ from treadle.apps.tui.input.completion import (
     read_git_branch,
 )
 from treadle.apps.tui.input.prompt_history import PromptHistory
-from treadle.apps.tui.render import status_area
+from treadle.apps.tui.render import render, status_area
 from treadle.apps.tui.render.context_usage import format_context_usage
 from treadle.apps.tui.render.palette import DARK
-from treadle.apps.tui.state.blocks import TaskLine, TodoLine
+from treadle.apps.tui.state.blocks import Activity, ActivityKind, TaskLine
 from treadle.apps.tui.state.view_state import ViewState
+from treadle.core.text import format_age, format_count, format_duration
 from treadle.core.transcript.content import Document, Image, ToolCall
 from treadle.core.transcript.items import to_user_item
 from treadle.core.transcript.usage import Usage
+from treadle.tools.builtin.conversation.todo import TodoItem
 
 
 def test_a_short_paste_is_itself_and_a_long_one_a_mark():
@@ -195,7 +198,7 @@ def test_custom_commands_are_read_from_no_pipe_and_from_nowhere_else():
     assert {"good", "mine"} <= {one.name for one in found}
     for words in (
         *("pipe.md: is a named pipe", "endless.md: leads out", "p/.treadle/commands/out.md: leads"),
-        *("huge.md: larger than 256 KiB", "p/.claude/commands: leads out of p"),
+        *("huge.md: larger than 256 KiB", "p/.claude/commands: skipped"),
     ):
         assert any(words in problem for problem in problems), words
 
@@ -216,55 +219,57 @@ def test_what_is_attached_and_the_branch_wait_for_no_pipe():
     assert asyncio.run(read_git_branch(Path.cwd())) == ""
 
 
-def facts(**more: object) -> status_area.StatusInfo:
-    given = {"model": "m", "window": 200_000, "mode": "ask", "folder": Path("/src/project")}
-    return status_area.StatusInfo(**{**given, **more})  # type: ignore[arg-type]
+def info(branch: str = "", turn_seconds: float = 0.0) -> status_area.StatusInfo:
+    return status_area.StatusInfo(
+        "m", 200_000, "ask", Path("/src/project"), branch, turn_seconds=turn_seconds
+    )
 
 
 def test_the_status_leaves_out_what_does_not_fit_the_least_important_first():
     view = ViewState(context_tokens=50_000, usage=Usage(input=50_000, cost=0.1234))
-    wide = status_area.render_status_line(view, facts(branch="main", seconds=75.0), 80, DARK).plain
+    wide = status_area.render_status_line(view, info("main", 75.0), 80, DARK).plain
     assert wide.startswith("ask · m · /src/project (main)")
     assert wide.endswith("25% of 200k · $0.12 · 1m 15s")
-    assert status_area.render_status_line(view, facts(), 22, DARK).plain == "ask · m    25% of 200k"
-    assert status_area.render_status_line(view, facts(), 3, DARK).plain == "ask"
-    assert status_area.render_status_line(view, facts(), 0, DARK).plain == ""
+    assert status_area.render_status_line(view, info(), 22, DARK).plain == "ask · m    25% of 200k"
+    assert status_area.render_status_line(view, info(), 3, DARK).plain == "ask"
+    assert status_area.render_status_line(view, info(), 0, DARK).plain == ""
 
 
-def test_the_tray_shows_what_goes_on():
+def test_the_lines_above_the_prompt_show_todos_tasks_queue_and_activity():
     view = ViewState(
-        todos=(TodoLine("a", "done"), TodoLine("b", "active"), TodoLine("c")),
-        tasks=(TaskLine("t1", "c1", "[bash: serve]"),),
+        todos=(TodoItem("a", "completed"), TodoItem("b", "in_progress"), TodoItem("c")),
+        tasks=(TaskLine("t1", "c1", "bash: serve"),),
         queued_messages=("later",),
         is_busy=True,
-        activity="writing",
+        activity=Activity("writing"),
         turn_usage=Usage(output=1_234),
     )
-    lines = [line.plain for line in status_area.render_activity(view, facts(seconds=3.0), 60, DARK)]
+    status = info(turn_seconds=3.0)
+    lines = [line.plain for line in status_area.render_activity(view, status, 60, DARK)]
     assert lines == [
         "▸ b",
         "☐ c",
         "  1 of 3 done",
         "◌ t1 bash: serve",
         "↳ later",
-        "◐ writing · 3s · ↓ 1.2k · esc stops",
+        "◐ writing · 3s · ↓ 1.2k · esc interrupts",
     ]
-    assert status_area.render_activity(ViewState(), facts(), 60, DARK) == []
+    assert status_area.render_activity(ViewState(), info(), 60, DARK) == []
+
+
+def test_every_kind_of_activity_has_a_text():
+    texts = [render.format_activity(Activity(kind)) for kind in get_args(ActivityKind)]
+    assert all(texts)
+    assert render.format_activity(Activity("running", "bash")) == "running bash"
 
 
 def test_numbers_are_short():
-    assert [status_area.format_count(n) for n in (5, 1_200, 150_000, 2_000_000)] == [
-        "5",
-        "1.2k",
-        "150k",
-        "2M",
+    assert [format_count(n) for n in (5, 1_200, 150_000, 2_000_000)] == [
+        *("5", "1.2k", "150k", "2.0M")
     ]
-    assert [status_area.format_duration(s) for s in (5, 65, 3_700)] == ["5s", "1m 05s", "1h 01m"]
-    assert [status_area.format_age(s) for s in (5, 65, 7_300, 200_000)] == [
-        "now",
-        "1m ago",
-        "2h ago",
-        "2d ago",
+    assert [format_duration(s) for s in (5, 65, 3_700)] == ["5s", "1m 05s", "1h 01m"]
+    assert [format_age(s) for s in (5, 65, 7_300, 200_000)] == [
+        *("now", "1m ago", "2h ago", "2d ago")
     ]
 
 

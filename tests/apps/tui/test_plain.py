@@ -70,9 +70,24 @@ async def test_what_a_crash_left_in_doubt_is_said_when_it_goes_on():
     assert "I look first." in out.decode()
 
 
+async def test_what_is_no_command_is_a_message():
+    async with ProviderServer([FakeReply("Seen.")] * 3, strict=False) as server:
+        await said(server, "1", "// a comment", "/ alone", "!")
+        for text, request in zip(("// a comment", "/ alone", "!"), server.requests, strict=True):
+            assert f'"{text}"'.encode() in request.body
+
+
+async def test_the_model_asks_and_another_answer_is_typed():
+    ask = FakeCall("ask", {"question": "Which one?", "options": ["red", "blue"]})
+    async with ProviderServer([FakeReply(calls=(ask,)), FakeReply("Thanks.")], strict=False) as on:
+        _, out = await said(on, "1", "paint it", "3", "green")
+        assert b"The user answered: green" in on.requests[-1].body
+    assert "  3 Another answer\n" in out
+
+
 async def test_an_approval_by_a_line():
     async with ProviderServer([MAKE, FakeReply("Made.")], strict=False) as server:
-        code, out = await said(server, "1", "make it", "1")
+        code, out = await said(server, "1", "make it", "y")
     assert code == 0
     assert "touch made.txt" in out
     assert "Made." in out
@@ -118,8 +133,8 @@ async def test_a_no_for_good_is_not_asked_about_again_and_can_be_taken_back():
         _, second = await said(server, "hello", "/trust", "1", "/trust")
     assert "Do you trust" in first
     assert "Again." in second
-    assert second.index("do not count, as you said") < second.index("Do you trust")
-    assert "this folder's own files count now" in second
+    assert second.index("this folder is not trusted") < second.index("Do you trust")
+    assert "its own files take effect now" in second
     assert "this folder is trusted\n" in second
 
 

@@ -2,18 +2,19 @@ import time
 
 from tests.apps.tui.events import after, blocks
 from treadle.apps.tui.state.blocks import (
+    WRITING,
+    Activity,
     ChildProgress,
     MarkdownBlock,
     NoteBlock,
     TaskLine,
     ThinkingBlock,
-    TodoLine,
     ToolCallBlock,
     UserMessageBlock,
 )
 from treadle.apps.tui.state.from_transcript import build_view
 from treadle.apps.tui.state.reducer import apply_event, apply_tool_result
-from treadle.apps.tui.state.view_state import ViewState, queue_message
+from treadle.apps.tui.state.view_state import ViewState, set_queued_messages
 from treadle.core.events import (
     ApprovalRequired,
     ApprovalResolved,
@@ -52,6 +53,7 @@ from treadle.core.transcript.items import (
     to_user_item,
 )
 from treadle.core.transcript.usage import Usage
+from treadle.tools.builtin.conversation.todo import TodoItem
 
 CALL = ToolCall("c1", "bash", '{"command":"ls"}')
 CALLED = (
@@ -89,7 +91,8 @@ def test_a_call_goes_from_writing_to_done():
     view = after((TurnStarted,), *CALLED)
     assert (call_of(view).state, call_of(view).argument_chars) == ("writing", len(CALL.raw))
     view = after((ToolStarted, "c1", "bash", "[bash: ls]"), view=view)
-    assert (call_of(view).state, call_of(view).summary) == ("running", "[bash: ls]")
+    assert (call_of(view).state, call_of(view).summary) == ("running", "bash: ls")
+    assert view.activity == Activity("running", "bash")
     view = after((ToolProgress, "c1", "a.py\n"), view=view)
     assert call_of(view).progress == "a.py\n"
     view = after((ToolFinished, "c1", "bash", "a.py", "", False, False), view=view)
@@ -108,7 +111,7 @@ def test_the_whole_answer_comes_with_the_item():
 def test_an_approval_is_shown_at_its_call():
     asked = (ApprovalRequired, CALL, "[bash: ls]", "no rule allows it")
     view = after(*CALLED, asked)
-    assert (call_of(view).state, view.activity) == ("asking", "asking")
+    assert (call_of(view).state, view.activity) == ("asking", Activity("approval"))
     denied = after((ApprovalResolved, "c1", "deny", "not now"), view=view)
     assert (call_of(denied).state, call_of(denied).reason) == ("denied", "not now")
     failed = (ToolFinished, "c1", "bash", "denied", "", True, False)
@@ -116,13 +119,17 @@ def test_an_approval_is_shown_at_its_call():
     assert call_of(after((ApprovalResolved, "c1", "allow"), view=view)).state == "writing"
 
 
+def test_the_outcome_of_a_call_is_its_state():
+    for outcome, state in (("denied", "denied"), ("interrupted", "stopped"), ("unknown", "failed")):
+        item = ToolResultItem("c1", "bash", (Text("x"),), is_error=True, outcome=outcome)
+        assert call_of(apply_tool_result(after(*CALLED), item)).state == state
+
+
 def test_messages_that_wait_are_shown_until_they_are_taken():
-    view = queue_message(
-        queue_message(after((TurnStarted,)), to_user_item("first")), to_user_item("second")
-    )
-    assert view.queued_messages == ("first", "second")
+    view = set_queued_messages(after((TurnStarted,)), [to_user_item("first"), to_user_item("2nd")])
+    assert view.queued_messages == ("first", "2nd")
     view = after((InputAccepted, UserItem((Text("first"),), steered=True)), view=view)
-    assert view.queued_messages == ("second",)
+    assert set_queued_messages(view, [to_user_item("2nd")]).queued_messages == ("2nd",)
     assert blocks(view)[-1] == UserMessageBlock("first", steered=True)
 
 
@@ -140,7 +147,7 @@ def test_an_attempt_that_failed_half_way_is_void_and_its_reason_stays():
     )
     assert blocks(view) == [
         UserMessageBlock("hi"),
-        NoteBlock("overloaded · trying again in 2 s", "warning"),
+        NoteBlock("overloaded · retry in 2 s", "warning"),
         MarkdownBlock("Whole."),
     ]
 
@@ -169,10 +176,10 @@ def test_a_call_that_goes_on_is_a_task_until_it_is_done():
         (ToolFinished, "c1", "bash", "Running as task t1", "", False, False),
         end(),
     )
-    assert view.tasks == (TaskLine("t1", "c1", "[bash: serve]"),)
+    assert view.tasks == (TaskLine("t1", "c1", "bash: serve"),)
     view = after((TaskFinished, "t1", "bash", "bye", False), view=view)
     assert view.tasks == ()
-    assert blocks(view)[-1] == NoteBlock("task t1 [bash: serve] is done", "good")
+    assert blocks(view)[-1] == NoteBlock("task t1 (bash: serve) finished", "good")
 
 
 def test_a_child_shows_at_the_call_that_started_it():
@@ -185,7 +192,7 @@ def test_a_child_shows_at_the_call_that_started_it():
         child(UsageUpdated("s2", "t2", 2, "m", Usage(), Usage(input=900, output=100))),
         child(TextDelta("s2", "t2", 3, "So")),
     )
-    assert call_of(view).child == ChildProgress(1, 1_000, "writing", ("[grep: foo]",))
+    assert call_of(view).child == ChildProgress(1, 1_000, WRITING, ("grep: foo",))
 
 
 def test_the_todo_list_is_what_was_written_last():
@@ -194,7 +201,11 @@ def test_the_todo_list_is_what_was_written_last():
         '{"content":"check","status":"pending"}]}'
     )
     view = after((ToolCallRequested, ToolCall("c2", "todo", raw)))
-    assert view.todos == (TodoLine("look", "done"), TodoLine("do", "active"), TodoLine("check"))
+    todos = (TodoItem("look", "completed"), TodoItem("do", "in_progress"), TodoItem("check"))
+    assert view.todos == todos
+    assert (
+        after((ToolCallRequested, ToolCall("c3", "todo", '{"todos":7}')), view=view).todos == todos
+    )
 
 
 def test_usage_adds_up_and_the_window_is_the_last_request():

@@ -132,7 +132,7 @@ async def test_a_command_waits_for_approval(monkeypatch):
         await on.sees("Run this command?")
         await check(on, "approve-command")
         await on.press("e")
-        await on.sees("change command")
+        await on.sees("edit command")
         await check(on, "approve-edit")
         await on.press("escape")
         await on.sees("Run this command?")
@@ -195,11 +195,11 @@ async def test_pickers(monkeypatch):
         await on.until(lambda: "count" not in on.screen(), "a new session")
         await on.idle()
         await on.send("/sessions")
-        await on.sees("Go on with a session")
+        await on.sees("Resume a session")
         await check(on, "sessions")
         await on.press("escape")
         await on.send("/mode")
-        await on.sees("The mode is ask")
+        await on.sees("Permission mode (now ask)")
         await check(on, "mode")
 
 
@@ -212,7 +212,7 @@ async def test_what_commands_show(monkeypatch):
         await on.sees("free")
         await check(on, "context")
         await on.send("/help")
-        await on.sees("suspends")
+        await on.sees("suspend")
         await check(on, "help")
 
 

@@ -57,7 +57,7 @@ async def test_a_no_for_good_is_remembered_and_trust_takes_it_back(monkeypatch):
         await on.send("/trust")
         await on.sees("Do you trust")
         await on.press("y")
-        await on.sees("count now")
+        await on.sees("take effect now")
         assert [one.name for one in on.app.custom_commands] == ["fix"]
     assert is_trusted(folder())
     assert not is_trust_declined(folder())
@@ -68,7 +68,7 @@ async def test_programs_of_the_folder_are_shown_and_run_only_after_a_yes(monkeyp
     async with stage(monkeypatch, trusted=False) as on:
         await on.sees("Do you trust")
         await on.press("y")
-        await on.sees("May these programs of the folder run")
+        await on.sees("Allow these programs of the folder to run?")
         await on.sees("runs echo hi")
         await on.press("n")
         await begun(on)
@@ -76,7 +76,7 @@ async def test_programs_of_the_folder_are_shown_and_run_only_after_a_yes(monkeyp
         await on.send("/trust")
         await on.sees("runs echo hi")
         await on.press("y")
-        await on.sees("they run from now on")
+        await on.sees("the programs are approved")
         assert [hook.command for hook in discover_extensions(folder()).hooks] == ["echo hi"]
         await on.send("/trust")
         await on.sees("this folder is trusted")
