@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from tests.apps.tui.harness import made
+from tests.apps.tui.harness import write_file
 from treadle.apps.services import helper_programs
 from treadle.apps.tui.custom_commands import find_custom_commands
 from treadle.apps.tui.diff_preview import preview_diff
@@ -45,7 +45,7 @@ def test_a_short_paste_is_itself_and_a_long_one_a_mark():
 
 def test_a_pasted_path_of_a_picture_is_the_picture():
     for name in ("a b.png", "c.pdf"):
-        made(name, "data")
+        write_file(name, "data")
     attachments = Attachments(Path.cwd())
     mark = attachments.add_paste("'a b.png' c.pdf")
     assert mark == "[image 1: a b.png] [document 2: c.pdf] "
@@ -59,14 +59,14 @@ def test_text_with_a_path_in_it_stays_text():
     assert attachments.add_paste("it's not a path.png") == "it's not a path.png"
 
 
-def test_a_named_picture_goes_along_and_a_named_source_stays_a_word():
-    made("plan.png", "png")
-    made("a.py", "x")
+def test_a_mentioned_image_is_attached_and_a_mentioned_source_stays_text():
+    write_file("plan.png", "png")
+    write_file("a.py", "x")
     item = Attachments(Path.cwd()).build_item("see @plan.png and @a.py and @none.png")
     assert [type(part).__name__ for part in item.content] == ["Text", "Image"]
 
 
-def test_a_link_out_of_the_folder_is_not_followed_and_said(own_place: Path):
+def test_a_symlink_that_leaves_the_folder_is_not_followed_and_the_message_says_so(own_place: Path):
     for name in ("secret.png", "added/plan.png"):
         (own_place / name).parent.mkdir(exist_ok=True)
         (own_place / name).write_text("private")
@@ -85,7 +85,7 @@ def test_a_link_out_of_the_folder_is_not_followed_and_said(own_place: Path):
     [("/co", ["/cost ", "/compact "]), ("see @vi", ["@src/view.py ", '@"my view.md" ']),
      ("mail@vi", []), ("/cost now", []), ("@", ['@"my view.md" ', "@src/view.py "])],
 )  # fmt: skip
-def test_what_is_offered(line, found):
+def test_completions(line, found):
     commands = [("cost", "money"), ("compact", "shorter"), ("quit", "leave")]
     given = [
         offer.text for offer in find_completions(line, ["src/view.py", "my view.md"], commands)
@@ -102,8 +102,8 @@ def test_the_best_match_is_the_name_itself():
 
 async def test_the_files_of_a_folder():
     for name in ("a.py", "src/b.py", "node_modules/c.js", ".git/d", ".ci/e.yml", "out/f"):
-        made(name)
-    made(".gitignore", "out/\n")
+        write_file(name)
+    write_file(".gitignore", "out/\n")
     assert sorted(await list_project_files(Path.cwd())) == [
         *(".ci/e.yml", ".gitignore", "a.py", "src/b.py")
     ]
@@ -112,7 +112,7 @@ async def test_the_files_of_a_folder():
 @pytest.mark.parametrize("kind", ["pipe", "endless"])
 async def test_a_folder_cannot_hold_up_the_list_of_its_files(kind, monkeypatch):
     monkeypatch.setattr(helper_programs, "TIMEOUT_SECONDS", 1.0)
-    made("a.py")
+    write_file("a.py")
     if kind == "pipe":
         os.mkfifo(".gitignore")
     else:
@@ -122,11 +122,11 @@ async def test_a_folder_cannot_hold_up_the_list_of_its_files(kind, monkeypatch):
 
 async def test_the_branch_is_read_off_the_files_of_git():
     assert await read_git_branch(Path.cwd()) == ""
-    made(".git/HEAD", "ref: refs/heads/feature/x\n")
+    write_file(".git/HEAD", "ref: refs/heads/feature/x\n")
     assert await read_git_branch(Path.cwd()) == "feature/x"
 
 
-def test_what_was_typed_is_there_tomorrow():
+def test_the_history_is_kept_across_sessions():
     file = Path("h/history.jsonl")
     history = PromptHistory(file)
     for text in ("one", "two\nlines", "two\nlines"):
@@ -149,12 +149,12 @@ def test_a_home_that_cannot_be_written_costs_only_the_memory():
 
 
 def test_a_broken_memory_is_read_as_far_as_it_goes():
-    made("h.jsonl", '"one"\n{broken\n"two"\n"cut')
+    write_file("h.jsonl", '"one"\n{broken\n"two"\n"cut')
     assert PromptHistory(Path("h.jsonl")).previous("") == "two"
 
 
 def test_a_preview_is_what_would_change():
-    made("a.py", "one\ntwo\n")
+    write_file("a.py", "one\ntwo\n")
 
     def of(name: str, raw: str) -> str:
         return preview_diff(ToolCall("c", name, raw), Path.cwd())
@@ -171,10 +171,10 @@ def test_a_preview_is_what_would_change():
 
 
 def test_custom_commands_put_their_arguments_in():
-    made("p/.treadle/commands/a.md", "Fix $1 and $2. All: $ARGUMENTS")
-    made("p/.claude/commands/a.md", "not this one")
-    made("p/.claude/commands/b.md", "---\ndescription: says it\n---\nJust do it.")
-    made("p/.claude/commands/broken.md", "---\nno end")
+    write_file("p/.treadle/commands/a.md", "Fix $1 and $2. All: $ARGUMENTS")
+    write_file("p/.claude/commands/a.md", "not this one")
+    write_file("p/.claude/commands/b.md", "---\ndescription: says it\n---\nJust do it.")
+    write_file("p/.claude/commands/broken.md", "---\nno end")
     commands, problems = find_custom_commands([Path("p")])
     found = {one.name: one for one in commands}
     assert found["a"].expand('"x y" z') == 'Fix x y and z. All: "x y" z'
@@ -182,14 +182,14 @@ def test_custom_commands_put_their_arguments_in():
     assert ["broken.md: line 1" in problem for problem in problems] == [True]
 
 
-def test_custom_commands_are_read_from_no_pipe_and_from_nowhere_else():
-    made("home/.treadle/commands/mine.md", "My own.")
-    made("p/.treadle/commands/good.md", "Good.")
+def test_custom_commands_are_read_only_from_regular_files_inside_the_folder():
+    write_file("home/.treadle/commands/mine.md", "My own.")
+    write_file("p/.treadle/commands/good.md", "Good.")
     place = Path("p/.treadle/commands")
     os.mkfifo(place / "pipe.md")
     (place / "endless.md").symlink_to("/dev/zero")
     (place / "out.md").symlink_to(Path("home/.treadle/commands/mine.md").absolute())
-    made("p/.treadle/commands/huge.md", "x" * 300_000)
+    write_file("p/.treadle/commands/huge.md", "x" * 300_000)
     Path("p/.claude").mkdir()
     Path("p/.claude/commands").symlink_to("/")
     Path("home/.claude").mkdir()
@@ -273,7 +273,7 @@ def test_numbers_are_short():
     ]
 
 
-def test_the_picture_adds_up():
+def test_context_usage_adds_up():
     lines = format_context_usage([to_user_item("x" * 4_000)], 10_000, 100_000).split("\n")
     assert lines[0].endswith("10.0k of 100k tokens (10%)")
     assert [line.split()[-1] for line in lines[1:]] == ["tools", "you", "free"]

@@ -45,6 +45,7 @@ from treadle.core.events import (
 from treadle.core.transcript.content import Image, Text, Thinking, ToolCall
 from treadle.core.transcript.items import (
     AssistantItem,
+    CallOutcome,
     Item,
     NoticeItem,
     SummaryItem,
@@ -82,7 +83,7 @@ def test_a_reply_grows_in_its_last_block_only():
     assert blocks(view) == [MarkdownBlock("One.\n"), MarkdownBlock("Two.")]
 
 
-def test_thinking_and_words_are_told_apart():
+def test_thinking_and_text_are_separate_blocks():
     view = after((ThinkingDelta, "hm"), (ThinkingDelta, "m"), (TextDelta, "So."), end())
     assert blocks(view) == [ThinkingBlock("hmm"), MarkdownBlock("So.")]
 
@@ -120,7 +121,12 @@ def test_an_approval_is_shown_at_its_call():
 
 
 def test_the_outcome_of_a_call_is_its_state():
-    for outcome, state in (("denied", "denied"), ("interrupted", "stopped"), ("unknown", "failed")):
+    states: dict[CallOutcome, str] = {
+        "denied": "denied",
+        "interrupted": "stopped",
+        "unknown": "failed",
+    }
+    for outcome, state in states.items():
         item = ToolResultItem("c1", "bash", (Text("x"),), is_error=True, outcome=outcome)
         assert call_of(apply_tool_result(after(*CALLED), item)).state == state
 
@@ -159,7 +165,7 @@ def test_the_end_of_a_turn_stops_what_was_open():
     assert not view.is_busy
 
 
-def test_every_reason_but_the_usual_one_is_told():
+def test_every_terminal_reason_but_end_turn_is_shown():
     assert len(after(end()).blocks) == 0
     for reason in ("max_turns", "budget_exceeded", "goal_not_met", "refused", "aborted"):
         assert isinstance(blocks(after(end(reason)))[-1], NoteBlock)
@@ -167,7 +173,7 @@ def test_every_reason_but_the_usual_one_is_told():
     assert blocks(failed) == [NoteBlock("no key", "error")]
 
 
-def test_a_call_that_goes_on_is_a_task_until_it_is_done():
+def test_a_detached_call_is_a_task_until_it_finishes():
     view = after(
         (TurnStarted,),
         *CALLED,
@@ -220,7 +226,7 @@ def test_what_the_engine_says_is_a_note():
     assert view.model == "y"
 
 
-def test_an_answer_to_a_call_that_nobody_knows_changes_nothing():
+def test_the_result_of_an_unknown_call_changes_nothing():
     view = after((TextDelta, "x"))
     assert list(
         apply_tool_result(view, ToolResultItem("?", "bash", (Text("y"),))).blocks
@@ -253,7 +259,7 @@ def test_a_resumed_session_looks_as_it_did():
     assert (view.model, view.context_tokens, view.open_calls) == ("m", 55, {})
 
 
-def test_a_step_costs_the_same_after_a_long_day():
+def test_an_event_costs_the_same_in_a_long_session():
     def seconds(view: ViewState) -> float:
         best = 1.0
         for _ in range(5):

@@ -54,7 +54,7 @@ def test_a_call_that_was_resumed_has_no_summary_and_is_named_by_its_arguments():
     [("writing", "○"), ("asking", "?"), ("running", "◐"), ("failed", "✗"), ("denied", "⊘"),
      ("background", "◌"), ("stopped", "◦")],
 )  # fmt: skip
-def test_the_state_of_a_call_is_told_by_a_sign_and_not_by_colour_alone(state, sign):
+def test_a_sign_shows_the_state_of_a_call_not_colour_alone(state, sign):
     assert shown(ToolCallBlock("c", "bash", state, "bash: ls"))[0].startswith(sign)
 
 
@@ -135,7 +135,7 @@ def test_no_line_is_wider_than_the_screen(parts, width):
 
 
 def _narrow(text: str, width: int) -> bool:
-    """Below this nobody can do better than cut; the transcript does."""
+    """Below this width lines are only cut, by the transcript widget."""
     return width < 24
 
 
