@@ -10,21 +10,18 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 import msgspec
 
 from treadle.apps.tui import trust_dialog
-from treadle.apps.tui.conversation import Conversation
-from treadle.apps.tui.custom_commands import CustomCommand
-from treadle.apps.tui.host import Ability, Host, HostCallbacks
+from treadle.apps.tui.frontend import Frontend
+from treadle.apps.tui.host import Ability, Host
 from treadle.apps.tui.render import context_usage
 from treadle.apps.tui.render.palette import THEMES
 from treadle.apps.tui.render.status_area import TODO_SIGNS
-from treadle.apps.tui.state.blocks import Tone, strip_brackets
+from treadle.apps.tui.state.blocks import strip_brackets
 from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.core.errors import TreadleError
-from treadle.core.loop.driver import Driver
 from treadle.core.text import format_age, format_dollars, plural, suggest
 from treadle.core.transcript.items import to_user_item
 
@@ -34,48 +31,6 @@ work here: how to build, test (all, and a single one) and lint it; how it is lai
 conventions that its code follows and that are not obvious. Read what is there before you write: \
 the README, build files, a few sources, and an AGENTS.md or CLAUDE.md if there is one already, \
 which you improve instead. Only what is true and useful, in at most 60 lines."""
-
-
-class Frontend(Protocol):
-    """Shows the session to the user. Implemented by screen.py and plain.py."""
-
-    @property
-    def host(self) -> Host: ...
-
-    @property
-    def conversation(self) -> Conversation: ...
-
-    @property
-    def callbacks(self) -> HostCallbacks: ...
-
-    @property
-    def custom_commands(self) -> Sequence[CustomCommand]: ...
-
-    def show_message(self, text: str, tone: Tone = "plain") -> None:
-        """Show lines to the user; they are not part of the session."""
-
-    async def choose(
-        self,
-        title: str,
-        options: Sequence[ChoiceOption],
-        *,
-        filterable: bool = False,
-        message: str = "",
-        current: str = "",
-    ) -> str | None:
-        """The value of the chosen option, or None if the user cancels. `message` is shown above
-        the options; `current` is the value to start at."""
-
-    async def switch_session(self, open_driver: Callable[[], Awaitable[Driver]]) -> bool:
-        """Close the session and open the next one; False if that failed (the user was told)."""
-
-    async def rewind(self) -> None: ...
-
-    def change_theme(self, name: str) -> None: ...
-
-    def show_mode(self) -> None: ...
-
-    def quit(self) -> None: ...
 
 
 CommandFunction = Callable[[Frontend, str], Awaitable[None]]

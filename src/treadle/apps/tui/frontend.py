@@ -1,18 +1,17 @@
 """Base of the two frontends: opening, switching and closing sessions, input, questions, rewind.
 
-Used by screen.py (full screen) and plain.py (line by line). Draws nothing itself. Not an abstract
-base class: Textual's App has a metaclass of its own.
+Subclassed by screen.py (full screen) and plain.py (line by line); commands.py uses it. Draws
+nothing itself. Not an ABC: Textual's App has a metaclass of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from treadle.apps.tui import commands, questions, trust_dialog
+from treadle.apps.tui import questions, trust_dialog
 from treadle.apps.tui.conversation import Conversation, PendingQuestion
 from treadle.apps.tui.custom_commands import CustomCommand, find_custom_commands
 from treadle.apps.tui.host import FileChange, Host, HostCallbacks, ModelQuestion, TurnLine
@@ -35,8 +34,8 @@ REWIND_SCOPES = (
 )
 
 
-class FrontendBase:
-    """Implements the part of commands.Frontend that does not depend on the display."""
+class Frontend:
+    """Shows the session to the user."""
 
     def __init__(
         self, host: Host, options: TerminalOptions, question_view: questions.QuestionView
@@ -62,6 +61,7 @@ class FrontendBase:
     # --- for the frontends to fill in ----------------------------------------------------
 
     def show_message(self, text: str, tone: Tone = "plain") -> None:
+        """Show lines to the user; they are not part of the session."""
         raise NotImplementedError
 
     async def choose(
@@ -73,6 +73,12 @@ class FrontendBase:
         message: str = "",
         current: str = "",
     ) -> str | None:
+        """The value of the chosen option, or None if the user cancels. `message` is shown above
+        the options; `current` is the value to start at."""
+        raise NotImplementedError
+
+    def run_command(self, line: str) -> None:
+        """Run a slash command."""
         raise NotImplementedError
 
     def set_prompt_text(self, text: str) -> None:
@@ -96,9 +102,6 @@ class FrontendBase:
         raise NotImplementedError
 
     def _exit_with(self, code: int, message: str = "") -> None:
-        raise NotImplementedError
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         raise NotImplementedError
 
     def _track_task(self, task: asyncio.Task[None]) -> None:
@@ -161,7 +164,8 @@ class FrontendBase:
         self._on_session_attached(conversation)
 
     async def switch_session(self, open_driver: Callable[[], Awaitable[Driver]]) -> bool:
-        """Close the session and open another one; if that fails, reopen the first."""
+        """Close the session and open another one. If that fails, show the error, reopen the first
+        session and return False."""
         conversation, driver = self.conversation, self.conversation.driver
         previous = driver.session_id if len(driver.history) else None
         self._conversation = None  # no input and no drawing without a session
@@ -201,9 +205,6 @@ class FrontendBase:
             item = self.attachments.build_item(text.rstrip())
             self.conversation.submit(self.shell_commands.attach_outputs(item))
             self.attachments.clear()
-
-    def run_command(self, line: str) -> None:
-        self._spawn(commands.run_command(self, line))
 
     # --- questions -----------------------------------------------------------------------
 

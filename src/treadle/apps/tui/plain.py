@@ -11,13 +11,13 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TextIO
+from collections.abc import Callable, Sequence
+from typing import TextIO
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.tui import commands
 from treadle.apps.tui.conversation import Conversation
-from treadle.apps.tui.frontend import FrontendBase
+from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.host import Host
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.questions import ApprovalAnswer
@@ -44,8 +44,8 @@ def run_plain(host: Host, options: TerminalOptions) -> int:
     return asyncio.run(PlainFrontend(host, options).run())
 
 
-class PlainFrontend(FrontendBase):
-    """Implements commands.Frontend and questions.QuestionView on two streams."""
+class PlainFrontend(Frontend):
+    """The frontend on two streams; also a questions.QuestionView."""
 
     hidden_answers: frozenset[ApprovalAnswer] = frozenset({"edit"})  # a line has no initial text
 
@@ -106,8 +106,9 @@ class PlainFrontend(FrontendBase):
         else:
             self._exit_with(130 if self._interrupts > 1 else 0)
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        self._track_task(asyncio.get_running_loop().create_task(coroutine))
+    def run_command(self, line: str) -> None:
+        running = commands.run_command(self, line)
+        self._track_task(asyncio.get_running_loop().create_task(running))
 
     def _track_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)

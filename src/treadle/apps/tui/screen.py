@@ -20,7 +20,7 @@ from textual.widgets import Static
 
 from treadle.apps.tui import commands
 from treadle.apps.tui.conversation import Conversation
-from treadle.apps.tui.frontend import REWIND_SCOPES, FrontendBase
+from treadle.apps.tui.frontend import REWIND_SCOPES, Frontend
 from treadle.apps.tui.host import FileChange, Host, TurnLine
 from treadle.apps.tui.input import completion
 from treadle.apps.tui.input.keyboard import KeyboardDriver
@@ -45,8 +45,8 @@ SMALL_SCREEN_ROWS = 15
 MAX_PREVIEW_ROWS = 12
 
 
-class FullScreen(FrontendBase, App[int]):
-    """Implements commands.Frontend and dialogs.DialogHost."""
+class FullScreen(Frontend, App[int]):
+    """The frontend as a Textual app; also a dialogs.DialogHost."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -64,7 +64,7 @@ class FullScreen(FrontendBase, App[int]):
         self.palette: Palette = select_palette(options.theme)
         App.__init__(self, driver_class=KeyboardDriver)
         self.dialogs = Dialogs(self)
-        FrontendBase.__init__(self, host, options, question_view=self.dialogs)
+        Frontend.__init__(self, host, options, question_view=self.dialogs)
         self._is_frame_due = False
         self.status_area = StatusArea(host)
         self.resume_hint = ""  # printed after the screen is closed
@@ -146,6 +146,9 @@ class FullScreen(FrontendBase, App[int]):
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self.run_worker(coroutine, exit_on_error=True)
+
+    def run_command(self, line: str) -> None:
+        self._spawn(commands.run_command(self, line))
 
     # --- frames --------------------------------------------------------------------------
 

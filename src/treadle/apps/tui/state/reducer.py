@@ -84,8 +84,6 @@ MAX_PROGRESS_CHARS = 4_000
 MAX_CHILD_LINES = 40
 _replace = msgspec.structs.replace
 
-__all__ = ["ViewState", "apply_tool_result", "apply_event"]
-
 
 def apply_event(view: ViewState, event: Event) -> ViewState:
     """The view after an event; events without a reducer change nothing."""
@@ -129,9 +127,7 @@ def _final_state(outcome: CallOutcome, is_error: bool) -> CallState:
 
 
 def _turn_started(view: ViewState, event: TurnStarted) -> ViewState:
-    return _replace(
-        view, is_busy=True, activity=WAITING, turn_usage=Usage(), turn_count=view.turn_count + 1
-    )
+    return _replace(view, is_busy=True, activity=WAITING, turn_usage=Usage())
 
 
 def _input_accepted(view: ViewState, event: InputAccepted) -> ViewState:

@@ -56,7 +56,6 @@ class ViewState(msgspec.Struct, frozen=True):
     context_tokens: int = 0
     usage: Usage = Usage()
     turn_usage: Usage = Usage()
-    turn_count: int = 0
 
 
 # ------------------------------------------------------------------ blocks
