@@ -1,8 +1,8 @@
-"""The contract of a tool: what it is called, what it needs, what it does to the world.
+"""The contract of a tool: its name, its arguments, its effect.
 
-A tool is called with arguments that were parsed, validated against its schema and allowed.
-It returns an output or raises: both become one result for the model. Below it stands the
-workspace; above it core/loop/tool_round.py.
+The loop calls a tool with arguments that were parsed, validated against the schema and allowed.
+The tool returns an output or raises; both become one result for the model. Used by
+core/loop/tool_round.py; built-in tools use the Workspace contract.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ DEFAULT_RESULT_CHARS = 100_000
 
 
 class ToolSpec(msgspec.Struct, frozen=True, dict=True):
-    """What the model and the loop know of a tool without calling it.
+    """What the model and the loop know about a tool without calling it.
 
-    effect      pure: rerun freely · verifiable: a probe can tell whether it happened ·
+    effect      pure: can be repeated · verifiable: a probe can find out whether it happened ·
                 irreversible: at most once
-    concurrent  may run beside others, by resource; otherwise it runs alone and in order
-    timeout     seconds; None means no limit of its own
-    detachable  the call may go on in the background: when it says so by `context.detach()`,
-                or after `detach_after` seconds
-    eager       if it is pure, it may start while the stream that calls for it still runs
+    concurrent  may run in parallel with other calls, by resource; otherwise alone and in order
+    timeout     seconds; None: the tool has no limit
+    detachable  the call may continue in the background: when it calls `context.detach()`, or
+                after `detach_after` seconds
+    eager       if the tool is pure, a call may start while the reply is still streaming
     """
 
     name: str
@@ -49,68 +49,68 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
 
 
 class Resources(msgspec.Struct, frozen=True):
-    """What a call touches: many may read a key at once, one may write it."""
+    """What a call uses: many calls may read a key at the same time, only one may write it."""
 
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """What a call gave: `content` for the model, `display` for the person."""
+    """The output of a call: `content` for the model, `display` for the user."""
 
     content: str | tuple[ResultContent, ...]
     display: str = ""
     is_error: bool = False
-    full_output: str = ""  # where the whole of it can be read, if content is a part
-    data: dict[str, Any] = {}  # facts for programs, kept in the log; no model sees them
+    full_output: str = ""  # path of the complete output, if content is only a part
+    data: dict[str, Any] = {}  # for programs, kept in the log; not shown to the model
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
-    """What an inspection after a crash found out about an intended effect."""
+    """Whether an interrupted call had its effect, with the evidence."""
 
     outcome: Literal["done", "not_done", "unknown"]
     evidence: str
 
 
 class ToolContext(msgspec.Struct, frozen=True):
-    """What a call may use. `key` is the same when the same call is tried again after a crash."""
+    """What a call may use. `idempotency_key` is the same when a call is repeated after a crash."""
 
     session_id: str
     turn_id: str
     call_id: str
     idempotency_key: str
     report_progress: Callable[[str], None]
-    detach: Callable[[], None]  # go on in the background; for detachable tools
-    relay_event: Callable[[Event], None]  # show an event of a child agent to this one's observers
+    detach: Callable[[], None]  # continue in the background; for detachable tools
+    relay_event: Callable[[Event], None]  # passes an event of a child agent to the observers
     workspace: Workspace | None = None
     tasks: Any = None  # the loop's detached calls: list, read, cancel
-    services: dict[str, Any] = {}  # what the host put in for its own tools
-    history: Callable[[], Transcript] = Transcript  # all that was said, in view or not
+    services: dict[str, Any] = {}  # objects of the host for its own tools
+    history: Callable[[], Transcript] = Transcript  # the whole history, without compaction
 
 
 class Tool(Protocol):
     """One thing that an agent can do.
 
-    Promises: `call` honours cancellation and leaves nothing running; it reports progress
-    through the context; a failure is a ToolError whose text helps the model.
-    It must not touch the transcript, ask the user by itself, or print.
+    Promises: `call` honours cancellation and leaves nothing running; it reports progress through
+    the context; a failure is a ToolError whose text tells the model what to do.
+    A tool must not change the transcript, ask the user directly, or print.
     """
 
     @property
     def spec(self) -> ToolSpec: ...
 
     def check(self, arguments: Arguments) -> str | None:
-        """What is wrong with these arguments, in words for the model; None if nothing is."""
+        """What is wrong with these arguments, as a text for the model; None if they are valid."""
 
     def summary(self, arguments: Arguments) -> str:
-        """One line for the person, such as `[bash: ls -la]`."""
+        """One line for the user, such as `[bash: ls -la]`."""
 
     def resources(self, arguments: Arguments) -> Resources: ...
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput: ...
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        """What a probe needs to know later; taken before the effect of a verifiable call."""
+        """What `probe` needs later; collected before the effect of a verifiable call."""
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
@@ -120,7 +120,7 @@ class Tool(Protocol):
 
 @runtime_checkable
 class ForwardingTool(Protocol):
-    """A tool that stands for others: a call of it is judged, shown and carried out as theirs."""
+    """A tool that forwards to others: the loop decides on, shows and runs the target instead."""
 
     def target(self, arguments: Arguments) -> tuple[Tool, Arguments] | str:
-        """Which tool is meant, and with what; or what is wrong, in words for the model."""
+        """The target tool and its arguments; or what is wrong, as a text for the model."""

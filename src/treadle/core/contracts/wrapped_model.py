@@ -1,7 +1,7 @@
-"""Wrapping: new behaviour as a small object of the same shape around the old one.
+"""The base class of wrappers around a model, and a helper that closes streams.
 
-Here is what every wrapper of a model shares, so that each says only what it changes. It is no
-contract of its own: what is wrapped, and what comes out, is a Model. Below: model.py.
+A wrapper overrides only what it changes. This is not a contract: a wrapper is a Model (model.py).
+Used by the wrappers in models/, context/, testing/ and apps/assembly/.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequ
 
 
 class WrappedModel:
-    """The wrapped model in everything. A wrapper overrides what it changes."""
+    """Forwards everything to the wrapped model. A wrapper overrides what it changes."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -41,9 +41,9 @@ class WrappedModel:
 def open_stream(
     model: Model, request: ModelRequest
 ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-    """The model's stream, closed at the end: who leaves early leaves no connection open behind.
+    """The stream of the model, closed at the end, also when the consumer stops early.
 
-    The contract promises no more than an iterator; all that hold a connection can be closed.
+    The contract promises only an iterator; every stream that holds a connection has `aclose`.
     """
     stream = model.stream(request)
     if not hasattr(stream, "aclose"):
