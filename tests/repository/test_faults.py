@@ -11,7 +11,8 @@ PAGE = (ROOT / "docs/faults.md").read_text()
 
 
 LAST_CELLS = {
-    int(number): cell for number, cell in re.findall(r"^\| (\d+) \|.*\| (.*) \|$", PAGE, re.M)
+    int(number): cell
+    for number, cell in re.findall(r"^\| (\d+) \|.*\| (.*) \|$", PAGE, re.MULTILINE)
 }
 
 
