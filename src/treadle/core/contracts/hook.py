@@ -4,7 +4,8 @@
     ------------------    -----------------------------------------------------------
     session_start         Add
     user_prompt_submit    Block (the input is dropped), Add
-    pre_tool_use          Block (the call is denied), Change (arguments), Add
+    pre_tool_use          Block (the call is denied), Change (arguments), AddContext
+    before_effect         nothing; a call that is not pure is about to run, its arguments are final
     permission_request    Permit, Block
     post_tool_use         Change (the result's text), Add
     pre_compact           Block, Add (a focus for the summary)
@@ -28,6 +29,7 @@ HookPoint = Literal[
     "session_start",
     "user_prompt_submit",
     "pre_tool_use",
+    "before_effect",
     "permission_request",
     "post_tool_use",
     "pre_compact",

@@ -27,6 +27,7 @@ ALLOWED_ANSWERS: Mapping[HookPoint, tuple[type, ...]] = {
     "session_start": (AddContext,),
     "user_prompt_submit": (Block, AddContext),
     "pre_tool_use": (Block, Change, AddContext),
+    "before_effect": (),
     "permission_request": (Permit, Block),
     "post_tool_use": (Change, AddContext),
     "pre_compact": (Block, AddContext),

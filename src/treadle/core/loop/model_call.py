@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.contracts.model import (
+    CacheRequest,
     Model,
     ModelNotified,
     ModelRequest,
@@ -40,9 +41,11 @@ from treadle.core.events import (
     ToolCallDelta,
     ToolCallRequested,
 )
-from treadle.core.loop.config import Clock
+from treadle.core.loop.config import Clock, DriverConfig
 from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.recovery import Retry, UseFallback, choose_recovery
+from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.integrity import with_unique_ids
 from treadle.core.transcript.items import AssistantItem
@@ -245,3 +248,31 @@ class _AnnouncedCalls:
 
     def _is_taken(self, call_id: str) -> bool:
         return call_id in self._ids or self._is_in_transcript(call_id)
+
+
+def build_request(
+    session: SessionState,
+    system: str,
+    toolbox: Toolbox,
+    config: DriverConfig,
+    cache: CacheRequest,
+) -> ModelRequest:
+    """The request for the next reply, from the view as it is."""
+    state, turn, options = session.state, session.turn, config.options
+    if turn.closing_stop:
+        # The tools stay in the request, so that its cached prefix stays valid.
+        options = msgspec.structs.replace(
+            options, max_tokens=turn.closing_stop.closing_tokens, tool_choice="none"
+        )
+    key = f"{session.id}/{turn.id}/{len(session.history)}"
+    return ModelRequest(
+        state.transcript,
+        system,
+        toolbox.specs,
+        options,
+        cache,
+        state.quarantine,
+        session.id,
+        turn.id,
+        f"{key}/smaller" if turn.was_compacted else key,
+    )

@@ -77,6 +77,10 @@ class SessionState:
         self._log = log
 
     @property
+    def id(self) -> str:
+        return self._emitter.session_id
+
+    @property
     def turn(self) -> TurnState:
         turn = self.state.turn
         if turn is None:
