@@ -193,3 +193,11 @@ class WorkspaceError(TreadleError):
 
 class ConfigError(TreadleError):
     """A setting, rule or definition is wrong."""
+
+
+def error_text(error: BaseException) -> str:
+    """The text of an error: `ValueError: bad input`; only the message for a TreadleError."""
+    text = str(error)
+    if isinstance(error, TreadleError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -6,5 +6,5 @@ hook       may block, change or add      mutator    may rewrite the view of the 
 gate       may stop the next model call  store      keeps the log of a session
 observer   receives events and items     workspace  files and processes
 
-`wrapped_model` is no contract: it is the base class of wrappers around a model.
+`wrapped` is not a contract: it has the base classes of wrappers (models, tools, sources).
 """

@@ -59,4 +59,14 @@ class Gate(Protocol):
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop: ...
 
-    def settle(self, estimate: RequestEstimate, used: Usage) -> None: ...
+    def settle(self, estimate: RequestEstimate, usage: Usage) -> None: ...
+
+
+class BaseGate:
+    """A gate that admits everything and keeps no account."""
+
+    def admit(self, estimate: RequestEstimate) -> Admit | Stop:
+        return Admit()
+
+    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
+        return None

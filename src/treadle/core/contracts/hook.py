@@ -5,6 +5,7 @@
     session_start         AddContext
     user_prompt_submit    Block (the input is dropped), AddContext
     pre_tool_use          Block (the call is denied), Change (arguments), AddContext
+    before_effect         nothing; a call that is not pure is about to run, its arguments are final
     permission_request    Permit, Block
     post_tool_use         Change (the text of the result), AddContext
     pre_compact           Block, AddContext (a focus for the summary)
@@ -29,6 +30,7 @@ HookPoint = Literal[
     "session_start",
     "user_prompt_submit",
     "pre_tool_use",
+    "before_effect",
     "permission_request",
     "post_tool_use",
     "pre_compact",

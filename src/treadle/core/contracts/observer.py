@@ -23,3 +23,13 @@ class Observer(Protocol):
     def on_event(self, event: Event) -> None: ...
 
     def on_item(self, position: int, item: Item) -> None: ...
+
+
+class BaseObserver:
+    """An observer that ignores everything. A subclass defines what it wants to see."""
+
+    def on_event(self, event: Event) -> None:
+        return None
+
+    def on_item(self, position: int, item: Item) -> None:
+        return None

@@ -11,18 +11,19 @@ from typing import Protocol
 
 import msgspec
 
-from treadle.core.contracts.tool import ToolSpec
+from treadle.core.contracts.tool import NO_ACCESS, Access, ToolSpec
 from treadle.core.transcript.content import Arguments
 
 
 class PermissionRequest(msgspec.Struct, frozen=True):
-    """A tool call to decide on."""
+    """A call to decide on. `access` says what it uses, and from which folder."""
 
     session_id: str
     call_id: str
     tool: ToolSpec
     arguments: Arguments
     summary: str
+    access: Access = NO_ACCESS
 
 
 class Allow(msgspec.Struct, frozen=True):
@@ -57,3 +58,13 @@ class Policy(Protocol):
 
     async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         """The user chose "always": save these rules."""
+
+
+class BasePolicy:
+    """A policy that saves no rules. A subclass defines `decide`."""
+
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        raise NotImplementedError(f"{type(self).__name__} does not define `decide`")
+
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
+        return None

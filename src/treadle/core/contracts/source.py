@@ -34,3 +34,21 @@ class ToolSource(Protocol):
     async def open(self) -> None: ...
 
     async def aclose(self) -> None: ...
+
+
+class BaseSource:
+    """A source without instructions that needs no opening. A subclass defines `name`, `tools`."""
+
+    name: str = ""
+
+    def tools(self) -> Sequence[Tool]:
+        return ()
+
+    def instructions(self) -> str:
+        return ""
+
+    async def open(self) -> None:
+        return None
+
+    async def aclose(self) -> None:
+        return None

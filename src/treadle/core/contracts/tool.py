@@ -2,7 +2,7 @@
 
 The loop calls a tool with arguments that were parsed, validated against the schema and allowed.
 The tool returns an output or raises; both become one result for the model. Used by
-core/loop/tool_round.py; built-in tools use the Workspace contract.
+core/loop/execute.py; built-in tools use the Workspace contract.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
 
     effect      pure: can be repeated · verifiable: a probe can find out whether it happened ·
                 irreversible: at most once
-    concurrent  may run in parallel with other calls, by resource; otherwise alone and in order
+    concurrent  may run beside other calls, by resource; otherwise it runs alone and in order
     timeout     seconds; None: the tool has no limit
-    detachable  the call may continue in the background: when it calls `context.detach()`, or
-                after `detach_after` seconds
-    eager       if the tool is pure, a call may start while the reply is still streaming
+    detachable  the call may continue in the background: when it calls `context.detach()`,
+                or after `detach_after` seconds
+    eager       a pure call may start while the reply that contains it still streams
     """
 
     name: str
@@ -48,20 +48,50 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     eager: bool = True
 
 
-class Resources(msgspec.Struct, frozen=True):
-    """What a call uses: many calls may read a key at the same time, only one may write it."""
+class FileAccess(msgspec.Struct, frozen=True):
+    """A path that a call reads or writes, as the model wrote it."""
+
+    path: str
+    mode: Literal["read", "write"] = "read"
+    recursive: bool = False  # the call reads everything beneath it
+
+
+class Access(msgspec.Struct, frozen=True):
+    """What a call touches.
+
+    reads, writes  keys for the order of calls: many calls may read a key at once, one may write it
+    files          paths, for the policy; relative ones start at `cwd`
+    command        the shell command line that it runs
+    url            the address that it fetches
+    cwd            where the command and relative paths start; "" is the root of the workspace
+    """
 
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
+    files: tuple[FileAccess, ...] = ()
+    command: str = ""
+    url: str = ""
+    cwd: str = ""
+
+
+NO_ACCESS = Access()
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """What a call would do, shown to the user who has to approve it."""
+
+    kind: Literal["diff", "command", "text"]
+    text: str
+    path: str = ""  # of the file that a diff changes
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """The output of a call: `content` for the model, `display` for the user."""
+    """What a call returned: `content` for the model, `display` for the user."""
 
     content: str | tuple[ResultContent, ...]
     display: str = ""
     is_error: bool = False
-    full_output: str = ""  # path of the complete output, if content is only a part
+    full_output: str = ""  # where the whole output can be read, if content is a part of it
     data: dict[str, Any] = {}  # for programs, kept in the log; not shown to the model
 
 
@@ -73,7 +103,8 @@ class ProbeResult(msgspec.Struct, frozen=True):
 
 
 class ToolContext(msgspec.Struct, frozen=True):
-    """What a call may use. `idempotency_key` is the same when a call is repeated after a crash."""
+    """What a call may use. `idempotency_key` is the same when the same call is tried again after a
+    crash; `access` is what the policy allowed."""
 
     session_id: str
     turn_id: str
@@ -81,15 +112,16 @@ class ToolContext(msgspec.Struct, frozen=True):
     idempotency_key: str
     report_progress: Callable[[str], None]
     detach: Callable[[], None]  # continue in the background; for detachable tools
-    relay_event: Callable[[Event], None]  # passes an event of a child agent to the observers
+    relay_event: Callable[[Event], None]  # show an event of a child agent to our observers
     workspace: Workspace | None = None
-    tasks: Any = None  # the loop's detached calls: list, read, cancel
-    services: dict[str, Any] = {}  # objects of the host for its own tools
-    history: Callable[[], Transcript] = Transcript  # the whole history, without compaction
+    tasks: Any = None  # the loop's background tasks: list, read, cancel
+    services: dict[str, Any] = {}  # what the host provides for its own tools
+    history: Callable[[], Transcript] = Transcript  # all items, also those out of the view
+    access: Access = NO_ACCESS
 
 
 class Tool(Protocol):
-    """One thing that an agent can do.
+    """One thing that an agent can do. `BaseTool` has a default for all but `spec` and `call`.
 
     Promises: `call` honours cancellation and leaves nothing running; it reports progress through
     the context; a failure is a ToolError whose text tells the model what to do.
@@ -105,17 +137,52 @@ class Tool(Protocol):
     def summary(self, arguments: Arguments) -> str:
         """One line for the user, such as `[bash: ls -la]`."""
 
-    def resources(self, arguments: Arguments) -> Resources: ...
+    def access(self, arguments: Arguments, session_id: str) -> Access:
+        """What the call touches, for the order of calls and for the policy. Runs nothing."""
+
+    async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
+        """What the call would do; None if the arguments say it all. Changes nothing."""
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput: ...
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        """What `probe` needs later; collected before the effect of a verifiable call."""
+        """What a probe will compare; taken before the effect of a verifiable call."""
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
     ) -> ProbeResult:
         """Whether an interrupted call had its effect."""
+
+
+class BaseTool:
+    """A tool that only needs a spec and a call: everything else has its default here."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        raise NotImplementedError(f"{type(self).__name__} does not define `spec`")
+
+    def check(self, arguments: Arguments) -> str | None:
+        return None
+
+    def summary(self, arguments: Arguments) -> str:
+        return f"[{self.spec.name}]"
+
+    def access(self, arguments: Arguments, session_id: str) -> Access:
+        return NO_ACCESS
+
+    async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
+        return None
+
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        raise NotImplementedError(f"{type(self).__name__} does not define `call`")
+
+    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        return {}
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> ProbeResult:
+        return ProbeResult("unknown", f"{self.spec.name} cannot tell whether it was done")
 
 
 @runtime_checkable

@@ -19,6 +19,7 @@ import msgspec
 from treadle.core.transcript.content import AssistantContent, Text, ToolCall
 from treadle.core.transcript.items import (
     AssistantItem,
+    CallOutcome,
     Item,
     NoticeItem,
     SummaryItem,
@@ -62,9 +63,11 @@ def repaired(transcript: Transcript) -> Transcript:
     return Transcript(items)
 
 
-def make_interrupted_result(call: ToolCall, reason: str = INTERRUPTED_RESULT) -> ToolResultItem:
-    """The result of a call that was interrupted."""
-    return ToolResultItem(call.id, call.name, (Text(reason),), is_error=True)
+def make_interrupted_result(
+    call: ToolCall, reason: str = INTERRUPTED_RESULT, outcome: CallOutcome = "interrupted"
+) -> ToolResultItem:
+    """The result of a call that did not run to its end."""
+    return ToolResultItem(call.id, call.name, (Text(reason),), is_error=True, outcome=outcome)
 
 
 # --- begins_with_input -------------------------------------------------------------------
@@ -243,7 +246,7 @@ def _repair_answers(items: Sequence[Item]) -> list[Item]:
         for call in item.calls:
             if call.id not in answers and position == last:
                 break  # the last calls may be open: the loop will run them
-            mended.append(answers.get(call.id) or make_interrupted_result(call))
+            mended.append(answers.get(call.id) or make_interrupted_result(call, outcome="unknown"))
     return mended
 
 
