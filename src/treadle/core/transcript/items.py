@@ -34,9 +34,9 @@ StopReason = Literal[
 # What a notice does to the next move: lets the model speak, ends the turn, or changes nothing.
 NoticeEffect = Literal["ask", "rest", "same"]
 
-# What became of a call. finished: the tool ran to its end, well or with an error. denied: it was not
-# run. interrupted: it was cut off. unknown: it may or may not have had its effect. recovered: an
-# earlier process had carried it out, and a probe confirmed it.
+# What became of a call. finished: the tool ran to its end, with or without an error.
+# denied: it did not run. interrupted: it was stopped. unknown: it may have had its effect.
+# recovered: an earlier process had carried it out, and a probe confirmed it.
 CallOutcome = Literal["finished", "denied", "interrupted", "unknown", "recovered"]
 
 
