@@ -21,9 +21,8 @@ from treadle.core.contracts.hook import (
     Permit,
 )
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
-from treadle.core.contracts.tool import ProbeResult, ToolOutput
+from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolOutput
 from treadle.core.errors import ApprovalPending, AuthRequired, ConfigError, StreamBroken
-from treadle.core.contracts.tool import BaseTool
 from treadle.core.events import (
     ApprovalRequired,
     ApprovalResolved,

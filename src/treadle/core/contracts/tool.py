@@ -92,7 +92,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     display: str = ""
     is_error: bool = False
     full_output: str = ""  # where the whole output can be read, if content is a part of it
-    data: dict[str, Any] = {}  # for programs, kept in the log; not shown to the model
+    data: dict[str, Any] | None = None  # for programs, kept in the log; not shown to the model
 
 
 class ProbeResult(msgspec.Struct, frozen=True):

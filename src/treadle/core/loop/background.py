@@ -149,7 +149,7 @@ def _find_task_id(item: Item) -> str:
     """The task that a result started or a notice ended; "" for other items."""
     if not isinstance(item, (ToolResultItem, NoticeItem)):
         return ""
-    task_id = item.data.get("task_id")
+    task_id = item.data.get("task_id") if item.data else None
     return task_id if isinstance(task_id, str) else _find_task_id_of_0_1(item)
 
 

@@ -71,7 +71,7 @@ class CallExecutor:
         return result
 
     async def recover(self, prepared: PreparedCall, intent: Intent) -> RunResult | None:
-        """What became of a call that an earlier process was about to run; None if it was not run."""
+        """What became of a call that an earlier process was about to run; None if it did not."""
         arguments = f" with {preview(intent.raw)}" if intent.raw is not None else ""
         evidence = f"{intent.tool} was about to run{arguments} (key {intent.idempotency_key})"
         if intent.effect == "verifiable" and prepared.tool is not None and prepared.refusal is None:

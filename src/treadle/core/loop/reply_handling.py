@@ -75,7 +75,7 @@ def handle_reply(
 
 
 def handle_stop(stop: Stop, session: SessionState) -> TurnEnd | None:
-    """A gate stopped the call: the turn ends, or the model may give one last reply without tools."""
+    """A gate stopped the call: the turn ends, now or after one last reply without tools."""
     if not stop.closing_tokens:
         return TurnEnd(stop.reason, metadata={"detail": stop.detail})
     session.append(

@@ -25,8 +25,6 @@ from treadle.core.events import (
     WarningRaised,
 )
 from treadle.core.loop.emitter import Emitter
-from treadle.core.transcript import size_estimate
-from treadle.core.transcript.content import Opaque, RedactedThinking, Text, Thinking, ToolCall
 from treadle.core.transcript.entries import (
     ApprovalDecision,
     EarlyResult,
@@ -45,11 +43,10 @@ from treadle.core.transcript.entries import (
 from treadle.core.transcript.items import (
     AssistantItem,
     Item,
-    NoticeItem,
-    SummaryItem,
     ToolResultItem,
     UserItem,
 )
+from treadle.core.transcript.size_estimate import estimate_item_chars
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
 
@@ -287,35 +284,6 @@ class SessionState:
         self._log.write(Quarantined(*place, refused.reason))
         self.state = msgspec.structs.replace(self.state, quarantine=self.state.quarantine | {place})
         self._emitter.emit(WarningRaised, f"left out of the request: {refused.reason}")
-
-
-def estimate_item_chars(item: Item) -> int:
-    """The size of an item in characters; may be too large, never too small.
-
-    Rare letters need more tokens, about as they need more bytes. Images and documents count as
-    their estimated tokens.
-    """
-    if isinstance(item, (NoticeItem, SummaryItem)):
-        return _estimate_text_chars(item.text)
-    total = 0
-    for part in item.content:
-        if isinstance(part, (Text, Thinking)):
-            text = part.text
-        elif isinstance(part, ToolCall):
-            text = part.raw
-        elif isinstance(part, Opaque):
-            text = part.json
-        elif isinstance(part, RedactedThinking):
-            text = part.data
-        else:
-            total += size_estimate.estimate_media_chars(part)
-            continue
-        total += len(text) if text.isascii() else _estimate_text_chars(text)
-    return total
-
-
-def _estimate_text_chars(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 class TurnState(msgspec.Struct, frozen=True):

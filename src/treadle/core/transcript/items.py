@@ -85,7 +85,7 @@ class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result", omit_defaul
     display: str = ""
     full_output: str = ""
     outcome: CallOutcome = "finished"
-    data: dict[str, Any] = {}
+    data: dict[str, Any] | None = None
 
     @property
     def text(self) -> str:
@@ -98,7 +98,7 @@ class NoticeItem(msgspec.Struct, frozen=True, tag="notice", omit_defaults=True, 
     text: str
     kind: str = "notice"
     next_move: NoticeEffect = msgspec.field(default="same", name="then")
-    data: dict[str, Any] = {}
+    data: dict[str, Any] | None = None
 
 
 class SummaryItem(msgspec.Struct, frozen=True, tag="summary", omit_defaults=True, dict=True):

@@ -10,7 +10,16 @@ from __future__ import annotations
 import re
 import zlib
 
-from treadle.core.transcript.content import Document, Image
+from treadle.core.transcript.content import (
+    Document,
+    Image,
+    Opaque,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+)
+from treadle.core.transcript.items import Item, NoticeItem, SummaryItem
 
 CHARS_PER_MEDIA_TOKEN = 4  # converts tokens to characters: text is counted in characters
 PIXELS_PER_TOKEN = 750
@@ -26,6 +35,35 @@ MAX_OBJECT_STREAM_BYTES = 1 << 18
 MAX_INFLATED_BYTES = 16 << 20
 
 _PAGE_OBJECT = re.compile(rb"/Type\s{0,9}/Page(?![A-Za-z])")
+
+
+def estimate_item_chars(item: Item) -> int:
+    """The size of an item in characters; may be too large, never too small.
+
+    Rare letters need more tokens, about as they need more bytes. Images and documents count as
+    their estimated tokens.
+    """
+    if isinstance(item, (NoticeItem, SummaryItem)):
+        return _estimate_text_chars(item.text)
+    total = 0
+    for part in item.content:
+        if isinstance(part, (Text, Thinking)):
+            text = part.text
+        elif isinstance(part, ToolCall):
+            text = part.raw
+        elif isinstance(part, Opaque):
+            text = part.json
+        elif isinstance(part, RedactedThinking):
+            text = part.data
+        else:
+            total += estimate_media_chars(part)
+            continue
+        total += len(text) if text.isascii() else _estimate_text_chars(text)
+    return total
+
+
+def _estimate_text_chars(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def estimate_media_chars(part: Image | Document) -> int:
