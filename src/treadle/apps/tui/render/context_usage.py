@@ -5,24 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from treadle.core.text import format_count
-from treadle.core.transcript.content import (
-    AssistantContent,
-    Document,
-    Image,
-    Opaque,
-    ResultContent,
-    Text,
-    Thinking,
-    ToolCall,
-    UserContent,
-)
-from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, SummaryItem, UserItem
-from treadle.core.transcript.size_estimate import CHARS_PER_MEDIA_TOKEN, estimate_media_chars
+from treadle.core.transcript.content import Thinking, ToolCall
+from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
+from treadle.core.transcript.size_estimate import CHARS_PER_MEDIA_TOKEN, estimate_item_chars
 
 BAR_WIDTH = 40
 PART_BAR_WIDTH = 20
-CALL_OVERHEAD_CHARS = 80  # the name and the id of a call
-_GROUPS: dict[type, str] = {Thinking: "thinking", ToolCall: "calls"}
+_ITEM_GROUPS: dict[type, str] = {UserItem: "you", ToolResultItem: "results"}
+_PART_GROUPS: dict[type, str] = {Thinking: "thinking", ToolCall: "calls"}
 
 
 def format_context_usage(items: Iterable[Item], used: int, window: int) -> str:
@@ -48,26 +38,13 @@ def format_context_usage(items: Iterable[Item], used: int, window: int) -> str:
 def _estimate_tokens(items: Iterable[Item]) -> dict[str, int]:
     chars = dict.fromkeys(("you", "replies", "thinking", "calls", "results", "summaries"), 0)
     for item in items:
-        if isinstance(item, NoticeItem | SummaryItem):
-            chars["summaries"] += len(item.text)
-        elif isinstance(item, AssistantItem):
+        if isinstance(item, AssistantItem):
             for part in item.content:
-                chars[_GROUPS.get(type(part), "replies")] += _count_chars(part)
+                group = _PART_GROUPS.get(type(part), "replies")
+                chars[group] += estimate_item_chars(AssistantItem((part,)))
         else:
-            group = "you" if isinstance(item, UserItem) else "results"
-            chars[group] += sum(map(_count_chars, item.content))
+            chars[_ITEM_GROUPS.get(type(item), "summaries")] += estimate_item_chars(item)
     return {group: -(-count // CHARS_PER_MEDIA_TOKEN) for group, count in chars.items()}
-
-
-def _count_chars(part: UserContent | ResultContent | AssistantContent) -> int:
-    match part:
-        case Image() | Document():
-            return estimate_media_chars(part)
-        case ToolCall(raw=raw):
-            return len(raw) + CALL_OVERHEAD_CHARS
-        case Text(text=text) | Thinking(text=text) | Opaque(json=text):
-            return len(text)
-    return 0
 
 
 def _format_bar(size: int, total: int, width: int = BAR_WIDTH) -> str:
