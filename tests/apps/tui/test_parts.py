@@ -265,7 +265,7 @@ def test_every_kind_of_activity_has_a_text():
 
 def test_numbers_are_short():
     assert [format_count(n) for n in (5, 1_200, 150_000, 2_000_000)] == [
-        *("5", "1.2k", "150k", "2.0M")
+        *("5", "1.2k", "150k", "2M")
     ]
     assert [format_duration(s) for s in (5, 65, 3_700)] == ["5s", "1m 05s", "1h 01m"]
     assert [format_age(s) for s in (5, 65, 7_300, 200_000)] == [
