@@ -25,7 +25,7 @@
     │   ├── SessionUnknown         there is no such session
     │   ├── SessionElsewhere       it belongs to another folder
     │   └── SessionTooNew          written by a newer version: read only
-    ├── WorkspaceError             files or processes cannot be reached as asked
+    ├── WorkspaceError             files or processes cannot be reached as asked; see its `kind`
     └── ConfigError                a setting, rule or definition is wrong: file, line, what to do
 
 A message says what happened, to what, and what to do next. A provider's errors become these
@@ -33,6 +33,10 @@ at the edge of its codec; nothing else raises ModelError.
 """
 
 from __future__ import annotations
+
+from typing import Literal
+
+WorkspaceErrorKind = Literal["other", "not_found", "is_folder", "not_folder", "bad_cwd"]
 
 
 class TreadleError(Exception):
@@ -188,7 +192,15 @@ class SessionTooNew(StoreError):
 
 
 class WorkspaceError(TreadleError):
-    """Files or processes cannot be reached as asked."""
+    """Files or processes cannot be reached as asked. `kind` is for code that decides by it.
+
+    not_found, is_folder, not_folder   of the path that was asked for
+    bad_cwd                            the working directory of a command cannot be entered
+    """
+
+    def __init__(self, message: str, *, kind: WorkspaceErrorKind = "other") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class ConfigError(TreadleError):

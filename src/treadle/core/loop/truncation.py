@@ -43,6 +43,7 @@ def truncate(
             total,
             display,
             output.full_output,
+            data=output.data,
         )
     kept_at = output.full_output
     if save_output is not None and not kept_at:
@@ -60,6 +61,7 @@ def truncate(
         total,
         display,
         kept_at,
+        data=output.data,
     )
 
 

@@ -1,8 +1,8 @@
 """What the built-in tools remember of a session: its working directory, files seen, commands.
 
-A call uses the working directory that it was judged with, also if another call of the same reply
-has moved on since: whoever allowed `> config` in one folder did not allow it in another. Kept in
-memory only. Above it stand the tools, below it the workspace.
+A call uses the working directory that the policy judged it with, even if another call of the same
+reply has changed it since: `> config` allowed in one folder is not allowed in another. Kept in
+memory only. Used by the tools; uses the workspace.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ToolSession:
     def __init__(self) -> None:
         self.seen_files: OrderedDict[Path, SeenFile] = OrderedDict()
         self.running_commands: dict[str, RunningCommand] = {}  # background commands by call id
-        self.fetched_pages: OrderedDict[str, str] = OrderedDict()  # fetched, to be read on
+        self.fetched_pages: OrderedDict[str, str] = OrderedDict()  # text by URL, for later parts
 
     def record_seen(self, path: Path, seen: SeenFile) -> None:
         self.seen_files[path] = seen
@@ -62,7 +62,7 @@ class ToolSession:
 
 
 class CallSite:
-    """One call at the desk: its session, its working directory, and paths as it means them."""
+    """One call: its session, its working directory, and how its paths resolve."""
 
     def __init__(self, sessions: ToolSessions, cwd: str, context: ToolContext) -> None:
         self.sessions = sessions
@@ -72,12 +72,12 @@ class CallSite:
         self.session = sessions.get(context.session_id)
 
     def resolve(self, path: str, *, for_write: bool = False) -> Path:
-        """The real place of a path, relative ones from the working directory."""
+        """The real path; relative ones start from the working directory."""
         whole = str(Path(self.cwd, Path(path).expanduser()))
         return self.workspace.resolve(whole, for_write=for_write)
 
     def display_path(self, path: Path) -> str:
-        """A path as the model would write it here."""
+        """A path as the model would write it: relative to the working directory if inside."""
         try:
             return str(path.relative_to(self.cwd))
         except ValueError:
@@ -95,14 +95,14 @@ class CallSite:
     async def execute(
         self, argv: Sequence[str], *, timeout: float, limit: int, cwd: Path | None = None
     ) -> ProgramResult:
-        """Run a program of ours that only reads: it sees what `read` sees, no more, no less."""
+        """Run one of our own programs that only reads: it can open what `read` can open."""
         where = self.cwd if cwd is None else str(cwd)
         return await self.workspace.execute(
             argv, cwd=where, timeout=timeout, limit=limit, read_only=True
         )
 
     async def make_not_found_error(self, given_path: str, path: Path) -> ToolError:
-        """The error for a file that is not there, with what may have been meant."""
+        """The error for a missing file, with a suggestion."""
         words = f"{given_path} does not exist"
         root = Path(self.workspace.root)
         if self.cwd != str(root):
@@ -133,7 +133,7 @@ class CallSite:
 
 
 class ToolSessions:
-    """Shared by the tools of one set. `cwd` is for the policy, which judges paths by it."""
+    """The sessions of one set of tools. The policy uses `cwd` too, to resolve paths."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -143,7 +143,7 @@ class ToolSessions:
         self._pinned_cwds: OrderedDict[int, tuple[Arguments, Mapping[str, str]]] = OrderedDict()
 
     def cwd(self, session_id: str) -> str:
-        """Where the next call of a session stands."""
+        """The working directory of the session's next call."""
         return self._cwds.get(session_id, self.root)
 
     def set_cwd(self, session_id: str, cwd: str) -> None:
@@ -152,7 +152,7 @@ class ToolSessions:
             self._cwds = {**kept, session_id: cwd}
 
     def pin_cwds(self, arguments: Arguments) -> None:
-        """These arguments are about to be judged: what they mean is fixed from now on."""
+        """These arguments are about to be judged: fix the working directory they mean."""
         self._pinned_cwds[id(arguments)] = (arguments, self._cwds)
         while len(self._pinned_cwds) > MAX_PINNED:
             self._pinned_cwds.popitem(last=False)
@@ -162,7 +162,8 @@ class ToolSessions:
         return CallSite(self, cwds.get(context.session_id, self.root), context)
 
     def resource_keys(self, arguments: Arguments, paths: Sequence[str]) -> frozenset[str]:
-        """Resource keys of paths. Whose call it is, is not known here: in any folder it may be."""
+        """Resource keys of paths, for the working directories of all sessions: the session of
+        the call is not known here."""
         return frozenset(self._iter_keys(arguments, paths))
 
     def get(self, session_id: str) -> ToolSession:
@@ -183,11 +184,11 @@ class ToolSessions:
                 try:
                     yield str(self.workspace.resolve(whole))
                 except WorkspaceError:
-                    yield whole  # the call itself will say what is wrong with it
+                    yield whole  # the call itself reports what is wrong with it
 
 
 async def kill_shielded(running: RunningCommand) -> None:
-    """End a background command, whatever happens to us meanwhile."""
+    """End a background command, even if the caller is cancelled meanwhile."""
     ending = asyncio.ensure_future(running.kill())
     try:
         await asyncio.shield(ending)

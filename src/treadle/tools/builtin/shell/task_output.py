@@ -1,6 +1,6 @@
-"""`task_output`: what a background task printed so far, or which tasks there are.
+"""`task_output`: what a background task printed so far, or the list of tasks.
 
-Tasks are the loop's; of a command in the background the workspace knows more, so it is asked.
+Tasks belong to the loop; the output of a background command comes from the workspace.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
+from treadle.core.text import plural
 from treadle.tools.builtin.base import BuiltinTool
 from treadle.tools.builtin.session import CallSite
 
@@ -17,7 +18,7 @@ MAX_CHARS = 20_000
 
 
 class BackgroundTaskInfo(Protocol):
-    """What the loop tells of a task."""
+    """What the loop knows of a task."""
 
     @property
     def id(self) -> str: ...
@@ -53,20 +54,21 @@ class TaskOutputTool(BuiltinTool[TaskOutputArguments]):
         if len(text) > MAX_CHARS:
             text = f"... [{len(text) - MAX_CHARS} characters left out]\n{text[-MAX_CHARS:]}"
         body = text.rstrip("\n") or "(no output yet)"
-        said = f"Task {task.id} {task.summary} is {task.state}."
-        return ToolOutput(f"{said}\n{body}", display=said)
+        status = f"Task {task.id} {task.summary} is {task.state}."
+        return ToolOutput(f"{status}\n{body}", display=status)
 
 
 def find_task(site: CallSite, task_id: str) -> BackgroundTaskInfo:
     tasks = site.context.tasks
     task: BackgroundTaskInfo | None = tasks.read(task_id) if tasks is not None else None
     if task is None:
-        known = ", ".join(one.id for one in tasks.list()) if tasks is not None else ""
-        raise ToolError(f"there is no task {task_id!r}; there is {known or 'none'}")
+        known = ", ".join(known.id for known in tasks.list()) if tasks is not None else ""
+        raise ToolError(f"there is no task {task_id!r}; known tasks: {known or 'none'}")
     return task
 
 
 def _list_tasks(site: CallSite) -> ToolOutput:
     tasks = site.context.tasks
-    lines = [f"{one.id} {one.state} {one.summary}" for one in (tasks.list() if tasks else ())]
-    return ToolOutput("\n".join(lines) or "There are no tasks.", display=f"{len(lines)} tasks")
+    lines = [f"{task.id} {task.state} {task.summary}" for task in (tasks.list() if tasks else ())]
+    display = plural(len(lines), "task")
+    return ToolOutput("\n".join(lines) or "There are no tasks.", display=display)

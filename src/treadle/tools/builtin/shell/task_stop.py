@@ -1,4 +1,4 @@
-"""`task_stop`: end a background task, with every process of it."""
+"""`task_stop`: end a background task and all its processes."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
