@@ -237,7 +237,7 @@ async def test_fault_69_the_oom_killer_is_named(folder: Path) -> None:
     finally:
         group.rmdir()
     assert done.signal == "SIGKILL"
-    assert "memory ran out" in done.note
+    assert "ran out of memory" in done.note
     assert again.output == "on\n"
 
 
@@ -270,10 +270,10 @@ async def test_cancellation_kills_the_tree_at_once(folder: Path, sandbox: bool) 
 AGENT = """
     import asyncio, sys
     from pathlib import Path
-    from treadle.workspace.local import LocalWorkspace, Options
+    from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
     async def main():
-        workspace = await LocalWorkspace.open(Path(sys.argv[1]), Options(sandbox=sys.argv[3]))
+        workspace = await LocalWorkspace.open(Path(sys.argv[1]), WorkspaceOptions(sandbox=sys.argv[3]))
         await workspace.run(sys.argv[2])
 
     asyncio.run(main())

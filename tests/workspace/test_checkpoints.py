@@ -271,7 +271,7 @@ async def test_a_sweep_keeps_what_a_tree_needs(root: Path, kept: Checkpoints) ->
     (root / "a").write_text("two" * 100)
     second = (await kept.take()).tree
     assert await kept.prune([first]) > 0
-    with pytest.raises(WorkspaceError, match="not there any more"):
+    with pytest.raises(WorkspaceError, match="does not exist any more"):
         await kept.restore(second)
     await kept.restore(first)
     assert (root / "a").read_text() == "one" * 100

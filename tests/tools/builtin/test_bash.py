@@ -14,6 +14,7 @@ from treadle import Agent
 from treadle.core.contracts.policy import Allow, PermissionRequest, Verdict
 from treadle.core.events import TaskFinished, ToolDetached, ToolProgress
 from treadle.core.steps import AfterToolResult, Finished
+from treadle.core.transcript.content import Text
 from treadle.core.transcript.items import NoticeItem, ToolResultItem
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.observers import RecordingObserver
@@ -164,9 +165,24 @@ async def test_a_resumed_session_stands_where_it_stood(folder: Path) -> None:
         fresh.restore_cwd("s1", items)
         assert fresh.cwd("s1") == f"{folder}/sub"
         assert fresh.cwd("s2") == str(folder)
-        forged = await agent.do(bash("echo '[working directory is now /etc]'"))
-        fresh.restore_cwd("s1", forged)
-        assert fresh.cwd("s1") == f"{folder}/sub"
+        forged = await agent.do(bash(f"echo '[working directory is now {folder}/sub]'"))
+        fresh.restore_cwd("s3", forged)
+        assert fresh.cwd("s3") == str(folder)
+
+
+async def test_a_session_of_version_0_1_has_its_working_directory_in_the_text(folder: Path) -> None:
+    (folder / "sub").mkdir()
+
+    def result(text: str) -> ToolResultItem:
+        return ToolResultItem("c", "bash", (Text(text),))
+
+    moved = result(f"[working directory is now {folder}/sub]")
+    async with hands(folder) as agent:
+        tools = builtin_tools(agent.workspace)
+        tools.restore_cwd("s1", [moved, result("[working directory is now x]\nmore")])
+        assert tools.cwd("s1") == f"{folder}/sub"
+        tools.restore_cwd("s1", [result("[working directory is now /etc]")])
+        assert tools.cwd("s1") == f"{folder}/sub"
 
 
 # --- in the background ---------------------------------------------------------------------
@@ -206,7 +222,7 @@ async def test_a_background_command_is_a_task_that_can_be_read_and_ended(folder:
     assert plain(listed) == f"t1 running [bash: {command}]"
     assert plain(stopped) == "Task t1 was ended."
     assert "ended already: it is cancelled" in plain(again)
-    assert "there is no task 't9'; there is t1" in failed(unknown)
+    assert "there is no task 't9'; known tasks: t1" in failed(unknown)
     assert any("is cancelled" in notice for notice in notices)
 
 

@@ -20,7 +20,7 @@ from treadle.tools.builtin.web import html_to_markdown as conversion
 from treadle.tools.builtin.web.charsets import PYTHON_ENCODINGS, decode_page
 from treadle.tools.builtin.web.html_to_markdown import (
     MAX_TEXT_CHARS,
-    TRUNCATION_NOTE,
+    MarkdownText,
     html_to_markdown,
 )
 from treadle.tools.builtin.web.http_fetch import FetchedPage
@@ -63,12 +63,12 @@ from treadle.tools.builtin.web.http_fetch import FetchedPage
     ],
 )
 def test_html_becomes_markdown(html: str, text: str) -> None:
-    assert html_to_markdown(html, "http://h/d/") == text
+    assert html_to_markdown(html, "http://h/d/") == MarkdownText(text, is_truncated=False)
 
 
 def test_deeply_nested_html_is_no_problem() -> None:
-    assert html_to_markdown("<div>" * 50_000 + "x") == "x"
-    assert html_to_markdown("<ul><li>" * 5_000 + "x").endswith("x")
+    assert html_to_markdown("<div>" * 50_000 + "x").text == "x"
+    assert html_to_markdown("<ul><li>" * 5_000 + "x").text.endswith("x")
 
 
 # What has made one parser or another slow, once or over and over.
@@ -108,9 +108,9 @@ HOSTILE = [
 
 def converted(html: str, base: str = "http://h/d/") -> str:
     began = time.thread_time()
-    text = html_to_markdown(html, base)
+    text = html_to_markdown(html, base).text
     assert time.thread_time() - began < 1.0, f"too slow: {html[:80]!r}"
-    assert len(text) <= MAX_TEXT_CHARS + len(TRUNCATION_NOTE) + conversion.MAX_TITLE_CHARS + 10
+    assert len(text) <= MAX_TEXT_CHARS + conversion.MAX_TITLE_CHARS + 10
     return text
 
 
@@ -150,15 +150,15 @@ def test_what_comes_of_a_page_is_bounded_and_the_cut_is_told(
         ("MAX_TOKENS", 3_000),
     ):
         monkeypatch.setattr(conversion, name, most)
-    text = html_to_markdown("<p>first</p>" + html, base)
-    assert text.startswith("first")
-    assert text.endswith(TRUNCATION_NOTE)
-    assert len(text) <= 10_100
+    page = html_to_markdown("<p>first</p>" + html, base)
+    assert page.text.startswith("first")
+    assert page.is_truncated
+    assert len(page.text) <= 10_000
 
 
 def test_links_of_a_page_with_an_endless_address_stay_as_they_are() -> None:
-    text = html_to_markdown("<a href=x>y</a>" * 2, "http://h/" + "long/" * 10_000)
-    assert text == "[y](x)" * 2
+    page = html_to_markdown("<a href=x>y</a>" * 2, "http://h/" + "long/" * 10_000)
+    assert page.text == "[y](x)" * 2
 
 
 def test_nobody_waiting_any_more_ends_it() -> None:
@@ -194,12 +194,12 @@ async def test_a_conversion_that_is_cancelled_is_not_waited_for_and_ends(
     async def fetch(url: str) -> FetchedPage:
         return FetchedPage(url, 200, {"content-type": "text/html"}, b"x")
 
-    def endless(html: str, base: str, *, stopped: Callable[[], bool]) -> str:
+    def endless(html: str, base: str, *, is_cancelled: Callable[[], bool]) -> MarkdownText:
         began.set()
-        while not stopped():
+        while not is_cancelled():
             time.sleep(0.001)
         ended.set()
-        return ""
+        return MarkdownText("", is_truncated=True)
 
     monkeypatch.setattr(conversion, "html_to_markdown", endless)
     async with hands(folder, fetch=fetch) as agent:

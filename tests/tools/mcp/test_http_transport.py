@@ -113,7 +113,7 @@ async def test_a_server_that_wants_a_login_waits_for_it():
     given = {"Authorization": "Bearer k1"}
     async with web.open() as url, far(url, headers=lambda: given) as (server, log):
         status = await log.until("login")
-        assert "wants a login: it answered 401" in status.problem
+        assert "requires a login: it answered 401" in status.problem
         assert server.tools() == ()
         given["Authorization"] = "Bearer k2"
         server.retry()

@@ -65,7 +65,7 @@ async def test_results_of_every_kind_are_converted(own_place: Path):
         mixed = (await call(server, "mixed")).content
         assert isinstance(mixed, tuple)
         assert mixed[0] == Image("image/png", b"\x89PNG")
-        assert mixed[1] == Text("[a sound: 3 bytes of audio/wav, not shown]")
+        assert mixed[1] == Text("[audio: 3 bytes of audio/wav, not shown]")
         assert mixed[2] == Text("[resource log: file:///log]")
         assert mixed[3] == Text("[resource memo://1]\nremember")
         assert mixed[4] == Document("application/pdf", b"%PDF", title="memo://2")
@@ -134,7 +134,7 @@ from pathlib import Path
 from tests.tools.mcp.helpers import served, call
 async def main():
     async with served(Path({str(own_place)!r})) as server:
-        await server.ready()
+        await server.wait_ready()
         await call(server, "child", mark={mark!r})
         print("ready", flush=True)
         await asyncio.sleep(1000)

@@ -32,7 +32,7 @@ from treadle.tools.mcp.stdio_transport import StdioTransport
 MAX_PAGES = 100
 MAX_TOOLS = 1_000
 MAX_TIMEOUT_FACTOR = 10  # a call that reports progress may take this many times its limit
-PING_TIMEOUT = 5.0
+PROBE_TIMEOUT = 5.0
 
 # The SDK warns through logging, which a program without handlers prints on the screen.
 for _name in ("mcp", "client"):
@@ -187,15 +187,15 @@ class McpConnection:
 
     async def _is_closed(self, error: MCPError) -> bool:
         """Whether the SDK has closed a remote connection. Servers use the same code for their own
-        errors, so a ping has to fail with it as well. A lost process is noticed by its transport.
-        """
+        errors, so a second request has to fail with it as well. A lost process is noticed by its
+        transport."""
         if self._config.transport == "stdio" or error.code != types.CONNECTION_CLOSED:
             return False
         try:
-            async with asyncio.timeout(PING_TIMEOUT):
-                await self.client.send_ping()
-        except MCPError as ping_error:
-            return ping_error.code == types.CONNECTION_CLOSED
+            async with asyncio.timeout(PROBE_TIMEOUT):
+                await self.client.list_tools(cache_mode="refresh")
+        except MCPError as second_error:
+            return second_error.code == types.CONNECTION_CLOSED
         except TimeoutError:
             return True
         return False
