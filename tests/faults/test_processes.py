@@ -273,7 +273,8 @@ AGENT = """
     from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
     async def main():
-        workspace = await LocalWorkspace.open(Path(sys.argv[1]), WorkspaceOptions(sandbox=sys.argv[3]))
+        options = WorkspaceOptions(sandbox=sys.argv[3])
+        workspace = await LocalWorkspace.open(Path(sys.argv[1]), options)
         await workspace.run(sys.argv[2])
 
     asyncio.run(main())

@@ -19,7 +19,7 @@ from pathlib import Path
 from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import WorkspaceError, WorkspaceErrorKind
 from treadle.core.untrusted_files import FILE_TYPE_NAMES
-from treadle.workspace.supervisor.syscalls import libc
+from treadle.workspace.supervisor.syscalls import libc, write_all
 from treadle.workspace.temp_files import TempFiles
 
 SYS_OPENAT2 = 437
@@ -221,9 +221,7 @@ def _write_temp(
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(temp, flags, 0o600 if replaced_name else 0o666, dir_fd=folder)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
+        write_all(fd, data)
         if replaced_name:
             _keep_owner(fd, os.stat(replaced_name, dir_fd=folder, follow_symlinks=False))
         if mode is not None:

@@ -167,9 +167,7 @@ class LocalWorkspace:
         have changed since the approval."""
         named = os.path.normpath(self._root / Path(path).expanduser())
         if named != str(real) and not PROTECTED_NAMES.isdisjoint(real.parts):
-            raise WorkspaceError(
-                f"{path} resolves to {real}, which is protected; use that path"
-            )
+            raise WorkspaceError(f"{path} resolves to {real}, which is protected; use that path")
 
     async def read(self, path: str, *, limit: int | None = None) -> FileContent:
         root, rest = files.locate(self._readable, self._root, path)

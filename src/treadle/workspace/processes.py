@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.supervisor.syscalls import PACKET_BYTES, encode_packets
+from treadle.workspace.supervisor.syscalls import PACKET_BYTES, encode_packets, open_memory_file
 
 # The fork server imports from this folder only: importing the treadle package would take longer.
 FORK_SERVER_CODE = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); "
@@ -332,7 +332,10 @@ class ForkServerClient:
         """Send the call's descriptors: its control socket, its stdin, and those for the command."""
         self.ensure_started()
         assert self._socket is not None
-        stdin = _open_stdin(command.stdin)
+        if command.stdin:
+            stdin = open_memory_file("treadle-input", command.stdin)
+        else:
+            stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fds = [theirs.fileno(), stdin, *command.descriptors.values()]
             if command.landlock_ruleset is not None:
@@ -389,17 +392,6 @@ async def _wait_exit(program: subprocess.Popen[bytes]) -> None:
         loop.remove_reader(fd)
         os.close(fd)
         program.poll()
-
-
-def _open_stdin(data: bytes) -> int:
-    if not data:
-        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    fd = os.memfd_create("treadle-input", os.MFD_CLOEXEC)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
 
 
 def _encode_request(command: CommandSpec, progress: bool) -> dict[str, object]:

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from treadle.workspace.supervisor.syscalls import write_all
+
 _DIR_FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_PATH: the folder need not be readable.
 _TRAVERSE_FLAGS: int = getattr(os, "O_PATH", os.O_RDONLY) | _DIR_FLAGS
@@ -52,9 +54,7 @@ class SafeTree:
         with self._replace_atomically(path) as (folder, draft):
             fd = os.open(draft, _CREATE_FLAGS, 0o600, dir_fd=folder)
             try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(fd, view) :]
+                write_all(fd, data)
                 os.fchmod(fd, mode)
             finally:
                 os.close(fd)

@@ -22,6 +22,7 @@ from treadle.core.errors import WorkspaceError
 from treadle.workspace.processes import CommandSpec
 from treadle.workspace.sandbox import landlock, seccomp
 from treadle.workspace.sandbox.protected_paths import PROTECTED_PATHS, ProtectedPaths
+from treadle.workspace.supervisor.syscalls import open_memory_file
 
 SECCOMP_FD = 199
 
@@ -83,7 +84,8 @@ class Bubblewrap:
             env = {k: v for k, v in command.env.items() if not k.startswith("LD_")}
             for name in command.env.keys() - env.keys():
                 options += ["--setenv", name, command.env[name]]
-            fds.append(_open_seccomp_filter())
+            # Bubblewrap reads the filter to its end, so each run needs its own file.
+            fds.append(open_memory_file("treadle-filter", seccomp.build_filter()))
             options += ["--seccomp", str(SECCOMP_FD)]
             ruleset = landlock.make_scope_ruleset()
             fds += [] if ruleset is None else [ruleset]
@@ -189,11 +191,3 @@ def _refuse_root_around_home(root: Path, homes: Sequence[Path]) -> None:
 def _close_all(fds: Sequence[int]) -> None:
     for fd in fds:
         os.close(fd)
-
-
-def _open_seccomp_filter() -> int:
-    """The filter as a file; bubblewrap reads it to its end, so each run needs its own."""
-    fd = os.memfd_create("treadle-filter", os.MFD_CLOEXEC)
-    os.write(fd, seccomp.build_filter())
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd

@@ -28,6 +28,20 @@ def restrict_to_ruleset(ruleset: int) -> None:
     raise_on_error(libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0))
 
 
+def write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def open_memory_file(name: str, data: bytes) -> int:
+    """A descriptor from which the data can be read; closed by the caller."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC)
+    write_all(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
 def encode_packets(message: object) -> "list[bytes]":
     """A message as packets, each led by 0 (more follow) or 1 (last)."""
     data = marshal.dumps(message)  # type: ignore[arg-type]  # importing typing takes 15 ms

@@ -60,7 +60,6 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
     """A tool that changes files: verifiable, all or nothing."""
 
     effect = "verifiable"
-    concurrent = True
 
     async def plan(self, args: ArgumentsT, site: CallSite) -> list[PlannedChange]:
         raise NotImplementedError

@@ -10,10 +10,9 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from treadle.core.contracts.tool import Resources, ToolOutput
+from treadle.core.contracts.tool import ToolOutput
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
-from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item, ToolResultItem
 from treadle.tools.builtin.base import BuiltinTool
 from treadle.tools.builtin.session import CallSite, ToolSessions, kill_shielded
@@ -47,7 +46,7 @@ class BashTool(BuiltinTool[BashArguments]):
     name = "bash"
     arguments_type = BashArguments
     effect = "irreversible"
-    concurrent = False
+    concurrent = False  # what a command reads and writes is not known: it runs alone
     detachable = True
     timeout = 30 * 24 * 3600.0  # `run` has its own limit; a background command may have none
     argument_aliases: ClassVar[Mapping[str, str]] = {"workdir": "cwd"}
@@ -61,9 +60,6 @@ class BashTool(BuiltinTool[BashArguments]):
         if not args.command.strip():
             return "the command is empty"
         return "the timeout is negative" if args.timeout < 0 else None
-
-    def resources(self, arguments: Arguments) -> Resources:
-        return Resources()  # not known for a command: it runs alone
 
     async def run(self, args: BashArguments, site: CallSite) -> ToolOutput:
         cwd = str(site.resolve(args.cwd)) if args.cwd else site.cwd

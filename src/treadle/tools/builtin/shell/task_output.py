@@ -4,7 +4,7 @@ Tasks belong to the loop; the output of a background command comes from the work
 """
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -15,6 +15,7 @@ from treadle.tools.builtin.base import BuiltinTool
 from treadle.tools.builtin.session import CallSite
 
 MAX_CHARS = 20_000
+TASK_ID_ALIASES: Mapping[str, str] = dict.fromkeys(("id", "bash_id", "shell_id"), "task_id")
 
 
 class BackgroundTaskInfo(Protocol):
@@ -39,11 +40,7 @@ class TaskOutputArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 class TaskOutputTool(BuiltinTool[TaskOutputArguments]):
     name = "task_output"
     arguments_type = TaskOutputArguments
-    argument_aliases: ClassVar[Mapping[str, str]] = {
-        "id": "task_id",
-        "bash_id": "task_id",
-        "shell_id": "task_id",
-    }
+    argument_aliases = TASK_ID_ALIASES
 
     async def run(self, args: TaskOutputArguments, site: CallSite) -> ToolOutput:
         if not args.task_id:
