@@ -74,7 +74,7 @@ async def test_fault_76_an_answer_that_never_comes_is_not_waited_for(own_place: 
         assert (await call(server, "echo", text="ok")).content == "ok"
 
 
-async def test_fault_76_the_result_of_a_cancelled_call_is_nobodys(own_place: Path):
+async def test_fault_76_the_result_of_a_cancelled_call_is_dropped(own_place: Path):
     async with served(own_place) as server:
         await server.wait_ready()
         late = asyncio.create_task(call(server, "late"))
@@ -84,7 +84,7 @@ async def test_fault_76_the_result_of_a_cancelled_call_is_nobodys(own_place: Pat
         late.cancel()
         with pytest.raises(asyncio.CancelledError):
             await late
-        # It is told of the cancellation and answers all the same, before it answers this.
+        # The server gets the cancellation and answers anyway, before it answers this.
         assert (await call(server, "echo", text="two")).content == "two"
 
 

@@ -20,7 +20,7 @@ from treadle.workspace.checkpoints import Checkpoints
 from treadle.workspace.checkpoints.safe_tree import SafeTree
 from treadle.workspace.checkpoints.scanner import MAX_DEPTH
 
-SECRET = "nobody's business"
+SECRET = "do not read"
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ async def test_undo_redo_and_rewind_of_a_turn_that_put_a_link_to_the_home_in_a_f
             assert look(private) == before
 
 
-# ------------------------------------------------------------------ while somebody swaps
+# ------------------------------------------------------------------ while paths are swapped
 
 
 SWAPS = """

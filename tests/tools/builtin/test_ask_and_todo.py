@@ -52,7 +52,7 @@ async def test_the_person_is_asked_one_question_at_a_time(folder: Path) -> None:
     assert "Decide yourself" in failed(unanswered)
 
 
-async def test_without_a_person_the_model_is_told_to_decide(folder: Path) -> None:
+async def test_without_a_user_the_model_decides(folder: Path) -> None:
     async with hands(folder) as agent:
         assert "no user can be asked" in failed(await agent.one("ask", question="Really?"))
 

@@ -407,7 +407,7 @@ async def test_when_one_file_cannot_be_written_the_others_are_taken_back(folder:
 async def test_an_edit_in_doubt_is_concluded_from_its_evidence(
     folder: Path, was_done: bool
 ) -> None:
-    """The process dies after the intent, before the answer; another one goes on."""
+    """The process dies after the intent, before the result; another one resumes."""
     (folder / "sub").mkdir()
     path = folder / "sub/a.py"
     path.write_text(CODE)

@@ -115,7 +115,7 @@ def converted(html: str, base: str = "http://h/d/") -> str:
 
 
 @pytest.mark.parametrize("before", ["", "<table><tr><td>", "<ul><li>", "<a href=x>"])
-def test_what_is_said_over_and_over_takes_no_longer_than_it_is(before: str) -> None:
+def test_repeated_text_takes_time_in_proportion_to_its_length(before: str) -> None:
     for piece in HOSTILE:
         converted(before + piece * (30_000 // len(piece)))
 
@@ -141,7 +141,7 @@ def test_no_page_is_slow_or_an_error(parts: list[tuple[str, int]], base: str) ->
         ("<table><tr>" + "<td>x" * 1_000 + "<tr><td>x" * 1_000, ""),
     ],
 )
-def test_what_comes_of_a_page_is_bounded_and_the_cut_is_told(
+def test_what_comes_of_a_page_is_bounded_and_its_truncation_is_reported(
     html: str, base: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, most in (
@@ -161,7 +161,7 @@ def test_links_of_a_page_with_an_endless_address_stay_as_they_are() -> None:
     assert page.text == "[y](x)" * 2
 
 
-def test_nobody_waiting_any_more_ends_it() -> None:
+def test_a_cancelled_conversion_ends() -> None:
     asked: list[bool] = []
 
     def stopped() -> bool:
@@ -245,8 +245,8 @@ def test_a_page_is_read_by_the_charset_it_names(charset: str, data: bytes, text:
 def test_a_charset_is_also_found_in_the_page_itself() -> None:
     data = b'<meta charset="windows-1251">' + "привет".encode("cp1251")
     assert decode_page(data, "text/html").endswith("привет")
-    said = b'<meta charset="utf-16">' + "größe".encode()  # legible here, so it cannot be
-    assert decode_page(said, "text/html").endswith("größe")
+    body = b'<meta charset="utf-16">' + "größe".encode()  # legible here, so it cannot be
+    assert decode_page(body, "text/html").endswith("größe")
 
 
 @given(st.binary(max_size=300), st.sampled_from(sorted(PYTHON_ENCODINGS)), st.booleans())

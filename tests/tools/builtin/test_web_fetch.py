@@ -115,7 +115,7 @@ async def test_a_redirect_on_the_same_host_is_followed(folder: Path) -> None:
 )
 async def test_private_addresses_are_never_connected_to(folder: Path, host: str) -> None:
     def give(_: str) -> bytes:
-        raise AssertionError("nobody may come here")
+        raise AssertionError("this host must not be contacted")
 
     async with server(give) as port, hands(folder, fetch=HttpFetcher(resolve=_literal)) as agent:
         item = await agent.one("web_fetch", url=f"http://{host}:{port}/")
