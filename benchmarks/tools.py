@@ -28,8 +28,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from treadle.core.contracts.tool import ToolContext
+from treadle.core.ripgrep import find_ripgrep
 from treadle.tools.builtin import STANDARD_TOOLS, BuiltinSource, builtin_tools
-from treadle.tools.builtin.search.ripgrep import DEFAULT_OPTIONS, find_ripgrep
+from treadle.tools.builtin.search.ripgrep import DEFAULT_OPTIONS
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
 MOST_MORE = {"off": 20.0, "auto": 40.0}
@@ -158,7 +159,7 @@ async def searches(folder: Path, count: int, rounds: int) -> bool:
     plant(folder, count)
     workspace = await LocalWorkspace.open(folder, WorkspaceOptions(sandbox="off"))
     holds = True
-    rg = find_ripgrep()
+    rg = find_ripgrep() or "rg"
     try:
         tools = builtin_tools(workspace)
         kinds: list[tuple[str, dict[str, Any], list[str]]] = [

@@ -366,7 +366,7 @@ async def test_skills_are_named_in_the_prompt_and_loaded_when_used():
     first, second, trusted = map(said, server.requests)
     assert "mine: Use for mine." in first
     assert "theirs: Use for theirs." not in first
-    assert "1 skills of" in ran.err
+    assert "1 skill of" in ran.err
     assert "Whistle first." in second
     assert "theirs: Use for theirs." in trusted
 

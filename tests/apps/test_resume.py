@@ -213,7 +213,7 @@ async def test_files_that_are_not_kept_are_named_once():
     os.truncate("huge.bin", 11 << 20)
     async with ProviderServer([bash("touch x"), LAST]) as server:
         ran = await run(server, "-p", "go", "--verbose", *FREELY)
-    assert ran.err.count("checkpoints leave out huge.bin (larger than 10 MiB)") == 1
+    assert ran.err.count("checkpoints do not include huge.bin (larger than 10 MiB)") == 1
 
 
 # ------------------------------------------------------------------ put off

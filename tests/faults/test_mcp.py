@@ -60,7 +60,7 @@ async def test_fault_76_backs_off_between_crashes(own_place: Path):
 async def test_fault_76_malformed_answers_fail_their_call_at_once(own_place: Path, tool: str):
     async with served(own_place) as server:
         await server.wait_ready()
-        with pytest.raises(ToolError, match="not a message of the protocol"):
+        with pytest.raises(ToolError, match="not a valid message"):
             await call(server, tool)
         assert (await call(server, "echo", text="still here")).content == "still here"
 
@@ -74,7 +74,7 @@ async def test_fault_76_an_answer_that_never_comes_is_not_waited_for(own_place: 
         assert (await call(server, "echo", text="ok")).content == "ok"
 
 
-async def test_fault_76_the_result_of_a_cancelled_call_is_nobodys(own_place: Path):
+async def test_fault_76_the_result_of_a_cancelled_call_is_dropped(own_place: Path):
     async with served(own_place) as server:
         await server.wait_ready()
         late = asyncio.create_task(call(server, "late"))
@@ -84,7 +84,7 @@ async def test_fault_76_the_result_of_a_cancelled_call_is_nobodys(own_place: Pat
         late.cancel()
         with pytest.raises(asyncio.CancelledError):
             await late
-        # It is told of the cancellation and answers all the same, before it answers this.
+        # The server gets the cancellation and answers anyway, before it answers this.
         assert (await call(server, "echo", text="two")).content == "two"
 
 
@@ -106,7 +106,7 @@ async def test_fault_76_logs_and_bytes_on_stdout_are_passed_over(own_place: Path
 @pytest.mark.parametrize(
     ("script", "limit", "words"),
     [
-        ("yes", 30_000, "it prints line after line that is no message: y / y / y"),
+        ("yes", 30_000, "it prints too many lines that are not messages: y / y / y"),
         ("yes >&2", 300, "it did not answer in time: y / y / y"),
         ("printf 'no config here' >&2; exit 1", 30_000, "it ended: no config here"),
     ],
@@ -124,7 +124,7 @@ async def test_fault_76_offers_a_tool_that_is_none(own_place: Path):
     log = Log()
     async with served(own_place, "odd", on_change=log):
         problem = (await log.until("down")).problem
-    assert problem.startswith("what it sent is not of the protocol (tools.0.inputSchema: ")
+    assert problem.startswith("it sent an invalid message (tools.0.inputSchema: ")
     assert "http" not in problem
 
 

@@ -183,7 +183,7 @@ async def test_fault_65_binary_and_escapes_in_output_are_harmless(folder: Path) 
 
 
 @pytest.mark.parametrize("sandbox", BOTH)
-async def test_fault_67_nobody_answers_a_prompt(folder: Path, sandbox: bool) -> None:
+async def test_fault_67_a_prompt_gets_no_answer(folder: Path, sandbox: bool) -> None:
     command = "read x; echo $?; read y </dev/tty; echo $?; tty; ps -o tty= -p $$"
     async with opened(folder, sandbox=sandbox) as workspace:
         done = await workspace.run(command)
@@ -207,7 +207,7 @@ async def test_fault_67_nobody_answers_a_prompt(folder: Path, sandbox: bool) -> 
         ("if", 2, ""),
     ],
 )
-async def test_fault_68_how_it_ended_is_told_exactly(
+async def test_fault_68_how_it_ended_is_reported_exactly(
     folder: Path, sandbox: bool, command: str, code: int | None, name: str
 ) -> None:
     async with opened(folder, sandbox=sandbox) as workspace:
@@ -215,7 +215,7 @@ async def test_fault_68_how_it_ended_is_told_exactly(
     assert (done.exit_code, done.signal) == (code, name)
 
 
-async def test_fault_68_a_core_dump_is_told(folder: Path) -> None:
+async def test_fault_68_a_core_dump_is_reported(folder: Path) -> None:
     if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0:
         pytest.skip("core dumps are forbidden here")
     async with opened(folder) as workspace:
@@ -237,7 +237,7 @@ async def test_fault_69_the_oom_killer_is_named(folder: Path) -> None:
     finally:
         group.rmdir()
     assert done.signal == "SIGKILL"
-    assert "memory ran out" in done.note
+    assert "ran out of memory" in done.note
     assert again.output == "on\n"
 
 
@@ -273,7 +273,8 @@ AGENT = """
     from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
     async def main():
-        workspace = await LocalWorkspace.open(Path(sys.argv[1]), WorkspaceOptions(sandbox=sys.argv[3]))
+        options = WorkspaceOptions(sandbox=sys.argv[3])
+        workspace = await LocalWorkspace.open(Path(sys.argv[1]), options)
         await workspace.run(sys.argv[2])
 
     asyncio.run(main())
@@ -349,19 +350,23 @@ async def test_a_command_that_stops_its_supervisor_again_and_again_is_ended(fold
         assert (await workspace.run("echo on")).output == "on\n"
 
 
-async def test_a_stopped_keeper_holds_neither_the_next_commands_nor_the_end(folder: Path) -> None:
+async def test_a_stopped_fork_server_blocks_neither_commands_nor_the_end(
+    folder: Path,
+) -> None:
     async with opened(folder) as workspace:
         await workspace.run("true")
-        keeper = workspace._fork_server._program
-        assert keeper is not None
-        keeper.send_signal(signal.SIGSTOP)
+        fork_server = workspace._fork_server._program
+        assert fork_server is not None
+        fork_server.send_signal(signal.SIGSTOP)
         for number in range(3):
             assert (await workspace.run(f"echo {number}")).output == f"{number}\n"
-        keeper.send_signal(signal.SIGSTOP)
-    assert keeper.returncode == 0
+        fork_server.send_signal(signal.SIGSTOP)
+    assert fork_server.returncode == 0
 
 
-async def test_a_command_that_kills_its_supervisor_is_ended_by_the_keeper(folder: Path) -> None:
+async def test_a_command_that_kills_its_supervisor_is_killed_too(
+    folder: Path,
+) -> None:
     mark = marker()
     async with opened(folder) as workspace:
         with pytest.raises(WorkspaceError, match="not known"):
@@ -370,40 +375,40 @@ async def test_a_command_that_kills_its_supervisor_is_ended_by_the_keeper(folder
         assert (await workspace.run("echo on")).output == "on\n"
 
 
-async def test_a_keeper_that_was_killed_is_started_again(folder: Path) -> None:
+async def test_a_killed_fork_server_is_started_again(folder: Path) -> None:
     async with opened(folder) as workspace:
         await workspace.run("true")
-        keeper = workspace._fork_server._program
-        assert keeper is not None
-        os.kill(keeper.pid, signal.SIGKILL)
-        keeper.wait()
+        fork_server = workspace._fork_server._program
+        assert fork_server is not None
+        os.kill(fork_server.pid, signal.SIGKILL)
+        fork_server.wait()
         assert (await workspace.run("echo on")).output == "on\n"
 
 
 async def test_a_supervisor_that_is_killed_while_it_waits_is_replaced(folder: Path) -> None:
     async with opened(folder) as workspace:
         await workspace.run("true")
-        keeper = workspace._fork_server._program
-        assert keeper is not None
+        fork_server = workspace._fork_server._program
+        assert fork_server is not None
         for _ in range(3):
-            while not (waiting := supervisors(keeper.pid)):
+            while not (waiting := supervisors(fork_server.pid)):
                 await asyncio.sleep(0.005)
             for pid in waiting:
                 with contextlib.suppress(ProcessLookupError):  # the last command's own, just gone
                     os.kill(pid, signal.SIGKILL)
-            while waiting & supervisors(keeper.pid):
+            while waiting & supervisors(fork_server.pid):
                 await asyncio.sleep(0.005)
             assert (await workspace.run("echo on")).output == "on\n"
 
 
-def supervisors(keeper: int) -> set[int]:
-    return set(map(int, Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()))
+def supervisors(pid: int) -> set[int]:
+    return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
 
 @pytest.mark.skipif(not limits.find_pids_cgroup(), reason="no cgroup can be made here")
 async def test_the_cgroups_of_commands_go_with_them(folder: Path) -> None:
     async with opened(folder, max_processes=50) as workspace:
-        said = await workspace.run("cat /proc/self/cgroup")
-        own = re.search(r"/(treadle-\d+)$", said.output, re.MULTILINE)
+        done = await workspace.run("cat /proc/self/cgroup")
+        own = re.search(r"/(treadle-\d+)$", done.output, re.MULTILINE)
         assert own is not None
     assert not Path(limits.find_pids_cgroup(), own.group(1)).exists()

@@ -12,10 +12,10 @@ from treadle.tools.late_tools import StableToolList
 
 
 class Talking(ChangingSource):
-    said = ""
+    text = ""
 
     def instructions(self) -> str:
-        return self.said
+        return self.text
 
 
 def notices(transcript: Transcript) -> list[str]:
@@ -28,26 +28,26 @@ async def turn(driver: Driver) -> None:
         pass
 
 
-async def test_it_is_told_once_when_it_is_known_and_again_when_it_changed():
+async def test_instructions_are_sent_once_and_again_when_they_changed():
     source = Talking([RecordingTool("first")])
     steady = StableToolList(source)
     model = Scripted(["a", "b", "c", "d"])
     driver = Agent(model, [steady], mutators=[steady], instructions="Be brief.").start()
     await turn(driver)
     assert notices(driver.transcript) == []
-    source.said = "Greet politely."
+    source.text = "Greet politely."
     await turn(driver)
     await turn(driver)
     assert notices(driver.transcript) == ["Greet politely."]
-    source.said = "Greet loudly."
+    source.text = "Greet loudly."
     await turn(driver)
     assert notices(driver.transcript) == ["Greet politely.", "Greet loudly."]
     assert {request.system for request in model.requests} == {"Be brief."}
 
 
-async def test_a_session_that_goes_on_is_not_told_again():
+async def test_a_resumed_session_does_not_get_them_again():
     source = Talking([RecordingTool("first")])
-    source.said = "Greet politely."
+    source.text = "Greet politely."
     first = StableToolList(source)
     before = Agent(Scripted(["a"]), [first], mutators=[first]).start()
     await turn(before)
@@ -57,12 +57,12 @@ async def test_a_session_that_goes_on_is_not_told_again():
     assert notices(after.transcript) == ["Greet politely."]
 
 
-async def test_late_tools_and_what_is_said_of_them_are_one_notice():
+async def test_late_tools_and_their_instructions_are_one_notice():
     source = Talking([])
     steady = StableToolList(source)
     steady.tools()
     source.set_tools([RecordingTool("late")])
-    source.said = "Greet politely."
+    source.text = "Greet politely."
     driver = Agent(Scripted(["a"]), [steady], mutators=[steady]).start()
     await turn(driver)
     [notice] = notices(driver.transcript)

@@ -60,7 +60,7 @@ def test_skills_of_a_folder_wait_for_trust(repo: Path, home: Path):
     write(repo / ".claude/skills", "nonsense", "other")
     skills, notes = find_skills(repo, home, trusted=False)
     assert skills == []
-    assert notes == [f"2 skills of {repo} wait until you trust the folder"]
+    assert notes == [f"2 skills of {repo} cannot be used until you trust the folder"]
 
 
 def test_a_home_that_is_the_folder_needs_no_trust(home: Path):
@@ -71,12 +71,12 @@ def test_a_home_that_is_the_folder_needs_no_trust(home: Path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("---\nname: x\n", "the head that begins with --- has no end"),
+        ("---\nname: x\n", "the frontmatter has no closing ---"),
         ("---\nname: x\n???\n---\nbody", "line 3"),
         ("---\nname: x\n---\nbody", "has no description"),
         ("no head at all", "has no description"),
-        ("---\ndescription: d\n---\n  \n", "has no text under its head"),
-        ("---\nname: ../../etc\ndescription: d\n---\nbody", "is no name"),
+        ("---\ndescription: d\n---\n  \n", "has no text below its frontmatter"),
+        ("---\nname: ../../etc\ndescription: d\n---\nbody", "invalid name"),
         ("---\nname: x\ndescription: d\n---\n" + "b" * 300_000, "larger than 256 KiB"),
     ],
 )
@@ -104,7 +104,7 @@ def test_what_is_no_text_or_no_file_is_skipped(repo: Path, home: Path):
     assert [note.partition(": ")[2] for note in notes] == [
         "not UTF-8 text; save it as such",
         "is a named pipe; it is not read: put a text file in its place, or remove it",
-        "has no SKILL.md, so it is no skill",
+        "not a skill, it has no SKILL.md",
     ]
 
 
@@ -154,7 +154,7 @@ async def test_a_skill_is_loaded_when_it_is_used(repo: Path, home: Path):
     assert good.startswith(f"Skill release, in {folder} ")
     assert "1. Run scripts/tag.sh" in good
     assert good.endswith(f"Files of this skill:\n- {folder}/scripts/tag.sh")
-    assert bad == "error: there is no skill 'relaese'; there are: release"
+    assert bad == "error: there is no skill 'relaese'; known skills: release"
 
 
 async def test_a_skill_that_broke_meanwhile_is_an_error_result(repo: Path, home: Path):
@@ -165,7 +165,7 @@ async def test_a_skill_that_broke_meanwhile_is_an_error_result(repo: Path, home:
     result = await Agent(model, [source]).run("x")
     answer = next(item for item in result.transcript if isinstance(item, ToolResultItem))
     assert answer.is_error
-    assert "cannot be used any more" in answer.text
+    assert "can no longer be used" in answer.text
 
 
 def test_a_skill_for_people_only_is_not_for_the_model(repo: Path):

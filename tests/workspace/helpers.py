@@ -1,4 +1,4 @@
-"""What the tests of the workspace share: opening one, the walls to try, who is still alive."""
+"""Shared by the tests of the workspace: opening one, sandbox or not, processes that are alive."""
 
 # ruff: noqa: ASYNC110 - real files, and waiting for what other processes do
 

@@ -20,7 +20,7 @@ from treadle.workspace.checkpoints import Checkpoints
 from treadle.workspace.checkpoints.safe_tree import SafeTree
 from treadle.workspace.checkpoints.scanner import MAX_DEPTH
 
-SECRET = "nobody's business"
+SECRET = "do not read"
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ async def test_undo_redo_and_rewind_of_a_turn_that_put_a_link_to_the_home_in_a_f
             assert look(private) == before
 
 
-# ------------------------------------------------------------------ while somebody swaps
+# ------------------------------------------------------------------ while paths are swapped
 
 
 SWAPS = """
@@ -266,7 +266,7 @@ async def test_a_link_that_came_after_the_turn_is_named_and_the_rest_is_undone(
     assert (root / "calm").read_text() == "new"
     assert (root / "d").is_symlink()
     assert {skipped.reason for skipped in redone.skipped} == {
-        "d is no folder now, and no link is followed"
+        "d is not a folder any more; symlinks are not followed"
     }
     assert {"d/keys", "d/other", "d/sub/keys"} <= {skipped.path for skipped in redone.skipped}
 
@@ -319,7 +319,7 @@ async def test_a_folder_that_could_not_be_looked_into_is_not_taken_for_an_empty_
     assert (root / "d/sub/keys").read_text() == "one"
     (root / "a").write_text("two")
     undone = await kept.apply(opened.tree, closed.tree)
-    assert {skipped.reason for skipped in undone.skipped} == {"what was there was not kept"}
+    assert {skipped.reason for skipped in undone.skipped} == {"its earlier content is not stored"}
     assert (root / "a").read_text() == "one"
     assert (root / "d/sub/keys").read_text() == "one"
 

@@ -59,7 +59,7 @@ def random_turn(root: Path, chance: random.Random) -> None:
             ["write", "edit", "shell", "delete", "rename", "chmod", "link", "mkdir", "turn", "turn"]
         )
         if not is_within(path.parent if what in ("link", "turn") else path, root):
-            continue  # a sandbox lets no command write through a link that leads out
+            continue  # a sandbox does not let a command write through a symlink out of it
         try:
             if what == "write":
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def sentinel(root: Path) -> Path:
     outside = root.parent / "outside"
     (outside / "y").mkdir(parents=True)
     for name in ("x", "y/z"):
-        (outside / name).write_text("nobody's business")
+        (outside / name).write_text("secret")
     return outside
 
 
@@ -271,7 +271,7 @@ async def test_a_sweep_keeps_what_a_tree_needs(root: Path, kept: Checkpoints) ->
     (root / "a").write_text("two" * 100)
     second = (await kept.take()).tree
     assert await kept.prune([first]) > 0
-    with pytest.raises(WorkspaceError, match="not there any more"):
+    with pytest.raises(WorkspaceError, match="does not exist any more"):
         await kept.restore(second)
     await kept.restore(first)
     assert (root / "a").read_text() == "one" * 100

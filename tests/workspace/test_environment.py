@@ -53,6 +53,6 @@ def test_of_locales_the_known_categories_pass_and_of_providers_nothing() -> None
 
 
 @pytest.mark.parametrize("address", ["https://token@host/", "http://user:word@proxy:1"])
-def test_an_address_with_somebodys_word_in_it_is_not_passed_on(address: str) -> None:
+def test_a_url_with_a_password_is_not_passed_on(address: str) -> None:
     assert "GOPROXY" not in build_environment({"GOPROXY": address}, sandboxed=False)
     assert "GOPROXY" in build_environment({"GOPROXY": "https://host/,direct"}, sandboxed=False)

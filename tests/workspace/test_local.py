@@ -31,19 +31,19 @@ async def test_it_tells_where_the_shell_stood_in_the_end(folder: Path, sandbox: 
 
 @pytest.mark.parametrize("sandbox", BOTH)
 async def test_progress_is_streamed_and_throttled(folder: Path, sandbox: bool) -> None:
-    heard: list[str] = []
+    progress: list[str] = []
     command = "echo one; while [ ! -e go ]; do sleep 0.01; done; seq 100000; echo end"
     async with opened(folder, sandbox=sandbox) as workspace:
 
         def hear(text: str) -> None:
-            heard.append(text)
+            progress.append(text)
             (folder / "go").touch()
 
         begin = time.monotonic()
         done = await workspace.run(command, on_output=hear)
         took = time.monotonic() - begin
-    assert heard[0] == "one\n"
-    assert len(heard) <= took / 0.1 + 2
+    assert progress[0] == "one\n"
+    assert len(progress) <= took / 0.1 + 2
     assert done.output.endswith("99999\n100000\nend\n")
 
 
@@ -169,7 +169,7 @@ async def test_no_key_of_ours_reaches_a_command(
     assert done.output.endswith("this\n")
 
 
-async def test_files_and_searches_do_not_wait_for_the_walls(
+async def test_files_and_searches_do_not_wait_for_the_sandbox(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, let = asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""Programs of ours that only read: a name that changes its meaning leads them nowhere else."""
+"""Our own read-only programs: a path that becomes a symlink does not let them out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 from tests.workspace.helpers import needs_bubblewrap, opened
 from treadle.core.errors import WorkspaceError
-from treadle.tools.builtin.search.ripgrep import DEFAULT_OPTIONS, find_ripgrep
+from treadle.core.ripgrep import find_ripgrep
+from treadle.tools.builtin.search.ripgrep import DEFAULT_OPTIONS
 from treadle.workspace.local import LocalWorkspace
 from treadle.workspace.sandbox import landlock, read_only
 
@@ -20,10 +21,11 @@ FENCES = [
     pytest.param("landlock", marks=needs_landlock),
     pytest.param("sandbox", marks=needs_bubblewrap),
 ]
+RG = find_ripgrep() or "rg"
 READING = [
-    ([find_ripgrep(), *DEFAULT_OPTIONS, "SECRET|nothing", "./"], "d", b"nothing"),
-    ([find_ripgrep(), *DEFAULT_OPTIONS, "SECRET|nothing", "./"], ".", b"nothing"),
-    ([find_ripgrep(), *DEFAULT_OPTIONS, "--files", "./"], ".", b"/file"),
+    ([RG, *DEFAULT_OPTIONS, "SECRET|nothing", "./"], "d", b"nothing"),
+    ([RG, *DEFAULT_OPTIONS, "SECRET|nothing", "./"], ".", b"nothing"),
+    ([RG, *DEFAULT_OPTIONS, "--files", "./"], ".", b"/file"),
     (["ls", "-A", "d/"], ".", b"file"),
     (["sh", "-c", "tail -n +1 d/file | head -n 9"], ".", b"nothing"),
 ]
@@ -56,20 +58,20 @@ async def swapped(folder: Path) -> AsyncIterator[LocalWorkspace]:
 
 
 @pytest.mark.parametrize("fence", FENCES)
-async def test_a_folder_swapped_for_a_link_meanwhile_leads_nowhere_else(
+async def test_a_folder_swapped_for_a_link_meanwhile_is_no_way_out(
     folder: Path, monkeypatch: pytest.MonkeyPatch, fence: str
 ) -> None:
     if fence == "sandbox":
         monkeypatch.setattr(landlock, "version", lambda: 0)
     async with swapped(folder) as workspace:
         for argv, cwd, expected in READING:
-            said, times = b"", 0
-            while times < (30 if fence == "landlock" else 8) or expected not in said:
+            output, times = b"", 0
+            while times < (30 if fence == "landlock" else 8) or expected not in output:
                 times += 1
                 with contextlib.suppress(WorkspaceError):  # while it is a link, it is no folder
-                    said += (await workspace.execute(argv, cwd=cwd, read_only=True)).stdout
-            assert b"SECRET" not in said
-            assert expected in said
+                    output += (await workspace.execute(argv, cwd=cwd, read_only=True)).stdout
+            assert b"SECRET" not in output
+            assert expected in output
 
 
 @needs_landlock
@@ -104,7 +106,7 @@ async def test_what_is_to_be_ignored_is_also_read_above_the_root_and_in_home(
     for name in ("a.py", "b.above", "c.mine", "d.local"):
         (inner / name).touch()
     async with opened(inner) as workspace:
-        argv = [find_ripgrep(), *DEFAULT_OPTIONS, "--files", "./"]
+        argv = [RG, *DEFAULT_OPTIONS, "--files", "./"]
         done = await workspace.execute(argv, read_only=True)
     assert (done.stdout, done.stderr, done.exit_code) == (b"./a.py\n", b"", 0)
 
@@ -119,7 +121,7 @@ async def test_a_git_folder_elsewhere_that_may_not_be_read_is_no_error(folder: P
     (folder / ".git").write_text(f"gitdir: {elsewhere}/worktrees/ws\n")
     (folder / "a.py").touch()
     async with opened(folder) as workspace:
-        argv = [find_ripgrep(), *DEFAULT_OPTIONS, "no such thing", "./"]
+        argv = [RG, *DEFAULT_OPTIONS, "no such thing", "./"]
         done = await workspace.execute(argv, read_only=True)
     assert (done.stdout, done.exit_code) == (b"", 1), done.stderr
 

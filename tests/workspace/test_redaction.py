@@ -25,17 +25,19 @@ def test_a_value_is_found_wherever_the_stream_was_cut(
     secrets: list[bytes], raw: list[bytes]
 ) -> None:
     pieces = [bytes(b"abc"[byte % 3] for byte in piece) for piece in raw]
-    veil = StreamRedactor(secrets)
-    told = b"".join(veil.redact(piece) for piece in pieces) + veil.redact(b"", last=True)
+    redactor = StreamRedactor(secrets)
+    redacted = b"".join(redactor.redact(piece) for piece in pieces) + redactor.redact(
+        b"", last=True
+    )
     longest_first = b"|".join(map(re.escape, sorted(secrets, key=len, reverse=True)))
-    assert told == re.sub(longest_first, REDACTED, b"".join(pieces))
+    assert redacted == re.sub(longest_first, REDACTED, b"".join(pieces))
 
 
-def test_what_is_no_beginning_of_a_value_is_told_at_once() -> None:
-    veil = StreamRedactor([b"secret-value"])
-    assert veil.redact(b"listening on port 80") == b"listening on port 80"
-    assert veil.redact(b" sec") == b" "
-    assert veil.redact(b"onds\n") == b"seconds\n"
+def test_what_is_no_beginning_of_a_value_is_passed_on_at_once() -> None:
+    redactor = StreamRedactor([b"secret-value"])
+    assert redactor.redact(b"listening on port 80") == b"listening on port 80"
+    assert redactor.redact(b" sec") == b" "
+    assert redactor.redact(b"onds\n") == b"seconds\n"
 
 
 async def opened(place: Path) -> LocalWorkspace:
@@ -61,11 +63,11 @@ async def test_a_long_output_is_cut_and_kept_without_it(tmp_path: Path) -> None:
 
 async def test_a_value_that_is_printed_in_two_goes_is_found(tmp_path: Path) -> None:
     workspace = await opened(tmp_path)
-    heard: list[str] = []
+    progress: list[str] = []
     command = "head -c 20 k; sleep 0.3; tail -c +21 k"
-    done = await workspace.run(command, on_output=heard.append)
+    done = await workspace.run(command, on_output=progress.append)
     assert done.output == "[redacted]"
-    assert "sk-ant" not in "".join(heard)
+    assert "sk-ant" not in "".join(progress)
     await workspace.aclose()
 
 
@@ -82,17 +84,17 @@ async def test_the_file_of_a_command_in_the_background_never_holds_it(tmp_path: 
 def test_beyond_what_the_file_takes_only_the_end_is_looked_through(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     secret = SECRET.encode()
-    spool = OutputBuffer(reading, 100, 100, str(tmp_path / "side"), 1_000, False, [secret])
+    buffer = OutputBuffer(reading, 100, 100, str(tmp_path / "side"), 1_000, False, [secret])
     printed = 0
     for padding in (900, 5_000, 241, 5_000, 260):
         data = b"x" * padding + secret + b"y" * 100 + secret[:30]
-        spool.append(data)
-        spool.append(secret[30:] + b"z" * 20)
+        buffer.append(data)
+        buffer.append(secret[30:] + b"z" * 20)
         printed += padding + 100 + 20
-    told: Any = spool.report()
-    assert b"our-own" not in (tmp_path / "side").read_bytes() + told["head"] + told["tail"]
-    assert told["tail"].endswith(b"y" * 69 + b"[redacted]" + b"z" * 20)
-    assert told["total"] == pytest.approx(printed, rel=0.1)
-    os.close(spool.file_fd)
+    report: Any = buffer.report()
+    assert b"our-own" not in (tmp_path / "side").read_bytes() + report["head"] + report["tail"]
+    assert report["tail"].endswith(b"y" * 69 + b"[redacted]" + b"z" * 20)
+    assert report["total"] == pytest.approx(printed, rel=0.1)
+    os.close(buffer.file_fd)
     os.close(reading)
     os.close(writing)

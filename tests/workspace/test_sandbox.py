@@ -76,8 +76,8 @@ async def test_readable_folders_are_shown_read_only_also_in_home(
     (skills.parent / "settings.json").write_text("secret")
     command = f"cat {skills}/pdf/SKILL.md; find ~ -type f; echo x > {skills}/new"
     done = await inside(folder, command, readable=(skills, own_place / "absent"))
-    said, found, refused = done.output.splitlines()
-    assert (said, found) == ("how", str(skills / "pdf/SKILL.md"))
+    text, found, refused = done.output.splitlines()
+    assert (text, found) == ("how", str(skills / "pdf/SKILL.md"))
     assert "Read-only file system" in refused
     assert [path.name for path in skills.iterdir()] == ["pdf"]
 
@@ -176,7 +176,7 @@ async def test_what_a_command_in_the_background_makes_does_not_become_the_users(
 async def test_a_protected_path_that_is_a_link_refuses_the_sandbox(folder: Path) -> None:
     async with opened(folder, sandbox=True) as workspace:
         (folder / ".treadle").symlink_to("elsewhere")
-        with pytest.raises(WorkspaceError, match="symbolic link"):
+        with pytest.raises(WorkspaceError, match="symlink"):
             await workspace.run("true")
 
 
@@ -405,26 +405,26 @@ async def test_fault_92_without_bubblewrap_auto_says_why_and_required_refuses(
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("stderr", "problem"),
     [
-        ("bwrap: No permissions to create new namespace, likely because", "make namespaces"),
+        ("bwrap: No permissions to create new namespace, likely because", "create namespaces"),
         ("bwrap: setting up uid map: Permission denied", "AppArmor"),
         ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "container"),
         ("bwrap: Unknown option --disable-userns", "too old"),
         ("bwrap: something new", "something new"),
     ],
 )
-async def test_fault_92_the_reason_is_told_in_a_sentence(
-    folder: Path, own_place: Path, monkeypatch: pytest.MonkeyPatch, said: str, told: str
+async def test_fault_92_the_problem_is_one_sentence(
+    folder: Path, own_place: Path, monkeypatch: pytest.MonkeyPatch, stderr: str, problem: str
 ) -> None:
     fake = own_place / "bin/bwrap"
     fake.parent.mkdir()
-    fake.write_text(f'#!/bin/sh\necho "{said}" >&2\nexit 1\n')
+    fake.write_text(f'#!/bin/sh\necho "{stderr}" >&2\nexit 1\n')
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
     workspace = await LocalWorkspace.open(folder, WorkspaceOptions(sandbox="auto"))
     await workspace.aclose()
-    assert told in workspace.sandbox_problem
+    assert problem in workspace.sandbox_problem
 
 
 @needs_bubblewrap
@@ -433,13 +433,13 @@ async def test_required_lets_nothing_out(folder: Path) -> None:
         pass
     workspace = await LocalWorkspace.open(folder, WorkspaceOptions(sandbox="required"))
     try:
-        with pytest.raises(WorkspaceError, match="nothing runs outside"):
+        with pytest.raises(WorkspaceError, match="nothing may run outside"):
             await workspace.run("true", sandboxed=False)
     finally:
         await workspace.aclose()
 
 
-def test_a_machine_without_a_table_of_calls_is_told() -> None:
+def test_a_machine_without_a_table_of_calls_is_reported() -> None:
     with pytest.raises(seccomp.UnknownMachine, match="vax"):
         seccomp.build_filter("vax")
     assert seccomp.build_filter("x86_64") != seccomp.build_filter("aarch64")
@@ -512,7 +512,7 @@ async def test_libraries_of_the_folder_are_for_its_commands_and_not_for_the_sand
 ) -> None:
     (folder / "lib").mkdir()
     for name in ("libcap.so.2", "libselinux.so.1", "libpcre2-8.so.0"):
-        (folder / "lib" / name).write_text("whoever loads this dies")
+        (folder / "lib" / name).write_text("a program that loads this dies")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(folder / "lib"))
     async with opened(folder, sandbox=True) as workspace:
         built_in = 'echo "$LD_LIBRARY_PATH"'

@@ -25,7 +25,7 @@
     │   ├── SessionNotFound        there is no such session
     │   ├── SessionInOtherFolder   the session belongs to another folder
     │   └── SessionTooNew          written by a newer version: can only be read
-    ├── WorkspaceError             a file or process operation failed
+    ├── WorkspaceError             a file or process operation failed; see its `kind`
     └── ConfigError                a setting, rule or definition is wrong: file, line, remedy
 
 A message says what happened, to what, and what to do next. Models translate the errors of their
@@ -33,6 +33,10 @@ provider to these (models/provider_base/error_mapping.py); only models raise Mod
 """
 
 from __future__ import annotations
+
+from typing import Literal
+
+WorkspaceErrorKind = Literal["other", "not_found", "is_folder", "not_folder", "bad_cwd"]
 
 
 class TreadleError(Exception):
@@ -188,7 +192,15 @@ class SessionTooNew(StoreError):
 
 
 class WorkspaceError(TreadleError):
-    """A file or process operation failed."""
+    """A file or process operation failed. Code decides by `kind`.
+
+    not_found, is_folder, not_folder   of the path that was asked for
+    bad_cwd                            the working directory of a command cannot be entered
+    """
+
+    def __init__(self, message: str, *, kind: WorkspaceErrorKind = "other") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class ConfigError(TreadleError):

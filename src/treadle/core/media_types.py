@@ -10,6 +10,7 @@ _SIGNATURES = (
     (b"%PDF-", "application/pdf"),
 )
 IMAGE_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+MAX_IMAGE_BYTES = 3_900_000  # as base64 just below the 5 MB that providers take
 
 
 def detect_media_type(data: bytes) -> str:

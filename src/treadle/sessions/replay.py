@@ -216,7 +216,9 @@ class ReplayTool(BaseTool):
             raise ToolError("the recording ends before this call was answered")
         if self._live_tool is not None:
             await self._compare(self._live_tool, arguments, context, result)
-        return ToolOutput(result.content, result.display, result.is_error, result.full_output)
+        return ToolOutput(
+            result.content, result.display, result.is_error, result.full_output, result.data
+        )
 
     async def _compare(
         self, live_tool: Tool, arguments: Arguments, context: ToolContext, result: ToolResultItem

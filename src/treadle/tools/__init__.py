@@ -1,1 +1,1 @@
-"""What it can do: functions as tools, and where tools come from."""
+"""Tools: functions as tools, built-in tools, MCP servers, skills, and their union."""

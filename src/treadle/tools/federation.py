@@ -1,7 +1,7 @@
-"""Several sources as one, in the order in which they were given.
+"""Several tool sources as one, in the given order.
 
-Two tools of one name are settled by a policy: the first wins, it is an error, or each gets
-its source's name in front. The union is made anew only when a source has changed.
+The collision policy settles two tools of one name: the first wins, it is an error, or the second
+gets the name of its source as a prefix. The union is rebuilt only when a source has changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CollisionPolicy = Literal["first_wins", "error", "prefix"]
 
 
 class StaticSource:
-    """A source whose tools are given and stay."""
+    """A source with a fixed list of tools."""
 
     def __init__(self, tools: Sequence[Tool], name: str = "tools", instructions: str = "") -> None:
         self._tools = tuple(tools)
@@ -74,7 +74,7 @@ class Federation:
         self._opened: set[int] = set()  # positions of the sources that are open
         self._opening = asyncio.Lock()
         if collision == "error":
-            self.tools()  # a clash among the fixed ones is told at once
+            self.tools()  # report a collision of fixed tools at once
 
     @property
     def name(self) -> str:
@@ -91,7 +91,7 @@ class Federation:
         return "\n\n".join(text for source in self._sources if (text := source.instructions()))
 
     async def open(self) -> None:
-        """Open every source, once; who comes meanwhile waits. What failed is tried again."""
+        """Open every source once; concurrent calls wait. A source that failed is tried again."""
         async with self._opening:
             left = [n for n in range(len(self._sources)) if n not in self._opened]
             ends = await asyncio.gather(*map(self._open_source, left), return_exceptions=True)
@@ -104,7 +104,7 @@ class Federation:
         self._opened.add(position)
 
     async def aclose(self) -> None:
-        """Close every source, also behind one that cannot be closed."""
+        """Close every source, even if one cannot be closed."""
         self._opened.clear()
         self._opening = asyncio.Lock()  # the next event loop may be another one
         problems: list[Exception] = []

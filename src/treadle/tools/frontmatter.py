@@ -1,14 +1,14 @@
-"""The head of a Markdown file: a few lines of `key: value` between two lines of dashes.
+"""The frontmatter of a Markdown file: a few lines of `key: value` between two lines of dashes.
 
     ---
     name: reviewer
-    description: Reads a change and says what is wrong with it.
+    description: Reads a change and reports what is wrong with it.
     tools: read, grep, glob
     ---
     The body.
 
-The small part of YAML that such heads use (plain and quoted strings, lists in brackets or with
-dashes, folded blocks) and no more: nothing here can run code or make objects.
+Supports the small part of YAML that is common there: plain and quoted strings, lists in brackets
+or with dashes, folded blocks. It cannot run code or create objects.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _KEY = re.compile(r"^([A-Za-z][\w-]*)\s*:\s*(.*)$")
 
 
 class FrontmatterError(ValueError):
-    """What is wrong with the head of a file, and on which line."""
+    """What is wrong with the frontmatter of a file, and on which line."""
 
 
 def parse_frontmatter(text: str) -> tuple[Frontmatter, str]:
-    """The head and the body; a file without a head is all body."""
+    """The frontmatter and the body; a file without frontmatter is all body."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if not text.startswith("---\n"):
         return {}, text
@@ -33,7 +33,7 @@ def parse_frontmatter(text: str) -> tuple[Frontmatter, str]:
     try:
         end = next(n for n, line in enumerate(lines[1:], 1) if line.rstrip() == "---")
     except StopIteration:
-        raise FrontmatterError("line 1: the head that begins with --- has no end") from None
+        raise FrontmatterError("line 1: the frontmatter has no closing ---") from None
     return _parse_lines(lines[1:end]), "\n".join(lines[end + 1 :]).lstrip("\n")
 
 
@@ -45,10 +45,10 @@ def _parse_lines(lines: list[str]) -> Frontmatter:
         number += 1
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        found = _KEY.match(line)
-        if found is None:
+        pair = _KEY.match(line)
+        if pair is None:
             raise FrontmatterError(f"line {number + 1}: {line.strip()!r} is not `key: value`")
-        key, value = found.group(1), found.group(2).strip()
+        key, value = pair.group(1), pair.group(2).strip()
         block: list[str] = []
         while number < len(lines) and (
             not lines[number].strip() or lines[number].startswith((" ", "\t", "- "))

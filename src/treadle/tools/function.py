@@ -37,7 +37,7 @@ SUMMARY_CHARS = 80
 
 
 class FunctionTool(BaseTool):
-    """A function with a Tool's face. Calling it calls the function."""
+    """A function as a Tool. Calling it calls the function."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class FunctionTool(BaseTool):
         self.__doc__ = function.__doc__
         self._is_async = inspect.iscoroutinefunction(function)
         self._parameters = _Parameters(function)
-        said, notes = _read_docstring(function.__doc__ or "")
+        docstring, notes = _read_docstring(function.__doc__ or "")
         self._access = access
         self._check = check
         self._probe = probe
         self._evidence = evidence
         self._spec = ToolSpec(
             name=name or self._parameters.name,
-            description=description if description is not None else said,
+            description=description if description is not None else docstring,
             schema=self._parameters.make_schema(notes),
             effect=effect,
             concurrent=effect == "pure" if concurrent is None else concurrent,
@@ -102,13 +102,13 @@ class FunctionTool(BaseTool):
         if self._parameters.context is not None:
             values[self._parameters.context] = context
         if self._is_async:
-            given = await self.function(**values)
+            value = await self.function(**values)
         else:
-            # A plain function may block: it gets a thread, and the loop stays responsive.
-            given = await asyncio.to_thread(self.function, **values)
-            if inspect.isawaitable(given):
-                given = await given
-        return as_output(given)
+            # A plain function may block, so it runs in a thread.
+            value = await asyncio.to_thread(self.function, **values)
+            if inspect.isawaitable(value):
+                value = await value
+        return as_output(value)
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
         return await self._evidence(arguments, context) if self._evidence is not None else {}
@@ -135,7 +135,7 @@ def tool(
 
 
 def summarize_call(name: str, arguments: Arguments) -> str:
-    """Such as `[bash: ls -la]`: the most telling argument, on one line."""
+    """Such as `[bash: ls -la]`: the most informative argument, on one line."""
     key = next((key for key in SUMMARY_KEYS if key in arguments), None)
     value = arguments.get(key) if key is not None else next(iter(arguments.values()), None)
     if value is None:
@@ -145,7 +145,7 @@ def summarize_call(name: str, arguments: Arguments) -> str:
 
 
 def as_output(value: object) -> ToolOutput:
-    """Whatever a function returned, for the model."""
+    """The return value of a function as an output for the model."""
     if isinstance(value, ToolOutput):
         return value
     if isinstance(value, str):
@@ -205,7 +205,7 @@ class _Parameters:
         self._last_checked = (arguments, self._convert(arguments))
 
     def convert(self, arguments: Arguments) -> dict[str, Any]:
-        """The values for the call; what was just checked is not converted again."""
+        """The values for the call; arguments that were just checked are not converted again."""
         last, self._last_checked = self._last_checked, None
         if last is not None and last[0] is arguments:
             return last[1]
@@ -231,7 +231,7 @@ class _Parameters:
         properties = schema.setdefault("properties", {})
         for name, model in self._models.items():
             properties[name] = dict(model.model_json_schema())
-            parts.update(properties[name].pop("$defs", {}))  # they are referred to from the root
+            parts.update(properties[name].pop("$defs", {}))  # references start at the root
         for name, note in descriptions.items():
             if name in properties:
                 properties[name] = {**properties[name], "description": note}
@@ -246,7 +246,7 @@ def _read_hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except NameError:
-        # Annotations that name a type of the enclosing function cannot be looked up by string.
+        # String annotations of types local to the enclosing function cannot be resolved.
         return {
             name: value
             for name, value in getattr(function, "__annotations__", {}).items()

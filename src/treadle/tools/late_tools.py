@@ -1,13 +1,13 @@
-"""Tools that come late, without touching those that are there.
+"""Tools that appear after the first request, without a change of the tool list.
 
-The list of tools stands at the very beginning of a request; changing it makes the provider read
-everything anew. So the first list stays: a tool that appears later is described in a notice, and
-called through `use_tool`; one that goes away stays listed and answers that it is gone. What their
-source says of them as a whole is a notice as well.
+The tool list is at the start of a request; changing it invalidates the provider's prompt cache.
+So the first list stays: a late tool is described in a notice and called through `use_tool`; one
+that disappears stays listed and its calls fail. The source's instructions are a notice as well.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,17 +38,17 @@ USE_TOOL_DESCRIPTION = (
 
 
 def unwrap_call(name: str, arguments: Arguments) -> tuple[str, Arguments]:
-    """Which tool a call is of, and with what, as the call alone tells: what a log can be asked."""
-    inner, given = arguments.get("name"), arguments.get("arguments")
-    if name != USE_TOOL_NAME or not isinstance(inner, str) or not isinstance(given, dict):
+    """The tool and arguments that a call of `use_tool` forwards to; other calls unchanged."""
+    inner_name, inner = arguments.get("name"), arguments.get("arguments")
+    if name != USE_TOOL_NAME or not isinstance(inner_name, str) or not isinstance(inner, dict):
         return name, arguments
-    return inner, given
+    return inner_name, inner
 
 
 class StableToolList:
-    """A source whose list never changes, and the mutator that announces what came late.
+    """A source whose list never changes, and the mutator that announces late tools.
 
-    Give the same object to an agent as its source and among its mutators.
+    Pass the same object to an agent as a source and as a mutator.
     """
 
     def __init__(self, source: ToolSource) -> None:
@@ -70,7 +70,7 @@ class StableToolList:
         return self._initial_tools
 
     def instructions(self) -> str:
-        return ""  # what a source says may come late, too: it is in a notice
+        return ""  # they may come late, too, so they are in a notice
 
     async def open(self) -> None:
         await self._source.open()
@@ -85,27 +85,29 @@ class StableToolList:
         return frozenset({"before_model"})
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
-        told = self._announced_names.get(context.session_id, frozenset())
-        new = [tool for name, tool in self.late_tools().items() if name not in told]
-        parts = [part for part in (self._new_instructions(context), _describe_tools(new)) if part]
+        announced = self._announced_names.get(context.session_id, frozenset())
+        new = [tool for name, tool in self.late_tools().items() if name not in announced]
+        instructions = self._new_instructions(context)
+        parts = [part for part in (instructions, _describe_tools(new)) if part]
         if not parts:
             return None
-        self._announced_names[context.session_id] = told | {tool.spec.name for tool in new}
-        return context.transcript.append(NoticeItem("\n\n".join(parts), kind="tools"))
+        self._announced_names[context.session_id] = announced | {tool.spec.name for tool in new}
+        data = {"instructions": _digest(instructions)} if instructions else {}
+        return context.transcript.append(NoticeItem("\n\n".join(parts), kind="tools", data=data))
 
     def _new_instructions(self, context: MutationContext) -> str:
-        """What the source says of its tools as a whole, unless the session knows it."""
-        said = self._source.instructions()
-        if not said or self._sent_instructions.get(context.session_id) == said:
+        """The source's instructions, unless the session has them already."""
+        text = self._source.instructions()
+        if not text or self._sent_instructions.get(context.session_id) == text:
             return ""
-        self._sent_instructions[context.session_id] = said
-        notices = (item for item in context.transcript if isinstance(item, NoticeItem))
-        return "" if any(said in notice.text for notice in notices) else said
+        self._sent_instructions[context.session_id] = text
+        notices = [item for item in context.transcript if isinstance(item, NoticeItem)]
+        return "" if any(_has_instructions(notice, text) for notice in notices) else text
 
-    # --- what is behind ------------------------------------------------------------------
+    # --- the source behind it ------------------------------------------------------------
 
     def late_tools(self) -> dict[str, Tool]:
-        """Tools that were not there at the beginning."""
+        """Tools that are not in the first list."""
         known = {tool.spec.name for tool in self.tools()}
         return {
             tool.spec.name: tool for tool in self._source.tools() if tool.spec.name not in known
@@ -113,6 +115,16 @@ class StableToolList:
 
     def find_tool(self, name: str) -> Tool | None:
         return next((tool for tool in self._source.tools() if tool.spec.name == name), None)
+
+
+def _has_instructions(notice: NoticeItem, instructions: str) -> bool:
+    if notice.data and "instructions" in notice.data:
+        return bool(notice.data["instructions"] == _digest(instructions))
+    return instructions in notice.text  # a notice of version 0.1, which has no data
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
 
 
 def _describe_tools(tools: Sequence[Tool]) -> str:
@@ -125,7 +137,7 @@ def _describe_tools(tools: Sequence[Tool]) -> str:
 
 
 class _StableTool(BaseTool):
-    """A tool of the first list: as it was described, as it is now."""
+    """A tool of the first list: its first description, its current behaviour."""
 
     def __init__(self, source: StableToolList, tool: Tool) -> None:
         self._source = source
@@ -168,7 +180,7 @@ class _StableTool(BaseTool):
 
 
 class _UseTool(BaseTool):
-    """The one tool through which late ones are called. It leads to them and does nothing itself."""
+    """The tool through which late tools are called. The loop calls its target instead of it."""
 
     def __init__(self, source: StableToolList) -> None:
         self._source = source
@@ -191,25 +203,23 @@ class _UseTool(BaseTool):
         return self._spec
 
     def target(self, arguments: Arguments) -> tuple[Tool, Arguments] | str:
-        """The tool that is meant: rules, hooks and the person see that one."""
-        name, given = unwrap_call(USE_TOOL_NAME, arguments)
+        """The late tool and its arguments: rules, hooks and the user see that one."""
+        name, inner = unwrap_call(USE_TOOL_NAME, arguments)
         if name == USE_TOOL_NAME:
-            return "give the tool's name as a text and its arguments as an object"
+            return "give the tool's name as a string and its arguments as an object"
         tool = self._source.find_tool(name)
         if tool is None:
             names = ", ".join(self._source.late_tools()) or "none"
-            return f"no tool {name!r} was announced (there are: {names})"
-        return tool, given
+            return f"no tool {name!r} was announced (announced tools: {names})"
+        return tool, inner
 
     def check(self, arguments: Arguments) -> str | None:
-        found = self.target(arguments)
-        return found if isinstance(found, str) else None
+        target = self.target(arguments)
+        return target if isinstance(target, str) else None
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        # Only behind a wrapper that hides `target`: rules would be asked about the wrong tool.
-        raise ToolError(
-            f"{USE_TOOL_NAME} does nothing by itself, and whoever called it did not look behind"
-        )
+        # Happens only with a wrapper that hides `target`: the policy judged the wrong tool.
+        raise ToolError(f"internal error: {USE_TOOL_NAME} was called directly")
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext

@@ -1,4 +1,4 @@
-"""Skills: folders with a SKILL.md that says how to do something, and files that help with it.
+"""Skills: folders with a SKILL.md that explains how to do something, and further files.
 
     ---
     name: release
@@ -6,9 +6,9 @@
     ---
     1. Run scripts/version.py ...
 
-Only names and descriptions are in the prompt; the `skill` tool loads the rest when it is needed.
-A skill runs nothing by itself: its scripts are run by the model with its other tools, under the
-policy. A repository's skills count only in a folder that the user trusts.
+Only names and descriptions are in the prompt; the `skill` tool loads the rest when needed. A skill
+runs nothing by itself: the model runs its scripts with its other tools, under the policy. Skills
+of a project are used only if the user trusts its folder.
 """
 
 from __future__ import annotations
@@ -22,17 +22,12 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.contracts.tool import (
-    BaseTool,
-    ProbeResult,
-    Tool,
-    ToolContext,
-    ToolOutput,
-    ToolSpec,
-)
+from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
 from treadle.core.errors import ConfigError, ToolError
+from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
 from treadle.core.untrusted_files import read_text
+from treadle.tools.federation import StaticSource
 from treadle.tools.frontmatter import FrontmatterError, parse_frontmatter
 
 PROJECT_DIRS = (".treadle/skills", ".claude/skills")
@@ -47,37 +42,39 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.:-]{0,63}", re.ASCII)
 
 
 class Skill(msgspec.Struct, frozen=True):
-    """One skill. `within` is the folder that its files may not lead out of, unless it is one of
-    the user's own."""
+    """One skill. `within` is the folder that symlinks in its files must not escape; None for the
+    user's own skills."""
 
     name: str
     description: str
     folder: Path
     within: Path | None
-    for_model: bool = True  # some are meant to be started by a person only
+    for_model: bool = True  # False: only the user starts it
 
 
-# ------------------------------------------------------------------ finding them
+# ------------------------------------------------------------------ discovery
 
 
 def find_skills(folder: Path | None, home: Path, *, trusted: bool) -> tuple[list[Skill], list[str]]:
-    """The skills of a folder and of the user, and a line for each that is not taken.
+    """The skills of a folder and of the user, and a line for each one that is not used.
 
-    Of two with one name the project's counts.
+    Of two with one name the project's is used.
     """
     found: dict[str, Skill] = {}
     notes: list[str] = []
-    places: list[tuple[Path, Path | None]] = [(home / place, None) for place in HOME_DIRS]
+    parents: list[tuple[Path, Path | None]] = [(home / name, None) for name in HOME_DIRS]
     if folder is not None and os.path.realpath(folder) != os.path.realpath(home):
-        theirs = [(folder / place, folder) for place in PROJECT_DIRS]
-        waiting = 0 if trusted else sum(1 for place, _ in theirs for _ in _list_folders(place))
-        if waiting:
-            notes.append(f"{waiting} skills of {folder} wait until you trust the folder")
-        places = [*theirs, *places] if trusted else places
-    for place, within in places:
-        for one in _list_folders(place):
+        in_project = [(folder / name, folder) for name in PROJECT_DIRS]
+        unused = 0 if trusted else sum(len(list(_list_folders(parent))) for parent, _ in in_project)
+        if unused:
+            notes.append(
+                f"{plural(unused, 'skill')} of {folder} cannot be used until you trust the folder"
+            )
+        parents = [*in_project, *parents] if trusted else parents
+    for parent, within in parents:
+        for skill_folder in _list_folders(parent):
             try:
-                skill = read_skill(one, within)[0]
+                skill = read_skill(skill_folder, within)[0]
             except ConfigError as error:
                 notes.append(str(error))
             else:
@@ -96,19 +93,19 @@ def _list_folders(parent: Path) -> Iterator[Path]:
 
 
 def read_skill(folder: Path, within: Path | None) -> tuple[Skill, str]:
-    """One skill and its body. A ConfigError says what is wrong with it."""
+    """One skill and its body; ConfigError if it is invalid."""
     file = folder / SKILL_FILE
     head, body = _read_skill_file(file, within)
     name = str(head.get("name") or folder.name)
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"{file}: {name[:80]!r} is no name; use letters, digits and -")
+        raise ConfigError(f"{file}: invalid name {name[:80]!r}; use letters, digits and -")
     description = " ".join(str(head.get("description") or "").split())
     if not description:
         raise ConfigError(f"{file}: has no description, so a model cannot know when to use it")
     if not body.strip():
-        raise ConfigError(f"{file}: has no text under its head; write what to do")
-    only_person = str(head.get("disable-model-invocation", "")).lower() == "true"
-    skill = Skill(name, description[:MAX_DESCRIPTION_CHARS], folder, within, not only_person)
+        raise ConfigError(f"{file}: has no text below its frontmatter; write what to do")
+    only_user = str(head.get("disable-model-invocation", "")).lower() == "true"
+    skill = Skill(name, description[:MAX_DESCRIPTION_CHARS], folder, within, not only_user)
     return skill, body.strip()
 
 
@@ -116,23 +113,23 @@ def _read_skill_file(file: Path, within: Path | None) -> tuple[dict[str, str | l
     try:
         return parse_frontmatter(read_text(file, MAX_SKILL_BYTES, within=within))
     except FileNotFoundError:
-        raise ConfigError(f"{file.parent}: has no {SKILL_FILE}, so it is no skill") from None
+        raise ConfigError(f"{file.parent}: not a skill, it has no {SKILL_FILE}") from None
     except FrontmatterError as error:
         raise ConfigError(f"{file}: {error}") from error
 
 
-# ------------------------------------------------------------------ what the model is told
+# ------------------------------------------------------------------ texts for the model
 
 
 def format_skills_section(skills: Sequence[Skill]) -> str:
-    """The part of the prompt that names them; empty without any."""
+    """The section of the prompt that lists the skills; empty if there are none."""
     shown = [skill for skill in skills if skill.for_model]
     if not shown:
         return ""
     lines = [
         "# Skills",
-        "Instructions that somebody wrote for work of a certain kind. When a task fits one of "
-        "these descriptions, call `skill` with its name before you begin, and follow what it says.",
+        "Instructions for certain kinds of work. When a task fits one of these descriptions, call "
+        "`skill` with its name before you begin, and follow what it says.",
     ]
     size, left = sum(map(len, lines)), list[str]()
     for skill in shown:
@@ -148,7 +145,7 @@ def format_skills_section(skills: Sequence[Skill]) -> str:
 
 
 def load_skill_text(skill: Skill) -> str:
-    """The whole of a skill, read now: where it is, what it says, which files it has."""
+    """The whole skill, read now: its folder, its text, its files."""
     body = read_skill(skill.folder, skill.within)[1]
     files, is_all = _list_skill_files(skill)
     parts = [f"Skill {skill.name}, in {skill.folder} (paths in it are relative to that).", body]
@@ -159,8 +156,8 @@ def load_skill_text(skill: Skill) -> str:
 
 
 def _list_skill_files(skill: Skill) -> tuple[list[str], bool]:
-    """The files beside it with their paths; links are not followed, and one that leads out is
-    not named."""
+    """The paths of its other files, and whether these are all. Symlinked folders are not followed;
+    a symlink that leaves `within` is not listed."""
     within = os.path.realpath(skill.within or "/")
     found: list[str] = []
     for folder, folders, names in os.walk(skill.folder):
@@ -209,7 +206,7 @@ class SkillTool(BaseTool):
         if not isinstance(name, str) or len(arguments) != 1:
             return "invalid arguments for skill: give `name`, and nothing else"
         if name.casefold() not in self._skills:
-            return f"there is no skill {name!r}; there are: {self._known_names}"
+            return f"there is no skill {name!r}; known skills: {self._known_names}"
         return None
 
     def summary(self, arguments: Arguments) -> str:
@@ -220,7 +217,7 @@ class SkillTool(BaseTool):
         try:
             text = await asyncio.to_thread(load_skill_text, skill)
         except ConfigError as error:
-            raise ToolError(f"the skill {skill.name} cannot be used any more: {error}") from error
+            raise ToolError(f"the skill {skill.name} can no longer be used: {error}") from error
         return ToolOutput(text, display=f"{skill.name}: {skill.description}")
 
     async def probe(
@@ -229,25 +226,10 @@ class SkillTool(BaseTool):
         return ProbeResult("not_done", "reading a skill has no effect")
 
 
-class Skills:
-    """Skills as a tool source: one tool, or none without skills for a model."""
+class Skills(StaticSource):
+    """Skills as a tool source: one tool, or none without skills for a model. It has no
+    instructions: skills have their own section of the prompt."""
 
     def __init__(self, skills: Sequence[Skill]) -> None:
         shown = [skill for skill in skills if skill.for_model]
-        self._tools: tuple[Tool, ...] = (SkillTool(shown),) if shown else ()
-
-    @property
-    def name(self) -> str:
-        return "skills"
-
-    def tools(self) -> Sequence[Tool]:
-        return self._tools
-
-    def instructions(self) -> str:
-        return ""  # they have a section of the prompt of their own
-
-    async def open(self) -> None:
-        return None
-
-    async def aclose(self) -> None:
-        return None
+        super().__init__((SkillTool(shown),) if shown else (), "skills")

@@ -1,11 +1,12 @@
 """Where the agent works: files and processes of this machine, and the sandbox around them.
 
-local        the Workspace contract, put together from what follows
-files        reading and atomic writing beneath the roots; temps: names of half-written files
-processes    commands, through the keeper that owns their trees (keeper/)
-intake       what a program prints, read by ourselves; background: a command that goes on
-output       what a command printed, as harmless text
-environment  what a command may know of ours
-private      a folder of our own: temp for sandboxed commands, long outputs
-sandbox/     the wall: bubblewrap, Landlock, seccomp
+local               the Workspace contract, made of the other modules
+files, temp_files   reading and atomic writing beneath the roots; names of temporary files
+processes           the client of the fork server (supervisor/), which owns process trees
+background_command  a command that continues in the background
+pipe_reader         the output of a program as it is; output: the same as safe text
+environment         the environment variables of a command
+scratch_dir         a private folder: temp of sandboxed commands, long outputs
+sandbox/            bubblewrap, Landlock, seccomp, protected paths
+checkpoints/        the files of a folder before and after each turn
 """

@@ -1,7 +1,6 @@
-"""A command that goes on by itself: the contract's Running.
+"""A command that continues in the background: the contract's RunningCommand.
 
-Its whole output is in a side file, which is read when somebody asks. `local.py` stands above, the
-process that the keeper watches below.
+Its whole output is in a file, which is read on request. Used by `local.py`; uses `processes.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from treadle.workspace.processes import HEAD_BYTES, TAIL_BYTES, Process, Process
 
 
 class BackgroundCommand:
-    """`told` makes the contract's account of how it ended."""
+    """`make_result` makes the contract's result when it has ended."""
 
     def __init__(
         self,
@@ -30,7 +29,7 @@ class BackgroundCommand:
         return self._process.pid
 
     def output(self) -> str:
-        """What it printed so far, the middle left out if it is long."""
+        """Its output so far, the middle left out if it is long."""
         try:
             total = self._output_file.stat().st_size
             with self._output_file.open("rb") as file:

@@ -1,7 +1,6 @@
-"""What a command may know of the agent's environment: an allow-list, and never a key.
+"""The environment variables of a command: an allow-list, and never a secret.
 
-Not a policy: nothing here asks. What a key is, the core says (core/redaction.py). Above it stands
-`local.py`.
+What a secret is, is defined in core/redaction.py. Used by `local.py`.
 """
 
 from __future__ import annotations
@@ -34,39 +33,39 @@ INHERITED_VARIABLES = frozenset(_INHERITED.split())
 """Inherited by name."""
 
 FIXED_VARIABLES = {
-    "TERM": "dumb",  # nobody is looking: no colours, no cursor games
+    "TERM": "dumb",  # no colours, no cursor movements
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
     "DEBIAN_FRONTEND": "noninteractive",
 }
-"""Said to every command: there is no terminal and nobody to ask."""
+"""Set for every command: there is no terminal and no user input."""
 
 UNSANDBOXED_VARIABLES = frozenset(
     {"SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY"}
 )
-"""Doors to the user's other programs: inherited only where no sandbox would close them anyway."""
+"""Access to the user's other programs: inherited only outside the sandbox."""
 
 _PROVIDER_VARIABLES = re.compile(
     r"(AWS|AZURE|GOOGLE|GCP|GCLOUD|OPENAI|ANTHROPIC|TREADLE)_", re.IGNORECASE
 )
-"""Whose variables say as whom, and on whose account: no secrets, and no command's business."""
+"""Variables that name the user's accounts and profiles: not secret, but not for commands."""
 
 
 def split_search_path(path: str, writable: Iterable[Path]) -> tuple[str, str]:
-    """Where programs are looked for: folders that no command can write to, and the others.
+    """The folders of a PATH that no command can write to, and the others.
 
-    A project's own folder of programs (.venv/bin, node_modules/.bin) is often first. What a
-    sandboxed command has put there must not be run in the place of `ls` outside of the sandbox.
+    A project's folder of programs (.venv/bin, node_modules/.bin) is often first in PATH. An `ls`
+    that a sandboxed command has put there must not run outside of the sandbox.
     """
     roots = tuple(writable)
-    ours: list[str] = []
-    theirs: list[str] = []
+    safe: list[str] = []
+    unsafe: list[str] = []
     for folder in path.split(os.pathsep):
         real = Path(os.path.realpath(folder)) if folder.startswith("/") else None
         is_safe = real is not None and not any(real.is_relative_to(root) for root in roots)
-        (ours if is_safe else theirs).append(folder)
-    return os.pathsep.join(ours) or DEFAULT_PATH, os.pathsep.join(theirs)
+        (safe if is_safe else unsafe).append(folder)
+    return os.pathsep.join(safe) or DEFAULT_PATH, os.pathsep.join(unsafe)
 
 
 def build_environment(
@@ -78,8 +77,8 @@ def build_environment(
 ) -> dict[str, str]:
     """The environment of a command.
 
-    `passed` are further names that the user lets through; a secret is not let through by name.
-    `extra` is given by the caller for this command and taken as it is.
+    `passthrough` are further names that the user allows; a secret is not passed even then.
+    `extra` is what the caller sets for this command, unchecked.
     """
     allowed = (
         INHERITED_VARIABLES

@@ -1,8 +1,8 @@
 """Files beneath the roots: read with a limit, written whole or not at all.
 
-Everything is opened beneath a root by the kernel (openat2), so that no link, old or new, leads
-out. Plain functions that block; `local.py` stands above and keeps them off the event loop.
-Not a policy: what may be read or written was asked before.
+Everything is opened beneath a root by the kernel (openat2), so that no symlink, old or new, can
+leave it. Functions that block; used by `local.py`, which runs them in threads. Not a policy: what
+may be read or written is decided before.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from treadle.core.contracts.workspace import FileContent
-from treadle.core.errors import WorkspaceError
+from treadle.core.errors import WorkspaceError, WorkspaceErrorKind
 from treadle.core.untrusted_files import FILE_TYPE_NAMES
+from treadle.workspace.supervisor.syscalls import libc, write_all
 from treadle.workspace.temp_files import TempFiles
 
 SYS_OPENAT2 = 437
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
 READ_LIMIT = 256 << 20
-"""More than any tool shows: a file that never ends, such as one in /proc, stops here."""
+"""More than any tool shows; a limit for endless files, such as some in /proc."""
 
 
 class _OpenHow(ctypes.Structure):
@@ -35,30 +36,27 @@ class _OpenHow(ctypes.Structure):
     )
 
 
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
 def open_beneath(root: int, path: str, flags: int, *, follow_symlinks: bool = True) -> int:
-    """Open `path`, relative to the folder `root`, with every link on the way kept beneath it.
-    Without `links` none is followed: for a path that had none when it was judged."""
+    """Open `path`, relative to the folder `root`; symlinks must stay beneath it.
+    `follow_symlinks=False` follows none: for a path that had none when it was judged."""
     resolve = RESOLVE_BENEATH | (RESOLVE_NO_MAGICLINKS if follow_symlinks else RESOLVE_NO_SYMLINKS)
     how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
     name, size = os.fsencode(path), ctypes.c_size_t(ctypes.sizeof(how))
     number = 0
     for _ in range(8):
-        fd = int(_libc.syscall(SYS_OPENAT2, root, name, ctypes.byref(how), size))
+        fd = int(libc.syscall(SYS_OPENAT2, root, name, ctypes.byref(how), size))
         number = ctypes.get_errno()
         if fd >= 0:
             return fd
         if number in (errno.ENOSYS, errno.EPERM):
             return _open_step_by_step(root, path, flags)
-        if number != errno.EAGAIN:  # something moved while the kernel looked: again
+        if number != errno.EAGAIN:  # EAGAIN: a path changed meanwhile, try again
             break
     raise OSError(number, os.strerror(number), path)
 
 
 def _open_step_by_step(root: int, path: str, flags: int) -> int:
-    """Without openat2 each part is opened by itself, and no link is followed at all."""
+    """Without openat2: open each part by itself, and follow no symlink at all."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
@@ -83,10 +81,10 @@ def _open_step_by_step(root: int, path: str, flags: int) -> int:
 def locate(
     roots: Sequence[Path], base: Path, path: str, *, follow: bool = True
 ) -> tuple[Path, str]:
-    """The root that a path lies in and the rest of it, links followed where they stay inside.
+    """The root that a path lies in and the rest of it, with symlinks resolved.
 
-    Only a hint: whoever opens it opens beneath the root again, so a link made since is no way out.
-    `follow=False` leaves a link in the last place as it is.
+    Only a hint: opening it is restricted to the root again, in case a symlink is made meanwhile.
+    `follow=False` does not resolve the last part.
     """
     if "\0" in path:
         raise WorkspaceError("the path has a NUL character in it")
@@ -100,13 +98,13 @@ def locate(
         if real.is_relative_to(root):
             return root, str(real.relative_to(root))
     where = " and ".join(str(root) for root in roots)
-    raise WorkspaceError(f"{path} leads to {real}, which is outside {where}; use a path inside")
+    raise WorkspaceError(f"{path} resolves to {real}, outside of {where}; use a path inside")
 
 
 def read(root: Path, relative: str, limit: int | None = None) -> FileContent:
     """The file's content up to `limit` bytes, with the digest of the whole of it."""
     with _translate_errors(root / relative), _open_folder(root) as top:
-        # O_NONBLOCK: a pipe without a writer must not hold us; what it is, is seen after.
+        # O_NONBLOCK: a pipe without a writer must not block; the file type is checked after.
         fd = open_beneath(top, relative, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         try:
             return _read_content(fd, root / relative, READ_LIMIT if limit is None else limit)
@@ -123,10 +121,10 @@ def write(
     expected: str | None = None,
     mode: int | None = None,
 ) -> FileContent:
-    """Replace the file or make it, with the folders on the way; atomic and durable.
+    """Replace or create the file and its parent folders; atomic and durable.
 
-    `expected` is the digest that it was read with, or "" for one that must not exist yet. Mode and
-    owner of an existing file stay as they are.
+    `expected` is the digest that it was read with, or "" if it must not exist yet. Mode and owner
+    of an existing file stay.
     """
     parent, name = os.path.split(relative)
     with (
@@ -145,14 +143,16 @@ def write(
                 )
                 os.rename(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
-                _discard(folder, temp)
+                with suppress(OSError):
+                    os.unlink(temp, dir_fd=folder)
                 raise
         os.fsync(folder)
-        return FileContent(data, _digest(data), len(data), stat.S_IMODE(info.st_mode))
+        digest = hashlib.sha256(data).hexdigest()
+        return FileContent(data, digest, len(data), stat.S_IMODE(info.st_mode))
 
 
 def remove(root: Path, relative: str, *, expected: str | None = None) -> None:
-    """Remove a file or a link, not what the link points to."""
+    """Remove a file or a symlink, not the target of a symlink."""
     parent, name = os.path.split(relative)
     with _translate_errors(root / relative), _open_folder(root, parent) as folder:
         if expected is not None:
@@ -168,14 +168,15 @@ def _read_content(fd: int, path: Path, limit: int) -> FileContent:
     kind = stat.S_IFMT(info.st_mode)
     if kind != stat.S_IFREG:
         raise WorkspaceError(
-            f"{path} is {FILE_TYPE_NAMES.get(kind, 'no regular file')} and cannot be read"
+            f"{path} is {FILE_TYPE_NAMES.get(kind, 'no regular file')} and cannot be read",
+            kind="is_folder" if kind == stat.S_IFDIR else "other",
         )
     kept, total, hasher = bytearray(), 0, hashlib.sha256()
     while total <= READ_LIMIT and (chunk := os.read(fd, 1 << 20)):
         hasher.update(chunk)
         kept += chunk[: max(0, limit - total)]
         total += len(chunk)
-    if total > READ_LIMIT:  # too large to compare by content: by what the file system knows of it
+    if total > READ_LIMIT:  # too large to compare by content: use inode, size and time
         hasher.update(f"{info.st_ino} {info.st_size} {info.st_mtime_ns}".encode())
     return FileContent(
         data=bytes(kept),
@@ -187,41 +188,40 @@ def _read_content(fd: int, path: Path, limit: int) -> FileContent:
 
 
 def _read_existing(folder: int, name: str, path: Path) -> FileContent | None:
-    """What a write would replace; None if there is nothing. Refused where it must not be."""
+    """The file that a write would replace, without its data; None if there is none.
+    WorkspaceError if it is read-only."""
     try:
         fd = open_beneath(folder, name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     try:
-        found = _read_content(fd, path, 0)
-        if not found.mode & 0o222 or not os.access(f"/proc/self/fd/{fd}", os.W_OK):
+        content = _read_content(fd, path, 0)
+        if not content.mode & 0o222 or not os.access(f"/proc/self/fd/{fd}", os.W_OK):
             raise WorkspaceError(f"{path} is read-only; change its mode first to edit it")
-        return found
+        return content
     finally:
         os.close(fd)
 
 
-def _check_expected(found: FileContent | None, expected: str | None, path: Path) -> None:
+def _check_expected(content: FileContent | None, expected: str | None, path: Path) -> None:
     if expected is None:
         return
-    if found is None and expected:
+    if content is None and expected:
         raise WorkspaceError(f"{path} was removed since it was read; read it again")
-    if found is not None and not expected:
+    if content is not None and not expected:
         raise WorkspaceError(f"{path} exists already; read it first")
-    if found is not None and found.digest != expected:
+    if content is not None and content.digest != expected:
         raise WorkspaceError(f"{path} was changed since it was read; read it again, then edit")
 
 
 def _write_temp(
     folder: int, temp: str, data: bytes, replaced_name: str, mode: int | None
 ) -> os.stat_result:
-    """The new content on the disk, under its temporary name, with the owner of what it replaces."""
+    """Write and sync the new content under its temporary name, with the owner of the old file."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(temp, flags, 0o600 if replaced_name else 0o666, dir_fd=folder)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
+        write_all(fd, data)
         if replaced_name:
             _keep_owner(fd, os.stat(replaced_name, dir_fd=folder, follow_symlinks=False))
         if mode is not None:
@@ -238,38 +238,22 @@ def _keep_owner(fd: int, before: os.stat_result) -> None:
         try:
             os.fchown(fd, before.st_uid, before.st_gid)
         except PermissionError:
-            pass  # only root can; for others the file becomes theirs, as with any editor
-
-
-def _discard(folder: int, temp: str) -> None:
-    try:
-        os.unlink(temp, dir_fd=folder)
-    except OSError:
-        pass
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+            pass  # only root can; otherwise the user becomes the owner, as with any editor
 
 
 @contextmanager
 def _open_folder(root: Path, beneath: str = "") -> Iterator[int]:
     top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        folder = open_beneath(
-            top, beneath or ".", os.O_RDONLY | os.O_DIRECTORY, follow_symlinks=False
-        )
+        with _open_subfolder(top, beneath) as folder:
+            yield folder
     finally:
         os.close(top)
-    try:
-        yield folder
-    finally:
-        os.close(folder)
 
 
 @contextmanager
 def _make_folder(top: int, parent: str) -> Iterator[int]:
-    """The folder, opened; made beneath `top` with those above it if it is not there."""
+    """The folder, opened; created beneath `top` with its parents if it is missing."""
     done: list[str] = []
     for part in Path(parent).parts:
         with _open_subfolder(top, "/".join(done)) as above:
@@ -294,11 +278,19 @@ def _open_subfolder(top: int, path: str) -> Iterator[int]:
 
 @contextmanager
 def _translate_errors(path: Path) -> Iterator[None]:
-    """What the system says, as what to do about it."""
+    """Errors of the system as WorkspaceErrors."""
     try:
         yield
     except OSError as error:
-        raise WorkspaceError(_error_message(error, path)) from error
+        kind = _ERROR_KINDS.get(error.errno or 0, "other")
+        raise WorkspaceError(_error_message(error, path), kind=kind) from error
+
+
+_ERROR_KINDS: dict[int, WorkspaceErrorKind] = {
+    errno.ENOENT: "not_found",
+    errno.EISDIR: "is_folder",
+    errno.ENOTDIR: "not_folder",
+}
 
 
 def _error_message(error: OSError, path: Path) -> str:
@@ -306,19 +298,17 @@ def _error_message(error: OSError, path: Path) -> str:
         case errno.ENOENT:
             return f"{path} does not exist"
         case errno.EXDEV:
-            return f"{path} is reached by a link out of the workspace, which is not followed"
+            return f"{path}: a symlink leaves the workspace and is not followed"
         case errno.ELOOP:
-            return f"{path} is a link that leads round in a circle, or into one"
+            return f"{path}: the symlinks form a loop"
         case errno.ENAMETOOLONG:
             return f"the path {str(path)[:80]}... is too long for the file system"
         case errno.EACCES | errno.EPERM:
             return f"no permission for {path}"
         case errno.EAGAIN | errno.ENXIO | errno.ENODEV:
-            return f"{path} has nothing to read now and may never have; it is not waited for"
-        case errno.EISDIR | errno.ENOTDIR:
-            return f"{path}: {error.strerror}"
+            return f"{path} cannot be read without waiting for data"
         case errno.ENOSPC | errno.EDQUOT:
-            return f"{path} was not written, there is no space left; what was there is intact"
+            return f"{path} was not written: no space is left; the old content is intact"
         case errno.EROFS:
             return f"{path} is on a read-only file system"
     return f"{path}: {error.strerror}"

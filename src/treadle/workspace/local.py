@@ -1,7 +1,7 @@
-"""The workspace on this machine: the contract, put together from files, processes and sandbox.
+"""The workspace on this machine: the contract, made of files, processes and sandbox.
 
-It decides nothing about what is allowed; it does what it is asked within the walls it was given.
-Above it stand the tools, through the contract; below it `files.py`, `processes.py`, `sandbox/`.
+It is not a policy: it does what it is asked, inside the sandbox. Tools use it through the contract;
+it uses `files.py`, `processes.py` and `sandbox/`.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ _T = TypeVar("_T")
 class WorkspaceOptions(msgspec.Struct, frozen=True):
     """How a local workspace is set up.
 
-    added      folders beside the root that may be read and written
-    readable   folders that may be read only
-    sandbox    auto: where it can be built · required: or refuse to run anything · off
-    network    whether sandboxed commands reach the network
-    protected  what stays read-only in the root besides the built-in list
-    passed     further variables of ours that commands see
-    state      the agent's own folder for what must outlive a crash
-    outputs    where the whole of a long output is kept; without it, until closing
-    processes  how many a command may have at once
-    grace      seconds between TERM and KILL for a command that ran out of time
-    secrets    values that are taken out of what commands print, wherever that is kept
+    extra_roots      folders beside the root that may be read and written
+    readable         folders that may be read only
+    sandbox          auto: if it can be built · required: or run nothing · off
+    network          whether sandboxed commands can use the network
+    protected        further paths in the root that stay read-only
+    env_passthrough  further environment variables that commands get
+    state_dir        the agent's own folder for what must survive a crash
+    outputs_dir      where long outputs are kept; by default only until closing
+    max_processes    how many processes a command may have at once
+    grace            seconds between TERM and KILL for a command that timed out
+    secrets          values that are redacted from the output of commands
     """
 
     extra_roots: tuple[Path, ...] = ()
@@ -77,14 +77,14 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
 class LocalWorkspace:
     """Files and processes of this machine: `await LocalWorkspace.open(root)`.
 
-    Made without `open`, it can be used at once: files need nothing more, and what needs the walls
-    waits for `prepare`. After that `sandboxed` says whether commands are walled in by default, and
-    `sandbox_problem` why they are not, in one sentence for the user.
+    Without `open` it can be used at once: files need nothing more, and commands wait for `prepare`.
+    After that `sandboxed` is whether commands run in the sandbox by default, and `sandbox_problem`
+    why they do not, as one sentence for the user.
     """
 
     def __init__(self, root: Path, options: WorkspaceOptions) -> None:
         if not root.is_dir():
-            raise WorkspaceError(f"{root} is not a folder; name one to work in")
+            raise WorkspaceError(f"{root} is not a folder; choose another one", kind="not_folder")
         self._root = root.resolve()
         self._options = options
         self._roots = (self._root, *(folder.resolve() for folder in options.extra_roots))
@@ -95,12 +95,12 @@ class LocalWorkspace:
         self._readable = (*self._roots, *(p.resolve() for p in options.readable), self.outputs_dir)
         self._temp_files = TempFiles((options.state_dir or default_state_dir()) / "temps")
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
-        self._secrets = tuple(one.encode(errors="surrogateescape") for one in options.secrets)
+        self._secrets = tuple(text.encode(errors="surrogateescape") for text in options.secrets)
         self._output_names = (f"{secrets.token_hex(4)}-{n}.txt" for n in itertools.count(1))
         path = os.environ.get("PATH", environment.DEFAULT_PATH)
         self._safe_path, self._writable_path = environment.split_search_path(path, self._roots)
         self._shell = shutil.which("bash", path=self._safe_path) or "/bin/sh"
-        # Nothing of the folder is loaded into programs of ours: commands are told in their turn.
+        # No library of the project is loaded into our own programs; commands get LD_* separately.
         own = {k: v for k, v in self.command_environment(sandboxed=False).items() if k[:3] != "LD_"}
         self._fork_server = ForkServerClient(own, limits.find_pids_cgroup, options.max_processes)
         self._sandbox = Bubblewrap(
@@ -109,18 +109,18 @@ class LocalWorkspace:
                 temp_dir=self.temp_dir,
                 network=options.network,
                 protected=(*PROTECTED_PATHS, *options.protected),
-                # Our own programs, ripgrep among them, wherever we are installed.
+                # Our own programs, such as ripgrep, wherever treadle is installed.
                 readable=(*self._readable[len(self._roots) :], Path(sys.prefix) / "bin"),
             ),
             shutil.which("bwrap", path=self._safe_path) or "",
         )
         self.sandboxed = False
-        self.sandbox_problem = "it is not known yet whether it can be built"
+        self.sandbox_problem = "it has not been checked yet"
         self._preparing: asyncio.Future[None] | None = None
 
     @classmethod
     async def open(cls, root: Path, options: WorkspaceOptions | None = None) -> LocalWorkspace:
-        """A workspace ready for use. WorkspaceError if a sandbox is required and cannot be."""
+        """A workspace ready for use; raises what `prepare` raises."""
         workspace = cls(root, options or WorkspaceOptions())
         try:
             await workspace.prepare()
@@ -130,7 +130,7 @@ class LocalWorkspace:
         return workspace
 
     async def prepare(self) -> None:
-        """Find out, once, whether commands can be walled in, and tidy up after killed agents.
+        """Check once whether the sandbox can be built, and remove files of killed agents.
         WorkspaceError if a sandbox is required and cannot be built."""
         if self._preparing is None:
             self._preparing = asyncio.ensure_future(self._prepare())
@@ -144,8 +144,8 @@ class LocalWorkspace:
         if self._options.sandbox == "off":
             self.sandbox_problem = "it is switched off"
             return
-        confined = self.command_environment(sandboxed=True)
-        problem = await find_sandbox_problem(self._fork_server, self._sandbox, self._root, confined)
+        env = self.command_environment(sandboxed=True)
+        problem = await find_sandbox_problem(self._fork_server, self._sandbox, self._root, env)
         if problem and self._options.sandbox == "required":
             raise WorkspaceError(f"a sandbox is required and cannot be built: {problem}")
         self.sandboxed, self.sandbox_problem = not problem, problem
@@ -163,11 +163,11 @@ class LocalWorkspace:
         return root / rest
 
     def _refuse_aliased_protected(self, path: str, real: Path) -> None:
-        """A protected file is changed under its own name, or not at all: what a link leads to may
-        have changed since somebody allowed it."""
+        """A protected file may be changed only under its own name: the target of a symlink may
+        have changed since the approval."""
         named = os.path.normpath(self._root / Path(path).expanduser())
         if named != str(real) and not PROTECTED_NAMES.isdisjoint(real.parts):
-            raise WorkspaceError(f"{path} leads to {real}, which is protected; name that itself")
+            raise WorkspaceError(f"{path} resolves to {real}, which is protected; use that path")
 
     async def read(self, path: str, *, limit: int | None = None) -> FileContent:
         root, rest = files.locate(self._readable, self._root, path)
@@ -200,12 +200,14 @@ class LocalWorkspace:
     def command_environment(
         self, *, sandboxed: bool, extra: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """What a command sees of our environment."""
-        passed = self._options.env_passthrough
-        made = environment.build_environment(
-            os.environ, sandboxed=sandboxed, passthrough=passed, extra=extra
+        """The environment of a command."""
+        env = environment.build_environment(
+            os.environ,
+            sandboxed=sandboxed,
+            passthrough=self._options.env_passthrough,
+            extra=extra,
         )
-        return {**made, "TMPDIR": "/tmp"} if sandboxed else made
+        return {**env, "TMPDIR": "/tmp"} if sandboxed else env
 
     async def run(
         self,
@@ -218,13 +220,13 @@ class LocalWorkspace:
         sandboxed: bool | None = None,
         network: bool | None = None,
     ) -> CommandResult:
-        """Run a command line to its end. `confined` None means sandboxed wherever that is built;
-        False is for one that the user let out, and is refused where a sandbox is required."""
+        """Run a command line to its end. `sandboxed` None means in the sandbox if there is one;
+        False means outside, with the user's approval, and fails if a sandbox is required."""
         inside = await self._resolve_sandboxed(sandboxed)
-        asked = self._make_shell_command(command, cwd, env, inside, timeout)
-        hear = None if on_output is None else lambda fresh, _: on_output(decode_output(fresh))
-        with self._wrap_in_sandbox(asked, inside, network) as wrapped:
-            ended = await self._fork_server.run(wrapped, hear)
+        spec = self._make_shell_command(command, cwd, env, inside, timeout)
+        report = None if on_output is None else lambda fresh, _: on_output(decode_output(fresh))
+        with self._wrap_in_sandbox(spec, inside, network) as wrapped:
+            ended = await self._fork_server.run(wrapped, report)
         return self._make_completed(ended, timeout)
 
     async def start(
@@ -236,18 +238,18 @@ class LocalWorkspace:
         sandboxed: bool | None = None,
         network: bool | None = None,
     ) -> BackgroundCommand:
-        """Begin a command line and go on. Outside of a sandbox it is over when its last process is,
-        a daemon included; inside, daemons die with the shell."""
+        """Start a command line in the background. Outside the sandbox it ends with its last
+        process, daemons included; inside, daemons are killed with the shell."""
         inside = await self._resolve_sandboxed(sandboxed)
-        asked = self._make_shell_command(command, cwd, env, inside, None)
-        asked = msgspec.structs.replace(asked, always_output_file=True, wait_for_tree=True)
+        spec = self._make_shell_command(command, cwd, env, inside, None)
+        spec = msgspec.structs.replace(spec, always_output_file=True, wait_for_tree=True)
         with ExitStack() as stack:
-            wrapped = stack.enter_context(self._wrap_in_sandbox(asked, inside, network))
+            wrapped = stack.enter_context(self._wrap_in_sandbox(spec, inside, network))
             process = await self._fork_server.start(wrapped)
-            walls = stack.pop_all()
-        process.exited.add_done_callback(lambda _: walls.close())
+            sandbox = stack.pop_all()
+        process.exited.add_done_callback(lambda _: sandbox.close())
         return BackgroundCommand(
-            process, Path(asked.output_file), lambda ended: self._make_completed(ended, None)
+            process, Path(spec.output_file), lambda ended: self._make_completed(ended, None)
         )
 
     async def execute(
@@ -262,10 +264,10 @@ class LocalWorkspace:
         sandboxed: bool | None = None,
         read_only: bool = False,
     ) -> ProgramResult:
-        """Run a program without a shell, its two streams apart, each kept up to `limit` bytes.
-        Beyond that it is read and counted, so that the program can go on to its end. Outside of
-        the sandbox no program is run that a command inside of it could have written. One that
-        only reads is fenced in by itself, and waits for the sandbox only where it needs that."""
+        """Run a program without a shell, its two streams apart, each kept up to `limit` bytes; the
+        rest is read and counted, so that the program can end. No program that a sandboxed command
+        could have written runs outside the sandbox. A read-only program is restricted by Landlock
+        and needs the sandbox only if that is not possible."""
         program, *rest = argv
         if read_only or sandboxed is False:
             program = self._find_program(program)
@@ -277,16 +279,16 @@ class LocalWorkspace:
             if not inside:
                 other = "" if read_only else f"{os.pathsep}{self._writable_path}"
                 env = {"PATH": f"{self._safe_path}{other}", **(env or {})}
-            asked = self._make_command((program, *rest), cwd, env, inside, timeout)
-            asked = msgspec.structs.replace(asked, stdin=stdin, landlock_ruleset=ruleset)
-            return await self._execute_captured(asked, inside, limit)
+            spec = self._make_command((program, *rest), cwd, env, inside, timeout)
+            spec = msgspec.structs.replace(spec, stdin=stdin, landlock_ruleset=ruleset)
+            return await self._execute_captured(spec, inside, limit)
 
     async def _execute_captured(
         self, command: CommandSpec, sandboxed: bool, limit: int
     ) -> ProgramResult:
         with closing(PipeReader(limit)) as out, closing(PipeReader(limit)) as err:
-            given = {1: out.write_fd, 2: err.write_fd}
-            command = msgspec.structs.replace(command, descriptors=given, capture_output=False)
+            fds = {1: out.write_fd, 2: err.write_fd}
+            command = msgspec.structs.replace(command, descriptors=fds, capture_output=False)
             with self._wrap_in_sandbox(command, sandboxed, None) as wrapped:
                 process = await self._fork_server.start(wrapped)
                 out.close_write_end()
@@ -312,16 +314,16 @@ class LocalWorkspace:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Process:
-        """A program on descriptors of the caller's, as for a server that is spoken to; unconfined.
-        It dies with us, whatever happens; its descriptors stay the caller's to close."""
-        asked = self._make_command(tuple(argv), cwd, env, False, None)
-        asked = msgspec.structs.replace(
-            asked, descriptors=descriptors, capture_output=False, wait_for_tree=True
+        """Start a program on descriptors of the caller, such as an MCP server; not sandboxed. It
+        ends with the agent, whatever happens; the caller closes the descriptors."""
+        spec = self._make_command(tuple(argv), cwd, env, False, None)
+        spec = msgspec.structs.replace(
+            spec, descriptors=descriptors, capture_output=False, wait_for_tree=True
         )
-        return await self._fork_server.start(asked)
+        return await self._fork_server.start(spec)
 
     async def aclose(self) -> None:
-        """End what runs and remove what is private; the workspace itself stays as it is."""
+        """End all processes and remove temporary files; the files of the workspace stay."""
         if self._preparing is not None and not self._preparing.done():
             self._preparing.cancel()
             await asyncio.wait({self._preparing})
@@ -342,7 +344,7 @@ class LocalWorkspace:
 
     @contextmanager
     def _read_only_ruleset(self, program: str, wanted: bool) -> Iterator[int | None]:
-        """Where a program that only reads needs no sandbox: the rules for it."""
+        """The Landlock ruleset for a read-only program; None if it has to run in the sandbox."""
         if not wanted or self._options.sandbox == "required":
             yield None
             return
@@ -356,11 +358,11 @@ class LocalWorkspace:
     async def _resolve_sandboxed(self, sandboxed: bool | None) -> bool:
         if sandboxed is False:
             if self._options.sandbox == "required":
-                raise WorkspaceError("a sandbox is required here: nothing runs outside of it")
+                raise WorkspaceError("a sandbox is required: nothing may run outside of it")
             return False
         await self.prepare()
         if sandboxed and not self.sandboxed:
-            raise WorkspaceError(f"there is no sandbox to run this in: {self.sandbox_problem}")
+            raise WorkspaceError(f"there is no sandbox for this command: {self.sandbox_problem}")
         return self.sandboxed
 
     def _make_shell_command(
@@ -371,10 +373,8 @@ class LocalWorkspace:
         sandboxed: bool,
         timeout: float | None,
     ) -> CommandSpec:
-        words = EXIT_TRAP if self._shell.endswith("bash") else ""
-        return self._make_command(
-            (self._shell, "-c", words + command), cwd, env, sandboxed, timeout
-        )
+        trap = EXIT_TRAP if self._shell.endswith("bash") else ""
+        return self._make_command((self._shell, "-c", trap + command), cwd, env, sandboxed, timeout)
 
     def _make_command(
         self,
@@ -412,13 +412,14 @@ class LocalWorkspace:
             return
         if not Path(command.cwd).is_dir():
             raise WorkspaceError(
-                f"the working directory {command.cwd} does not exist; name another one"
+                f"the working directory {command.cwd} does not exist; use another one",
+                kind="bad_cwd",
             )
         with self._sandbox.wrap(command, network=network) as wrapped:
             yield wrapped
 
     def _make_completed(self, ended: ProcessExit, timeout: float | None) -> CommandResult:
-        """The contract's account of how a command ended."""
+        """The contract's result of a command."""
         stream = ended.stream
         _raise_if_not_started(ended, stream.head)
         return CommandResult(
@@ -436,22 +437,22 @@ class LocalWorkspace:
 
 
 def _raise_if_not_started(ended: ProcessExit, output: bytes) -> None:
-    """What bubblewrap says is no word of the command's: that has not run at all."""
+    """Raise an error if bubblewrap failed before the command ran. Only its output tells that."""
     if output.startswith(b"bwrap: ") and ended.exit_code == 1 and not ended.cwd:
-        words = decode_output(output)[:300].strip().removeprefix("bwrap: ")
-        if words.startswith("execvp "):
-            raise WorkspaceError(f"cannot run {words.removeprefix('execvp ')}")
-        raise WorkspaceError(f"the sandbox failed: {words}")
+        problem = decode_output(output)[:300].strip().removeprefix("bwrap: ")
+        if problem.startswith("execvp "):
+            raise WorkspaceError(f"cannot run {problem.removeprefix('execvp ')}")
+        raise WorkspaceError(f"the sandbox failed: {problem}")
 
 
 def _describe_exit(
     ended: ProcessExit, timeout: float | None, removed: Sequence[str]
 ) -> Iterator[str]:
-    """What a reader would otherwise have to guess."""
+    """Notes on the end of a command that its output does not show."""
     if ended.timed_out:
         yield f"it did not end within {timeout:g} s and was killed" if timeout else "it timed out"
     if ended.out_of_memory:
-        yield "the kernel killed it because memory ran out"
+        yield "the kernel killed it because it ran out of memory"
     if ended.core_dumped:
         yield "it dumped core"
     if ended.leftovers and not ended.timed_out:
@@ -462,18 +463,18 @@ def _describe_exit(
 
 
 def default_state_dir() -> Path:
-    """Where the agent keeps what must outlive a crash, unless it is told otherwise."""
+    """The default folder for what must survive a crash."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
     return Path(base) / "treadle"
 
 
 def _consume_exception(preparing: asyncio.Future[None]) -> None:
     if not preparing.cancelled():
-        preparing.exception()  # raised again to whoever needs the walls
+        preparing.exception()  # raised again by every `prepare`
 
 
 async def _run_uncancelled(work: Callable[[], _T]) -> _T:
-    """In a thread, and waited for even when cancelled: half a write is nobody's wish."""
+    """Run in a thread and wait for it even if cancelled, so that writes are never partial."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(task)

@@ -1,7 +1,7 @@
-"""What a command printed, made harmless: text that cannot move a cursor or fool a reader.
+"""The output of a command as safe text: no escape sequences, no control characters.
 
-Not a limit on tokens, which is the tools' business. What a terminal would obey, the core says
-(core/sanitize.py). Above it stand `local.py` and `background_command.py`.
+The limit in tokens is up to the tools. What a terminal obeys is defined in core/sanitize.py. Used
+by `local.py` and `background_command.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def decode_output(data: bytes) -> str:
         return text
     if "\r" in text:
         lines = sanitize.ESCAPE_SEQUENCE.sub("", text).replace("\r\n", "\n").split("\n")
-        # A progress bar overwrites its line: what stands at the end is what a person saw.
+        # A progress bar overwrites its line: keep what was visible in the end.
         text = "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in lines)
     return sanitize.strip_escapes(text)
 
@@ -24,21 +24,21 @@ def decode_output(data: bytes) -> str:
 def join_head_tail(
     head: bytes, tail: bytes, total: int, full_output: str = "", full_output_bytes: int = 0
 ) -> str:
-    """Head and tail as one text; if there is a gap it says how much is missing and where it is."""
+    """Head and tail as one text, with a note on what is missing between them and where it is."""
     missing = total - len(head) - len(tail)
     if missing <= 0:
         return decode_output(head + tail)
-    place = ""
+    where = ""
     if full_output and full_output_bytes >= total:
-        place = f"; the whole output is in {full_output}"
+        where = f"; the whole output is in {full_output}"
     elif full_output:
-        place = f"; the first {full_output_bytes} bytes of the output are in {full_output}"
-    gap = f"\n... [{missing} of {total} bytes left out{place}] ...\n"
+        where = f"; the first {full_output_bytes} bytes of the output are in {full_output}"
+    gap = f"\n... [{missing} of {total} bytes left out{where}] ...\n"
     return decode_output(_trim_cut_end(head)) + gap + decode_output(_trim_cut_start(tail))
 
 
 def _trim_cut_end(data: bytes) -> bytes:
-    """Without a character that was cut at the end."""
+    """Without an incomplete character at the end."""
     for back in range(1, min(4, len(data)) + 1):
         lead = data[-back]
         if lead < 0x80:
@@ -50,7 +50,7 @@ def _trim_cut_end(data: bytes) -> bytes:
 
 
 def _trim_cut_start(data: bytes) -> bytes:
-    """Without the rest of a character that was cut at the start."""
+    """Without an incomplete character at the start."""
     start = 0
     while start < min(3, len(data)) and 0x80 <= data[start] < 0xC0:
         start += 1

@@ -1,7 +1,7 @@
-"""What a program prints, read by the event loop itself from a pipe that the program was given.
+"""The output of a program, read by the event loop directly from a pipe.
 
-For programs whose output is wanted as it is, such as a search: nobody stands between. A command
-whose output goes to a person or a model is spooled by the keeper. `local.py` stands above.
+For programs whose output is used as it is, such as a search. The output of commands, which the
+user or the model sees, is read by the supervisor. Used by `local.py`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ READ_PAUSE = 0.005
 
 
 class PipeReader:
-    """One stream, kept up to a limit and counted beyond it. Always to be closed.
+    """One stream, kept up to a limit and counted beyond it. It must be closed.
 
-    A program that prints line by line would wake us for each. So after each look there is a pause,
-    in which the pipe takes up what comes; the end needs no waking, for `taken` looks once more.
+    A program that prints line by line would wake the loop for each line. So after each read there
+    is a pause in which the pipe buffers; `read_rest` reads what is left at the end.
     """
 
     def __init__(self, limit: int) -> None:
@@ -31,19 +31,19 @@ class PipeReader:
         os.set_blocking(self._read_fd, False)
         try:
             self._capacity = fcntl.fcntl(self._read_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        except OSError:  # past the user's quota of pipes: a narrow one does as well
+        except OSError:  # past the user's pipe quota: a smaller pipe works too
             self._capacity = fcntl.fcntl(self._read_fd, fcntl.F_GETPIPE_SZ)
         self._resume_reading()
 
     def close_write_end(self) -> None:
-        """The program has the writing end: ours must not keep the pipe open."""
+        """Close our copy of the writing end, once the program has its own."""
         if self.write_fd >= 0:
             os.close(self.write_fd)
             self.write_fd = -1
 
     def read_rest(self) -> bytes:
-        """The program has ended: what is still in the pipe, and then all that was kept."""
-        left = self._capacity  # a stranger who holds the pipe may write for ever
+        """After the program has ended: read the rest of the pipe and return all that was kept."""
+        left = self._capacity  # another process that holds the pipe may write for ever
         while left > 0 and (size := self._read_once()):
             left -= size
         return b"".join(self._parts)
@@ -68,13 +68,13 @@ class PipeReader:
     def _on_readable(self) -> None:
         size = self._read_once()
         if size is None or size >= self._capacity // 2:
-            return  # it prints faster than we look
+            return  # it prints a lot: read on without a pause
         self._loop.remove_reader(self._read_fd)
         if size:
             self._pause = self._loop.call_later(READ_PAUSE, self._resume_reading)
 
     def _read_once(self) -> int | None:
-        """Read once: how much, 0 at the end, None if there is nothing now."""
+        """Read once: the number of bytes, 0 at the end, None if there is nothing now."""
         try:
             data = os.read(self._read_fd, PIPE_BYTES)
         except BlockingIOError:

@@ -1,7 +1,7 @@
-"""Commands: started, watched and ended through the keeper, which owns their whole trees.
+"""Commands: started, watched and ended through the fork server, which owns their whole trees.
 
-Not a shell parser and not a policy. `local.py` stands above and says what to run and in which
-sandbox; `keeper/` is the program on the other end of the socket.
+Not a shell parser and not a policy. Used by `local.py`, which decides what to run in which
+sandbox; `supervisor/` is the program on the other end of the socket.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import asyncio
 import contextlib
+import errno
 import marshal
 import os
 import signal
@@ -21,35 +22,44 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import WorkspaceError
+from treadle.workspace.supervisor.syscalls import PACKET_BYTES, encode_packets, open_memory_file
 
-PACKET_BYTES = 60_000
-# The keeper is imported from this folder alone: the package above would cost it a second start-up.
+# The fork server imports from this folder only: importing the treadle package would take longer.
 FORK_SERVER_CODE = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); "
 FORK_SERVER_CODE += "from supervisor.fork_server import main; main()"
 HEAD_BYTES = TAIL_BYTES = 16_000
-"""Of a long output this much of both ends is shown; the whole is in its side file."""
+"""Of a long output this much of both ends is shown; the whole is in its output file."""
 
 TRAILER_FD = 198
-"""Where a shell says how it stood in the end; a high descriptor, so that nothing meets it."""
+"""Where a shell reports its final state; a high number, so that no command uses it."""
 
 EXIT_TRAP = (
     "trap '{ printf %s\\\\n $?; pwd -P; printf \\\\0; jobs -p; } "
     f"2>/dev/null >&{TRAILER_FD} || :' EXIT\n"
 )
-"""Goes before a command for bash: in the end it tells its status, its folder, its jobs."""
+"""Put before a command for bash: at exit it reports its status, its folder and its jobs."""
 
 SUPERVISOR_TIMEOUT = 1.0
-"""Seconds for a supervisor beyond what it may take; then somebody looks what has become of it."""
+"""Seconds that a supervisor may be late; then it is woken or killed."""
+
+_START_STEPS = {
+    "setup": "set up the process",
+    "limit": "set the limits of the process",
+    "descriptors": "pass the descriptors",
+    "restrict": "apply the Landlock rules",
+    "supervise": "supervise the command",
+}
+"""The steps of `supervisor/supervisor.py` before a command runs; `chdir` and `exec` are apart."""
 
 
 class CommandSpec(msgspec.Struct, frozen=True):
     """What to run, and within which limits.
 
-    descriptors  the child's number to ours; they stay the caller's to close
-    linger       over when the whole tree is, not when its first process is
-    wrapped      argv is bubblewrap's: its own two processes are spared a TERM
-    nproc        how many processes the user may have then; 0 where a cgroup counts them
-    secrets      values that are taken out of what it prints before anything of it is kept
+    descriptors    the child's number to ours; the caller closes them
+    wait_for_tree  it ends when its whole tree has ended, not with its first process
+    in_bubblewrap  argv is bubblewrap's: its own two processes get no TERM
+    nproc          RLIMIT_NPROC; 0 if a cgroup limits the processes
+    secrets        values that are redacted from its output before it is stored
     """
 
     argv: tuple[str, ...]
@@ -73,7 +83,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
 
 
 class CapturedStream(msgspec.Struct, frozen=True):
-    """What is known of one output stream: its ends, its size, and the side file if there is one."""
+    """One output stream: its ends, its size, and its output file if there is one."""
 
     head: bytes = b""
     tail: bytes = b""
@@ -83,7 +93,7 @@ class CapturedStream(msgspec.Struct, frozen=True):
 
 
 class ProcessExit(msgspec.Struct, frozen=True):
-    """How a command ended, exactly. `left` names what it left running and what was ended then."""
+    """How a command ended. `leftovers` names processes that it left running and that were ended."""
 
     exit_code: int | None
     signal: str
@@ -97,7 +107,7 @@ class ProcessExit(msgspec.Struct, frozen=True):
 
 
 class Process:
-    """One running command. Every way out of it ends with `ended` set and nothing left."""
+    """One running command. In every case `exited` is set in the end and no process is left."""
 
     def __init__(
         self,
@@ -107,11 +117,7 @@ class Process:
         wake: Callable[[int, bool], None],
     ) -> None:
         self._control = control
-        self._in_bubblewrap, self._timeout, self._grace = (
-            command.in_bubblewrap,
-            command.timeout,
-            command.grace,
-        )
+        self._command = command
         self._on_output = on_output
         self._wake = wake
         self._loop = asyncio.get_running_loop()
@@ -125,10 +131,7 @@ class Process:
         self._set_watchdog(SUPERVISOR_TIMEOUT)
 
     async def send_request(self, request: dict[str, object]) -> None:
-        data = marshal.dumps(request)
-        for start in range(0, len(data), PACKET_BYTES):
-            last = start + PACKET_BYTES >= len(data)
-            packet = (b"\1" if last else b"\0") + data[start : start + PACKET_BYTES]
+        for packet in encode_packets(request):
             await self._loop.sock_sendall(self._control, packet)
 
     async def wait(self) -> ProcessExit:
@@ -136,7 +139,7 @@ class Process:
         return await asyncio.shield(self.exited)
 
     async def wait_or_kill(self) -> ProcessExit:
-        """How it ended; cancelled, the tree is killed at once."""
+        """How it ended; on cancellation the tree is killed at once."""
         try:
             return await self.wait()
         except asyncio.CancelledError:
@@ -144,15 +147,15 @@ class Process:
             raise
 
     def terminate(self) -> None:
-        """TERM to the tree, KILL after the grace."""
-        self._send_command("terminate", self._grace + SUPERVISOR_TIMEOUT)
+        """TERM to the tree, KILL after the grace period."""
+        self._send_command("terminate", self._command.grace + SUPERVISOR_TIMEOUT)
 
     def kill(self) -> None:
         """KILL to the tree, now."""
         self._send_command("kill", SUPERVISOR_TIMEOUT)
 
     async def kill_and_wait(self) -> None:
-        """Kill and see it gone, however often the wait is cancelled."""
+        """Kill it and wait until it is gone, even if the wait is cancelled."""
         self.kill()
         cancelled = False
         while not self.exited.done():
@@ -163,16 +166,16 @@ class Process:
         if cancelled:
             raise asyncio.CancelledError
 
-    def _send_command(self, word: str, within: float) -> None:
+    def _send_command(self, name: str, within: float) -> None:
         if self.exited.done():
             return
-        with contextlib.suppress(OSError):  # it is just ending: the reader will say so
-            self._control.send(b"\1" + marshal.dumps((word,)))
+        with contextlib.suppress(OSError):  # it is just ending: the reader notices
+            self._control.send(b"\1" + marshal.dumps((name,)))
         if self._watchdog is None or self._watchdog.when() > self._loop.time() + within:
             self._set_watchdog(within)
 
     def _set_watchdog(self, within: float | None) -> None:
-        """Its supervisor has to be heard of within this time: a command may have stopped it."""
+        """Expect a message of its supervisor within this time: a command may have stopped it."""
         if self._watchdog is not None:
             self._watchdog.cancel()
         self._watchdog = (
@@ -195,8 +198,8 @@ class Process:
             if not packet:
                 self.fail(
                     WorkspaceError(
-                        "the process that watched over the command was killed; "
-                        "how the command ended is not known"
+                        "the supervisor of the command was killed; "
+                        "it is not known how the command ended"
                     )
                 )
                 return
@@ -212,24 +215,22 @@ class Process:
                     self._on_output(fresh, total)
             case ("started", int(pid), int(supervisor)):
                 self.pid, self._supervisor = pid, supervisor
-                limit = self._timeout
-                self._set_watchdog(
-                    None if limit is None else limit + self._grace + SUPERVISOR_TIMEOUT
-                )
+                limit, grace = self._command.timeout, self._command.grace
+                self._set_watchdog(None if limit is None else limit + grace + SUPERVISOR_TIMEOUT)
                 if not self.started.done():
                     self.started.set_result(pid)
-            case ("failed", int(number), str(what)):
-                self.fail(_make_start_error(number, what))
+            case ("failed", int(number), str(step), str(detail)):
+                self.fail(_make_start_error(self._command, number, step, detail))
             case ("exited", dict(outcome)):
                 self._close()
-                self.exited.set_result(_decode_exit(outcome, self._in_bubblewrap))
+                self.exited.set_result(_decode_exit(outcome, self._command.in_bubblewrap))
 
     def fail(self, error: WorkspaceError) -> None:
         self._close()
         for future in (self.started, self.exited):
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # whoever waits gets it; nobody waiting is no complaint
+                future.exception()  # no warning if the future is never awaited
 
     def _close(self) -> None:
         self._set_watchdog(None)
@@ -238,9 +239,9 @@ class Process:
 
 
 class ForkServerClient:
-    """The agent's end of the keeper: started with the first command, started again if it died.
+    """The client of the fork server, which starts with the first command, and again if it died.
 
-    `cgroup` and `pids`: where a pids cgroup for each command can be made, and its limit.
+    `cgroup` returns the folder for a pids cgroup per command; `max_pids` is its limit.
     """
 
     def __init__(self, env: Mapping[str, str], cgroup: Callable[[], str], max_pids: int) -> None:
@@ -250,7 +251,7 @@ class ForkServerClient:
         self._processes: set[Process] = set()
 
     def ensure_started(self) -> None:
-        """Start the keeper now, so that the first command need not wait for it."""
+        """Start the fork server now, so that the first command need not wait for it."""
         if self._program is not None and self._program.poll() is None:
             return
         self._disconnect()
@@ -275,7 +276,7 @@ class ForkServerClient:
             )
         except OSError as error:
             ours.close()
-            raise WorkspaceError(f"cannot start the keeper of processes: {error}") from error
+            raise WorkspaceError(f"cannot start the fork server: {error}") from error
         finally:
             theirs.close()
         ours.setblocking(False)
@@ -284,7 +285,7 @@ class ForkServerClient:
     async def start(
         self, command: CommandSpec, on_output: Callable[[bytes, int], None] | None = None
     ) -> Process:
-        """Start a command; WorkspaceError when it cannot be. Cancelled, it leaves nothing."""
+        """Start a command; WorkspaceError if that fails. On cancellation nothing stays running."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         process = Process(ours, command, on_output, self._wake)
@@ -292,13 +293,13 @@ class ForkServerClient:
             try:
                 await self._send_descriptors(command, theirs)
             except OSError as error:
-                process.fail(WorkspaceError(f"cannot reach the keeper of processes: {error}"))
+                process.fail(WorkspaceError(f"cannot reach the fork server: {error}"))
             except WorkspaceError as error:
                 process.fail(error)
             finally:
                 theirs.close()
             if not process.started.done():
-                with contextlib.suppress(OSError):  # said by `started`
+                with contextlib.suppress(OSError):  # `started` gets the error
                     await process.send_request(_encode_request(command, on_output is not None))
             await asyncio.shield(process.started)
         except asyncio.CancelledError:
@@ -312,11 +313,11 @@ class ForkServerClient:
     async def run(
         self, command: CommandSpec, on_output: Callable[[bytes, int], None] | None = None
     ) -> ProcessExit:
-        """Start a command and wait for its end; cancelled, the tree is killed at once."""
+        """Start a command and wait for its end; on cancellation the tree is killed at once."""
         return await (await self.start(command, on_output)).wait_or_kill()
 
     async def aclose(self) -> None:
-        """End every command that still runs, then the keeper."""
+        """End every command that still runs, then the fork server."""
         running = tuple(self._processes)
         for process in running:
             process.kill()
@@ -328,12 +329,15 @@ class ForkServerClient:
             await _wait_exit(program)
 
     async def _send_descriptors(self, command: CommandSpec, theirs: socket.socket) -> None:
-        """Send the call's descriptors: its control socket, its input, and those it passes on."""
+        """Send the call's descriptors: its control socket, its stdin, and those for the command."""
         self.ensure_started()
         assert self._socket is not None
-        given = _open_stdin(command.stdin)
+        if command.stdin:
+            stdin = open_memory_file("treadle-input", command.stdin)
+        else:
+            stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fds = [theirs.fileno(), given, *command.descriptors.values()]
+            fds = [theirs.fileno(), stdin, *command.descriptors.values()]
             if command.landlock_ruleset is not None:
                 fds.append(command.landlock_ruleset)
             ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
@@ -342,9 +346,9 @@ class ForkServerClient:
                     self._socket.sendmsg([b"\1"], ancillary)
                     return
                 except BlockingIOError:
-                    await asyncio.sleep(0.001)  # many calls at once: the keeper takes them in turn
+                    await asyncio.sleep(0.001)  # many calls at once: wait for the supervisors
         finally:
-            os.close(given)
+            os.close(stdin)
 
     def _wake(self, supervisor: int, again: bool) -> None:
         if self._program is not None:
@@ -357,22 +361,21 @@ class ForkServerClient:
 
 
 def _wake_stopped(program: subprocess.Popen[bytes], supervisor: int, again: bool) -> None:
-    """The keeper or a supervisor is late. If they were stopped they go on; the next time, who still
-    is stopped, or traced, is ended with its command."""
+    """The fork server or a supervisor is late: continue it if it was stopped. `again`: kill a
+    supervisor that is still stopped, or traced, with its command."""
     program.send_signal(signal.SIGCONT)
     if supervisor:
         with contextlib.suppress(ProcessLookupError):
             os.kill(supervisor, signal.SIGCONT)
     if again:
-        from treadle.workspace.supervisor.process_tree import (
-            kill_stopped_supervisors,  # hardly ever needed
-        )
+        # Imported here because it is rarely needed.
+        from treadle.workspace.supervisor.process_tree import kill_stopped_supervisors
 
         kill_stopped_supervisors(program.pid if program.returncode is None else -1, supervisor)
 
 
 async def _wait_exit(program: subprocess.Popen[bytes]) -> None:
-    """Wait for a child without a thread; the keeper ends as soon as its socket does."""
+    """Wait for the fork server without a thread; it exits when its socket is closed."""
     if program.poll() is not None:
         return
     loop, over = asyncio.get_running_loop(), asyncio.Event()
@@ -389,17 +392,6 @@ async def _wait_exit(program: subprocess.Popen[bytes]) -> None:
         loop.remove_reader(fd)
         os.close(fd)
         program.poll()
-
-
-def _open_stdin(data: bytes) -> int:
-    if not data:
-        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    fd = os.memfd_create("treadle-input", os.MFD_CLOEXEC)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
 
 
 def _encode_request(command: CommandSpec, progress: bool) -> dict[str, object]:
@@ -427,18 +419,19 @@ def _encode_request(command: CommandSpec, progress: bool) -> dict[str, object]:
     }
 
 
-def _make_start_error(number: int, what: str) -> WorkspaceError:
-    reason = os.strerror(number) if number else what
-    if what.startswith("enter "):
-        folder = what.removeprefix("enter ")
+def _make_start_error(command: CommandSpec, number: int, step: str, detail: str) -> WorkspaceError:
+    reason = os.strerror(number) if number else detail
+    if step == "chdir":
         return WorkspaceError(
-            f"the working directory {folder} cannot be entered: {reason}; name another one"
+            f"the working directory {command.cwd} cannot be entered: {reason}; use another one",
+            kind="bad_cwd",
         )
-    if number == 7:  # E2BIG
+    if number == errno.E2BIG:
         return WorkspaceError(
             "the command line is too long for the system; write it to a file and run that"
         )
-    return WorkspaceError(f"cannot {what}: {reason}")
+    action = f"run {command.argv[0]}" if step == "exec" else _START_STEPS.get(step, step)
+    return WorkspaceError(f"cannot {action}: {reason}")
 
 
 def _decode_exit(outcome: dict[str, object], in_bubblewrap: bool) -> ProcessExit:
@@ -449,10 +442,11 @@ def _decode_exit(outcome: dict[str, object], in_bubblewrap: bool) -> ProcessExit
     assert isinstance(left, list)
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
-    said, _, rest = trailer.partition(b"\n")
+    shell_status, _, rest = trailer.partition(b"\n")
     folder, _, jobs = rest.partition(b"\n\0")
-    # Bubblewrap says 128 + n for a signal; a shell that left of its own will said the same code.
-    if in_bubblewrap and code is not None and 128 < code < 193 and said != str(code).encode():
+    # Bubblewrap exits with 128 + n for a signal; a shell that exited with that code reported it.
+    is_signal_code = code is not None and 128 < code < 193 and shell_status != b"%d" % code
+    if in_bubblewrap and code is not None and is_signal_code:
         number, code = code - 128, None
     return ProcessExit(
         exit_code=code,
@@ -462,7 +456,7 @@ def _decode_exit(outcome: dict[str, object], in_bubblewrap: bool) -> ProcessExit
         killed=bool(outcome["killed"]),
         out_of_memory=bool(outcome["out_of_memory"]),
         cwd=os.fsdecode(folder),
-        # Inside a sandbox the names of what was left cannot be seen; the shell counted them.
+        # In a sandbox the names of leftover processes cannot be seen; the shell listed its jobs.
         leftovers=tuple(left) or tuple(f"job {job.decode()}" for job in jobs.split()),
         stream=msgspec.convert(outcome["stream"], CapturedStream),
     )

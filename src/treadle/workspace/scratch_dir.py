@@ -1,28 +1,31 @@
-"""A folder of the workspace's own: the temp of sandboxed commands, and what they printed.
+"""A private folder of the workspace: the temp folder of sandboxed commands, and long outputs.
 
-Removed when the workspace closes; one that a killed agent left is removed by the next. Locked
-while in use, so that nobody removes a living one. `local.py` stands above.
+Removed when the workspace closes; the next agent removes the folder of a killed one. Locked while
+in use, so that no other agent removes it. Used by `local.py`.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
+from treadle.workspace.temp_files import try_lock
+
 PREFIX = "treadle-ws-"
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY
 
 
 class ScratchDir:
-    """The folder and the lock that says it is in use."""
+    """The folder, and the lock that marks it as in use."""
 
     def __init__(self) -> None:
         self._lock: int | None = None
         while self._lock is None:
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
-            self._lock = _try_lock(self.path)  # or somebody swept it before it was locked: another
+            # None: another agent removed it before it was locked.
+            self._lock = try_lock(self.path, _FOLDER_FLAGS)
         self.temp_dir = self.path / "tmp"
         self.outputs_dir = self.path / "outputs"
         self.temp_dir.mkdir()
@@ -41,24 +44,9 @@ class ScratchDir:
             try:
                 if path.is_symlink() or path.stat().st_uid != os.getuid():
                     continue
-                lock = _try_lock(path)
+                lock = try_lock(path, _FOLDER_FLAGS)
             except OSError:
-                continue  # gone already, or not ours to touch
+                continue  # gone already, or not accessible
             if lock is not None:
                 shutil.rmtree(path, ignore_errors=True)
                 os.close(lock)
-
-
-def _try_lock(path: Path) -> int | None:
-    """The folder's descriptor, locked; None while somebody else has it, or if it is gone."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.stat()
-    except (BlockingIOError, FileNotFoundError):
-        os.close(fd)
-        return None
-    return fd

@@ -1,8 +1,8 @@
-"""Names of temporary files in use, on record, so that a killed writer's are found and removed.
+"""A registry of the temporary files in use, so that those of a killed writer can be removed.
 
 A temporary file lies beside the file it will replace, anywhere in a tree that is too large to
-search. So its path is noted first, as a link in a folder of the agent's own. `files.py` notes;
-`local.py` sweeps when it starts.
+search. So its path is registered first, as a symlink in a folder of the agent. `files.py`
+registers; `local.py` removes stale files when it starts.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PREFIX = ".treadle-tmp-"
+_LOCK_FILE_FLAGS = os.O_RDWR | os.O_CREAT
 
 
 class TempFiles:
-    """One writer's notes. They are locked while it lives: a lock without owner marks the dead."""
+    """The entries of one writer. It holds a lock while it lives: a free lock means it is dead."""
 
     def __init__(self, registry_dir: Path) -> None:
         self._registry_dir = registry_dir
@@ -27,17 +28,17 @@ class TempFiles:
 
     @contextmanager
     def reserve_name(self, folder: Path) -> Iterator[str]:
-        """A fresh name in `folder`, on record until the block is left."""
+        """A new name in `folder`, registered until the end of the block."""
         if self._lock is None:
             self._registry_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = _try_lock(self._registry_dir / f"{self._writer}.lock")
+            self._lock = try_lock(self._registry_dir / f"{self._writer}.lock", _LOCK_FILE_FLAGS)
         name = PREFIX + secrets.token_hex(8)
-        note = self._registry_dir / f"{self._writer}.{name.removeprefix(PREFIX)}"
-        note.symlink_to(folder / name)
+        entry = self._registry_dir / f"{self._writer}.{name.removeprefix(PREFIX)}"
+        entry.symlink_to(folder / name)
         try:
             yield name
         finally:
-            note.unlink(missing_ok=True)
+            entry.unlink(missing_ok=True)
 
     def close(self) -> None:
         if self._lock is not None:
@@ -46,28 +47,33 @@ class TempFiles:
             self._lock = None
 
     def remove_stale(self) -> list[Path]:
-        """Remove what killed writers left behind; the files that were removed."""
+        """Remove the temporary files of killed writers; returns the removed files."""
         removed: list[Path] = []
         if not self._registry_dir.is_dir():
             return removed
         for lock in self._registry_dir.glob("*.lock"):
-            fd = _try_lock(lock)
+            fd = try_lock(lock, _LOCK_FILE_FLAGS)
             if fd is None:
                 continue
-            for note in self._registry_dir.glob(f"{lock.stem}.*"):
-                if note.is_symlink() and _remove_temp(note.readlink()):
-                    removed.append(note.readlink())
-                note.unlink(missing_ok=True)
+            for entry in self._registry_dir.glob(f"{lock.stem}.*"):
+                if entry.is_symlink() and _remove_temp(entry.readlink()):
+                    removed.append(entry.readlink())
+                entry.unlink(missing_ok=True)
             os.close(fd)
         return removed
 
 
-def _try_lock(path: Path) -> int | None:
-    """The file's descriptor with its lock; None while another process has it."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def try_lock(path: Path, flags: int) -> int | None:
+    """The descriptor of a file or folder, locked; None if another process has the lock, or if the
+    path is gone."""
+    try:
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except FileNotFoundError:
+        return None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        path.stat()
+    except (BlockingIOError, FileNotFoundError):
         os.close(fd)
         return None
     return fd

@@ -10,7 +10,7 @@ from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.core.errors import WorkspaceError
 from treadle.workspace.local import WorkspaceOptions
 
-UNKNOWN = "it is not known yet whether it can be built"
+UNKNOWN = "it has not been checked yet"
 
 
 @pytest.fixture

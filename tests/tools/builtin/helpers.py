@@ -31,10 +31,10 @@ class Hands:
 
     async def do(self, *rounds: Call | Sequence[Call]) -> list[ToolResultItem]:
         """Each round one call or several at once; the answers in the order of the calls."""
-        said = [Say(calls=[one] if isinstance(one, tuple) else one) for one in rounds]
-        agent = Agent(Scripted([*said, "done"]), [self.tools], **self._agent)
+        replies = [Say(calls=[one] if isinstance(one, tuple) else one) for one in rounds]
+        agent = Agent(Scripted([*replies, "done"]), [self.tools], **self._agent)
         result = await agent.run("go")
-        assert result.text == "done", "the loop goes on whatever a tool does"
+        assert result.text == "done", "the loop continues whatever a tool does"
         return [item for item in result.transcript if isinstance(item, ToolResultItem)]
 
     async def one(self, name: str, **arguments: Any) -> ToolResultItem:

@@ -22,7 +22,7 @@ async def test_the_list_is_answered_briefly_and_shown_whole(folder: Path) -> Non
             ("todo", {"todos": todos}), ("todo", {"todos": [{"content": "x", "status": "later"}]})
         )
         tool = next(one for one in agent.tools.tools() if one.spec.name == "todo")
-    assert plain(item) == "The list is kept; 2 of 3 are open."
+    assert plain(item) == "The list is saved; 2 of 3 are open."
     assert item.display == "[x] look\n[>] think\n[ ] act"
     assert "later" in failed(wrong)
     assert tool.summary({"todos": todos}) == "[todo: 1 of 3 done]"
@@ -49,12 +49,12 @@ async def test_the_person_is_asked_one_question_at_a_time(folder: Path) -> None:
         answered, unanswered = await agent.do(calls)
     assert plain(answered) == "The user answered: blue"
     assert [choice.label for choice in asked[0].choices] == ["red", "blue"]
-    assert "Decide by yourself" in failed(unanswered)
+    assert "Decide yourself" in failed(unanswered)
 
 
-async def test_without_a_person_the_model_is_told_to_decide(folder: Path) -> None:
+async def test_without_a_user_the_model_decides(folder: Path) -> None:
     async with hands(folder) as agent:
-        assert "nobody can be asked" in failed(await agent.one("ask", question="Really?"))
+        assert "no user can be asked" in failed(await agent.one("ask", question="Really?"))
 
 
 async def test_earlier_history_is_found_by_words_and_by_id(folder: Path) -> None:
@@ -87,7 +87,7 @@ async def test_earlier_history_is_found_by_words_and_by_id(folder: Path) -> None
     assert plain(whole).endswith("the zebra yyyyyyyyyy")
     assert len(whole.text) < 6_000
     assert "Nothing was found" in plain(nothing)
-    assert "no answer has the id" in failed(unknown)
+    assert "no result has the id" in failed(unknown)
     assert "either a query" in failed(neither)
 
 

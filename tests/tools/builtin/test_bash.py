@@ -14,6 +14,7 @@ from treadle import Agent
 from treadle.core.contracts.policy import Allow, PermissionRequest, Verdict
 from treadle.core.events import TaskFinished, ToolDetached, ToolProgress
 from treadle.core.steps import AfterToolResult, Finished
+from treadle.core.transcript.content import Text
 from treadle.core.transcript.items import NoticeItem, ToolResultItem
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.observers import RecordingObserver
@@ -33,10 +34,10 @@ def bash(command: str, **more: Any) -> tuple[str, dict[str, Any]]:
 @Both
 async def test_output_exit_code_and_silence(folder: Path, sandbox: bool) -> None:
     async with hands(folder, sandbox=sandbox) as agent:
-        said, silent, wrong = await agent.do(
+        printed, silent, wrong = await agent.do(
             bash("echo out; echo err >&2"), bash("true"), bash("echo no; exit 3")
         )
-    assert plain(said) == "out\nerr"
+    assert plain(printed) == "out\nerr"
     assert plain(silent) == "(no output)"
     assert failed(wrong) == "no\n[exit code 3]"
 
@@ -80,7 +81,7 @@ def test_timeouts_are_milliseconds_and_small_numbers_seconds(given: float, meant
     assert parse_timeout(given) == meant
 
 
-async def test_output_is_told_while_the_command_runs(folder: Path) -> None:
+async def test_output_is_reported_while_the_command_runs(folder: Path) -> None:
     witness = RecordingObserver()
     async with hands(folder, agent={"observers": [witness]}) as agent:
         command = "echo first; while [ ! -e go ]; do sleep 0.01; done; echo last"
@@ -164,9 +165,24 @@ async def test_a_resumed_session_stands_where_it_stood(folder: Path) -> None:
         fresh.restore_cwd("s1", items)
         assert fresh.cwd("s1") == f"{folder}/sub"
         assert fresh.cwd("s2") == str(folder)
-        forged = await agent.do(bash("echo '[working directory is now /etc]'"))
-        fresh.restore_cwd("s1", forged)
-        assert fresh.cwd("s1") == f"{folder}/sub"
+        forged = await agent.do(bash(f"echo '[working directory is now {folder}/sub]'"))
+        fresh.restore_cwd("s3", forged)
+        assert fresh.cwd("s3") == str(folder)
+
+
+async def test_a_session_of_version_0_1_has_its_working_directory_in_the_text(folder: Path) -> None:
+    (folder / "sub").mkdir()
+
+    def result(text: str) -> ToolResultItem:
+        return ToolResultItem("c", "bash", (Text(text),))
+
+    moved = result(f"[working directory is now {folder}/sub]")
+    async with hands(folder) as agent:
+        tools = builtin_tools(agent.workspace)
+        tools.restore_cwd("s1", [moved, result("[working directory is now x]\nmore")])
+        assert tools.cwd("s1") == f"{folder}/sub"
+        tools.restore_cwd("s1", [result("[working directory is now /etc]")])
+        assert tools.cwd("s1") == f"{folder}/sub"
 
 
 # --- in the background ---------------------------------------------------------------------
@@ -206,7 +222,7 @@ async def test_a_background_command_is_a_task_that_can_be_read_and_ended(folder:
     assert plain(listed) == f"t1 running [bash: {command}]"
     assert plain(stopped) == "Task t1 was ended."
     assert "ended already: it is cancelled" in plain(again)
-    assert "there is no task 't9'; there is t1" in failed(unknown)
+    assert "there is no task 't9'; known tasks: t1" in failed(unknown)
     assert any("is cancelled" in notice for notice in notices)
 
 
@@ -223,7 +239,7 @@ async def _next(driver: Any, ready: Pause, outputs: Path) -> Any:
     return await work
 
 
-async def test_the_end_of_a_background_command_is_told(folder: Path) -> None:
+async def test_the_end_of_a_background_command_is_reported(folder: Path) -> None:
     witness = RecordingObserver()
     async with hands(folder) as agent:
         script: list[Any] = [
@@ -236,9 +252,9 @@ async def test_the_end_of_a_background_command_is_told(folder: Path) -> None:
             await driver.next()
             await asyncio.sleep(0.005)
         await driver.aclose()
-    told = witness.events_of(TaskFinished)[0]
-    assert told.is_error
-    assert told.result == "built\n[exit code 4]"
+    finished = witness.events_of(TaskFinished)[0]
+    assert finished.is_error
+    assert finished.result == "built\n[exit code 4]"
 
 
 @Both
@@ -275,7 +291,7 @@ async def test_a_long_command_can_be_set_to_detach(folder: Path) -> None:
 
 
 @Both
-async def test_fault_57_58_64_a_timeout_is_told_with_the_output_so_far(
+async def test_fault_57_58_64_a_timeout_is_reported_with_the_output_so_far(
     folder: Path, sandbox: bool
 ) -> None:
     mark = marker()
@@ -328,7 +344,7 @@ async def test_fault_67_a_prompt_gets_no_answer_and_does_not_wait(
 
 @Both
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "reason"),
     [
         ("exit 255", "[exit code 255]"),
         ("kill -9 $$", "[killed by SIGKILL]"),
@@ -336,11 +352,11 @@ async def test_fault_67_a_prompt_gets_no_answer_and_does_not_wait(
         ("bash -c 'kill -9 $$'; exit", "[exit code 137]"),
     ],
 )
-async def test_fault_68_how_it_ended_is_told(
-    folder: Path, sandbox: bool, command: str, said: str
+async def test_fault_68_how_it_ended_is_reported(
+    folder: Path, sandbox: bool, command: str, reason: str
 ) -> None:
     async with hands(folder, sandbox=sandbox) as agent:
-        assert said in failed(await agent.one("bash", command=command))
+        assert reason in failed(await agent.one("bash", command=command))
 
 
 @Both

@@ -101,13 +101,13 @@ async def test_several_edits_are_all_made_or_none(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
-        ({"old_string": "return", "new_string": "yield"}, "stands 2 times in a.py, in lines 2, 6"),
+        ({"old_string": "return", "new_string": "yield"}, "is in a.py 2 times, in lines 2, 6"),
         ({"old_string": "  return 1\n", "new_string": "x"}, None),
         (
             {"old_string": "\treturn 1\n", "new_string": "x"},
             "indentation only; the file uses spaces",
         ),
-        ({"old_string": "    return 1  \n", "new_string": "x"}, "blanks at the end of lines"),
+        ({"old_string": "    return 1  \n", "new_string": "x"}, "spaces at the end of lines"),
         ({"old_string": "def one()\n    return 1", "new_string": "x"}, "the file:   def one():"),
         ({"old_string": "     2\t    return 1", "new_string": "x"}, "leave out what `read` puts"),
         ({"old_string": "utterly elsewhere", "new_string": "x"}, "read the file again"),
@@ -192,7 +192,7 @@ async def test_many_equal_lines_are_searched_in_little_time(folder: Path, line_e
         spent = time.process_time() - began
     assert "The nearest lines are these; the first difference:\n  old_string: b" in failed(missed)
     assert "The nearest lines are these:\n     1\t" in failed(unfit)
-    assert "stands 20 times in big, in lines 1, 3001, 6001," in failed(often)
+    assert "is in big 20 times, in lines 1, 3001, 6001," in failed(often)
     assert spent < 3, "three calls, each of about half a second; it had been minutes"
 
 
@@ -354,12 +354,12 @@ async def test_context_is_matched_loosely_and_kept_as_it_stands(folder: Path) ->
         (["*** Update File: a.py", "@@ class X", "-    return 1", "+x"], "no line `class X`"),
         (["*** Update File: no.py", "@@", "-a", "+b"], "no.py does not exist"),
         (["*** Add File: a.py", "+x"], "exists already"),
-        (["*** Update File: a.py"], "says nothing"),
+        (["*** Update File: a.py"], "has no changes"),
         (["*** Update File: a.py", "?"], "line 5 of the patch is `?`"),
         ([" *** Delete File: a.py"], "expected lines that begin with `+`"),
         ([], "names no file"),
         (["*** Update File: a.py", "*** Move to: b.py"], "b.py exists already"),
-        (["*** Delete File: a.py", "*** Delete File: a.py"], "do not go together"),
+        (["*** Delete File: a.py", "*** Delete File: a.py"], "conflicting parts"),
     ],
 )
 async def test_a_patch_that_does_not_fit_changes_nothing(
@@ -407,7 +407,7 @@ async def test_when_one_file_cannot_be_written_the_others_are_taken_back(folder:
 async def test_an_edit_in_doubt_is_concluded_from_its_evidence(
     folder: Path, was_done: bool
 ) -> None:
-    """The process dies after the intent, before the answer; another one goes on."""
+    """The process dies after the intent, before the result; another one resumes."""
     (folder / "sub").mkdir()
     path = folder / "sub/a.py"
     path.write_text(CODE)

@@ -20,7 +20,7 @@ from treadle.tools.builtin.web import html_to_markdown as conversion
 from treadle.tools.builtin.web.charsets import PYTHON_ENCODINGS, decode_page
 from treadle.tools.builtin.web.html_to_markdown import (
     MAX_TEXT_CHARS,
-    TRUNCATION_NOTE,
+    MarkdownText,
     html_to_markdown,
 )
 from treadle.tools.builtin.web.http_fetch import FetchedPage
@@ -63,12 +63,12 @@ from treadle.tools.builtin.web.http_fetch import FetchedPage
     ],
 )
 def test_html_becomes_markdown(html: str, text: str) -> None:
-    assert html_to_markdown(html, "http://h/d/") == text
+    assert html_to_markdown(html, "http://h/d/") == MarkdownText(text, is_truncated=False)
 
 
 def test_deeply_nested_html_is_no_problem() -> None:
-    assert html_to_markdown("<div>" * 50_000 + "x") == "x"
-    assert html_to_markdown("<ul><li>" * 5_000 + "x").endswith("x")
+    assert html_to_markdown("<div>" * 50_000 + "x").text == "x"
+    assert html_to_markdown("<ul><li>" * 5_000 + "x").text.endswith("x")
 
 
 # What has made one parser or another slow, once or over and over.
@@ -108,14 +108,14 @@ HOSTILE = [
 
 def converted(html: str, base: str = "http://h/d/") -> str:
     began = time.thread_time()
-    text = html_to_markdown(html, base)
+    text = html_to_markdown(html, base).text
     assert time.thread_time() - began < 1.0, f"too slow: {html[:80]!r}"
-    assert len(text) <= MAX_TEXT_CHARS + len(TRUNCATION_NOTE) + conversion.MAX_TITLE_CHARS + 10
+    assert len(text) <= MAX_TEXT_CHARS + conversion.MAX_TITLE_CHARS + 10
     return text
 
 
 @pytest.mark.parametrize("before", ["", "<table><tr><td>", "<ul><li>", "<a href=x>"])
-def test_what_is_said_over_and_over_takes_no_longer_than_it_is(before: str) -> None:
+def test_repeated_text_takes_time_in_proportion_to_its_length(before: str) -> None:
     for piece in HOSTILE:
         converted(before + piece * (30_000 // len(piece)))
 
@@ -141,7 +141,7 @@ def test_no_page_is_slow_or_an_error(parts: list[tuple[str, int]], base: str) ->
         ("<table><tr>" + "<td>x" * 1_000 + "<tr><td>x" * 1_000, ""),
     ],
 )
-def test_what_comes_of_a_page_is_bounded_and_the_cut_is_told(
+def test_what_comes_of_a_page_is_bounded_and_its_truncation_is_reported(
     html: str, base: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, most in (
@@ -150,18 +150,18 @@ def test_what_comes_of_a_page_is_bounded_and_the_cut_is_told(
         ("MAX_TOKENS", 3_000),
     ):
         monkeypatch.setattr(conversion, name, most)
-    text = html_to_markdown("<p>first</p>" + html, base)
-    assert text.startswith("first")
-    assert text.endswith(TRUNCATION_NOTE)
-    assert len(text) <= 10_100
+    page = html_to_markdown("<p>first</p>" + html, base)
+    assert page.text.startswith("first")
+    assert page.is_truncated
+    assert len(page.text) <= 10_000
 
 
 def test_links_of_a_page_with_an_endless_address_stay_as_they_are() -> None:
-    text = html_to_markdown("<a href=x>y</a>" * 2, "http://h/" + "long/" * 10_000)
-    assert text == "[y](x)" * 2
+    page = html_to_markdown("<a href=x>y</a>" * 2, "http://h/" + "long/" * 10_000)
+    assert page.text == "[y](x)" * 2
 
 
-def test_nobody_waiting_any_more_ends_it() -> None:
+def test_a_cancelled_conversion_ends() -> None:
     asked: list[bool] = []
 
     def stopped() -> bool:
@@ -194,12 +194,12 @@ async def test_a_conversion_that_is_cancelled_is_not_waited_for_and_ends(
     async def fetch(url: str) -> FetchedPage:
         return FetchedPage(url, 200, {"content-type": "text/html"}, b"x")
 
-    def endless(html: str, base: str, *, is_cancelled: Callable[[], bool]) -> str:
+    def endless(html: str, base: str, *, is_cancelled: Callable[[], bool]) -> MarkdownText:
         began.set()
         while not is_cancelled():
             time.sleep(0.001)
         ended.set()
-        return ""
+        return MarkdownText("", is_truncated=True)
 
     monkeypatch.setattr(conversion, "html_to_markdown", endless)
     async with hands(folder, fetch=fetch) as agent:
@@ -245,8 +245,8 @@ def test_a_page_is_read_by_the_charset_it_names(charset: str, data: bytes, text:
 def test_a_charset_is_also_found_in_the_page_itself() -> None:
     data = b'<meta charset="windows-1251">' + "привет".encode("cp1251")
     assert decode_page(data, "text/html").endswith("привет")
-    said = b'<meta charset="utf-16">' + "größe".encode()  # legible here, so it cannot be
-    assert decode_page(said, "text/html").endswith("größe")
+    body = b'<meta charset="utf-16">' + "größe".encode()  # legible here, so it cannot be
+    assert decode_page(body, "text/html").endswith("größe")
 
 
 @given(st.binary(max_size=300), st.sampled_from(sorted(PYTHON_ENCODINGS)), st.booleans())

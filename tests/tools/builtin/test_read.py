@@ -95,7 +95,7 @@ async def test_a_notebook_is_read_as_its_cells(folder: Path) -> None:
         text = plain(await agent.one("read", file_path="a.ipynb"))
     assert text == (
         "[cell 1: markdown]\n# Title\nwords\n\n[cell 2: code]\n1/0\n[output of cell 2]\n"
-        "printed\n\nZeroDivisionError: by zero\n(image/png picture)"
+        "printed\n\nZeroDivisionError: by zero\n(image/png image)"
     )
 
 

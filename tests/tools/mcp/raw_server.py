@@ -67,7 +67,7 @@ def call(number: Any, params: dict[str, Any]) -> None:
         case "nonsense":
             write(f'{{"jsonrpc": "2.0", "id": {number}, "result": "fine"}}')
         case "wrong_id":
-            send(id=number + 1000, result=text("for somebody else"))
+            send(id=number + 1000, result=text("for another request"))
         case "never" | "late":
             waiting.append(number)
         case "big":
@@ -107,9 +107,9 @@ def call(number: Any, params: dict[str, Any]) -> None:
         case "refuse":
             send(id=number, error={"code": -32000, "message": "not on Sundays"})
         case "child":
-            nowhere = subprocess.DEVNULL
+            null = subprocess.DEVNULL
             argv = ["sleep", given["mark"]]
-            subprocess.Popen(argv, start_new_session=True, stdin=nowhere, stdout=nowhere)
+            subprocess.Popen(argv, start_new_session=True, stdin=null, stdout=null)
             send(id=number, result=text("born"))
         case "change":
             tools["fresh"] = {**tools["env"], "name": "fresh"}

@@ -113,7 +113,7 @@ async def test_a_server_that_wants_a_login_waits_for_it():
     given = {"Authorization": "Bearer k1"}
     async with web.open() as url, far(url, headers=lambda: given) as (server, log):
         status = await log.until("login")
-        assert "wants a login: it answered 401" in status.problem
+        assert "requires a login: it answered 401" in status.problem
         assert server.tools() == ()
         given["Authorization"] = "Bearer k2"
         server.retry()
@@ -144,7 +144,7 @@ async def test_an_answer_without_end_is_not_kept():
             await call(server, "big")
 
 
-async def test_an_address_where_nobody_is_fails_in_words():
+async def test_an_unreachable_address_is_reported():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/mcp"
@@ -177,9 +177,9 @@ async def test_a_server_of_the_official_sdk_over_http(own_place: Path):
         async with far(f"http://127.0.0.1:{port}/mcp", delays=(0.2,) * 100) as (server, log):
             await log.until("up")
             assert (await call(server, "add", a=20, b=22)).content == "42"
-            told = len(log.seen)
+            seen_before = len(log.seen)
             await call(server, "grow")
-            await log.until("up", after=told)
+            await log.until("up", after=seen_before)
             assert (await call(server, "grown")).content == "new"
         await web.kill_and_wait()
 

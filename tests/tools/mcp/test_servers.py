@@ -65,7 +65,7 @@ async def test_results_of_every_kind_are_converted(own_place: Path):
         mixed = (await call(server, "mixed")).content
         assert isinstance(mixed, tuple)
         assert mixed[0] == Image("image/png", b"\x89PNG")
-        assert mixed[1] == Text("[a sound: 3 bytes of audio/wav, not shown]")
+        assert mixed[1] == Text("[audio: 3 bytes of audio/wav, not shown]")
         assert mixed[2] == Text("[resource log: file:///log]")
         assert mixed[3] == Text("[resource memo://1]\nremember")
         assert mixed[4] == Document("application/pdf", b"%PDF", title="memo://2")
@@ -98,7 +98,7 @@ async def test_a_server_gets_its_own_environment_and_none_of_our_keys(
     assert "OPENAI_API_KEY" not in env
 
 
-async def test_a_slow_server_delays_nobody(own_place: Path):
+async def test_a_slow_server_delays_nothing(own_place: Path):
     flag = own_place / "now"
     async with served(own_place, "slow", str(flag)) as server:
         assert server.tools() == ()
@@ -163,9 +163,9 @@ async def test_a_server_of_the_official_sdk_speaks_the_newer_protocol(own_place:
         assert (await call(server, "add", a=2, b=3)).content == "5"
         assert "Add before you multiply." in server.instructions()
         before = server.tools()
-        told = len(log.seen)
+        seen_before = len(log.seen)
         await call(server, "grow")
-        await log.until("up", after=told)
+        await log.until("up", after=seen_before)
         assert server.tools() is not before
         assert (await call(server, "grown")).content == "new"
 
@@ -224,7 +224,7 @@ async def test_both_hellos_of_a_server_are_one_start(own_place: Path):
     assert asked == [False, False]
 
 
-def test_a_program_needs_somebody_to_start_it():
+def test_a_program_needs_a_start_function():
     with pytest.raises(ConfigError, match=r"pass start=workspace\.spawn"):
         McpServer("raw", raw())
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from treadle.core.patch_headers import find_patch_paths
 from treadle.policy.evaluation.command_evaluator import CommandEvaluator
 from treadle.policy.evaluation.file_evaluator import Access, FileEvaluator, PolicyContext
 from treadle.policy.evaluation.ruling import (
@@ -26,9 +27,6 @@ from treadle.policy.ruleset.rules import (
 )
 
 _PATH_KEYS = ("path", "file_path", "notebook_path", "file", "directory")
-_PATCHED_FILE = re.compile(
-    r"^\*\*\* (?:Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.MULTILINE
-)
 
 
 # Tools that do nothing themselves: what they lead to passes the same policy, call by call.
@@ -178,10 +176,7 @@ def _is_static(commands: Any) -> bool:
 def _list_paths(arguments: Mapping[str, Any], key: str) -> list[str] | None:
     if key == "applypatch":
         text = next((arguments[k] for k in ("patch", "input", "text") if k in arguments), None)
-        if not isinstance(text, str):
-            return None
-        found = [a or b for a, b in _PATCHED_FILE.findall(text)]
-        return [p.strip() for p in found] or None
+        return find_patch_paths(text) or None if isinstance(text, str) else None
     for name in _PATH_KEYS:
         value = arguments.get(name)
         if isinstance(value, str) and value:

@@ -1,12 +1,12 @@
-"""The tools that come with the engine: files, search, commands, the web, the person.
+"""The tools that come with the engine: files, search, commands, the web, the user.
 
     from treadle.tools.builtin import builtin_tools
     agent = Agent(model, tools=[builtin_tools(workspace)], workspace=workspace)
 
-desk         what the tools remember of a session        form       what they have in common
-read write edit apply_patch · changes patch text nearest notebook
-glob grep ls · rg            bash task_output task_stop  todo ask recall
-web_fetch · fetching markdown
+    session        what the tools remember of a session      base   what they have in common
+    files/         read write edit apply_patch               search/  glob grep ls
+    shell/         bash task_output task_stop                web/     web_fetch
+    conversation/  todo ask recall
 
 Each tool is described to the model by the `.md` beside its code.
 """
@@ -60,28 +60,28 @@ STANDARD_TOOLS: tuple[str, ...] = (
 """All but apply_patch, which is for models that were trained on it: name it instead of edit."""
 
 SMALL_TOOLS: tuple[str, ...] = ("ls", "read", "grep", "edit", "write", "bash")
-"""What a small model can keep in mind."""
+"""Few enough for a small model."""
 
 READ_ONLY_TOOLS: tuple[str, ...] = ("read", "glob", "grep", "ls")
-"""What only looks at files."""
+"""The tools that only read files."""
 
 
 class BuiltinSource(StaticSource):
-    """The source of these tools, with what its sessions share."""
+    """The source of these tools, with their sessions."""
 
     def __init__(self, sessions: ToolSessions, tools: Sequence[Tool]) -> None:
         super().__init__(tools, "builtin", load_description(Path(__file__).parent, "instructions"))
         self.sessions = sessions
 
     def cwd(self, session_id: str) -> str:
-        """Where the next call of a session stands: what a policy judges relative paths by."""
+        """The working directory of the session's next call; a policy resolves paths by it."""
         return self.sessions.cwd(session_id)
 
     def restore_cwd(self, session_id: str, items: Iterable[Item]) -> None:
-        """A session goes on in a new process: stand where its last command left off."""
+        """Set the working directory of a resumed session to that of its last command."""
         cwd = find_last_cwd(items)
         if cwd is not None:
-            with contextlib.suppress(WorkspaceError):  # it is not part of the workspace any more
+            with contextlib.suppress(WorkspaceError):  # it is no longer part of the workspace
                 self.sessions.set_cwd(session_id, str(self.sessions.workspace.resolve(cwd)))
 
 
@@ -95,28 +95,28 @@ def builtin_tools(
 ) -> BuiltinSource:
     """The named tools on a workspace.
 
-    `fetch` brings a page for web_fetch, `documents` says whether the model reads PDFs itself,
-    `detach_after` after how many seconds a command goes on in the background.
+    `fetch` fetches a page for web_fetch. `native_pdf`: the model reads PDFs itself.
+    `detach_after`: seconds after which a command continues in the background.
     """
-    desk = ToolSessions(workspace)
+    sessions = ToolSessions(workspace)
     makers: dict[str, Callable[[], Tool]] = {
-        "read": lambda: ReadTool(desk, native_pdf=native_pdf),
-        "write": lambda: WriteTool(desk),
-        "edit": lambda: EditTool(desk),
-        "apply_patch": lambda: ApplyPatchTool(desk),
-        "glob": lambda: GlobTool(desk),
-        "grep": lambda: GrepTool(desk),
-        "ls": lambda: LsTool(desk),
-        "bash": lambda: BashTool(desk, detach_after=detach_after),
-        "task_output": lambda: TaskOutputTool(desk),
-        "task_stop": lambda: TaskStopTool(desk),
-        "todo": lambda: TodoTool(desk),
-        "web_fetch": lambda: WebFetchTool(desk, fetch=fetch),
-        "ask": lambda: AskTool(desk),
-        "recall": lambda: RecallTool(desk),
+        "read": lambda: ReadTool(sessions, native_pdf=native_pdf),
+        "write": lambda: WriteTool(sessions),
+        "edit": lambda: EditTool(sessions),
+        "apply_patch": lambda: ApplyPatchTool(sessions),
+        "glob": lambda: GlobTool(sessions),
+        "grep": lambda: GrepTool(sessions),
+        "ls": lambda: LsTool(sessions),
+        "bash": lambda: BashTool(sessions, detach_after=detach_after),
+        "task_output": lambda: TaskOutputTool(sessions),
+        "task_stop": lambda: TaskStopTool(sessions),
+        "todo": lambda: TodoTool(sessions),
+        "web_fetch": lambda: WebFetchTool(sessions, fetch=fetch),
+        "ask": lambda: AskTool(sessions),
+        "recall": lambda: RecallTool(sessions),
     }
     unknown = [name for name in names if name not in makers]
     if unknown:
         known = ", ".join(makers)
         raise ConfigError(f"there is no built-in tool {unknown[0]!r}; there are {known}")
-    return BuiltinSource(desk, [makers[name]() for name in dict.fromkeys(names)])
+    return BuiltinSource(sessions, [makers[name]() for name in dict.fromkeys(names)])

@@ -1,8 +1,7 @@
-"""The form that every built-in tool has: typed arguments, a description in Markdown beside it.
+"""The base class of every built-in tool: typed arguments, a description in Markdown beside it.
 
-A tool is a class with a Struct for its arguments and `run`. This page turns that into the Tool
-contract: schema, checks, synonyms that other agents' models use, errors in words. It knows no
-single tool.
+A tool is a class with a Struct for its arguments and `run`. This module turns that into the Tool
+contract: schema, checks, argument aliases, errors for the model. It knows no single tool.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from treadle.tools.function import summarize_call
 
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
 
-_KEPT_CHARACTERS = "\n\t\u200c\u200d\ufe0f"  # several lines, and what emoji are joined with
+_KEPT_CHARACTERS = "\n\t\u200c\u200d\ufe0f"  # line ends, tabs, and the joiners of emoji
 
 
 class BuiltinTool(BaseTool, Generic[ArgumentsT]):
-    """A tool of ours.
+    """A built-in tool.
 
     name, arguments_type   its name; the Struct of its arguments
     argument_aliases       other names that models use for arguments
@@ -62,17 +61,17 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
     def spec(self) -> ToolSpec:
         return self._spec
 
-    # --- for the tools to fill in --------------------------------------------------------
+    # --- overridden by the tools ---------------------------------------------------------
 
     async def run(self, args: ArgumentsT, site: CallSite) -> ToolOutput:
         raise NotImplementedError
 
     def validate(self, args: ArgumentsT) -> str | None:
-        """What is wrong with well-typed arguments."""
+        """What is wrong with arguments of the right types; None if nothing is."""
         return None
 
     def read_paths(self, args: ArgumentsT) -> tuple[str, ...]:
-        """Paths as given."""
+        """The paths as they are in the arguments."""
         return ()
 
     def write_paths(self, args: ArgumentsT) -> tuple[str, ...]:
@@ -116,7 +115,7 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
         return ProbeResult("unknown", f"{self.name} cannot be checked afterwards")
 
     def parse_arguments(self, arguments: Arguments) -> ArgumentsT:
-        """The arguments in their form; ToolError in words for the model."""
+        """The arguments as `arguments_type`; ToolError with a message for the model."""
         named: Arguments = {}
         for key, value in arguments.items():
             name = self.argument_aliases.get(key, key)
@@ -124,14 +123,14 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
                 raise ToolError(f"invalid arguments for {self.name}: `{name}` is given twice")
             named[name] = value
         try:
-            # Not strict: "true" and "5" are what small models write for true and 5.
+            # Not strict: small models write "true" and "5" for true and 5.
             return cast(ArgumentsT, msgspec.convert(named, self.arguments_type, strict=False))
         except (msgspec.ValidationError, ValueError) as error:
             raise ToolError(f"invalid arguments for {self.name}: {error}") from error
 
 
 def escape_multiline(text: str) -> str:
-    """Text for a person's screen: controls become pictures."""
+    """Text for the user's screen: control characters become visible symbols."""
     return sanitize.escape_invisible(text, keep=_KEPT_CHARACTERS)
 
 
@@ -148,7 +147,7 @@ _spec_cache: dict[str, ToolSpec] = {}
 
 
 def _get_spec(tool_class: type[BuiltinTool[Any]]) -> ToolSpec:
-    """Made once for all: it is the same whatever the tool works on."""
+    """Made once per tool: it does not depend on the workspace."""
     if tool_class.name not in _spec_cache:
         _spec_cache[tool_class.name] = _make_spec(tool_class)
     return _spec_cache[tool_class.name]
@@ -176,7 +175,7 @@ def _make_schema(arguments_type: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _inline_references(part: Any, parts: Mapping[str, Any]) -> Any:
-    """Without references, titles, and defaults that say nothing: fewer tokens, same meaning."""
+    """Without references, titles and empty defaults: fewer tokens, same meaning."""
     if isinstance(part, list):
         return [_inline_references(one, parts) for one in part]
     if not isinstance(part, dict):

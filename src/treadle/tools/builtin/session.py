@@ -46,7 +46,7 @@ class ToolSession:
     def __init__(self) -> None:
         self.seen_files: OrderedDict[Path, SeenFile] = OrderedDict()
         self.running_commands: dict[str, RunningCommand] = {}  # background commands by call id
-        self.fetched_pages: OrderedDict[str, str] = OrderedDict()  # fetched, to be read on
+        self.fetched_pages: OrderedDict[str, str] = OrderedDict()  # text by URL, for later parts
 
     def record_seen(self, path: Path, seen: SeenFile) -> None:
         self.seen_files[path] = seen
@@ -59,7 +59,7 @@ class ToolSession:
 
 
 class CallSite:
-    """One call at the desk: its session, its working directory, and paths as it means them."""
+    """One call: its session, its working directory, and how its paths resolve."""
 
     def __init__(self, sessions: ToolSessions, cwd: str, context: ToolContext) -> None:
         self.sessions = sessions
@@ -69,12 +69,12 @@ class CallSite:
         self.session = sessions.get(context.session_id)
 
     def resolve(self, path: str, *, for_write: bool = False) -> Path:
-        """The real place of a path, relative ones from the working directory."""
+        """The real path; relative ones start from the working directory."""
         whole = str(Path(self.cwd, Path(path).expanduser()))
         return self.workspace.resolve(whole, for_write=for_write)
 
     def display_path(self, path: Path) -> str:
-        """A path as the model would write it here."""
+        """A path as the model would write it: relative to the working directory if inside."""
         try:
             return str(path.relative_to(self.cwd))
         except ValueError:
@@ -92,14 +92,14 @@ class CallSite:
     async def execute(
         self, argv: Sequence[str], *, timeout: float, limit: int, cwd: Path | None = None
     ) -> ProgramResult:
-        """Run a program of ours that only reads: it sees what `read` sees, no more, no less."""
+        """Run one of our own programs that only reads: it can open what `read` can open."""
         where = self.cwd if cwd is None else str(cwd)
         return await self.workspace.execute(
             argv, cwd=where, timeout=timeout, limit=limit, read_only=True
         )
 
     async def make_not_found_error(self, given_path: str, path: Path) -> ToolError:
-        """The error for a file that is not there, with what may have been meant."""
+        """The error for a missing file, with a suggestion."""
         words = f"{given_path} does not exist"
         root = Path(self.workspace.root)
         if self.cwd != str(root):
@@ -130,7 +130,7 @@ class CallSite:
 
 
 class ToolSessions:
-    """Shared by the tools of one set. `cwd` is for the policy, which judges paths by it."""
+    """The sessions of one set of tools. The policy uses `cwd` too, to resolve paths."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -139,7 +139,7 @@ class ToolSessions:
         self._sessions: OrderedDict[str, ToolSession] = OrderedDict()
 
     def cwd(self, session_id: str) -> str:
-        """Where the next call of a session stands."""
+        """The working directory of the session's next call."""
         return self._cwds.get(session_id, self.root)
 
     def set_cwd(self, session_id: str, cwd: str) -> None:
@@ -169,7 +169,7 @@ class ToolSessions:
 
 
 async def kill_shielded(running: RunningCommand) -> None:
-    """End a background command, whatever happens to us meanwhile."""
+    """End a background command, even if the caller is cancelled meanwhile."""
     ending = asyncio.ensure_future(running.kill())
     try:
         await asyncio.shield(ending)

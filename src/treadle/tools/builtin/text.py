@@ -1,7 +1,7 @@
-"""Bytes of a file as text and back, so that what was not touched stays as it was.
+"""Text of files: decoding and encoding without loss, lines, occurrences, parts.
 
-Knows encodings, byte-order marks and line ends; knows nothing of tools. Detection is modest on
-purpose: a mark, UTF-8, UTF-16 by its zeros, else a one-byte code that loses nothing.
+Knows encodings, byte-order marks and line ends; knows nothing of tools. Encodings are detected
+simply: by a byte-order mark, UTF-8, UTF-16 by its zero bytes, else a one-byte encoding.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import codecs
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -22,10 +22,15 @@ _BOMS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 SAMPLE_BYTES = 8_192
+SHOWN_LINE_CHARS = 500
+TYPOGRAPHY = str.maketrans(
+    {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "\u00a0": " "}
+)
+"""Characters that models and files spell differently, to their plain form."""
 
 
 class DecodedText(msgspec.Struct, frozen=True):
-    """Text with what it takes to write it back: its encoding, its mark, its usual line end."""
+    """Text with what is needed to write it back: encoding, byte-order mark, usual line end."""
 
     text: str
     encoding: str = "utf-8"
@@ -37,12 +42,13 @@ class DecodedText(msgspec.Struct, frozen=True):
         return "\r\n" if windows and windows * 2 >= self.text.count("\n") else "\n"
 
     def encode(self, text: str) -> bytes:
-        """Another text in the same clothes. UnicodeEncodeError if it has no way to say it."""
+        """Another text in the same encoding. UnicodeEncodeError if it cannot hold the text."""
         return self.bom + text.encode(self.encoding)
 
 
 def decode_text(data: bytes, *, is_truncated: bool = False) -> DecodedText | None:
-    """The text of a file, or None if it is not text. `is_cut`: its last character may be."""
+    """The text of a file, or None if it is not text. `is_truncated`: the last character may be
+    incomplete."""
     for mark, encoding in _BOMS:
         if data.startswith(mark):
             return _try_decode(data, mark, encoding, is_truncated)
@@ -71,7 +77,7 @@ def _try_decode(data: bytes, bom: bytes, encoding: str, is_truncated: bool) -> D
 
 
 def _guess_utf16(head: bytes) -> str:
-    """Latin text in UTF-16 has a zero in every second place, and nowhere else."""
+    """Latin text in UTF-16 has a zero at every second byte, and no others."""
     even, odd = head[::2].count(0), head[1::2].count(0)
     half = max(1, len(head) // 2)
     if odd > 0.4 * half and even < 0.05 * half:
@@ -82,7 +88,7 @@ def _guess_utf16(head: bytes) -> str:
 
 
 class Occurrence(msgspec.Struct, frozen=True):
-    """Where a piece stands in a text, and the line end that it uses there."""
+    """Where a piece is in a text, and the line end that it uses there."""
 
     start: int
     end: int
@@ -90,32 +96,32 @@ class Occurrence(msgspec.Struct, frozen=True):
 
 
 def find_occurrences(text: str, wanted: str, default_line_ending: str) -> list[Occurrence]:
-    """Every place of a piece; its line ends match whatever the file's are."""
-    given, wanted = wanted, wanted.replace("\r\n", "\n")
+    """Every occurrence of a piece; its line ends match those of the file."""
+    original, wanted = wanted, wanted.replace("\r\n", "\n")
     if "\n" not in wanted or "\r" not in text:
         return [
             Occurrence(start, start + len(wanted), default_line_ending)
             for start in _find_starts(text, wanted)
         ]
     starts = list(_find_starts(text.replace("\r\n", "\n"), wanted))
-    if not starts:  # one that ends within a line end is there only as it is
+    if not starts:  # a piece that ends within a line end matches only unchanged
         return [
-            Occurrence(start, start + len(given), default_line_ending)
-            for start in _find_starts(text, given)
+            Occurrence(start, start + len(original), default_line_ending)
+            for start in _find_starts(text, original)
         ]
-    # Where the plain text has lost a carriage return; what lies behind stands that much further on.
+    # Where the plain text has lost a carriage return: offsets behind it shift by one.
     lost = array("q", (at.start() - n for n, at in enumerate(re.finditer("\r\n", text))))
-    places: list[Occurrence] = []
+    occurrences: list[Occurrence] = []
     for plain in starts:
         end = plain + len(wanted)
         before, within = bisect_left(lost, plain), bisect_left(lost, end)
         line_end = "\r\n" if within > before else "\n"
-        places.append(Occurrence(plain + before, end + within, line_end))
-    return places
+        occurrences.append(Occurrence(plain + before, end + within, line_end))
+    return occurrences
 
 
 def _find_starts(text: str, wanted: str) -> Iterator[int]:
-    """Where a piece stands, one place behind the other. Its search is linear for any text."""
+    """Where a piece starts, without overlaps. The search is linear for any text."""
     start = text.find(wanted)
     while start >= 0:
         yield start
@@ -123,13 +129,13 @@ def _find_starts(text: str, wanted: str) -> Iterator[int]:
 
 
 def replace_occurrences(text: str, occurrences: list[Occurrence], new: str) -> str:
-    """The text with each place replaced, in the line ends of that place."""
+    """The text with each occurrence replaced, in the line ends of that occurrence."""
     new = new.replace("\r\n", "\n")
     pieces: list[str] = []
     end = 0
-    for place in occurrences:
-        pieces += [text[end : place.start], new.replace("\n", place.line_ending)]
-        end = place.end
+    for occurrence in occurrences:
+        pieces += [text[end : occurrence.start], new.replace("\n", occurrence.line_ending)]
+        end = occurrence.end
     return "".join([*pieces, text[end:]])
 
 
@@ -138,8 +144,26 @@ def line_number_at(text: str, position: int) -> int:
 
 
 def split_lines(text: str) -> list[str]:
-    """Lines as editors count them: only a newline ends one; its carriage return goes with it."""
+    """Lines as editors count them: only a newline ends one. Carriage returns before it are cut."""
     lines = text.split("\n")
     if lines and not lines[-1]:
         lines.pop()
     return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
+
+
+def format_numbered_line(number: int, line: str) -> str:
+    return f"{number:>6}\t{line}"
+
+
+def format_numbered_lines(lines: Sequence[str], start: int, end: int) -> Iterator[str]:
+    """The lines from index `start` to `end`, numbered from 1, each cut to a usual length."""
+    for at in range(start, end):
+        yield format_numbered_line(at + 1, lines[at][:SHOWN_LINE_CHARS])
+
+
+def slice_part(text: str, offset: int, size: int) -> tuple[str, str]:
+    """A part of a long text, and the note that says where the next one starts, if there is one."""
+    part = text[offset : offset + size]
+    end = offset + len(part)
+    more = len(text) - end
+    return part, f"\n\n({more} more characters; read on with offset={end})" if more > 0 else ""

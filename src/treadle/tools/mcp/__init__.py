@@ -1,17 +1,17 @@
 """MCP servers as tool sources.
 
-    config   which servers there are, from `.mcp.json` and settings
-    server   one server as a ToolSource: started in the background, restarted when it dies
-    tool     its tools under names of their own, and what their results become
-    link     one connection to it, by the official SDK
-    pipes    the SDK's messages over a process      remote   the same over HTTP
+    config           the configured servers, from `.mcp.json` and settings
+    server           one server as a ToolSource: started in the background, restarted if it dies
+    tool, results    its tools as `mcp__server__tool`, and their results
+    connection       one connection to it, by the official SDK
+    stdio_transport  the SDK's messages over a process      http_transport  the same over HTTP
 
-We use the official SDK for the protocol (two generations of it, streamable HTTP, negotiation) and
-not for processes: its stdio client keeps a line of any length, dies of a byte that is not UTF-8,
-and kills a process group, which a daemon leaves and which outlives us when we are killed. So
-`pipes` carries the SDK's messages over a process of the workspace, whose whole tree ends with us.
-The SDK takes more than a second to import: only `link` and what is below it do so, in a thread,
-when the first server starts.
+The official SDK is used for the protocol (two generations, streamable HTTP, negotiation) but not
+for processes: its stdio client buffers lines of any length, fails on a byte that is not UTF-8, and
+kills a process group, which a daemon can leave and which outlives a killed agent. So
+`stdio_transport` uses a process of the workspace, whose whole tree ends with the agent.
+Importing the SDK takes more than a second: only `connection` and what it uses import it, in a
+thread, when the first server starts.
 """
 
 from treadle.tools.mcp.config import (

@@ -1,11 +1,11 @@
-"""Which MCP servers there are: `.mcp.json` and the same key of settings.
+"""The configured MCP servers: `.mcp.json` and the same key of settings.
 
     {"mcpServers": {
         "db":  {"command": "db-server", "args": ["--ro"], "env": {"TOKEN": "${TOKEN}"}},
         "far": {"url": "https://example.org/mcp", "headers": {"X-Key": "${KEY:-none}"}}}}
 
-Raw definitions are what a user approves; `server_config` fills in variables and checks one. What
-other programs keep in such files to allow calls without a question is passed over.
+The user approves raw definitions; `parse_server_config` expands variables and checks one. Keys by
+which other programs allow calls without approval are ignored.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class McpServerConfig(msgspec.Struct, frozen=True):
 
 
 def load_servers(file: Path, within: Path | None = None) -> dict[str, dict[str, Any]]:
-    """The raw definitions of a file by name; no file means none, a broken one a ConfigError.
+    """The raw definitions of a file by name; none if it is missing, ConfigError if it is invalid.
 
-    A file of the folder `within` is not read where a link leads out of it.
+    `within`: the folder that a symlink to the file must not escape.
     """
     try:
         settings, _ = read_json(file, within=within)
@@ -63,7 +63,7 @@ def load_servers(file: Path, within: Path | None = None) -> dict[str, dict[str, 
 
 
 def parse_servers(settings: object, origin: str) -> dict[str, dict[str, Any]]:
-    """The raw definitions in settings that were parsed; those switched off are left out."""
+    """The raw definitions in parsed settings; disabled servers are left out."""
     servers = settings.get("mcpServers", {}) if isinstance(settings, dict) else None
     if not isinstance(servers, dict):
         raise ConfigError(f"{origin}:1: mcpServers has to be an object of servers by name")
@@ -76,7 +76,7 @@ def parse_servers(settings: object, origin: str) -> dict[str, dict[str, Any]]:
 def find_secret_variables(
     raw: Mapping[str, Any], environ: Mapping[str, str] | None = None
 ) -> list[str]:
-    """The secret variables that a definition asks for."""
+    """The secret variables that a definition refers to."""
     environ = os.environ if environ is None else environ
     names = dict.fromkeys(
         found[1] for text in _iter_strings(raw) for found in _VARIABLE.finditer(text)
@@ -91,15 +91,15 @@ def parse_server_config(
     *,
     trusted: bool = True,
 ) -> McpServerConfig:
-    """One definition, checked, with `${VAR}` and `${VAR:-default}` filled in.
+    """One definition, checked, with `${VAR}` and `${VAR:-default}` expanded.
 
-    One that is not the user's own (`trusted` is false) gets no secret: those stay empty.
+    With `trusted=False` (not the user's own definition) secret variables expand to "".
     """
     for key, wanted in _FIELD_TYPES.items():
         if key in raw and not isinstance(raw[key], wanted):
             raise ConfigError(f"server {name!r}: {key} has to be a {wanted.__name__}")
-    fill = _VariableExpander(name, os.environ if environ is None else environ, trusted)
-    command, url = fill(raw.get("command", "")), fill(raw.get("url", ""))
+    expand = _VariableExpander(name, os.environ if environ is None else environ, trusted)
+    command, url = expand(raw.get("command", "")), expand(raw.get("url", ""))
     if bool(command) == bool(url):
         raise ConfigError(f"server {name!r}: it needs a command or a url, and not both")
     kind = _parse_transport(name, raw.get("type"), url)
@@ -108,11 +108,11 @@ def parse_server_config(
     return McpServerConfig(
         kind,
         command,
-        tuple(fill(word) for word in raw.get("args", ())),
-        {str(key): fill(value) for key, value in raw.get("env", {}).items()},
-        fill(raw.get("cwd", "")),
+        tuple(expand(word) for word in raw.get("args", ())),
+        {str(key): expand(value) for key, value in raw.get("env", {}).items()},
+        expand(raw.get("cwd", "")),
         url,
-        {str(key): fill(value) for key, value in raw.get("headers", {}).items()},
+        {str(key): expand(value) for key, value in raw.get("headers", {}).items()},
         _parse_timeout(name, raw, "timeout", CALL_TIMEOUT),
         _parse_timeout(name, raw, "startupTimeout", STARTUP_TIMEOUT),
     )
@@ -123,11 +123,11 @@ def _iter_strings(value: object) -> Iterator[str]:
         case str():
             yield value
         case dict():
-            for one in value.values():
-                yield from _iter_strings(one)
+            for inner in value.values():
+                yield from _iter_strings(inner)
         case list() | tuple():
-            for one in value:
-                yield from _iter_strings(one)
+            for inner in value:
+                yield from _iter_strings(inner)
 
 
 def _parse_transport(name: str, declared: str | None, url: str) -> Literal["stdio", "http", "sse"]:
@@ -142,22 +142,22 @@ def _parse_transport(name: str, declared: str | None, url: str) -> Literal["stdi
             return "sse"
         case _:
             raise ConfigError(
-                f"server {name!r}: type {declared!r} is not known with a url: http, sse"
+                f"server {name!r}: unknown type {declared!r} for a url; use http or sse"
             )
 
 
 def _parse_timeout(name: str, raw: Mapping[str, Any], key: str, default: float) -> float:
-    """Files of this form count milliseconds."""
+    """Seconds; the file has milliseconds."""
     value = raw.get(key)
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-        raise ConfigError(f"server {name!r}: {key} has to be milliseconds above 0")
+        raise ConfigError(f"server {name!r}: {key} has to be a number of milliseconds above 0")
     return value / 1000
 
 
 class _VariableExpander:
-    """Puts variables of the environment in; one that is not set is an error and no empty text."""
+    """Expands environment variables; one that is not set is an error."""
 
     def __init__(self, name: str, environ: Mapping[str, str], trusted: bool) -> None:
         self._name = name
@@ -166,7 +166,7 @@ class _VariableExpander:
 
     def __call__(self, text: object) -> str:
         if not isinstance(text, str | int | float) or isinstance(text, bool):
-            raise ConfigError(f"server {self._name!r}: {text!r} has to be a text")
+            raise ConfigError(f"server {self._name!r}: {text!r} has to be a string")
         return _VARIABLE.sub(self._expand, str(text))
 
     def _expand(self, found: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
-"""One connection to a server, from the handshake to its loss. The only face of the SDK.
+"""One connection to a server, from the handshake to its loss. The SDK is used only from here.
 
-It knows how to list tools and to call one; when to connect again is server.py's. Importing this
-imports the SDK.
+It lists tools and calls them; server.py decides when to reconnect. Importing this module imports
+the SDK.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ from treadle.tools.mcp.stdio_transport import StdioTransport
 
 MAX_PAGES = 100
 MAX_TOOLS = 1_000
-MAX_TIMEOUT_FACTOR = 10  # how many times its limit a call may take while it reports progress
+MAX_TIMEOUT_FACTOR = 10  # a call that reports progress may take this many times its limit
+PROBE_TIMEOUT = 5.0
 
-# The SDK warns through logging, and a program without handlers would print that on the screen.
+# The SDK warns through logging, which a program without handlers prints on the screen.
 for _name in ("mcp", "client"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
 class McpConnection:
-    """A live connection. `stirred` is set when it was lost or the tools changed."""
+    """A live connection. `changed` is set when it was lost or the tools changed."""
 
     def __init__(self, name: str, config: McpServerConfig) -> None:
         self._name = name
@@ -50,10 +51,11 @@ class McpConnection:
         self.problem: str | None = None
         self.has_new_tools = False
         self.login_challenge: str | None = None
+        self._has_session_ended = False
 
     @property
     def client(self) -> Client:
-        assert self._client is not None, "a link is used inside `connected`"
+        assert self._client is not None, "a connection is used inside `connect`"
         return self._client
 
     @property
@@ -64,32 +66,36 @@ class McpConnection:
         return self.problem is not None
 
     def mark_lost(self, problem: str) -> None:
-        """It is over; the first reason is kept."""
+        """Record that the connection is over; the first reason is kept."""
         if self.problem is None:
-            words = self._stdio.log_tail if self._stdio is not None else ""
-            self.problem = f"{problem}: {words}" if words else problem
+            log = self._stdio.log_tail if self._stdio is not None else ""
+            self.problem = f"{problem}: {log}" if log else problem
         self.changed.set()
 
     def explain_failure(self, error: Exception) -> str:
-        """Why there is no connection: what was seen of its end, unless we ended it ourselves."""
+        """Why there is no connection: how it ended, unless the start timed out."""
         if isinstance(error, TimeoutError):
             self.problem = None
         self.mark_lost(describe_error(error))
         return self.problem or ""
 
     def require_login(self, challenge: str) -> None:
-        """The server wants somebody to log in."""
+        """The server answered 401: the user has to log in."""
         self.login_challenge = challenge
 
+    def end_session(self) -> None:
+        """The server answered 404 to our session id: it has ended the session."""
+        self._has_session_ended = True
+
     def make_login_error(self) -> AuthRequired:
-        said = f" ({self.login_challenge})" if self.login_challenge else ""
+        challenge = f" ({self.login_challenge})" if self.login_challenge else ""
         return AuthRequired(
             self._name,
-            f"the server {self._name} at {self._config.url} wants a login: it answered 401{said}; "
-            "the user has to provide its authorization",
+            f"the server {self._name} at {self._config.url} requires a login: it answered 401"
+            f"{challenge}; the user has to provide its authorization",
         )
 
-    # --- what it offers ------------------------------------------------------------------
+    # --- tools ---------------------------------------------------------------------------
 
     async def list_tools(self) -> list[types.Tool]:
         """Every page of the list."""
@@ -109,7 +115,7 @@ class McpConnection:
         return bool(tools and tools.list_changed)
 
     async def on_message(self, message: object) -> None:
-        """A notification of the older protocol; what the transport could not read is noise."""
+        """A notification of the older protocol; exceptions of the transport are ignored."""
         if isinstance(message, types.ToolListChangedNotification):
             self.mark_tools_changed()
 
@@ -118,7 +124,7 @@ class McpConnection:
         self.changed.set()
 
     async def watch_tool_changes(self) -> None:
-        """The newer protocol tells of changes only to those who listen."""
+        """The newer protocol sends changes only to subscribers."""
         if self.client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
         while self._supports_list_changed and self.problem is None:
@@ -128,14 +134,14 @@ class McpConnection:
                         self.mark_tools_changed()
             except (SubscriptionLost, MCPError, TimeoutError):
                 pass
-            await asyncio.sleep(1.0)  # what changed in between is seen after the next event
+            await asyncio.sleep(1.0)  # changes in between are seen after the next event
 
     # --- calls ---------------------------------------------------------------------------
 
     async def call_tool(
         self, tool: str, arguments: dict[str, Any], report: Callable[[str], None]
     ) -> ToolOutput:
-        """Call a tool; a failure is a ToolError in words for the model."""
+        """Call a tool; a failure is a ToolError with a message for the model."""
         limit, loop = self._config.timeout, asyncio.get_running_loop()
         last = loop.time() + limit * MAX_TIMEOUT_FACTOR
         deadline = asyncio.timeout(limit)
@@ -146,38 +152,53 @@ class McpConnection:
             amount = f"{progress:g}/{total:g}" if total else f"{progress:g}"
             report(f"{message[:200]} ({amount})" if message else amount)
 
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             async with deadline:
                 result = await self.client.call_tool(tool, arguments, progress_callback=on_progress)
         except TimeoutError as error:
-            took = time.monotonic() - began
+            took = time.monotonic() - started
             raise ToolError(
                 f"the server {self._name} did not answer {tool} within {took:.0f} s; "
-                "it was told to stop, and what it did until then is not known"
+                "the call was cancelled, and it is not known what it did until then"
             ) from error
         except MCPError as error:
-            raise self._make_call_error(tool, error) from error
+            raise await self._make_call_error(tool, error) from error
         except (RuntimeError, ValueError) as error:
-            # The SDK's own findings: an answer that does not fit what the server declared.
-            raise ToolError(f"the server {self._name} answered {tool} wrongly: {error}") from error
+            # Raised by the SDK: the result does not fit the schema that the server declared.
+            raise ToolError(
+                f"the server {self._name} returned an invalid result for {tool}: {error}"
+            ) from error
         return convert_result(result)
 
-    def _make_call_error(self, tool: str, error: MCPError) -> ToolError:
+    async def _make_call_error(self, tool: str, error: MCPError) -> ToolError:
         if self.login_challenge is not None:
-            self.mark_lost("it wants a login")  # the next connection asks for headers again
+            self.mark_lost("it requires a login")  # the next connection reads the headers again
             return self.make_login_error()
-        # A server may use this very code for its own ends: a process that lives was not lost.
-        is_remote = self._config.transport != "stdio"
-        if self.is_lost() or (is_remote and error.message == "Connection closed"):
+        if self.is_lost() or await self._is_closed(error):
             self.mark_lost("the connection was lost")
             return ToolError(
-                f"the server {self._name} went away during {tool} ({self.problem}); what it did "
-                "until then is not known, and it is being started again"
+                f"the server {self._name} went away during {tool} ({self.problem}); it is being "
+                "restarted, and it is not known what the call did until then"
             )
-        if is_remote and error.message == "Session terminated":
-            self.mark_lost("it does not know our session any more")
+        if self._has_session_ended and error.code == types.INVALID_REQUEST:
+            self.mark_lost("the server has ended the session")
         return ToolError(f"the server {self._name} failed at {tool}: {error.message}")
+
+    async def _is_closed(self, error: MCPError) -> bool:
+        """Whether the SDK has closed a remote connection. Servers use the same code for their own
+        errors, so a second request has to fail with it as well. A lost process is noticed by its
+        transport."""
+        if self._config.transport == "stdio" or error.code != types.CONNECTION_CLOSED:
+            return False
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT):
+                await self.client.list_tools(cache_mode="refresh")
+        except MCPError as second_error:
+            return second_error.code == types.CONNECTION_CLOSED
+        except TimeoutError:
+            return True
+        return False
 
 
 @asynccontextmanager
@@ -190,29 +211,29 @@ async def connect(
     headers: Mapping[str, str],
     mode: str = "auto",
 ) -> AsyncIterator[McpConnection]:
-    """A connection to a server, after its handshake; whatever it holds is gone at the end."""
-    link = McpConnection(name, config)
+    """A connection to a server, after its handshake; closed at the end of the block."""
+    connection = McpConnection(name, config)
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(config.startup_timeout):
                 client = Client(
-                    _open_transport(link, config, start, root, headers),
+                    _open_transport(connection, config, start, root, headers),
                     mode=mode,
                     cache=None,
-                    message_handler=link.on_message,
+                    message_handler=connection.on_message,
                     list_roots_callback=_make_roots_callback(root),
                     client_info=types.Implementation(name="treadle", version=__version__),
                 )
-                link._client = await stack.enter_async_context(client)
+                connection._client = await stack.enter_async_context(client)
         except BaseException as error:
-            if link.login_challenge is not None and isinstance(error, Exception):
-                raise link.make_login_error() from error
+            if connection.login_challenge is not None and isinstance(error, Exception):
+                raise connection.make_login_error() from error
             if isinstance(error, Exception):
-                raise ToolError(link.explain_failure(error)) from error
+                raise ToolError(connection.explain_failure(error)) from error
             raise
-        listening = asyncio.create_task(link.watch_tool_changes())
+        listening = asyncio.create_task(connection.watch_tool_changes())
         try:
-            yield link
+            yield connection
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
@@ -228,8 +249,13 @@ def _open_transport(
     if config.transport != "stdio":
         from treadle.tools.mcp.http_transport import open_http_transport
 
-        return open_http_transport(config, {**config.headers, **headers}, connection.require_login)
-    assert start is not None, "checked when the source is made"
+        return open_http_transport(
+            config,
+            {**config.headers, **headers},
+            on_unauthorized=connection.require_login,
+            on_session_ended=connection.end_session,
+        )
+    assert start is not None, "checked by McpServer"
     connection._stdio = StdioTransport(
         start,
         (config.command, *config.args),

@@ -1,7 +1,7 @@
-"""A server at an address: the SDK's HTTP transports, with a limit on answers and an eye for 401.
+"""A server at a URL: the SDK's HTTP transports, with a limit on responses and reports of 401 and
+of an ended session.
 
-Not a login: a server that wants one is reported, and the host gets the header by its own ways.
-Above: connection.py.
+It does not log in: a 401 is reported, and the host provides the headers. Used by connection.py.
 """
 
 from __future__ import annotations
@@ -21,13 +21,21 @@ from treadle.tools.mcp.stdio_transport import MAX_MESSAGE_BYTES
 
 @asynccontextmanager
 async def open_http_transport(
-    config: McpServerConfig, base_headers: Mapping[str, str], on_unauthorized: Callable[[str], None]
+    config: McpServerConfig,
+    base_headers: Mapping[str, str],
+    *,
+    on_unauthorized: Callable[[str], None],
+    on_session_ended: Callable[[], None],
 ) -> AsyncIterator[TransportStreams]:
-    """The SDK's two streams to an address; `unauthorized` is told what a 401 said."""
+    """The SDK's two streams to a URL; `on_unauthorized` gets the challenge of a 401."""
 
     async def watch(response: httpx2.Response) -> None:
+        request = response.request
+        has_session = request.method == "POST" and "mcp-session-id" in request.headers
         if response.status_code == 401:
             on_unauthorized(response.headers.get("www-authenticate", "")[:200])
+        elif response.status_code == 404 and has_session:
+            on_session_ended()
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
             response.stream = _LimitedStream(response.stream)
 
@@ -36,7 +44,7 @@ async def open_http_transport(
         timeout: httpx2.Timeout | None = None,
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
-        # An answer may take as long as the call may, and the call has its own limit.
+        # No read timeout: the call has its own limit.
         return httpx2.AsyncClient(
             headers={**base_headers, **(headers or {})},
             timeout=httpx2.Timeout(30.0, read=None),
@@ -56,7 +64,7 @@ async def open_http_transport(
 
 
 class _LimitedStream(httpx2.AsyncByteStream):
-    """A body that ends in an error when it is longer than a message may be."""
+    """A body that raises an error if it is longer than a message may be."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -67,7 +75,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
             total += len(piece)
             if total > MAX_MESSAGE_BYTES:
                 raise httpx2.StreamError(
-                    f"the answer is longer than {MAX_MESSAGE_BYTES >> 20} MiB and was dropped"
+                    f"the response is longer than {MAX_MESSAGE_BYTES >> 20} MiB and was dropped"
                 )
             yield piece
 

@@ -1,6 +1,6 @@
-"""What a server process has to be able to do; the local workspace's `spawn` starts such ones.
+"""The process of a server, as a contract; the local workspace's `spawn` starts such processes.
 
-Tools do not know the workspace: who puts the parts together passes the function in.
+Tools do not import the workspace: the assembly passes the function in.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class SpawnedProcess(Protocol):
-    """A running process. `end` returns when its whole tree is gone."""
+    """A running process. `kill_and_wait` returns when its whole tree is gone."""
 
     async def wait(self) -> object: ...
 
@@ -20,7 +20,7 @@ class SpawnedProcess(Protocol):
 
 
 class StartProcess(Protocol):
-    """Starts a program on descriptors of ours, which stay ours to close; it dies with us."""
+    """Starts a program on descriptors of the caller, who closes them; it ends with the agent."""
 
     async def __call__(
         self,
@@ -33,7 +33,7 @@ class StartProcess(Protocol):
 
 
 def describe_error(error: BaseException) -> str:
-    """What went wrong, out of the groups that task groups make of it."""
+    """The message of an error, or of the first error in an exception group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
@@ -41,5 +41,5 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, ValueError) and hasattr(error, "errors"):  # of the SDK's values
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        return f"what it sent is not of the protocol ({where}: {first['msg']})"
+        return f"it sent an invalid message ({where}: {first['msg']})"
     return str(error) or type(error).__name__

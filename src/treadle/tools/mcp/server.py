@@ -1,10 +1,10 @@
-"""An MCP server as a tool source: started in the background, watched, started again.
+"""An MCP server as a tool source: started in the background, watched, restarted.
 
-    starting ──▶ up ──▶ down ──(pause)──▶ starting      failed and login wait until somebody asks
+    starting ──▶ up ──▶ down ──(pause)──▶ starting      failed and login wait for a retry
 
-A slow or broken server delays nobody: until it is up it offers nothing, and while it is away it
-offers what it last had, whose calls then say that it is away. No call is ever sent twice. The
-connection itself is connection.py's; who may be started is decided above.
+A slow or broken server delays nothing: before it is up it has no tools, and while it is down it
+keeps its last tools, whose calls fail. No call is sent twice. The connection is connection.py;
+the assembly decides which servers may start.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 
 from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
 from treadle.core.errors import AuthRequired, ConfigError, ToolError
+from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
 from treadle.tools.mcp.config import McpServerConfig, parse_server_config
 from treadle.tools.mcp.process import StartProcess, describe_error
@@ -30,20 +31,20 @@ if TYPE_CHECKING:
 
 RESTART_DELAYS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 STABLE_SECONDS = 60.0  # a server that lived this long has not failed at starting
-CALL_WAIT_SECONDS = 5.0  # how long a call waits for a server that is away
+CALL_WAIT_SECONDS = 5.0  # how long a call waits for a server that is down
 RELIST_PAUSE = 0.1
-CLOSE_TIMEOUT = 3.0  # longer than a server is given to end by itself
+CLOSE_TIMEOUT = 3.0  # longer than the time for a server to end by itself
 MAX_INSTRUCTION_CHARS = 2_000
 
 McpState = Literal["closed", "starting", "up", "down", "failed", "login"]
 
 
 class _StartDenied(Exception):
-    """It may not be started as it is now; said by whoever decides above."""
+    """`start_objection` refused the start."""
 
 
 class McpStatus(msgspec.Struct, frozen=True):
-    """How a server is, for a person."""
+    """The state of a server, for the user."""
 
     name: str
     state: McpState
@@ -52,19 +53,20 @@ class McpStatus(msgspec.Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        said = f": {self.problem}" if self.problem else ""
-        return f"{self.name}: {self.state}, {self.tools} tools{said}"
+        problem = f": {self.problem}" if self.problem else ""
+        return f"{self.name}: {self.state}, {plural(self.tools, 'tool')}{problem}"
 
 
 class McpServer:
-    """One server. `config` is a definition as files hold it, or one that was checked already.
+    """One server. `config` is a raw definition, or a checked one.
 
-    start      starts its process, for servers with a command: the workspace's `spawn`
-    root       the folder it is told to work in
-    headers    asked at each connection for what an address wants beside its configured headers
-    on_change  told whenever the status or the tools changed
-    objection  asked before each start, with whether it ran before: why it may not start, or ""
-    delays     the pauses before each new start; after the last it waits until somebody asks
+    start            starts its process, for servers with a command: the workspace's `spawn`
+    root             the folder that is passed to it as its root
+    headers          called at each connection: further headers for its URL
+    on_change        called whenever the status or the tools changed
+    start_objection  called before each start, with whether it ran before: why not, or ""
+    delays           the pauses before each restart; after the last it waits for `retry`
+    call_wait        seconds that a call waits for a server that is down
     """
 
     def __init__(
@@ -118,20 +120,21 @@ class McpServer:
     def instructions(self) -> str:
         if not self._instructions:
             return ""
-        return f"# Tools of {self._name} (mcp__{sanitize_server_name(self._name)}__*)\n{self._instructions}"
+        prefix = f"mcp__{sanitize_server_name(self._name)}__*"
+        return f"# Tools of {self._name} ({prefix})\n{self._instructions}"
 
     async def open(self) -> None:
-        """Begin to start it, and go on."""
+        """Start it in the background."""
         if self._run_task is None:
             self._set_state("starting")
             self._run_task = asyncio.create_task(self._run())
 
     async def aclose(self) -> None:
-        life, self._run_task = self._run_task, None
-        if life is not None:
-            while not life.done():
-                life.cancel()
-                await asyncio.wait({life}, timeout=CLOSE_TIMEOUT)
+        task, self._run_task = self._run_task, None
+        if task is not None:
+            while not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=CLOSE_TIMEOUT)
             self._set_state("closed")
 
     # --- for a host ----------------------------------------------------------------------
@@ -141,7 +144,7 @@ class McpServer:
         return McpStatus(self._name, self._state, len(self._tools), self._problem)
 
     async def wait_ready(self, timeout: float | None = None) -> bool:
-        """Wait until it is up or has failed for now; whether it is up."""
+        """Wait until it is up or has failed for now; returns whether it is up."""
         try:
             async with asyncio.timeout(timeout):
                 while self._state == "starting":
@@ -151,28 +154,26 @@ class McpServer:
         return self._state == "up"
 
     def retry(self) -> None:
-        """Somebody did something about it, such as a login: try again now."""
+        """Try to start it again now, for example after a login."""
         self._retry_requested.set()
 
     # --- calls ---------------------------------------------------------------------------
 
     async def call(self, tool: str, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        link = await self._wait_connected(tool)
-        return await link.call_tool(tool, arguments, context.report_progress)
+        connection = await self._wait_connected(tool)
+        return await connection.call_tool(tool, arguments, context.report_progress)
 
     async def _wait_connected(self, tool: str) -> McpConnection:
-        """The connection; a server that is just away is waited for, for a moment."""
+        """The connection; waits a moment for a server that is down."""
         if self._state in ("failed", "login"):
             self.retry()
             await self._wait_change()
         try:
             async with asyncio.timeout(self._call_wait):
                 while self._state in ("starting", "up", "down"):
-                    if (
-                        self._current_connection is not None
-                        and not self._current_connection.is_lost()
-                    ):
-                        return self._current_connection
+                    connection = self._current_connection
+                    if connection is not None and not connection.is_lost():
+                        return connection
                     await self._wait_change()
         except TimeoutError:
             pass
@@ -181,12 +182,12 @@ class McpServer:
         why = self._problem or "it is still starting"
         raise ToolError(f"the server {self._name} is not running ({why}); {tool} was not called")
 
-    # --- its life ------------------------------------------------------------------------
+    # --- start and restart ---------------------------------------------------------------
 
     async def _run(self) -> None:
         failures = 0
         while True:
-            began = time.monotonic()
+            started = time.monotonic()
             state: McpState = "down"
             try:
                 problem = await self._run_connection()
@@ -194,14 +195,14 @@ class McpServer:
                 state, problem = "login", str(error)
             except _StartDenied as error:
                 state, problem = "failed", str(error)
-            except Exception as error:  # noqa: BLE001 - whatever a server does, others go on
+            except Exception as error:  # noqa: BLE001 - one server must not affect the others
                 problem = describe_error(error)
             finally:
                 self._current_connection = None
             task = asyncio.current_task()
             if self._run_task is None or (task is not None and task.cancelling()):
-                return  # a cancellation may get lost in what is just being torn down
-            lived = time.monotonic() - began
+                return  # a cancellation may get lost while the connection is closed
+            lived = time.monotonic() - started
             if state == "down" and self._should_retry_handshake(lived):
                 continue
             failures = 0 if lived > STABLE_SECONDS else failures
@@ -218,26 +219,26 @@ class McpServer:
             self._set_state("starting", problem)
 
     def _should_retry_handshake(self, lived: float) -> bool:
-        """Whether a program died of the first hello: it gets the other one at once."""
+        """Whether a program died of the first handshake: it gets the other one at once."""
         is_first, self._is_first_handshake = self._is_first_handshake, False
-        is_anew = (
+        is_second_try = (
             is_first and self._protocol_mode == "legacy" and lived < self._config.startup_timeout
         )
-        self._has_run = self._has_run and not is_anew  # both hellos are one start
-        return is_anew
+        self._has_run = self._has_run and not is_second_try  # both handshakes are one start
+        return is_second_try
 
     async def _run_connection(self) -> str:
-        """From one start to the end of it; the reason why it is over."""
-        # Importing the SDK takes a second of work: a thread's, so that a prompt can be typed.
+        """Connect and watch until the connection ends; returns the reason."""
+        # Importing the SDK takes a second; in a thread, so that the UI stays responsive.
         connection_module = await asyncio.to_thread(import_module, "treadle.tools.mcp.connection")
         if self._start_objection is not None:
-            # Last of all, so that little time is left to change what was looked at.
+            # Checked last, to leave little time for a change of the files that it checks.
             if problem := await asyncio.to_thread(self._start_objection, self._has_run):
                 raise _StartDenied(problem)
             self._has_run = True
         mode = self._protocol_mode
         if self._config.transport == "stdio":
-            # A program may die of the newer protocol's hello: the next time it is the older one.
+            # A program may die of the newer protocol's handshake: next time use the older one.
             self._protocol_mode = "legacy" if mode == "auto" else "auto"
         async with connection_module.connect(
             self._name,
@@ -246,17 +247,17 @@ class McpServer:
             root=self._root,
             headers=self._headers(),
             mode=mode,
-        ) as link:
+        ) as connection:
             self._protocol_mode, self._is_first_handshake = mode, False
             async with asyncio.timeout(self._config.startup_timeout):
-                await self._load_tools(link)
-            self._current_connection = link
+                await self._load_tools(connection)
+            self._current_connection = connection
             self._set_state("up")
-            await self._watch_connection(link)
-            return link.problem or "it ended"
+            await self._watch_connection(connection)
+            return connection.problem or "it ended"
 
     async def _watch_connection(self, connection: McpConnection) -> None:
-        """Until it is lost: learn its tools anew whenever they changed."""
+        """List its tools again whenever they change, until the connection is lost."""
         while not connection.is_lost():
             await connection.changed.wait()
             connection.changed.clear()
@@ -265,41 +266,41 @@ class McpServer:
                 try:
                     async with asyncio.timeout(self._config.startup_timeout):
                         await self._load_tools(connection)
-                except Exception as error:  # noqa: BLE001 - it keeps what it had
+                except Exception as error:  # noqa: BLE001 - it keeps its old tools
                     self._set_state(
                         "up", f"its new tools could not be listed ({describe_error(error)})"
                     )
                 else:
                     self._set_state("up")
-                await asyncio.sleep(RELIST_PAUSE)  # a server that never stops changing
+                await asyncio.sleep(RELIST_PAUSE)  # for a server that changes all the time
 
     async def _load_tools(self, connection: McpConnection) -> None:
-        made: dict[str, Tool] = {}
-        longest = self._config.timeout * 10 + 30
+        tools: dict[str, Tool] = {}
+        max_timeout = self._config.timeout * 10 + 30
         for tool in await connection.list_tools():
-            name = make_tool_name(self._name, tool.name, made)
+            name = make_tool_name(self._name, tool.name, tools)
             hints = tool.annotations
             spec = make_tool_spec(
                 name,
                 tool.description or tool.title or "",
                 tool.input_schema,
                 is_read_only=bool(hints and hints.read_only_hint),
-                timeout=longest,
+                timeout=max_timeout,
             )
-            made.setdefault(name, McpTool(tool.name, spec, self.call))
+            tools.setdefault(name, McpTool(tool.name, spec, self.call))
         self._instructions = connection.instructions[:MAX_INSTRUCTION_CHARS]
-        if [tool.spec for tool in made.values()] != [tool.spec for tool in self._tools]:
-            self._tools = tuple(made.values())
+        if [tool.spec for tool in tools.values()] != [tool.spec for tool in self._tools]:
+            self._tools = tuple(tools.values())
 
     def _set_state(self, state: McpState, problem: str = "") -> None:
         self._state, self._problem = state, problem[:500]
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
-        told, self._last_reported = self._last_reported, (self.status, self._tools)
-        if self._on_change is not None and told != self._last_reported:
+        last, self._last_reported = self._last_reported, (self.status, self._tools)
+        if self._on_change is not None and last != self._last_reported:
             try:
                 self._on_change(self.status)
-            except Exception:  # noqa: BLE001 - whoever watches may break; the server goes on
+            except Exception:  # noqa: BLE001 - a broken callback must not stop the server
                 pass
 
     async def _wait_change(self) -> None:

@@ -1,9 +1,8 @@
 """A server process on three pipes, as a transport of the SDK: lines out, lines in, bounded.
 
-What the server prints that is no message is kept as noise, for an error to quote. An answer that
-cannot be read, because it is broken or too long, fails the call that waits for it, at once. The
-process is the workspace's: its whole tree ends when this is left, or when we die. Not a protocol:
-who asks what is the SDK's. Above: connection.py.
+Output of the server that is not a message is kept for error messages. A response that is invalid
+or too long fails its call at once. The process belongs to the workspace: its whole tree ends when
+the transport is closed or the agent dies. The protocol itself is the SDK. Used by connection.py.
 """
 
 from __future__ import annotations
@@ -25,14 +24,12 @@ from treadle.core.sanitize import strip_escapes
 from treadle.tools.mcp.process import StartProcess
 
 MAX_MESSAGE_BYTES = 16 << 20
-MAX_UNREAD_BYTES = 64 << 20  # what a server may leave unread before it is taken to be stuck
+MAX_UNREAD_BYTES = 64 << 20  # a server that leaves more unread is taken to be stuck
 EDGE_BYTES = 4096
 LOG_TAIL_LINES, LOG_LINE_CHARS = 20, 300
 MAX_NON_MESSAGE_LINES = 100_000  # lines without a message between them
-STDERR_DRAIN_SECONDS = 0.05  # for what it wrote on stderr to arrive when it has died
-SHUTDOWN_GRACE = (
-    0.5  # for a server to end by itself once its input is closed, and again after a TERM
-)
+STDERR_DRAIN_SECONDS = 0.05  # for the rest of stderr to arrive after the process died
+SHUTDOWN_GRACE = 0.5  # seconds to exit after its input is closed, and again after TERM
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
@@ -42,14 +39,14 @@ _BODY = re.compile(rb'"(?:result|error|method)"\s*:')
 
 
 class TruncatedLine:
-    """A line that was longer than anybody wants: what is left of it."""
+    """The two ends of a line that was too long."""
 
     def __init__(self, head: bytes, tail: bytes) -> None:
         self.head, self.tail = head, tail
 
 
 class LineSplitter:
-    """Cuts bytes into lines; of one beyond the limit only the ends are kept."""
+    """Splits bytes into lines; of a line beyond the limit only the ends are kept."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -72,8 +69,8 @@ class LineSplitter:
             self._size += len(data)
             return
         if self._head is None:
-            begun = b"".join(self._parts)
-            self._head, self._tail = (begun + data)[:EDGE_BYTES], begun[-EDGE_BYTES:]
+            start = b"".join(self._parts)
+            self._head, self._tail = (start + data)[:EDGE_BYTES], start[-EDGE_BYTES:]
             self._parts, self._size = [], 0
         self._tail = (self._tail + data[-EDGE_BYTES:])[-EDGE_BYTES:]
 
@@ -87,18 +84,18 @@ class LineSplitter:
 
 
 def guess_request_id(head: bytes, tail: bytes) -> int | str | None:
-    """Which request an unreadable answer was for: an id before the body, or the last one."""
+    """The request of an unreadable response: the id before the body, or the last one."""
     first, body = _REQUEST_ID.search(head), _BODY.search(head)
-    found = first if first and (not body or first.start() < body.start()) else None
-    for late in _REQUEST_ID.finditer(tail) if found is None else ():
-        found = late
-    if found is None:
+    match = first if first and (not body or first.start() < body.start()) else None
+    for last in _REQUEST_ID.finditer(tail) if match is None else ():
+        match = last
+    if match is None:
         return None
-    return int(found.group(1)) if found.group(1) else found.group(2).decode(errors="replace")
+    return int(match.group(1)) if match.group(1) else match.group(2).decode(errors="replace")
 
 
 class StdioTransport:
-    """The transport: enter it for the SDK's two streams; `lost` is called when it is over."""
+    """The transport: enter it for the SDK's two streams; `on_lost` is called when it ends."""
 
     def __init__(
         self,
@@ -126,13 +123,13 @@ class StdioTransport:
 
     @property
     def log_tail(self) -> str:
-        """What it printed last that was no message."""
-        said = [text for line in self._log_tail if (text := _sanitize_line(line))]
-        return " / ".join(said[-3:])
+        """The last lines of its output that are not messages."""
+        lines = [text for line in self._log_tail if (text := _sanitize_line(line))]
+        return " / ".join(lines[-3:])
 
     async def __aenter__(self) -> tuple[Incoming, Outgoing]:
         to_us, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](16)
-        # Room for many: a call that is given up must not wait for a server that reads nothing.
+        # A large buffer: a cancelled call must not wait for a server that does not read.
         outgoing, from_us = anyio.create_memory_object_stream[SessionMessage](10_000)
         self._streams = (to_us, incoming, outgoing, from_us)
         their_in, our_in = os.pipe()
@@ -169,7 +166,7 @@ class StdioTransport:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close its input, then insist; every wait is bounded, and the tree is gone after it."""
+        """Close its input, then TERM, then KILL; waits are bounded, and the tree is gone after."""
         try:
             self._transports[0].close()
             if not await self._exits_within(SHUTDOWN_GRACE):
@@ -182,7 +179,7 @@ class StdioTransport:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             self._close()
-            await asyncio.sleep(0)  # the transports close their pipes in the loop's next round
+            await asyncio.sleep(0)  # the transports close their pipes in the next loop iteration
 
     async def _exits_within(self, seconds: float) -> bool:
         ended = asyncio.ensure_future(self._process.wait())
@@ -211,22 +208,22 @@ class StdioTransport:
         except _ProtocolError as error:
             problem = str(error)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-            # Nobody listens any more; a server that cannot write would not see its input end.
+            # Keep reading: a server that is blocked on a write does not notice its closed input.
             while await reader.read(1 << 16):
                 pass
         await asyncio.wait({stderr_task}, timeout=STDERR_DRAIN_SECONDS)
         self._on_lost(problem)
-        inbound.close()  # whoever waits for an answer learns that none will come
+        inbound.close()  # fails the calls that wait for a response
 
     def _parse_line(self, line: bytes | TruncatedLine) -> types.JSONRPCMessage | None:
-        """The message on a line; None for noise."""
+        """The message on a line; None if there is none."""
         if isinstance(line, TruncatedLine):
             megabytes = self._limit / (1 << 20)
             problem = f"the server sent a message of more than {megabytes:g} MiB, which is dropped"
-            answer = self._make_error_response(guess_request_id(line.head, line.tail), problem)
-            if answer is None:
+            response = self._make_error_response(guess_request_id(line.head, line.tail), problem)
+            if response is None:
                 raise _ProtocolError(problem)
-            return answer
+            return response
         text = line.strip()
         if not text.startswith(b"{"):
             self._on_non_message(text)
@@ -234,13 +231,13 @@ class StdioTransport:
         try:
             message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
         except ValueError:
-            asked = guess_request_id(text[:EDGE_BYTES], text[-EDGE_BYTES:])
-            answer = self._make_error_response(
-                asked, "the server's answer was not a message of the protocol"
+            request_id = guess_request_id(text[:EDGE_BYTES], text[-EDGE_BYTES:])
+            response = self._make_error_response(
+                request_id, "the server's response was not a valid message"
             )
-            if answer is None:
+            if response is None:
                 self._on_non_message(text)
-            return answer
+            return response
         self._non_message_lines = 0
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id:
             self._pending_ids.discard(message.id)
@@ -249,7 +246,7 @@ class StdioTransport:
     def _make_error_response(
         self, request_id: int | str | None, problem: str
     ) -> types.JSONRPCError | None:
-        """The answer for a request whose own answer cannot be read."""
+        """The error response for a request whose real response cannot be read."""
         if request_id is None or request_id not in self._pending_ids:
             return None
         self._pending_ids.discard(request_id)
@@ -257,16 +254,16 @@ class StdioTransport:
         return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
     def _on_non_message(self, line: bytes) -> None:
-        """A line of its output that is no message."""
+        """Record a line of its output that is not a message."""
         self._append_log(line)
         self._non_message_lines += 1
         if self._non_message_lines > MAX_NON_MESSAGE_LINES:
-            raise _ProtocolError("it prints line after line that is no message")
+            raise _ProtocolError("it prints too many lines that are not messages")
 
     async def _read_stderr(self, reader: asyncio.StreamReader) -> None:
         rest = b""
         while data := await reader.read(1 << 16):
-            # Only the last lines will be quoted, and a server may print faster than we read.
+            # Only the last lines are used, and a server may print faster than we read.
             *lines, rest = (rest + data).rsplit(b"\n", LOG_TAIL_LINES + 1)
             for line in lines[-LOG_TAIL_LINES:]:
                 self._append_log(line)
@@ -291,11 +288,12 @@ class StdioTransport:
             try:
                 line = message.model_dump_json(by_alias=True, exclude_unset=True)
             except ValueError as error:  # half a surrogate pair, which no UTF-8 can hold
-                asked = message.id if isinstance(message, types.JSONRPCRequest) else None
-                answer = self._make_error_response(asked, f"the arguments cannot be sent: {error}")
-                if answer is not None:
+                request_id = message.id if isinstance(message, types.JSONRPCRequest) else None
+                problem = f"the arguments cannot be sent: {error}"
+                response = self._make_error_response(request_id, problem)
+                if response is not None:
                     with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                        await inbound.send(SessionMessage(answer))
+                        await inbound.send(SessionMessage(response))
                 continue
             writer.write(line.encode() + b"\n")
             if writer.is_closing() or writer.get_write_buffer_size() > MAX_UNREAD_BYTES:
@@ -348,4 +346,4 @@ def _sanitize_line(line: bytes) -> str:
 
 
 class _ProtocolError(Exception):
-    """What the server sends cannot be followed any more."""
+    """The server violates the protocol in a way that ends the connection."""

@@ -1,7 +1,7 @@
-"""One tool of an MCP server, with a Tool's face: `mcp__server__tool`.
+"""One tool of an MCP server as a Tool: `mcp__server__tool`.
 
-The schema is the server's own. That a server calls a tool read-only lets it run beside others and
-again after a crash; it never counts as a permission. The call itself is server.py's.
+The schema is the server's own. A tool that the server declares read-only may run concurrently and
+again after a crash; the declaration is never a permission. server.py makes the call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from treadle.core.contracts.tool import (
 from treadle.core.transcript.content import Arguments
 from treadle.tools.function import summarize_call
 
-MAX_NAME_CHARS = 64  # what providers take
+MAX_NAME_CHARS = 64  # the limit of the providers
 MAX_DESCRIPTION_CHARS = 4_000
 _JSON_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "string": str,
@@ -36,7 +36,7 @@ McpCall = Callable[[str, Arguments, ToolContext], Awaitable[ToolOutput]]
 
 
 class McpTool(BaseTool):
-    """A tool of a server. `remote` is what the server calls it."""
+    """A tool of a server. `remote_name` is its name on the server."""
 
     def __init__(self, remote_name: str, spec: ToolSpec, call: McpCall) -> None:
         self.remote_name = remote_name
@@ -59,11 +59,13 @@ class McpTool(BaseTool):
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
     ) -> ProbeResult:
-        return ProbeResult("unknown", f"{self._spec.name} is a server's tool and cannot be checked")
+        return ProbeResult(
+            "unknown", f"{self._spec.name} is a tool of a server: no check is possible"
+        )
 
 
 def check_arguments(arguments: Arguments, spec: ToolSpec) -> str | None:
-    """What is plainly wrong; the server itself checks the rest."""
+    """Obvious mistakes in the arguments; the server itself checks the rest."""
     properties = spec.schema.get("properties")
     properties = properties if isinstance(properties, dict) else {}
     required = spec.schema.get("required")
@@ -71,28 +73,29 @@ def check_arguments(arguments: Arguments, spec: ToolSpec) -> str | None:
         if name not in arguments:
             return f"invalid arguments for {spec.name}: `{name}` is missing"
     for name, value in arguments.items():
-        form = properties.get(name)
+        property_schema = properties.get(name)
         if name not in properties and spec.schema.get("additionalProperties") is False:
             return f"invalid arguments for {spec.name}: there is no `{name}`"
-        kind = form.get("type") if isinstance(form, dict) else None
+        kind = property_schema.get("type") if isinstance(property_schema, dict) else None
         wanted = _JSON_TYPES.get(kind) if isinstance(kind, str) else None
         if wanted is None:
             continue
-        is_number_of_bool = isinstance(value, bool) and wanted is not bool
-        if is_number_of_bool or not isinstance(value, wanted):
+        is_wrong_bool = isinstance(value, bool) and wanted is not bool
+        if is_wrong_bool or not isinstance(value, wanted):
             return f"invalid arguments for {spec.name}: `{name}` has to be of type {kind}"
     return None
 
 
 def sanitize_server_name(name: str) -> str:
-    """A server's name as it stands in its tools' names, and so in rules: no double underscore."""
+    """A server's name as part of its tools' names and of rules: no double underscore."""
     word = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "_", name)).strip("_")
     return word[:24] or "server"
 
 
 def make_tool_name(server: str, remote_name: str, taken: Mapping[str, object]) -> str:
-    """A name that every provider takes and that no other tool of the server has."""
-    name = f"mcp__{sanitize_server_name(server)}__{re.sub(r'[^A-Za-z0-9_-]', '_', remote_name) or 'tool'}"
+    """A name that every provider accepts and that no other tool of the server has."""
+    tool = re.sub(r"[^A-Za-z0-9_-]", "_", remote_name) or "tool"
+    name = f"mcp__{sanitize_server_name(server)}__{tool}"
     if len(name) <= MAX_NAME_CHARS and name not in taken:
         return name
     mark = hashlib.sha256(remote_name.encode("utf-8", "replace")).hexdigest()[:8]

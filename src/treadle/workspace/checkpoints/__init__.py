@@ -1,14 +1,15 @@
-"""Checkpoints of the files in a folder: taken, compared, gone back to.
+"""Checkpoints of the files in a folder: taken, compared, restored.
 
-    ignoring    which files the project itself does not want kept (.gitignore)
-    objects     contents by their hash; the same content is kept once
-    ground      the folder by descriptors: no link leads out of it
-    scanning    a folder as it is now, to a tree; what did not change is not read again
-    restoring   from one tree to another, touching only what differs
-    keeping     a checkpoint before and after each turn, as a hook and a mutator
+    checkpoints   the operations on one folder: take, diff, restore, apply, prune
+    gitignore     which files the project ignores
+    object_store  contents by hash; the same content is stored once
+    safe_tree     access to the folder by descriptors: no symlink is followed
+    scanner       the current files as a tree; unchanged files are not read again
+    restore       from one tree to another, changing only what differs
+    recorder      a checkpoint before and after each turn, as a hook and a mutator
 
-It does not need git, and never touches a repository's own files (.git). What a shell command
-changed is seen like any other change. Above: the hosts; the log knows trees only by their names.
+It does not need git and never touches `.git`. Changes of shell commands are seen like any others.
+Used by the hosts; the log holds only the hashes of trees.
 """
 
 from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot

@@ -1,7 +1,7 @@
-"""The checkpoints of one folder: take, compare, go back, undo.
+"""The checkpoints of one folder: take, compare, restore, undo.
 
-Contents are kept under a folder of their own, outside the project. The calls block on the disk,
-so they run in a thread; one at a time.
+Contents are stored in a folder outside the project. The operations block, so they run in a thread,
+one at a time.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from treadle.workspace.checkpoints.scanner import (
 )
 
 T = TypeVar("T")
-CURRENT_NOT_STORED = "what is there now was not kept, so it is left alone"
-TARGET_NOT_STORED = "what was there was not kept"
+CURRENT_NOT_STORED = "its current content is not stored, so it was not changed"
+TARGET_NOT_STORED = "its earlier content is not stored"
 CHANGED_SINCE = "it was changed since"
 
 
 class FileSnapshot(msgspec.Struct, frozen=True):
-    """A folder at one moment. `read` counts the files that were not known from before."""
+    """A folder at one time. `read_count` is the number of files that had to be read."""
 
     tree: str
     file_count: int
@@ -52,7 +52,7 @@ class FileSnapshot(msgspec.Struct, frozen=True):
 
 
 class Checkpoints:
-    """Checkpoints of `root`, kept under `store`."""
+    """Checkpoints of `root`, stored in `store`."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class Checkpoints:
         self._lock = asyncio.Lock()
 
     async def take(self) -> FileSnapshot:
-        """Keep the files as they are now."""
+        """Store the files as they are now."""
         return await self._run_in_thread(self._take)
 
     async def restore(self, tree: str) -> RestoreResult:
-        """Make the files what they were in this tree."""
+        """Make the files as they are in this tree."""
         return await self._run_in_thread(lambda: self._restore(tree))
 
     async def diff(self, old: str, new: str) -> list[TreeChange]:
@@ -82,18 +82,18 @@ class Checkpoints:
         return await self._run_in_thread(lambda: diff_trees(self._flatten(old), self._flatten(new)))
 
     async def apply(self, old: str, new: str) -> RestoreResult:
-        """Carry over what changed from `old` to `new`, and nothing else.
+        """Apply the changes from `old` to `new`, and nothing else.
 
-        A file that is now neither as in one nor as in the other was changed by somebody since:
-        it is left alone and named. `apply(after, before)` of a turn is undo, the reverse redo.
+        A file that is now as in neither tree was changed since: it is not touched and is reported.
+        `apply(after, before)` of a turn is undo, the reverse is redo.
         """
         return await self._run_in_thread(lambda: self._apply(old, new))
 
     async def prune(self, trees: Iterable[str]) -> int:
-        """Forget every content that none of these trees needs; the bytes freed."""
-        kept = list(trees)
-        self._stat_cache = {}  # what it names may be forgotten now
-        return await self._run_in_thread(lambda: self._objects.prune(kept))
+        """Delete every content that none of these trees needs; returns the bytes freed."""
+        needed = list(trees)
+        self._stat_cache = {}  # it may name deleted contents
+        return await self._run_in_thread(lambda: self._objects.prune(needed))
 
     # --- in a thread -----------------------------------------------------------------------
 
@@ -128,16 +128,16 @@ class Checkpoints:
 
     def _restore(self, tree: str) -> RestoreResult:
         target = self._flatten(tree)
-        # Looked at with the target's own rules: what was ignored then was not kept, and what
-        # was not kept must not be taken for something that came later.
+        # Scanned with the target's .gitignore rules: files that were ignored then are not stored,
+        # and must not be taken for new ones.
         now, _ = self._scan(target)
-        # What stands there now and was not kept could never be brought back.
+        # Content that is there now and is not stored could never be restored.
         unknown = {skipped.path for skipped in now.skipped}
         folders = [path for path in target.folders if not is_within(path, unknown)]
         wanted = {p: node for p, node in target.files.items() if now.files.get(p) != node}
         with self._open_restorer() as work:
             work.remove(path for path in now.files if target.lacks_file(path))
-            # A link or a file may stand where a folder has to be, and the other way round.
+            # A symlink or a file may be where a folder has to be, and vice versa.
             work.remove(now.special_files.intersection(folders))
             work.remove_folders(path for path in now.folders if target.lacks_folder(path))
             work.make_folders(folders)
@@ -152,7 +152,7 @@ class Checkpoints:
         now, _ = self._scan()
         unknown = {skipped.path for skipped in now.skipped}
         files: dict[str, TreeNode] = {}
-        gone: list[str] = []
+        removed: list[str] = []
         with self._open_restorer() as work:
             for path in (change.path for change in diff_trees(before, after)):
                 if is_within(path, unknown):
@@ -168,12 +168,12 @@ class Checkpoints:
                 elif path in after.files:
                     files[path] = after.files[path]
                 else:
-                    gone.append(path)
-            # What goes makes room first: a link may stand where a folder has to be.
-            work.remove(gone)
+                    removed.append(path)
+            # Removed first: a symlink may be where a folder has to be.
+            work.remove(removed)
             work.remove(
                 now.special_files.intersection(
-                    place for path in files for place in parent_folders(path)
+                    parent for path in files for parent in parent_folders(path)
                 )
             )
             work.remove_folders(path for path in before.folders if after.lacks_folder(path))
@@ -184,14 +184,14 @@ class Checkpoints:
 
     @contextmanager
     def _open_restorer(self) -> Iterator[Restorer]:
-        ground = SafeTree(self.root)
+        tree = SafeTree(self.root)
         try:
-            yield Restorer(ground, self._objects)
+            yield Restorer(tree, self._objects)
         finally:
-            ground.close()
+            tree.close()
 
     def _flatten(self, tree: str) -> FlatTree:
         try:
             return flatten_tree(self._objects, tree)
         except OSError as error:
-            raise ValueError(f"the checkpoint {tree} is not there any more") from error
+            raise ValueError(f"the checkpoint {tree} does not exist any more") from error

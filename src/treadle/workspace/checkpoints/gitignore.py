@@ -1,7 +1,8 @@
-"""Which files a project does not want kept: the patterns of its .gitignore files.
+"""Which files a project ignores: the patterns of its .gitignore files.
 
-The rules are git's: the last pattern that matches decides, `!` takes back, a slash ties a
-pattern to its folder, `**` crosses folders, a slash at the end means folders only.
+The rules are git's: the last pattern that matches decides, `!` negates, a slash anchors a pattern
+to its folder, `**` crosses folders, a slash at the end means folders only. Patterns of rules are
+different: policy/ruleset/path_patterns.py.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ import msgspec
 
 GITIGNORE = ".gitignore"
 
-
 _STAR, _ANY_FOLDERS = "[^/]*", "(?:.*/)?"
 MAX_DOUBLE_STARS = 4
 
 
 class IgnorePattern(msgspec.Struct, frozen=True):
-    """One line. `expression` matches the path below the folder of the file."""
+    """One line. `regex` matches paths relative to the folder of the .gitignore."""
 
     regex: re.Pattern[str]
     is_negated: bool
@@ -27,7 +27,7 @@ class IgnorePattern(msgspec.Struct, frozen=True):
 
 
 class IgnoreRules(msgspec.Struct, frozen=True):
-    """The patterns that hold in a folder: its own and those above, outermost first."""
+    """The patterns for a folder: its own and those of its parents, outermost first."""
 
     layers: tuple[tuple[str, tuple[IgnorePattern, ...]], ...] = ()
 
@@ -59,20 +59,18 @@ def _parse_line(line: str) -> IgnorePattern | None:
     line = re.sub(r"(?<!\\)((?:\\\\)*) +$", r"\1", line)
     if not line or line.startswith("#"):
         return None
-    takes_back = line.startswith("!")
-    if takes_back:
-        line = line[1:]
+    is_negated = line.startswith("!")
+    line = line.removeprefix("!")
     folders_only = line.endswith("/")
     body = line.rstrip("/")
     if not body:
         return None
-    tied = "/" in body
+    prefix = "" if "/" in body else _ANY_FOLDERS
     try:
-        anywhere = "" if tied else "(?:.*/)?"
-        expression = re.compile(anywhere + _translate_glob(body.lstrip("/")), re.DOTALL)
+        regex = re.compile(prefix + _translate_glob(body.lstrip("/")), re.DOTALL)
     except re.error:
-        return None  # git, too, ignores a pattern that makes no sense
-    return IgnorePattern(expression, takes_back, folders_only)
+        return None  # git, too, skips an invalid pattern
+    return IgnorePattern(regex, is_negated, folders_only)
 
 
 def _translate_glob(glob: str) -> str:
@@ -104,13 +102,13 @@ def _translate_glob(glob: str) -> str:
             tokens.append(re.escape(char))
         at += 1
     if tokens.count(_ANY_FOLDERS) > MAX_DOUBLE_STARS:
-        raise re.error("more folders than a pattern needs")
+        raise re.error("too many **")
     return _join_tokens(tokens)
 
 
 def _join_tokens(tokens: list[str]) -> str:
-    """Between two stars the first place that fits is as good as any: nothing is tried twice, and
-    a pattern of many stars cannot take its time."""
+    """Between two stars the first match is as good as any other: an atomic group avoids
+    backtracking, so that a pattern with many stars cannot be slow."""
     out: list[str] = []
     stars = [at for at, token in enumerate(tokens) if token == _STAR]
     begin = 0

@@ -1,7 +1,7 @@
-"""Contents by their hash, in files: each content once, whoever asks for it.
+"""Contents by hash, in files: each content is stored once.
 
-Folders are objects too (the list of what is in them), so a tree is named by one hash, and two
-trees share what they have in common. Private to the user; written whole or not at all.
+Folders are objects too (the list of their entries), so a tree is named by one hash, and trees
+share equal parts. Readable only by the user; written atomically.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Literal
 
 import msgspec
 
-# left: it was there and was not kept, so nobody knows what was in it.
+# left: it existed, but its content is not stored.
 NodeKind = Literal["file", "link", "folder", "left"]
 
 
 class TreeNode(msgspec.Struct, frozen=True, array_like=True):
-    """One name in a folder: what it is, its permissions, and the hash of what is in it."""
+    """One entry of a folder: its kind, its permissions, and the hash of its content."""
 
     name: str
     kind: NodeKind
@@ -57,7 +57,7 @@ class ObjectStore:
         return name
 
     def get(self, name: str) -> bytes:
-        """The content; OSError if it is gone, ValueError if it is not what its name says."""
+        """The content; OSError if it is missing, ValueError if it does not match its hash."""
         try:
             data = zlib.decompress(self._path(name).read_bytes())
         except zlib.error as error:
@@ -67,14 +67,14 @@ class ObjectStore:
         return data
 
     def put_folder(self, nodes: Iterable[TreeNode]) -> str:
-        # Names that are not text survive as escapes, which only Python's writer knows.
+        # Python's json keeps names that are not valid UTF-8 as escapes; msgspec does not.
         return self.put(json.dumps([msgspec.to_builtins(node) for node in nodes]).encode())
 
     def get_folder(self, name: str) -> list[TreeNode]:
         return msgspec.convert(json.loads(self.get(name)), list[TreeNode])
 
     def prune(self, trees: Iterable[str]) -> int:
-        """Remove what none of these trees needs; how many bytes that frees."""
+        """Remove what none of these trees needs; returns the bytes freed."""
         needed: set[str] = set()
         left = list(trees)
         while left:

@@ -1,7 +1,7 @@
-"""A checkpoint before and after each turn: what makes undo and rewind of files possible.
+"""A checkpoint before and after each turn, for undo and rewind of files.
 
-A hook where a turn takes up its message, a mutator where it ends; it changes neither. A
-checkpoint that cannot be taken costs a word to the person, never the turn.
+A hook at the start of a turn and a mutator at its end; both change nothing. If a checkpoint fails,
+the user gets a warning and the turn continues.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from treadle.workspace.checkpoints.scanner import SkippedPath
 
 
 class CheckpointRecorder:
-    """Give its `hook` and its `mutator` to an agent. `append` is the journal's."""
+    """Pass its `hook` and its `mutator` to an agent. `append` is the journal's method."""
 
     def __init__(
         self,
@@ -43,18 +43,18 @@ class CheckpointRecorder:
         try:
             snapshot = await self._checkpoints.take()
         except WorkspaceError as error:
-            self._warn(f"the files of this turn cannot be brought back: {error}")
+            self._warn(f"the files of this turn cannot be restored: {error}")
             return
         self._append(Checkpoint(turn_id, snapshot.tree))
         self._report_skipped(snapshot)
 
     def _report_skipped(self, snapshot: FileSnapshot) -> None:
-        """A word about each, once."""
+        """Warn about each skipped path once."""
         new = [skipped for skipped in snapshot.skipped if skipped not in self._reported]
         self._reported.update(new)
         if new:
             more = f" and {len(new) - 1} more" if len(new) > 1 else ""
-            self._warn(f"checkpoints leave out {new[0].path} ({new[0].reason}){more}")
+            self._warn(f"checkpoints do not include {new[0].path} ({new[0].reason}){more}")
 
 
 class BeforeTurnHook:

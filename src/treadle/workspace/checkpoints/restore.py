@@ -1,8 +1,8 @@
-"""From the files as they are to the files as they were, touching only what differs.
+"""From the current files to those of a tree, changing only what differs.
 
-What the tree's own rules ignore, what is too large and what belongs to git is left alone. A file
-is replaced whole, by a rename; a folder goes when nothing is left in it. Below: `ground`, which
-follows no link, so that nothing outside of the folder is ever touched.
+Ignored files, files that are too large, and `.git` are not touched. A file is replaced atomically;
+a folder is removed when it is empty. Uses `safe_tree`, which follows no symlink, so that nothing
+outside of the folder is changed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from treadle.workspace.checkpoints.scanner import SkippedPath
 
 
 class TreeChange(msgspec.Struct, frozen=True):
-    """What differs between two trees."""
+    """One difference between two trees."""
 
     path: str
     kind: Literal["added", "removed", "changed"]
 
 
 class RestoreResult(msgspec.Struct, frozen=True):
-    """What was done: paths written and removed, and what was left alone and why."""
+    """The paths that were written and removed, and those that were skipped, with reasons."""
 
     written: tuple[str, ...]
     removed: tuple[str, ...]
@@ -34,7 +34,7 @@ class RestoreResult(msgspec.Struct, frozen=True):
 
 
 class FlatTree(msgspec.Struct, frozen=True):
-    """A tree by paths."""
+    """A tree as a map of paths."""
 
     files: dict[str, TreeNode]
     folders: frozenset[str]
@@ -56,7 +56,7 @@ class FlatTree(msgspec.Struct, frozen=True):
 def flatten_tree(objects: ObjectStore, tree: str) -> FlatTree:
     files: dict[str, TreeNode] = {}
     folders: set[str] = set()
-    left: set[str] = set()
+    not_stored: set[str] = set()
 
     def walk(name: str, prefix: str) -> None:
         for node in objects.get_folder(name):
@@ -65,39 +65,39 @@ def flatten_tree(objects: ObjectStore, tree: str) -> FlatTree:
                 folders.add(path)
                 walk(node.hash, f"{path}/")
             elif node.kind == "left":
-                left.add(path)
+                not_stored.add(path)
             else:
                 files[path] = node
 
     walk(tree, "")
-    return FlatTree(files, frozenset(folders), frozenset(left))
+    return FlatTree(files, frozenset(folders), frozenset(not_stored))
 
 
 def is_within(path: str, ancestors: Collection[str]) -> bool:
-    """Whether the path is one of these, or lies somewhere below one."""
+    """Whether the path is one of these, or below one of them."""
     return bool(ancestors) and (
-        path in ancestors or any(place in ancestors for place in parent_folders(path))
+        path in ancestors or any(parent in ancestors for parent in parent_folders(path))
     )
 
 
 def parent_folders(path: str) -> list[str]:
-    """The folders that the path lies in, the outermost first."""
+    """The parent folders of a path, the outermost first."""
     parts = path.split("/")[:-1]
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
 def diff_trees(old: FlatTree, new: FlatTree) -> list[TreeChange]:
-    found = [TreeChange(path, "removed") for path in old.files if path not in new.files]
+    changes = [TreeChange(path, "removed") for path in old.files if path not in new.files]
     for path, node in new.files.items():
         if path not in old.files:
-            found.append(TreeChange(path, "added"))
+            changes.append(TreeChange(path, "added"))
         elif old.files[path] != node:
-            found.append(TreeChange(path, "changed"))
-    return sorted(found, key=lambda change: change.path)
+            changes.append(TreeChange(path, "changed"))
+    return sorted(changes, key=lambda change: change.path)
 
 
 class Restorer:
-    """Writes into a folder what is kept. What cannot be done is named, the rest goes on."""
+    """Writes stored contents into a folder. A path that fails is reported; the others continue."""
 
     def __init__(self, tree: SafeTree, objects: ObjectStore) -> None:
         self._tree = tree
@@ -117,7 +117,7 @@ class Restorer:
                 self.skip(path, explain_error(error))
 
     def remove_folders(self, paths: Iterable[str]) -> None:
-        """The deepest first; one that still holds something stays."""
+        """The deepest first; a folder that is not empty stays."""
         for path in sorted(paths, reverse=True):
             try:
                 self._tree.remove_folder(path)

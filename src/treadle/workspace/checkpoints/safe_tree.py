@@ -1,8 +1,8 @@
-"""The folder that checkpoints are of, by descriptors: no link in it is ever followed.
+"""Access to the folder of checkpoints by descriptors: no symlink in it is ever followed.
 
-Commands that run in the folder may put a link anywhere, also between two looks. So a path is
-walked part by part, each opened by its name in the one before, and what is read, written or
-removed is an entry of the last. Plain functions that block; `scanning` and `restoring` stand above.
+Commands in the folder may create a symlink anywhere at any time. So a path is opened part by part,
+each by its name in the folder before, and only entries of the last folder are read, written or
+removed. Functions that block; used by `scanner` and `restore`.
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from treadle.workspace.supervisor.syscalls import write_all
+
 _DIR_FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_TRAVERSE_FLAGS: int = (
-    getattr(os, "O_PATH", os.O_RDONLY) | _DIR_FLAGS
-)  # O_PATH: it need not be readable
+# O_PATH: the folder need not be readable.
+_TRAVERSE_FLAGS: int = getattr(os, "O_PATH", os.O_RDONLY) | _DIR_FLAGS
 _LIST_FLAGS = os.O_RDONLY | os.O_NONBLOCK | _DIR_FLAGS
-# O_NONBLOCK: a pipe that was put in a file's place must not hold us; what it is, is seen after.
+# O_NONBLOCK: a pipe in place of a file must not block; the file type is checked after.
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_CHANGED_MEANWHILE = "it became something else while it was looked at"
+_CHANGED_MEANWHILE = "it was replaced while it was read"
 
 
 class SafeTree:
-    """Changes a folder's entries, by their paths below it. The root itself may lie behind links."""
+    """Changes files below a folder. The path of the folder itself may contain symlinks."""
 
     def __init__(self, root: Path) -> None:
         self._root = os.open(root, _TRAVERSE_FLAGS & ~os.O_NOFOLLOW)
@@ -36,7 +37,7 @@ class SafeTree:
         os.close(self._root)
 
     def make_folder(self, path: str) -> None:
-        """With those above it; nothing happens if it is there."""
+        """Create it and its parents, if they are missing."""
         os.close(self._open_folder(path.split("/"), make=True))
 
     def remove_folder(self, path: str) -> None:
@@ -44,18 +45,16 @@ class SafeTree:
             os.rmdir(name, dir_fd=folder)
 
     def remove(self, path: str) -> None:
-        """A file or a link, not what the link points to."""
+        """Remove a file or a symlink, not the target of a symlink."""
         with self._open_parent(path) as (folder, name):
             os.unlink(name, dir_fd=folder)
 
     def write(self, path: str, data: bytes, mode: int) -> None:
-        """Replace the file or make it, with the folders above it."""
+        """Replace or create the file, and its parent folders."""
         with self._replace_atomically(path) as (folder, draft):
             fd = os.open(draft, _CREATE_FLAGS, 0o600, dir_fd=folder)
             try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(fd, view) :]
+                write_all(fd, data)
                 os.fchmod(fd, mode)
             finally:
                 os.close(fd)
@@ -66,19 +65,20 @@ class SafeTree:
 
     @contextmanager
     def _replace_atomically(self, path: str) -> Iterator[tuple[int, str]]:
-        """A fresh name beside the path, which takes its place when the block is left."""
+        """A new name beside the path, which replaces it at the end of the block."""
         with self._open_parent(path, make=True) as (folder, name):
             draft = f".{secrets.token_hex(8)}.treadle"
             try:
                 yield folder, draft
                 os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
-                _discard(folder, draft)
+                with suppress(OSError):
+                    os.unlink(draft, dir_fd=folder)
                 raise
 
     @contextmanager
     def _open_parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """The folder that holds this entry, opened, and the entry's name in it."""
+        """The parent folder, opened, and the name of the entry in it."""
         *above, name = path.split("/")
         _check_name(name)
         folder = self._open_folder(above, make=make)
@@ -96,8 +96,8 @@ class SafeTree:
                 if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                     raise
                 here = "/".join(parts[:number])
-                refusal = f"{here} is no folder now, and no link is followed"
-                raise OSError(errno.ENOTDIR, refusal) from error
+                problem = f"{here} is not a folder any more; symlinks are not followed"
+                raise OSError(errno.ENOTDIR, problem) from error
             finally:
                 os.close(fd)
             fd = inner
@@ -114,7 +114,7 @@ def _open_child(folder: int, name: str, *, make: bool) -> int:
     try:
         os.mkdir(name, dir_fd=folder)
     except FileExistsError:
-        pass  # somebody was faster; the opening shows with what
+        pass  # created meanwhile; opening it fails if it is not a folder
     return os.open(name, _TRAVERSE_FLAGS, dir_fd=folder)
 
 
@@ -123,17 +123,10 @@ def _check_name(name: str) -> None:
         raise ValueError("it is not a path below the folder")
 
 
-def _discard(folder: int, name: str) -> None:
-    try:
-        os.unlink(name, dir_fd=folder)
-    except OSError:
-        pass
-
-
 def open_folder(name: str, parent: int) -> tuple[int, list[os.DirEntry[str]]]:
-    """A folder in the folder `above`, and what is in it, by name.
+    """A folder in the folder `parent`, opened, and its entries sorted by name.
 
-    The entries are looked at through the descriptor, which is the caller's to close.
+    The entries need the descriptor, which the caller closes.
     """
     return _list_entries(os.open(name, _LIST_FLAGS, dir_fd=parent))
 
@@ -144,15 +137,15 @@ def open_root(root: str) -> tuple[int, list[os.DirEntry[str]]]:
 
 def _list_entries(fd: int) -> tuple[int, list[os.DirEntry[str]]]:
     try:
-        with os.scandir(fd) as found:
-            return fd, sorted(found, key=lambda entry: entry.name)
+        with os.scandir(fd) as entries:
+            return fd, sorted(entries, key=lambda entry: entry.name)
     except BaseException:
         os.close(fd)
         raise
 
 
 def read_file(name: str, folder: int, limit: int) -> tuple[bytes, os.stat_result]:
-    """A regular file's first `most` bytes, and what it was when it was opened."""
+    """The first `limit` bytes of a regular file, and its status when it was opened."""
     fd = os.open(name, _READ_FLAGS, dir_fd=folder)
     try:
         status = os.fstat(fd)
@@ -167,9 +160,9 @@ def read_file(name: str, folder: int, limit: int) -> tuple[bytes, os.stat_result
 
 
 def explain_error(error: Exception) -> str:
-    """In a sentence for a person: why something was left alone."""
+    """For the user: why a path was skipped."""
     if isinstance(error, OSError):
-        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link or a socket where a file was
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # now a symlink or a socket
             return _CHANGED_MEANWHILE
         return error.strerror or str(error)
     return str(error)

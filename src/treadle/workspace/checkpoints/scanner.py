@@ -1,8 +1,8 @@
-"""A folder as it is now, to a tree; what did not change is not read again.
+"""The current files of a folder as a tree; unchanged files are not read again.
 
-A file counts as unchanged while its size, times, inode and permissions are what they were. One
-that changed in the last instant before a scan may change again without a later time, so it is
-read again at the next one. Links are kept as links: nothing is read through one (`ground`).
+A file counts as unchanged if its size, times, inode and permissions are the same. One that changed
+just before a scan may change again within the same clock tick, so the next scan reads it again.
+Symlinks are stored as symlinks and not followed (`safe_tree`).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from treadle.workspace.checkpoints.object_store import ObjectStore, TreeNode
 
 MAX_FILE_BYTES = 10 << 20
 MAX_FILES = 100_000
-MAX_DEPTH = 200  # each holds a descriptor while what is below it is looked at
+MAX_DEPTH = 200  # each level holds a descriptor during the scan
 _MAX_GITIGNORE_BYTES = 1 << 20
-_CLOCK_TICK_NS = 100_000_000  # nanoseconds: longer than any file system's clock needs for a tick
+_CLOCK_TICK_NS = 100_000_000  # longer than a clock tick of any file system
 
 
 class SkippedPath(msgspec.Struct, frozen=True):
-    """Something that a checkpoint does not cover, and why."""
+    """A path that a checkpoint does not include, and why."""
 
     path: str
     reason: str
 
 
 class TooManyFiles(Exception):
-    """The folder is too large to be kept at every turn."""
+    """The folder has too many files for a checkpoint at every turn."""
 
 
 _FileStamp = tuple[int, int, int, int, int]
@@ -43,7 +43,7 @@ ReadGitignore = Callable[[str], str]
 
 
 class Scanner:
-    """One look at a folder; the contents that it meets are kept."""
+    """One scan of a folder, which stores the contents."""
 
     def __init__(
         self,
@@ -65,12 +65,12 @@ class Scanner:
         self.stat_cache: StatCache = {}
         self.files: dict[str, TreeNode] = {}
         self.folders: list[str] = []
-        self.special_files: set[str] = set()  # sockets, pipes and devices, which are not kept
+        self.special_files: set[str] = set()  # sockets, pipes and devices, which are not stored
         self.skipped: list[SkippedPath] = []
         self.read_count = 0  # files that had to be read
 
     def scan(self) -> str:
-        """The name of the tree."""
+        """The hash of the tree."""
         fd, entries = safe_tree.open_root(self._root)
         return self._store_folder(fd, entries, "", IgnoreRules())
 
@@ -82,7 +82,7 @@ class Scanner:
         rules: IgnoreRules,
         level: int = 0,
     ) -> str:
-        """The name of the tree of one folder, whose descriptor is closed after."""
+        """The hash of the tree of one folder; closes its descriptor."""
         try:
             rules = rules.with_gitignore(folder, self._load_gitignore(fd, entries, folder))
             prefix = f"{folder}/" if folder else ""
@@ -133,7 +133,7 @@ class Scanner:
             target = os.fsencode(os.readlink(entry.name, dir_fd=fd))
             return TreeNode(entry.name, "link", 0, self._objects.put(target))
         if not stat.S_ISREG(status.st_mode):
-            self.special_files.add(path)  # not something to bring back
+            self.special_files.add(path)
             return None
         known = self._old_cache.get(path)
         if known is not None and known[0] == _make_stamp(status):
@@ -141,7 +141,7 @@ class Scanner:
         elif status.st_size > self._max_bytes:
             return self._skip_large(path)
         else:
-            # It may be another file by now: what counts is the one that was read.
+            # It may have been replaced: use the status of the file that was read.
             data, status = safe_tree.read_file(entry.name, fd, self._max_bytes + 1)
             if len(data) > self._max_bytes:
                 return self._skip_large(path)

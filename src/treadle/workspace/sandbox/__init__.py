@@ -1,11 +1,12 @@
-"""The wall around commands: what they cannot reach, whatever they are told to do.
+"""The sandbox around commands: what they cannot reach, whatever they do.
 
-    bubblewrap  namespaces and mounts: what is seen, what can be written, no network
-    protection  paths that stay as they are even where the command may write
-    seccomp     system calls that are refused inside
-    landlock    no signals and no abstract sockets to what is outside
-    readers     programs of ours that only read: what they may open
-    limits      how many processes a command may start
+    bubblewrap       namespaces and mounts: what is visible, what is writable, no network
+    protected_paths  paths that stay read-only in writable folders
+    seccomp          system calls that are refused inside
+    landlock         no signals and no abstract sockets to the outside
+    read_only        which files our own read-only programs may open
+    limits           how many processes a command may start
+    probe            whether the sandbox can be built here
 
-What may be asked for is the policy's business; here it is only built, or said why it cannot be.
+The policy decides which commands run; this package builds the sandbox or reports why it cannot.
 """

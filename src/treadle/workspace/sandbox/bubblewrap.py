@@ -1,8 +1,8 @@
 """The sandbox as bubblewrap builds it.
 
-Root read-only, home and sockets out of sight, the workspace and a private temp writable, no
-network, no capabilities, own process ids, no further namespaces. It wraps a Command in another;
-the keeper runs it. Below it stand protection, seccomp and landlock; above it `local.py`.
+Root read-only, home and sockets hidden, the workspace and a private temp folder writable, no
+network, no capabilities, own process ids, no further namespaces. It wraps a CommandSpec in another,
+which the fork server runs. Used by `local.py`; uses protected_paths, seccomp and landlock.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from treadle.core.errors import WorkspaceError
 from treadle.workspace.processes import CommandSpec
 from treadle.workspace.sandbox import landlock, seccomp
 from treadle.workspace.sandbox.protected_paths import PROTECTED_PATHS, ProtectedPaths
+from treadle.workspace.supervisor.syscalls import open_memory_file
 
 SECCOMP_FD = 199
 
@@ -30,7 +31,7 @@ NAMESPACE_OPTIONS = """
 --disable-userns --cap-drop ALL --die-with-parent --new-session
 """
 
-# As root /proc/sys could be written, capabilities or not: a core_pattern runs on the host.
+# Root could write /proc/sys even without capabilities, and a core_pattern runs on the host.
 SYSTEM_OPTIONS = "--ro-bind / / --dev /dev --proc /proc --remount-ro /proc"
 
 READABLE_IN_HOME = """
@@ -39,16 +40,15 @@ READABLE_IN_HOME = """
 .pyenv .rbenv .nvm .volta .fnm .asdf .sdkman .bun .deno .npm-global go
 .rustup .cargo/bin .cargo/env .cargo/config.toml .cargo/registry .cargo/git
 """
-"""Tools and git's settings, read-only. No keys live in these; ~/.cargo as a whole has one."""
-
+"""Tools and git settings, read-only. None holds credentials; ~/.cargo as a whole does."""
 
 HIDDEN_FOLDERS = ("/run", "/home", "/root", "/var/tmp")
 
 
 class Confinement(msgspec.Struct, frozen=True):
-    """What a sandbox lets a command do: write below `writable`, reach the network or not.
+    """What a sandboxed command may do: write below `writable`, use the network or not.
 
-    `readable` is shown read-only also where it lies in what is hidden, such as home.
+    `readable` is mounted read-only even in hidden folders such as home.
     """
 
     writable: tuple[Path, ...]
@@ -59,7 +59,7 @@ class Confinement(msgspec.Struct, frozen=True):
 
 
 class Bubblewrap:
-    """Wraps commands for one confinement. `enter` holds what the mounts rely on meanwhile."""
+    """Wraps commands for one confinement. `wrap` keeps the placeholders of the mounts meanwhile."""
 
     def __init__(self, confinement: Confinement, program: str) -> None:
         self.confinement = confinement
@@ -71,7 +71,7 @@ class Bubblewrap:
 
     @contextmanager
     def wrap(self, command: CommandSpec, *, network: bool | None = None) -> Iterator[CommandSpec]:
-        """The command as it is run inside. WorkspaceError when the sandbox cannot be built."""
+        """The command that runs it inside. WorkspaceError if the sandbox cannot be built."""
         if not self.program:
             raise WorkspaceError("the sandbox cannot be built: bubblewrap (bwrap) is not installed")
         with_network = self.confinement.network if network is None else network
@@ -80,11 +80,12 @@ class Bubblewrap:
         try:
             options = [*NAMESPACE_OPTIONS.split(), *([] if with_network else ["--unshare-net"])]
             options += [*self._mount_options(command, with_network), "--chdir", command.cwd]
-            # What the command's loader is told, bubblewrap's own must not hear: it is outside.
+            # LD_* must not affect bubblewrap itself, which runs outside.
             env = {k: v for k, v in command.env.items() if not k.startswith("LD_")}
             for name in command.env.keys() - env.keys():
                 options += ["--setenv", name, command.env[name]]
-            fds.append(_open_seccomp_filter())
+            # Bubblewrap reads the filter to its end, so each run needs its own file.
+            fds.append(open_memory_file("treadle-filter", seccomp.build_filter()))
             options += ["--seccomp", str(SECCOMP_FD)]
             ruleset = landlock.make_scope_ruleset()
             fds += [] if ruleset is None else [ruleset]
@@ -106,7 +107,7 @@ class Bubblewrap:
                     self._close_in_thread(protection.remove_placeholders())
 
     def _close_in_thread(self, fds: list[int]) -> None:
-        """In a thread, which takes its time while nobody waits for it."""
+        """In a thread: closing takes milliseconds."""
         if fds:
             closing = asyncio.get_running_loop().run_in_executor(None, _close_all, fds)
             self._closing.add(closing)
@@ -117,12 +118,12 @@ class Bubblewrap:
             await asyncio.wait(tuple(self._closing))
 
     def take_removed(self) -> list[str]:
-        """What commands made that must not be there and was removed, since the last time."""
-        swept, self._removed = self._removed, []
-        return swept
+        """Forbidden files that commands created and that were removed, since the last call."""
+        removed, self._removed = self._removed, []
+        return removed
 
     def _mount_options(self, command: CommandSpec, network: bool) -> list[str]:
-        """In order: later mounts lie on earlier ones."""
+        """In order: later mounts cover earlier ones."""
         confinement = self.confinement
         homes = _find_homes(command.env.get("HOME", ""))
         options = SYSTEM_OPTIONS.split()
@@ -161,7 +162,7 @@ def _find_homes(home: str) -> tuple[Path, ...]:
 
 @cache
 def _find_needed(homes: tuple[Path, ...], search: str) -> tuple[str, ...]:
-    """What is shown of home: tools by their usual places and by PATH, this very Python."""
+    """The visible parts of home: the usual folders of tools, PATH, and this Python."""
     usual = [home / name for home in homes for name in READABLE_IN_HOME.split()]
     tools = [Path(entry) for entry in search.split(":") if entry.startswith("/")]
     shown: list[Path] = []
@@ -173,7 +174,7 @@ def _find_needed(homes: tuple[Path, ...], search: str) -> tuple[str, ...]:
 
 
 def _resolver_options() -> list[str]:
-    """Name servers often stand in a file below /run, which is hidden."""
+    """The list of name servers is often a file below /run, which is hidden."""
     path = Path("/etc/resolv.conf").resolve()
     return ["--ro-bind", str(path), str(path)] if path.is_relative_to("/run") else []
 
@@ -182,7 +183,7 @@ def _refuse_root_around_home(root: Path, homes: Sequence[Path]) -> None:
     for home in (Path("/"), *homes):
         if home.is_relative_to(root):
             raise WorkspaceError(
-                f"the sandbox cannot be built around {root}: it holds the home folder; "
+                f"the sandbox cannot be built around {root}: it contains the home folder; "
                 "work in a folder below it"
             )
 
@@ -190,11 +191,3 @@ def _refuse_root_around_home(root: Path, homes: Sequence[Path]) -> None:
 def _close_all(fds: Sequence[int]) -> None:
     for fd in fds:
         os.close(fd)
-
-
-def _open_seccomp_filter() -> int:
-    """The filter as a file that bubblewrap reads to its end: each run needs its own."""
-    fd = os.memfd_create("treadle-filter", os.MFD_CLOEXEC)
-    os.write(fd, seccomp.build_filter())
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd

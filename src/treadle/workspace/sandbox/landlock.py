@@ -1,10 +1,8 @@
-"""Landlock: no signal and no abstract socket leaves the sandbox; a reader opens what it may.
+"""Landlock: no signals and no abstract sockets out of the sandbox; file rules for our own programs.
 
-For commands only the scopes are used. A domain that handles files would forbid bubblewrap to mount,
-and inside the mounts there is nothing left that runs before the command; files are the mounts'
-business. A program of ours that only reads needs no mounts, and is fenced in by files alone.
-Above it stand `bubblewrap.py` and `read_only.py`; the supervisor enters the ruleset just before it
-execs.
+Commands use only the scopes: a ruleset for files would forbid bubblewrap to mount, and the mounts
+restrict the files already. Our own read-only programs have no mounts and use rules for files.
+Used by `bubblewrap.py` and `read_only.py`; the supervisor applies the ruleset before it execs.
 """
 
 from __future__ import annotations
@@ -15,19 +13,21 @@ import stat
 from collections.abc import Iterable
 from functools import cache
 
+from treadle.workspace.supervisor.syscalls import libc, raise_on_error
+
 SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_ADD_RULE = 444, 445
 CREATE_RULESET_VERSION = 1
 SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL = 1, 2
 FIRST_WITH_SCOPES = 6
 RULE_PATH_BENEATH = 1
 EXECUTE, READ_FILE, READ_DIR, TRUNCATE = 1, 4, 8, 1 << 14
-# How many kinds of access to files, and how many to the network, are known from a version on.
+# (version, number of access rights for files that it knows); the same for the network.
 FILE_ACCESSES = ((5, 16), (3, 15), (2, 14), (1, 13))
 FIRST_WITH_NETWORK, NETWORK_ACCESSES = 4, 3
 
 
 class RulesetAttributes(ctypes.Structure):
-    """struct landlock_ruleset_attr, as of its sixth version."""
+    """struct landlock_ruleset_attr of version 6."""
 
     _fields_ = (
         ("handled_access_fs", ctypes.c_uint64),
@@ -44,38 +44,32 @@ class PathBeneath(ctypes.Structure):
 
 
 @cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-@cache
 def version() -> int:
-    """The kernel's version of Landlock; 0 where there is none."""
+    """The kernel's version of Landlock; 0 if there is none."""
     number = SYS_LANDLOCK_CREATE_RULESET
-    found = _libc().syscall(number, None, ctypes.c_size_t(0), CREATE_RULESET_VERSION)
-    return max(0, int(found))
+    result = libc.syscall(number, None, ctypes.c_size_t(0), CREATE_RULESET_VERSION)
+    return max(0, int(result))
 
 
 def make_scope_ruleset() -> int | None:
-    """A ruleset's descriptor, to be closed by the caller; None where the kernel has no scopes."""
+    """A ruleset's descriptor, closed by the caller; None if the kernel has no scopes."""
     if version() < FIRST_WITH_SCOPES:
         return None
     return _create_ruleset(RulesetAttributes(scoped=SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL))
 
 
 def make_read_only_ruleset(readable: Iterable[str], runnable: Iterable[str]) -> int | None:
-    """A ruleset by which nothing can be done but to read, or also to run, what lies in such places.
+    """A ruleset that allows only to read below `readable`, and to read and run below `runnable`.
 
-    Its descriptor is the caller's to close; None where the kernel has no Landlock. A place is
-    taken as it is now: what its name leads to later makes no difference.
+    The caller closes its descriptor; None if the kernel has no Landlock. Paths are resolved now:
+    later changes of symlinks make no difference.
     """
     known = version()
     if not known:
         return None
     handled = (1 << next(count for since, count in FILE_ACCESSES if known >= since)) - 1
-    # Whether a file may be shortened by its name is asked whenever one is opened, and where it may
-    # not, up to the root of all folders: a third of the time of a search. In a folder that is
-    # readable it may; what no reader does is forbidden where that costs nothing.
+    # If truncation is not allowed, the kernel checks it at every open up to the root folder: a
+    # third of the time of a search. Readable folders allow it; our readers never truncate.
     folder = handled & (READ_FILE | READ_DIR | TRUNCATE)
     fd = _create_ruleset(
         RulesetAttributes(
@@ -85,10 +79,10 @@ def make_read_only_ruleset(readable: Iterable[str], runnable: Iterable[str]) -> 
         )
     )
     try:
-        for place in readable:
-            _allow(fd, place, folder)
-        for place in runnable:
-            _allow(fd, place, folder | EXECUTE)
+        for path in readable:
+            _allow(fd, path, folder)
+        for path in runnable:
+            _allow(fd, path, folder | EXECUTE)
     except BaseException:
         os.close(fd)
         raise
@@ -97,8 +91,8 @@ def make_read_only_ruleset(readable: Iterable[str], runnable: Iterable[str]) -> 
 
 def _create_ruleset(attributes: RulesetAttributes) -> int:
     size = ctypes.c_size_t(ctypes.sizeof(attributes))
-    return _raise_on_error(
-        _libc().syscall(SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), size, 0)
+    return raise_on_error(
+        libc.syscall(SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), size, 0)
     )
 
 
@@ -106,17 +100,11 @@ def _allow(ruleset: int, path: str, access: int) -> None:
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return  # what is not there need not be allowed
+        return  # a missing path needs no rule
     try:
         is_folder = stat.S_ISDIR(os.fstat(fd).st_mode)
         allowed = access if is_folder else access & (EXECUTE | READ_FILE)
         rule = ctypes.byref(PathBeneath(allowed, fd))
-        _raise_on_error(_libc().syscall(SYS_LANDLOCK_ADD_RULE, ruleset, RULE_PATH_BENEATH, rule, 0))
+        raise_on_error(libc.syscall(SYS_LANDLOCK_ADD_RULE, ruleset, RULE_PATH_BENEATH, rule, 0))
     finally:
         os.close(fd)
-
-
-def _raise_on_error(result: int) -> int:
-    if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return result

@@ -1,7 +1,7 @@
-"""How many processes a command may have, so that a fork bomb stays in its call.
+"""How many processes a command may have, so that a fork bomb cannot harm the system.
 
-A pids cgroup where one can be made, otherwise RLIMIT_NPROC, which the kernel does not apply to
-root: root without a writable cgroup has no limit. `local.py` stands above.
+A pids cgroup if one can be made, otherwise RLIMIT_NPROC, which the kernel does not apply to root:
+root without a writable cgroup has no limit. Used by `local.py`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from functools import cache
 from pathlib import Path
 
 DEFAULT_MAX_PROCESSES = 4096
-"""Room for a parallel build, none for a bomb."""
+"""Enough for a parallel build, too few for a fork bomb."""
 
 
 @cache
 def find_pids_cgroup() -> str:
-    """The folder below which a pids cgroup can be made for each command, or nothing."""
+    """The folder in which a pids cgroup can be made for each command, or ""."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -27,7 +27,7 @@ def find_pids_cgroup() -> str:
         if "pids" in controllers.split(","):
             return _check_usable(Path("/sys/fs/cgroup/pids" + path))
         if not controllers:
-            # In version 2 a group with processes has no children: ours go beside us.
+            # In version 2 a group with processes has no children: make siblings of our own.
             return _check_usable(Path("/sys/fs/cgroup" + path).parent)
     return ""
 
@@ -53,7 +53,7 @@ def _may_join(folder: Path) -> bool:
 
 
 def count_user_threads(uid: int) -> int:
-    """Threads that the user has now: RLIMIT_NPROC counts them all together."""
+    """The number of the user's threads: RLIMIT_NPROC counts them all."""
     total = 0
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

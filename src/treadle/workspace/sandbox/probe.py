@@ -1,8 +1,5 @@
-"""Whether the sandbox can be built here, found out by building it.
-
-`local.py` asks once when it opens, and tells the user the sentence; what then happens to commands
-is the policy's business.
-"""
+"""Whether the sandbox can be built here: tried once by `local.py`, which shows the problem to the
+user. The policy decides what then happens to commands."""
 
 from __future__ import annotations
 
@@ -18,12 +15,12 @@ KNOWN_ERRORS = (
     ("Unknown option --disable-userns", "bubblewrap is too old; version 0.8 or later is needed"),
     (
         "No permissions to create",
-        "this system does not let this user make namespaces "
+        "this system does not let this user create namespaces "
         "(user.max_user_namespaces, AppArmor, or the container it runs in)",
     ),
     (
         "setting up uid map",
-        "this system does not let this user make namespaces "
+        "this system does not let this user create namespaces "
         "(AppArmor's restriction of unprivileged user namespaces, or the container it runs in)",
     ),
     ("mount proc", "a new /proc cannot be mounted here, as in a container without privileges"),
@@ -33,7 +30,8 @@ KNOWN_ERRORS = (
 async def find_sandbox_problem(
     fork_server: ForkServerClient, sandbox: Bubblewrap, root: Path, env: dict[str, str]
 ) -> str:
-    """One sentence why commands cannot be walled in here; nothing if they can."""
+    """One sentence on why the sandbox cannot be built here; "" if it can. Bubblewrap reports its
+    problems only as text, so known texts are explained and others are shown."""
     if not sandbox.program:
         return "bubblewrap is not installed (package bubblewrap, program bwrap)"
     command = CommandSpec(argv=("true",), cwd=str(root), env=env, timeout=10.0)
@@ -44,7 +42,6 @@ async def find_sandbox_problem(
         return str(error)
     if ended.exit_code == 0:
         return ""
-    said = decode_output(ended.stream.head).strip()
-    return next(
-        (why for sign, why in KNOWN_ERRORS if sign in said), f"bubblewrap failed: {said[:200]}"
-    )
+    output = decode_output(ended.stream.head).strip()
+    known = (reason for sign, reason in KNOWN_ERRORS if sign in output)
+    return next(known, f"bubblewrap failed: {output[:200]}")

@@ -1,11 +1,11 @@
-"""Paths in a writable folder that a command must find as they are, there or not.
+"""Paths in a writable folder that a command must not change or create.
 
-An existing one is mounted over itself, read-only. An absent one would be anybody's to create: an
-empty folder holds its place while a command runs. Every folder on the way is a mount of its
-own, for a mount cannot be renamed and what lies above it could. Above it stands `bubblewrap.py`.
+An existing path is mounted over itself, read-only. For a missing one, an empty folder is the
+placeholder while a command runs. Every parent folder is a mount of its own, because a mount cannot
+be renamed but its parent could. Used by `bubblewrap.py`.
 """
 
-# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH208 - paths are in the way of every command
+# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH208 - pathlib would slow down every command
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ PROTECTED_PATHS = (
     ".git/config.worktree",
     ".git/commondir",
 )
-"""What runs, or decides what runs, on the host: the agents' settings, git's, the editors'."""
+"""Settings of agents, git and editors: they decide what runs on the host."""
 
 PROTECTED_NAMES = frozenset(name.partition("/")[0] for name in PROTECTED_PATHS)
-"""The same, as any part of a path."""
+"""Their first parts, which are protected anywhere in a path."""
 
 GIT_COMMONDIR = ".git/commondir"
 WITHOUT_PLACEHOLDER = frozenset({".git/config.worktree", GIT_COMMONDIR})
-"""Mostly absent, and git does not bear a placeholder for them: removed if a command made one."""
+"""Mostly absent, and a placeholder breaks git: removed if a command creates one."""
 
 _HOOKS_PATH = re.compile(r"^\s*hookspath\s*=\s*([^#;\n]+)", re.IGNORECASE | re.MULTILINE)
 
 PLACEHOLDER_MODE = 0o555
-"""No folder of the user's has this mode, so one that a killed agent left is known as ours."""
+"""No folder of the user has this mode, so a placeholder of a killed agent is recognized."""
 
 PLACEHOLDER = stat.S_IFDIR | PLACEHOLDER_MODE
 
 
 class ProtectedPaths:
-    """The protected paths below one writable root, and the placeholders that stand in for some."""
+    """The protected paths below one writable root, and the placeholders for missing ones."""
 
     def __init__(self, root: Path, names: Iterable[str] = PROTECTED_PATHS) -> None:
         self._root = str(root)
@@ -60,7 +60,7 @@ class ProtectedPaths:
         self._removed: list[str] = []
 
     def mount_options(self) -> list[str]:
-        """Options for bubblewrap. WorkspaceError where a link makes protection impossible."""
+        """Options for bubblewrap. WorkspaceError if a symlink makes protection impossible."""
         options: list[str] = []
         seen: set[str] = set()
         for name, parts in self._names:
@@ -71,40 +71,39 @@ class ProtectedPaths:
         return options
 
     def _path_mounts(self, name: str, parts: tuple[str, ...]) -> list[tuple[str, bool]]:
-        """The mounts that protect a name: the folders on the way, then what is kept read-only."""
-        way: list[tuple[str, bool]] = []
+        """The mounts that protect a path: its parent folders, then the read-only path itself."""
+        mounts: list[tuple[str, bool]] = []
         path = self._root
         for number, part in enumerate(parts, start=1):
             path = f"{path}/{part}"
             mode = _read_mode(path)
             is_last = number == len(parts)
             if is_last and (path in self._watched or (name == GIT_COMMONDIR and mode)):
-                # A command made it that still runs, or that was killed with its agent: git itself
-                # has no such file in a repository's own folder.
+                # Created by a command that still runs, or that was killed with its agent: git
+                # itself creates no such file in a repository's own folder.
                 self._watched.add(path)
                 self._removed = self.remove_created()
-                return way
+                return mounts
             if stat.S_ISLNK(mode):
                 raise WorkspaceError(
-                    f"the sandbox cannot protect {path}, which is a symbolic link; "
-                    "replace it by what it points to, or run without the sandbox"
+                    f"the sandbox cannot protect {path}, which is a symlink; "
+                    "replace it by its target, or run without the sandbox"
                 )
             if not mode or (mode == PLACEHOLDER and _is_placeholder(path)):
                 if name in WITHOUT_PLACEHOLDER and is_last:
                     self._watched.add(path)
-                    return way
-                return [*way, (path, True)] if self._make_placeholder(path) else way
+                    return mounts
+                return [*mounts, (path, True)] if self._make_placeholder(path) else mounts
             is_last = is_last or not stat.S_ISDIR(mode)
-            way.append((path, is_last))
+            mounts.append((path, is_last))
             if is_last:
                 break
-        return way
+        return mounts
 
     def _make_placeholder(self, path: str) -> bool:
-        """An empty folder in the place of what is absent; False where nobody can create anything.
+        """Create an empty folder at a missing path; False if nothing can be created there.
 
-        A shared lock says that a sandbox relies on it: taking the folder away from under a mount
-        in use would undo the mount.
+        A shared lock marks it as used by a sandbox: removing the folder would undo the mount.
         """
         while path not in self._placeholders:
             try:
@@ -127,7 +126,7 @@ class ProtectedPaths:
         return True
 
     def remove_created(self) -> list[str]:
-        """Remove what must not have appeared; what was removed, for the note of the result."""
+        """Remove forbidden files that were created; returns them for the note of the result."""
         removed, self._removed = self._removed, []
         for path in sorted(self._watched):
             if stat.S_ISLNK(mode := _read_mode(path)) or stat.S_ISREG(mode):
@@ -136,10 +135,10 @@ class ProtectedPaths:
         return removed
 
     def remove_placeholders(self) -> list[int]:
-        """Remove the placeholders, but for those that another agent's sandbox relies on.
+        """Remove the placeholders, except those that another agent's sandbox uses.
 
-        Their descriptors are the caller's to close: there a file system does the work of removing,
-        and takes milliseconds for it.
+        The caller closes the returned descriptors: only then the file system removes the folders,
+        which takes milliseconds.
         """
         fds = list(self._placeholders.values())
         for path, fd in self._placeholders.items():
@@ -155,7 +154,7 @@ class ProtectedPaths:
 
 
 def _find_hook_folders(root: Path) -> list[str]:
-    """The folder in which a repository keeps its hooks, if that is one of its own."""
+    """The folders of a repository's hooks (core.hooksPath) that lie inside it."""
     try:
         with (root / ".git/config").open(encoding="utf-8", errors="replace") as file:
             text = file.read(1 << 20)
@@ -173,7 +172,7 @@ def _is_placeholder(path: str) -> bool:
 
 
 def _read_mode(path: str) -> int:
-    """Its kind and permissions, links not followed; 0 if there is nothing."""
+    """Its type and permissions, symlinks not followed; 0 if it does not exist."""
     try:
         return os.lstat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):

@@ -1,8 +1,8 @@
-"""The fence around programs of ours that only read, such as a search: they open what `read` may.
+"""Restricts our own read-only programs, such as a search, to the files that `read` may open.
 
-A name that was judged can be made a link to elsewhere before the program opens it, and a search
-walks thousands of names. So the kernel judges again what is really opened, by Landlock: at the cost
-of a millisecond, where a sandbox of mounts would take ten. `local.py` stands above.
+A path that was judged can become a symlink before the program opens it, and a search walks
+thousands of paths. So the kernel checks what is opened, by Landlock: this costs one millisecond, a
+sandbox of mounts would cost ten. Used by `local.py`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,15 @@ SYSTEM_PATHS = """
 /usr /bin /sbin /lib /lib32 /lib64 /opt /nix/store /gnu/store /home/linuxbrew/.linuxbrew
 /etc/ld.so.cache /etc/fonts
 """
-"""What programs are made of. None of it is secret, and a sandboxed command sees it, too."""
+"""Programs, libraries and their data. Not secret; sandboxed commands can read it too."""
 
 HOME_GIT_FILES = (".gitconfig", ".config/git/config", ".config/git/ignore")
 IGNORE_FILES = (".gitignore", ".ignore", ".rgignore", ".git/info/exclude")
-"""A search leaves out what these say: those in the folders above the root count as well."""
+"""Ignore files of a search; those in the folders above the root apply as well."""
 
 
 def make_ruleset(program: str, roots: tuple[Path, ...], home: str) -> int | None:
-    """A Landlock ruleset for one run of `program`; None where none can be made.
-
-    The descriptor is the caller's to close.
-    """
+    """A Landlock ruleset for one run of `program`, closed by the caller; None if not possible."""
     runnable = (os.path.realpath(program), *_find_system(home))
     try:
         return landlock.make_read_only_ruleset(_find_readable(roots, home), runnable)
@@ -38,8 +35,8 @@ def make_ruleset(program: str, roots: tuple[Path, ...], home: str) -> int | None
 
 @cache
 def _find_readable(roots: tuple[Path, ...], home: str) -> tuple[str, ...]:
-    # One inside of another is covered by it, and its name there can be made to lead elsewhere.
-    outer = [r for r in roots if not any(r.is_relative_to(one) for one in roots if one != r)]
+    # A root inside another is covered by it, and its path could become a symlink.
+    outer = [r for r in roots if not any(r.is_relative_to(other) for other in roots if other != r)]
     above = [folder / name for root in outer for folder in root.parents for name in IGNORE_FILES]
     return (*map(str, outer), *map(str, above), *(f"{home}/{name}" for name in HOME_GIT_FILES))
 
@@ -47,5 +44,5 @@ def _find_readable(roots: tuple[Path, ...], home: str) -> tuple[str, ...]:
 @cache
 def _find_system(home: str) -> tuple[str, ...]:
     return tuple(
-        place for place in SYSTEM_PATHS.split() if not Path(home or "/").is_relative_to(place)
+        path for path in SYSTEM_PATHS.split() if not Path(home or "/").is_relative_to(path)
     )

@@ -1,7 +1,7 @@
 """The system calls that a sandboxed command cannot make, as a classic BPF program.
 
-A list of refusals, not of permissions: the namespaces are the wall, this closes the doors that
-have been used to climb it. Above it stands `bubblewrap.py`, which hands the program on by fd.
+A deny-list: the namespaces confine the command, and this filter refuses system calls that have
+been used to escape from them. Used by `bubblewrap.py`, which passes the program by descriptor.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ REFUSED = {
     "open_by_handle_at": (304, 265),
 }
 REPORTED_MISSING = {
-    # Told as absent, so that programs fall back to what can be judged by its arguments.
+    # Reported as missing, so that programs fall back to calls that can be filtered by arguments.
     "clone3": (435, 435),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
@@ -71,7 +71,7 @@ CLONE, IOCTL = (56, 220), (16, 29)
 SOCKETS = ((41, 198), (53, 199))  # socket, socketpair
 NEW_NAMESPACE = 0x7E020000  # NEWUSER NEWPID NEWNET NEWIPC NEWUTS NEWCGROUP NEWNS
 TERMINAL_INJECTION = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
-SOCKET_FAMILIES = (1, 2, 10, 16)  # UNIX, INET, INET6, NETLINK: no VSOCK, which knows no namespace
+SOCKET_FAMILIES = (1, 2, 10, 16)  # UNIX, INET, INET6, NETLINK; VSOCK ignores namespaces
 
 
 class UnknownMachine(Exception):
@@ -80,15 +80,15 @@ class UnknownMachine(Exception):
 
 @cache
 def build_filter(machine: str = "") -> bytes:
-    """The program for this machine; UnknownMachine where there is none."""
+    """The program for this machine; UnknownMachine if there is none."""
     machine = machine or platform.machine()
     if machine not in ARCHITECTURES:
-        raise UnknownMachine(f"no list of system calls is known for {machine}")
+        raise UnknownMachine(f"the sandbox has no table of system calls for {machine}")
     architecture, column = ARCHITECTURES[machine]
     code = [
         _load(ARCHITECTURE_OFFSET),
         _jump(JUMP_EQUAL, architecture, 1, 0),
-        _refuse(EPERM),  # a 32-bit program has other numbers: none of its calls can be judged
+        _refuse(EPERM),  # 32-bit programs have other numbers: refuse all their calls
         _load(NUMBER_OFFSET),
     ]
     if machine == "x86_64":
@@ -110,7 +110,7 @@ def build_filter(machine: str = "") -> bytes:
 
 
 def _check_argument(number: int, argument: int, steps: list[bytes]) -> list[bytes]:
-    """For this call alone, `steps` look at the low word of an argument; past them it is allowed."""
+    """For this call only, `steps` check the low word of an argument; otherwise it is allowed."""
     inner = [_load(ARGUMENT_OFFSET + 8 * argument), *steps, _return(ALLOW)]
     return [_jump(JUMP_EQUAL, number, 0, len(inner)), *inner]
 

@@ -1,11 +1,11 @@
-"""The keeper: a small program that owns every process the agent starts.
+"""The fork server: a small program that owns every process that the agent starts.
 
-It runs once per workspace and imports nothing of ours beside this folder, so that it starts fast
-and forks cheaply. A supervisor that it has forked in advance takes the next call, starts the
-command, spools its output and ends its tree: orphans come back to it (subreaper), and it sees the
-agent die as the end of its control socket. `processes.py` stands above and speaks its packets.
+It runs once per workspace and imports nothing of treadle but this folder, so that it starts fast
+and forks cheaply. A supervisor, forked in advance, takes the next call, starts the command, reads
+its output and ends its process tree: orphans are reparented to it (subreaper), and it notices the
+death of the agent by the end of its control socket. `processes.py` is the client.
 
-              keeper ──fork──▶ supervisor (one a call) ──fork, exec──▶ command
-    agent ──socket, for all──────▲  ▲
-      └───── control socket, one a call
+         fork server ──fork──▶ supervisor (one per call) ──fork, exec──▶ command
+    agent ──socket, shared───────▲  ▲
+      └───── control socket, one per call
 """

@@ -1,6 +1,6 @@
-"""What a command prints, in bounded memory, and without the values that are to stay unknown.
+"""The output of a command, in bounded memory, with secrets redacted.
 
-Above it stands the supervisor, which calls `pump` when there is something to read.
+Used by the supervisor, which calls `read_available` when there is something to read.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ memmem.restype = ctypes.c_void_p
 
 
 class OutputBuffer:
-    """One output stream: its head and tail in memory, the whole in a side file up to a cap."""
+    """One output stream: its head and tail in memory, the whole in a file up to a limit."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class OutputBuffer:
         os.set_blocking(fd, False)
 
     def read_available(self, rounds: int = 16) -> bool:
-        """Read what is there; False when nothing more can be read now."""
+        """Read what is available; False if nothing more can be read now."""
         for _ in range(rounds):
             try:
                 data = os.read(self.fd, CHUNK_BYTES)
@@ -68,21 +68,21 @@ class OutputBuffer:
             del self.tail[: -self.tail_size or None]
 
     def redact(self, redactor: "StreamRedactor", data: bytes, last: bool) -> bytes:
-        """The data without the secrets. Of what only the tail could show, no more is looked at."""
-        unseen = len(data) - 2 * self.tail_size - redactor.longest
-        if unseen <= 0 or not self.is_full:
+        """The data without the secrets. Data that will not be shown is skipped, not searched."""
+        skipped = len(data) - 2 * self.tail_size - redactor.longest
+        if skipped <= 0 or not self.is_full:
             return redactor.redact(data, last)
-        self.total += unseen + len(redactor.held)
+        self.total += skipped + len(redactor.held)
         redactor.held = b""
         self.tail.clear()
-        data = redactor.redact(data[unseen:], last)
-        # A value that was cut in two here ends within the length of the longest.
+        data = redactor.redact(data[skipped:], last)
+        # A secret that was cut in two here ends within the length of the longest.
         self.total += len(data[: redactor.longest])
         return data[redactor.longest :]
 
     @property
     def is_full(self) -> bool:
-        """Whether everything but the tail has what it takes."""
+        """Whether only the tail still needs data."""
         done = self.spilled >= self.file_limit if self.file_fd >= 0 else not self.path
         return done and len(self.head) >= self.head_size
 
@@ -103,10 +103,10 @@ class OutputBuffer:
                 self.spilled += written
                 data = data[written:]
         except OSError:
-            self.file_limit = self.spilled  # a full disk ends the side file, never the command
+            self.file_limit = self.spilled  # a full disk ends the file, never the command
 
     def report(self) -> dict[str, object]:
-        if self.is_open:  # somebody may still write to it
+        if self.is_open:  # a process may still hold the pipe
             self.append(b"", last=True)
         tail = self.tail[-self.tail_size :] if self.tail_size else b""
         path = self.path if self.file_fd >= 0 else ""
@@ -123,10 +123,10 @@ class OutputBuffer:
 
 
 class StreamRedactor:
-    """Takes values out of a stream, wherever it was cut into pieces.
+    """Redacts secrets in a stream, also where a read cut one in two.
 
-    What may be the beginning of a value is held back until it is known to be one or not, so never
-    more than the longest value.
+    What may be the beginning of a secret is held back until that is known: never more than the
+    longest secret.
     """
 
     def __init__(self, secrets: "list[bytes]") -> None:
@@ -136,19 +136,19 @@ class StreamRedactor:
         self.held = b""
 
     def redact(self, data: bytes, last: bool = False) -> bytes:
-        """What can be told now, without the values; all of it, if it is the last."""
+        """The data that is ready, redacted; all of it if it is the last."""
         data = self.held + data if self.held else data
-        told = len(data)
+        ready = len(data)
         if not last and not self.first_bytes.isdisjoint(data[1 - self.longest :]):
-            # What begins before this place is whole: otherwise it would have begun earlier.
-            told = min(find_partial_start(data, secret) for secret in self.secrets)
+            # A secret that begins before this position is complete.
+            ready = min(find_partial_start(data, secret) for secret in self.secrets)
         if not any(contains(data, secret) for secret in self.secrets):
-            self.held = data[told:]
-            return data[:told]
-        return self.replace_secrets(data, told)
+            self.held = data[ready:]
+            return data[:ready]
+        return self.replace_secrets(data, ready)
 
     def replace_secrets(self, data: bytes, ready: int) -> bytes:
-        import re  # rarely needed, and it would double the keeper's start
+        import re  # rarely needed, and it would double the start-up time of the fork server
 
         pieces, end = [], 0
         for found in re.finditer(b"|".join(map(re.escape, self.secrets)), data):
@@ -162,12 +162,12 @@ class StreamRedactor:
 
 
 def contains(data: bytes, secret: bytes) -> bool:
-    # On outputs of many megabytes several times as fast as `in`.
+    # For outputs of many megabytes several times as fast as `in`.
     return memmem(data, len(data), secret, len(secret)) is not None
 
 
 def find_partial_start(data: bytes, secret: bytes) -> int:
-    """Where the value may have begun at the end of the data; the data's length if it has not."""
+    """Where the secret may begin at the end of the data; the data's length if it does not."""
     start = data.find(secret[:1], max(0, len(data) - len(secret) + 1))
     while start >= 0 and not secret.startswith(data[start:]):
         start = data.find(secret[:1], start + 1)

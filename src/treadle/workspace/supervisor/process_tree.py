@@ -1,7 +1,7 @@
-"""Process trees as /proc shows them, and their end.
+"""Process trees as /proc shows them, and how to kill them.
 
-Above it stand the supervisor, for its command, the keeper, for what a killed supervisor left, and
-the agent, when both of them were stopped.
+Used by the supervisor for its command, by the fork server for the command of a killed supervisor,
+and by the agent if both of them were stopped.
 """
 
 import os
@@ -12,7 +12,7 @@ from .syscalls import read_small_file
 
 def read_process_table() -> dict[int, list[tuple[int, str, str]]]:
     """Parent id to (id, state, name) of its children, for every process in /proc."""
-    families: dict[int, list[tuple[int, str, str]]] = {}
+    children_by_parent: dict[int, list[tuple[int, str, str]]] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 - names are wanted, not paths
         if not entry.isdigit():
             continue
@@ -22,15 +22,15 @@ def read_process_table() -> dict[int, list[tuple[int, str, str]]]:
             continue
         name, rest = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :]
         state, parent = rest.split(" ", 2)[:2]
-        families.setdefault(int(parent), []).append((int(entry), state, name))
-    return families
+        children_by_parent.setdefault(int(parent), []).append((int(entry), state, name))
+    return children_by_parent
 
 
 def list_descendants(root: int) -> list[tuple[int, str]]:
     """(id, name) of every living process below `root`, parents before their children."""
-    families, found, waiting = read_process_table(), [], [root]
+    children_by_parent, found, waiting = read_process_table(), [], [root]
     while waiting:
-        for pid, state, name in families.get(waiting.pop(0), ()):
+        for pid, state, name in children_by_parent.get(waiting.pop(0), ()):
             waiting.append(pid)
             if state not in "ZX":
                 found.append((pid, name))
@@ -61,8 +61,8 @@ def kill_tree(root: int) -> None:
 
 
 def kill_stopped_supervisors(fork_server_pid: int, supervisor_pid: int) -> None:
-    """End the supervisors that are stopped or traced, with all below them: those of the keeper, and
-    this one, whoever its parent is by now."""
+    """Kill the supervisors that are stopped or traced, with their descendants: those of the fork
+    server, and this one, whatever its parent is now."""
     for parent, children in read_process_table().items():
         for pid, state, _ in children:
             if state in "Tt" and (parent == fork_server_pid or pid == supervisor_pid):

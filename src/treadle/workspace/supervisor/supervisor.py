@@ -1,7 +1,7 @@
-"""One call: start the command, spool its output, end its tree, tell how it went.
+"""One call: start the command, read its output, end its process tree, report how it ended.
 
-Forked by the keeper (fork_server.py) and obeying the agent over its control socket. Whatever happens
-to the agent, to the command or to this very process, nothing of the command stays.
+Forked by fork_server.py; the agent controls it over its control socket. Whatever happens to the
+agent, to the command or to this process, no process of the command stays.
 """
 
 import fcntl
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PROGRESS_INTERVAL = 0.1
-FIRST_FREE_FD = 200  # descriptors from here on are nobody's: none is passed to a command
-STRAY_GRACE = 0.1  # what a finished command left running gets TERM, then this long, then KILL
-KILL_LIMIT = 5.0  # a process in uninterruptible sleep cannot be waited for longer than this
+FIRST_FREE_FD = 200  # no descriptor from here on is passed to a command
+STRAY_GRACE = 0.1  # seconds between TERM and KILL for processes that a command left running
+KILL_LIMIT = 5.0  # seconds to wait for a process in uninterruptible sleep
 
 
 class Supervisor:
-    """One call: start the command, spool its output, end its tree, tell how it went."""
+    """Runs the command of one call."""
 
     def __init__(self, control: int, fds: list[int], on_call_taken: "Callable[[], None]") -> None:
         self.control, self.fds, self.on_call_taken = control, fds, on_call_taken
@@ -67,8 +67,8 @@ class Supervisor:
 
     # Starting
 
-    def start(self) -> tuple[int, str] | None:
-        """Fork and exec the command; (errno, what was tried) when that failed."""
+    def start(self) -> tuple[int, str, str] | None:
+        """Fork and exec the command; (errno, step, detail) if that failed."""
         request = self.request
         outputs: list[tuple[int, int]] = []  # (child's fd, write end)
         if request["spooled"]:
@@ -76,7 +76,7 @@ class Supervisor:
             try:
                 fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, 1 << 20)
             except OSError:
-                pass  # past the user's pipe quota: a narrow pipe does as well
+                pass  # past the user's pipe quota: a smaller pipe works too
             outputs += [(1, writing), (2, writing)]
             names = ("head", "tail", "side", "cap", "always", "secrets")
             self.output_buffer = OutputBuffer(reading, *(request[name] for name in names))
@@ -94,28 +94,28 @@ class Supervisor:
         self.deadline = time.monotonic() + request["timeout"] if request["timeout"] else None
         if problem:
             os.waitpid(self.main_pid, 0)
-            number, _, what = problem.decode(errors="replace").partition(" ")
-            return int(number), what
+            number, step, detail = problem.decode(errors="replace").split(" ", 2)
+            return int(number), step, detail
         return None
 
     def exec_command(self, outputs: list[tuple[int, int]], error_fd: int) -> None:
-        """In the child: shed what is the agent's, take on the limits, exec. Never returns."""
-        request, step = self.request, "set up"
+        """In the child: reset signals, apply the limits, exec. Never returns."""
+        request, step = self.request, "setup"
         try:
             os.setsid()
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
-            step = "enter " + request["cwd"]
+            step = "chdir"
             os.chdir(request["cwd"])
             step = "limit"
             self.apply_limits()
-            step = "pass descriptors"
-            given = [(n, self.fds[i]) for n, i in request["pass"]]
+            step = "descriptors"
+            passed = [(n, self.fds[i]) for n, i in request["pass"]]
             moved = [
                 (n, fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD))
-                for n, fd in given + outputs
+                for n, fd in passed + outputs
             ]
             error_fd = fcntl.fcntl(error_fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD)
             for target, source in moved:
@@ -123,22 +123,22 @@ class Supervisor:
             if request["landlock"] is not None:
                 step = "restrict"
                 restrict_to_ruleset(self.fds[request["landlock"]])
-            step = "run " + request["argv"][0]
+            step = "exec"
             os.execvpe(request["argv"][0], request["argv"], request["env"])
         except OSError as error:
-            os.write(error_fd, f"{error.errno} {step}".encode())
-        except BaseException as error:  # noqa: BLE001 - this child must not live on as a copy of us
-            os.write(error_fd, f"0 {step}: {error!r}".encode())
+            os.write(error_fd, f"{error.errno} {step} ".encode())
+        except BaseException as error:  # noqa: BLE001 - the child must not continue as a copy of us
+            os.write(error_fd, f"0 {step} {error!r}".encode(errors="replace"))
         os._exit(127)
 
     def apply_limits(self) -> None:
         if self.request["nproc"]:
             hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-            most = self.request["nproc"]
-            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+            limit = self.request["nproc"]
+            limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
         try:
-            # Short of memory, the kernel is to take the command before the agent.
+            # If memory runs out, the kernel should kill the command before the agent.
             write_small_file("/proc/self/oom_score_adj", "500")
         except OSError:
             pass
@@ -146,7 +146,7 @@ class Supervisor:
     # Watching
 
     def watch(self) -> None:
-        """Until the command is over: the shell, or the whole tree for one that may linger."""
+        """Until the command has ended: its first process, or with "linger" the whole tree."""
         while not self.is_over():
             self.poll_once(self.next_timeout())
             now = time.monotonic()
@@ -167,26 +167,26 @@ class Supervisor:
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def poll_once(self, timeout: float | None) -> None:
-        """Wait for output, the agent or a dead child, and deal with what came."""
+        """Wait for output, a message of the agent or a dead child, and handle it."""
         poll = select.poll()
         poll.register(self.wake_fd, select.POLLIN)
         if not self.orphaned:
             poll.register(self.control, select.POLLIN)
-        spool = self.output_buffer
-        if spool is not None and spool.is_open:
-            poll.register(spool.fd, select.POLLIN)
+        buffer = self.output_buffer
+        if buffer is not None and buffer.is_open:
+            poll.register(buffer.fd, select.POLLIN)
         ready = {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000 + 1)}
         if self.wake_fd in ready:
             os.read(self.wake_fd, 4096)
-        if spool is not None and spool.fd in ready:
-            spool.read_available()
+        if buffer is not None and buffer.fd in ready:
+            buffer.read_available()
         if self.control in ready:
             self.handle_command()
         self.report_progress()
 
     def handle_command(self) -> None:
         match receive_message(self.control):
-            case None:  # the agent is gone, or wants nothing more of this call
+            case None:  # the agent is gone, or has closed this call
                 self.orphaned = True
                 self.kill()
             case ("kill",):
@@ -198,7 +198,7 @@ class Supervisor:
         return 0 if self.output_buffer is None else self.output_buffer.total
 
     def report_progress(self) -> None:
-        """Progress, at most ten times a second; dropped when the agent is not reading."""
+        """Progress, at most ten times a second; dropped if the agent does not read."""
         total, now = self.output_total(), time.monotonic()
         if not self.request["progress"] or self.orphaned:
             self.reported_total = total
@@ -216,7 +216,7 @@ class Supervisor:
         os.set_blocking(self.control, True)
 
     def reap(self) -> bool:
-        """Collect the dead; True while children live."""
+        """Collect dead children; True while others live."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -230,10 +230,9 @@ class Supervisor:
     # Ending
 
     def terminate(self) -> None:
-        """TERM now, KILL after the grace. Under bubblewrap its two own processes are spared:
-        their end would be a KILL for everything inside, with no grace at all."""
-        families = read_process_table()
-        inner = {pid for pid, _, _ in families.get(self.main_pid, ())}
+        """TERM now, KILL after the grace period. Bubblewrap's own two processes get no TERM: their
+        end would kill everything inside at once."""
+        inner = {pid for pid, _, _ in read_process_table().get(self.main_pid, ())}
         spared = {self.main_pid, *inner} if self.request["wrapped"] else set()
         below = [pid for pid, _ in list_descendants(os.getpid()) if pid not in spared]
         signal_each(below, signal.SIGTERM)
@@ -247,9 +246,9 @@ class Supervisor:
     def finish(self) -> None:
         left = self.kill_strays() if self.reap() else []
         until = time.monotonic() + STRAY_GRACE
-        spool = self.output_buffer
-        if spool is not None:  # a holder outside the tree may write for ever
-            while spool.is_open and spool.read_available() and time.monotonic() < until:
+        buffer = self.output_buffer
+        if buffer is not None:  # a process outside the tree may hold the pipe and write for ever
+            while buffer.is_open and buffer.read_available() and time.monotonic() < until:
                 pass
         os.set_blocking(self.trailer_fd, False)
         try:
@@ -265,16 +264,16 @@ class Supervisor:
             "out_of_memory": suspicious and not self.killed and count_oom_kills() > self.oom_before,
             "trailer": trailer,
             "left": left,
-            "stream": {} if spool is None else spool.report(),
+            "stream": {} if buffer is None else buffer.report(),
         }
         if not self.orphaned:
             send_message(self.control, ("exited", outcome))
 
     def kill_strays(self) -> list[str]:
-        """End what the command left behind; the names of what had to be ended."""
+        """End the processes that the command left running; returns their names."""
         left: list[str] = []
         if self.request["wrapped"]:
-            self.wait_children(time.monotonic() + STRAY_GRACE)  # the kernel is ending them all
+            self.wait_children(time.monotonic() + STRAY_GRACE)  # the kernel kills them all
         elif not self.killed:
             left = [name for _, name in list_descendants(os.getpid())]
             self.terminate()

@@ -1,6 +1,7 @@
-"""What the keeper asks of the kernel: prctl, Landlock, small files, and packets.
+"""System calls, small files and the packets of the fork server's sockets.
 
-Below it nothing. It keeps to what the interpreter has built in: its imports are start-up time.
+Imports only modules that are built in or small, because imports are start-up time. The rest of
+the workspace uses `libc`, `raise_on_error` and the packets too.
 """
 
 import ctypes
@@ -15,10 +16,11 @@ PACKET_BYTES = 60_000
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def raise_on_error(result: int) -> None:
-    if result != 0:
+def raise_on_error(result: int) -> int:
+    if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+    return result
 
 
 def restrict_to_ruleset(ruleset: int) -> None:
@@ -26,16 +28,34 @@ def restrict_to_ruleset(ruleset: int) -> None:
     raise_on_error(libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0))
 
 
-def send_message(control: int, message: tuple[object, ...]) -> None:
-    """A message goes as packets, each led by 0 (more follows) or 1 (last)."""
+def write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def open_memory_file(name: str, data: bytes) -> int:
+    """A descriptor from which the data can be read; closed by the caller."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC)
+    write_all(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def encode_packets(message: object) -> "list[bytes]":
+    """A message as packets, each led by 0 (more follow) or 1 (last)."""
     data = marshal.dumps(message)  # type: ignore[arg-type]  # importing typing takes 15 ms
-    for start in range(0, len(data), PACKET_BYTES):
-        last = start + PACKET_BYTES >= len(data)
-        os.write(control, (b"\1" if last else b"\0") + data[start : start + PACKET_BYTES])
+    starts = range(0, len(data), PACKET_BYTES)
+    return [bytes([at == starts[-1]]) + data[at : at + PACKET_BYTES] for at in starts]
+
+
+def send_message(control: int, message: tuple[object, ...]) -> None:
+    for packet in encode_packets(message):
+        os.write(control, packet)
 
 
 def receive_message(control: int) -> object:
-    """The next whole message, or None when the agent is gone."""
+    """The next whole message, or None if the agent is gone."""
     data = b""
     while True:
         try:
@@ -50,7 +70,7 @@ def receive_message(control: int) -> object:
 
 
 def read_small_file(path: str) -> str:
-    """Without the buffers of open(): /proc is read while somebody waits."""
+    """Without the buffers of open(), for speed: /proc is read while a command waits."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(fd, 16384).decode(errors="replace")

@@ -1,7 +1,7 @@
-"""`ask`: a question to the person, with choices.
+"""`ask`: a question to the user, with choices.
 
-The host puts who asks into the services as "ask": an async function that takes a Question and
-gives the answer as text, or None when nobody answers.
+The host provides the service "ask": an async function that takes a UserQuestion and returns the
+answer as text, or None if there is no answer.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,8 +16,8 @@ from treadle.tools.builtin.base import BuiltinTool, escape_multiline
 from treadle.tools.builtin.session import CallSite
 
 NO_USER_MESSAGE = (
-    "nobody can be asked in this run. Decide by yourself what is most likely meant, go on, and "
-    "say in your answer what you assumed"
+    "no user can be asked in this run. Decide yourself what is most likely meant, continue, and "
+    "state in your answer what you assumed"
 )
 
 
@@ -27,7 +27,7 @@ class QuestionChoice(msgspec.Struct, frozen=True):
 
 
 class UserQuestion(msgspec.Struct, frozen=True):
-    """What a host shows. The person may always answer something else than the choices."""
+    """What a host shows. The user may always answer something else than the choices."""
 
     question: str
     choices: tuple[QuestionChoice, ...] = ()
@@ -35,14 +35,14 @@ class UserQuestion(msgspec.Struct, frozen=True):
 
 
 def parse_question(arguments: Arguments) -> UserQuestion:
-    """What a call that was found well formed asks."""
+    """The question of a call whose arguments were checked."""
     options = arguments.get("options", arguments.get("choices")) or []
-    labels = [one if isinstance(one, str) else str(one["label"]) for one in options]
+    labels = [option if isinstance(option, str) else str(option["label"]) for option in options]
     return UserQuestion(str(arguments["question"]), tuple(map(QuestionChoice, labels)))
 
 
 def make_answer_output(answer: str) -> ToolOutput:
-    """A person's answer, as the result of the call."""
+    """The user's answer as the result of the call."""
     return ToolOutput(f"The user answered: {answer}", display=escape_multiline(answer))
 
 
@@ -72,10 +72,10 @@ class AskTool(BuiltinTool[AskArguments]):
         return None if args.question.strip() else "the question is empty"
 
     def parse_arguments(self, arguments: Arguments) -> AskArguments:
-        """Choices may come as plain texts, too."""
+        """Choices may be plain strings, too."""
         options = arguments.get("options", arguments.get("choices"))
-        if isinstance(options, list) and any(isinstance(one, str) for one in options):
-            named = [{"label": one} if isinstance(one, str) else one for one in options]
+        if isinstance(options, list) and any(isinstance(option, str) for option in options):
+            named = [{"label": item} if isinstance(item, str) else item for item in options]
             key = "options" if "options" in arguments else "choices"
             arguments = {**arguments, key: named}
         return super().parse_arguments(arguments)

@@ -1,20 +1,24 @@
-"""`recall`: what was said and done earlier and is out of the model's view now.
+"""`recall`: earlier messages and results that are no longer in the model's view.
 
-Looks through the whole history of the session, which no compaction shortens: by words, or one
-answer of a tool by its id. A host may put a better searcher into the services as "recall".
+Searches the whole history of the session, which compaction does not shorten: by words, or one
+tool result by its id. A host may provide a better search as the service "recall".
 """
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Annotated
 
 import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
+from treadle.core.text import plural
+from treadle.core.transcript.content import Text
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.tools.builtin.base import BuiltinTool
 from treadle.tools.builtin.session import CallSite
+from treadle.tools.builtin.text import slice_part
 
 MAX_PASSAGES = 20
 PART_CHARS = 20_000
@@ -54,30 +58,24 @@ class RecallTool(BuiltinTool[RecallArguments]):
             passages = list(_search_history(history, args.query, limit))
         if not passages:
             return ToolOutput("Nothing was found; try other words.", display="Nothing was found")
-        count = "1 passage" if len(passages) == 1 else f"{len(passages)} passages"
-        return ToolOutput("\n\n".join(passages), display=f"Recalled {count}")
+        display = f"Recalled {plural(len(passages), 'passage')}"
+        return ToolOutput("\n\n".join(passages), display)
 
 
 def _read_result(history: Sequence[Item], args: RecallArguments) -> ToolOutput:
     for item in history:
         if isinstance(item, ToolResultItem) and item.call_id == args.id:
-            text = item.text
-            part = text[args.offset : args.offset + PART_CHARS]
-            end = args.offset + len(part)
-            more = len(text) - end
-            rest = f"\n\n({more} more characters; read on with offset={end})" if more > 0 else ""
-            pictures = tuple(one for one in item.content if not hasattr(one, "text"))
-            display = f"Recalled the answer of {item.name}"
-            if not pictures:
+            part, rest = slice_part(item.text, args.offset, PART_CHARS)
+            others = tuple(content for content in item.content if not isinstance(content, Text))
+            display = f"Recalled the result of {item.name}"
+            if not others:
                 return ToolOutput(part + rest, display)
-            from treadle.core.transcript.content import Text
-
-            return ToolOutput((Text(part + rest), *pictures), display)
-    raise ToolError(f"no answer has the id {args.id!r}; search with a query instead")
+            return ToolOutput((Text(part + rest), *others), display)
+    raise ToolError(f"no result has the id {args.id!r}; search with a query instead")
 
 
 def _search_history(history: Sequence[Item], query: str, limit: int) -> Iterator[str]:
-    """Passages with the most of the words, the newest of equals first, in the order of time."""
+    """The passages with the most query words (newer ones first among equals), oldest first."""
     words = list(dict.fromkeys(re.findall(r"\w+", query.lower())))
     scored: list[tuple[float, int, str, str]] = []
     for position, item in enumerate(history):
@@ -88,7 +86,7 @@ def _search_history(history: Sequence[Item], query: str, limit: int) -> Iterator
             phrase = query.lower().strip() in lower
             scored.append((hits + 2 * phrase, position, who, text))
     best = sorted(scored, reverse=True)[:limit]
-    for _, position, who, text in sorted(best, key=lambda one: one[1]):
+    for _, position, who, text in sorted(best, key=itemgetter(1)):
         yield f"[{position + 1} of {len(history)}, {who}]\n{_extract_passage(text, query, words)}"
 
 
@@ -97,7 +95,7 @@ def _item_text(item: Item) -> tuple[str, str]:
         case UserItem():
             return "the user", item.text
         case AssistantItem():
-            # What was searched for is not what was found.
+            # Queries of earlier recalls are not part of the history.
             others = [call for call in item.calls if call.name != RecallTool.name]
             calls = [f"{call.name} {call.raw}" for call in others]
             return "you", "\n".join([item.text, *calls])
@@ -108,8 +106,8 @@ def _item_text(item: Item) -> tuple[str, str]:
 
 def _extract_passage(text: str, query: str, words: Sequence[str]) -> str:
     lower = text.lower()
-    places = [lower.find(query.lower().strip()), *(lower.find(word) for word in words)]
-    middle = next((place for place in places if place >= 0), 0)
+    hits = [lower.find(query.lower().strip()), *(lower.find(word) for word in words)]
+    middle = next((hit for hit in hits if hit >= 0), 0)
     start, end = max(0, middle - CONTEXT_CHARS), min(len(text), middle + 2 * CONTEXT_CHARS)
     before, after = "... " if start else "", " ..." if end < len(text) else ""
     return f"{before}{text[start:end].strip()}{after}"

@@ -1,7 +1,6 @@
-"""`todo`: the list of what is to be done, given anew as a whole each time.
+"""`todo`: the list of steps, given as a whole each time.
 
-Keeps nothing: the last call in the transcript is the list, so it survives whatever the transcript
-survives.
+Stores nothing: the last call in the transcript is the list.
 """
 
 from typing import Annotated, Literal
@@ -37,11 +36,11 @@ class TodoTool(BuiltinTool[TodoArguments]):
         todos = arguments.get("todos")
         if not isinstance(todos, list):
             return "[todo]"
-        done = sum(isinstance(one, dict) and one.get("status") == "completed" for one in todos)
+        done = sum(isinstance(todo, dict) and todo.get("status") == "completed" for todo in todos)
         return f"[todo: {done} of {len(todos)} done]"
 
     async def run(self, args: TodoArguments, site: CallSite) -> ToolOutput:
         lines = [f"{STATUS_MARKS[todo.status]} {todo.content}" for todo in args.todos]
-        shown = escape_multiline("\n".join(lines)) or "Nothing is to be done."
+        shown = escape_multiline("\n".join(lines)) or "The list is empty."
         left = sum(todo.status != "completed" for todo in args.todos)
-        return ToolOutput(f"The list is kept; {left} of {len(lines)} are open.", display=shown)
+        return ToolOutput(f"The list is saved; {left} of {len(lines)} are open.", display=shown)

@@ -1,7 +1,7 @@
 """`apply_patch`: a patch over several files, all of it or none.
 
-For models that were trained on this form. Context lines are the proof that the model knows what
-it changes, so a file need not have been read; one that was read and has changed is refused.
+For models that were trained on this format. Context lines prove that the model knows what it
+changes, so a file need not have been read; one that changed since it was read is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,16 +62,16 @@ class ApplyPatchTool(FileChangeTool[ApplyPatchArguments]):
     def format_confirmation(
         self, args: ApplyPatchArguments, changes: Sequence[PlannedChange]
     ) -> str:
-        words = {(True, False): "A", (False, False): "M", (False, True): "D"}
+        letters = {(True, False): "A", (False, False): "M", (False, True): "D"}
         lines = [
-            f"{words[change.before is None, change.after is None]} {change.display_path}"
+            f"{letters[change.before is None, change.after is None]} {change.display_path}"
             for change in changes
         ]
         return "Done. Changed files:\n" + "\n".join(lines)
 
 
 class PatchDraft(msgspec.Struct, frozen=True):
-    """A planned change, and the text that a later part of the same patch would find."""
+    """A planned change, and the text that a later part of the same patch starts from."""
 
     change: PlannedChange
     text: DecodedText
@@ -82,7 +82,7 @@ async def _plan_file(
 ) -> list[PatchDraft]:
     shown = site.display_path(path)
     if before is not None and (file.kind != "Update" or before.change.after is None):
-        raise ToolError(f"the patch says two things about {file.path} that do not go together")
+        raise ToolError(f"the patch has conflicting parts for {file.path}")
     if file.kind == "Add":
         if await site.read_if_exists(path, 0) is not None:
             raise ToolError(f"{file.path} exists already; use `*** Update File: {file.path}`")
@@ -93,9 +93,9 @@ async def _plan_file(
     else:
         content, text = await read_editable_text(site, path, file.path)
         old_text = text.text
-    gone = PatchDraft(PlannedChange(path, shown, content, None, old_text, ""), text)
+    removal = PatchDraft(PlannedChange(path, shown, content, None, old_text, ""), text)
     if file.kind == "Delete":
-        return [gone]
+        return [removal]
     after = await run_in_thread_if_long(lambda: _patch_text(text, file), text.text)
     new = msgspec.structs.replace(text, text=after)
     data = encode_like(text, new.text, file.path)
@@ -103,16 +103,16 @@ async def _plan_file(
     if target == path:
         return [PatchDraft(PlannedChange(path, shown, content, data, old_text, new.text), new)]
     if await site.read_if_exists(target, 0) is not None:
-        raise ToolError(f"{file.moved_to} exists already; nothing was moved there")
+        raise ToolError(f"{file.moved_to} exists already; nothing was changed")
     mode = content.mode if content is not None else None
     moved = PlannedChange(target, site.display_path(target), None, data, old_text, new.text, mode)
-    return [PatchDraft(moved, new), *([gone] if content is not None else [])]
+    return [PatchDraft(moved, new), *([removal] if content is not None else [])]
 
 
 def _patch_text(before: DecodedText, file: FilePatch) -> str:
-    """Patches know only newlines: lines keep their own ends, new ones get the usual."""
+    """Patches know only newlines: lines keep their own ends, new ones get the usual one."""
     if "\r" not in before.text:
         return apply_file_patch(before.text, file)
     if before.line_ending == "\n" or before.text.replace("\r\n", "").count("\n"):
-        return apply_file_patch(before.text, file)  # mixed: loosely matched lines stay as they are
+        return apply_file_patch(before.text, file)  # mixed line ends: unchanged lines keep theirs
     return apply_file_patch(before.text.replace("\r\n", "\n"), file).replace("\n", "\r\n")

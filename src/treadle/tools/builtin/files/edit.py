@@ -1,7 +1,7 @@
 """`edit`: exact replacements in one file, all of them or none.
 
-The old text has to be there, once unless all are meant. A near miss is not guessed at but
-explained, with the lines that come closest.
+The old text has to be in the file, once unless `replace_all` is set. A near match is not edited
+but explained, with the nearest lines.
 """
 
 from collections.abc import Mapping, Sequence
@@ -105,7 +105,7 @@ class EditTool(FileChangeTool[EditArguments]):
 
 
 async def _plan_new_file(args: EditArguments, site: CallSite, path: Path) -> PlannedChange | None:
-    """An edit of nothing into something makes a file that is not there."""
+    """An edit with an empty old text creates a missing file."""
     if len(args.replacements) != 1 or args.replacements[0].old_string:
         return None
     content = await site.read_if_exists(path, 1)
@@ -132,14 +132,14 @@ def _apply_edits(before: DecodedText, args: EditArguments) -> str:
 def _apply_edit(text: str, edit: Replacement, name: str, default_line_ending: str) -> str:
     if not edit.old_string:
         raise ToolError("old_string is empty; name the text to replace")
-    places = find_occurrences(text, edit.old_string, default_line_ending)
-    if not places:
+    found = find_occurrences(text, edit.old_string, default_line_ending)
+    if not found:
         raise ToolError(explain_no_match(text, edit.old_string, edit.new_string, name))
-    if len(places) > 1 and not edit.replace_all:
-        lines = [str(line_number_at(text, place.start)) for place in places[:10]]
-        more = f" and {len(places) - 10} more" if len(places) > 10 else ""
+    if len(found) > 1 and not edit.replace_all:
+        lines = [str(line_number_at(text, occurrence.start)) for occurrence in found[:10]]
+        more = f" and {len(found) - 10} more" if len(found) > 10 else ""
         raise ToolError(
-            f"old_string stands {len(places)} times in {name}, in lines {', '.join(lines)}{more}. "
+            f"old_string is in {name} {len(found)} times, in lines {', '.join(lines)}{more}. "
             "Give more of the lines around the one you mean, or set replace_all"
         )
-    return replace_occurrences(text, places, edit.new_string)
+    return replace_occurrences(text, found, edit.new_string)

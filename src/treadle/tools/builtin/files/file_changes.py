@@ -1,7 +1,7 @@
-"""Changes of files: planned whole, compared, carried out or taken back, and checked after a crash.
+"""Changes of files: planned, applied or reverted as a whole, and checked after a crash.
 
-What `write`, `edit` and `apply_patch` share. A plan reads and computes, it touches nothing; each
-file is then written only if it still is what the plan saw.
+Shared by `write`, `edit` and `apply_patch`. A plan reads and computes and changes nothing; each
+file is then written only if it is still what the plan read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -19,23 +19,29 @@ import msgspec
 from treadle.core.contracts.tool import ProbeResult, ToolContext, ToolOutput
 from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import ToolError, WorkspaceError
+from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.base import ArgumentsT, BuiltinTool, escape_multiline
 from treadle.tools.builtin.session import CallSite, SeenFile
-from treadle.tools.builtin.text import DecodedText, decode_text, split_lines
+from treadle.tools.builtin.text import (
+    DecodedText,
+    decode_text,
+    format_numbered_lines,
+    split_lines,
+)
 
 MAX_EDIT_BYTES = 16 << 20
 MAX_COMPARED_LINES = 20_000
 MAX_DIFF_LINES = 400
 MAX_SHOWN_LINES = 60
 THREAD_THRESHOLD_CHARS = 100_000
-"""Texts from here on are searched and compared in a thread: all others would have to wait."""
+"""Longer texts are searched and compared in a thread, so that the event loop stays free."""
 
 _T = TypeVar("_T")
 
 
 class PlannedChange(msgspec.Struct, frozen=True):
-    """One file before and after. `after` None means that it goes away."""
+    """One file before and after. `after` None means that the file is removed."""
 
     path: Path
     display_path: str
@@ -54,7 +60,6 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
     """A tool that changes files: verifiable, all or nothing."""
 
     effect = "verifiable"
-    concurrent = True
 
     async def plan(self, args: ArgumentsT, site: CallSite) -> list[PlannedChange]:
         raise NotImplementedError
@@ -65,23 +70,22 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
     async def run(self, args: ArgumentsT, site: CallSite) -> ToolOutput:
         changes = await self.plan(args, site)
 
-        def told() -> ToolOutput:
+        def make_output() -> ToolOutput:
             display = "\n".join(diff for change in changes if (diff := format_diff(change)))
             return ToolOutput(
                 self.format_confirmation(args, changes), display=escape_multiline(display)
             )
 
         texts = [text for change in changes for text in (change.old_text, change.new_text)]
-        output = await run_in_thread_if_long(
-            told, *texts
-        )  # before the change, which must not lose its answer
+        # Made before the change: a problem with the output must not hide that it was applied.
+        output = await run_in_thread_if_long(make_output, *texts)
         await apply_changes(changes, site)
         return output
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        seat = self.sessions.make_call_site(context)
+        site = self.sessions.make_call_site(context)
         try:
-            changes = await self.plan(self.parse_arguments(arguments), seat)
+            changes = await self.plan(self.parse_arguments(arguments), site)
         except WorkspaceError as error:
             raise ToolError(str(error)) from error
         files = [
@@ -92,40 +96,40 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
             }
             for change in changes
         ]
-        return {"cwd": seat.cwd, "files": files}
+        return {"cwd": site.cwd, "files": files}
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
     ) -> ProbeResult:
-        seat = self.sessions.make_call_site(context)
+        site = self.sessions.make_call_site(context)
         done: list[str] = []
         not_done: list[str] = []
         for file in evidence["files"]:
             path = Path(file["path"])
-            found = await seat.read_if_exists(path)
-            now = _sha256(found.data) if found is not None else ""
+            content = await site.read_if_exists(path)
+            now = _sha256(content.data) if content is not None else ""
             if now == file["after"]:
                 done.append(str(path))
             elif now == file["before"]:
                 not_done.append(str(path))
-                if found is not None:  # it had been seen like this when the call was made
-                    seat.session.record_seen(path, SeenFile(found.digest, is_complete=True))
+                if content is not None:  # the session had seen it like this before the call
+                    site.session.record_seen(path, SeenFile(content.digest, is_complete=True))
             else:
                 return ProbeResult(
-                    "unknown", f"{path} is neither as it was nor as it was to become"
+                    "unknown", f"{path} is neither in its old nor in its intended state"
                 )
         if done and not_done:
-            words = f"{', '.join(done)} is changed, {', '.join(not_done)} is not"
-            return ProbeResult("unknown", words)
+            partial = f"{', '.join(done)} is changed, {', '.join(not_done)} is not"
+            return ProbeResult("unknown", partial)
         if not_done:
-            # Tried again, it has to mean the same files: from where it was called, not from here.
+            # A second try must change the same files: use the working directory of the first.
             self.sessions.set_cwd(context.session_id, evidence["cwd"])
-            return ProbeResult("not_done", f"{', '.join(not_done)} is as it was")
-        return ProbeResult("done", f"{', '.join(done)} is as it was to become")
+            return ProbeResult("not_done", f"{', '.join(not_done)} is unchanged")
+        return ProbeResult("done", f"{', '.join(done)} is changed as intended")
 
 
 async def run_in_thread_if_long(work: Callable[[], _T], *texts: str) -> _T:
-    """What work over these texts comes to, in a thread if they are long. It must be pure."""
+    """The result of `work` over these texts, in a thread if they are long. It must be pure."""
     return (
         work() if sum(map(len, texts)) < THREAD_THRESHOLD_CHARS else await asyncio.to_thread(work)
     )
@@ -134,7 +138,7 @@ async def run_in_thread_if_long(work: Callable[[], _T], *texts: str) -> _T:
 async def read_editable_text(
     site: CallSite, path: Path, given_path: str
 ) -> tuple[FileContent, DecodedText]:
-    """A text file that may be changed: it is there, it is text, and it is as it was seen."""
+    """A text file that may be changed: it exists, is text, and is as the session last saw it."""
     content = await site.read_if_exists(path, MAX_EDIT_BYTES)
     if content is None:
         raise await site.make_not_found_error(given_path, path)
@@ -145,7 +149,7 @@ async def read_editable_text(
     require_unchanged(site, path, content, given_path)
     text = decode_text(content.data)
     if text is None:
-        raise ToolError(f"{given_path} is not text; it cannot be edited like this")
+        raise ToolError(f"{given_path} is not text; it cannot be edited with this tool")
     return content, text
 
 
@@ -165,12 +169,12 @@ def encode_like(before: DecodedText, text: str, given_path: str) -> bytes:
         character = error.object[error.start]
         raise ToolError(
             f"{given_path} is encoded as {before.encoding}, which has no {character!r}; "
-            "write it in other characters, or convert the file to UTF-8 first (iconv)"
+            "use other characters, or convert the file to UTF-8 first (iconv)"
         ) from error
 
 
 async def apply_changes(changes: Sequence[PlannedChange], site: CallSite) -> None:
-    """All of them; when one fails or we are cancelled, what was done is taken back."""
+    """Apply all of them; if one fails or the call is cancelled, revert those that were applied."""
     begun: list[PlannedChange] = []
     try:
         for change in changes:
@@ -178,52 +182,50 @@ async def apply_changes(changes: Sequence[PlannedChange], site: CallSite) -> Non
             await _apply_change(change, site)
     except (WorkspaceError, asyncio.CancelledError):
         for change in reversed(begun):
-            with contextlib.suppress(WorkspaceError):  # somebody else has it now: theirs counts
+            with contextlib.suppress(WorkspaceError):  # changed by another writer: keep theirs
                 await _revert_change(change, site)
         raise
 
 
 async def _apply_change(change: PlannedChange, site: CallSite) -> None:
-    place = str(change.path)
+    path = str(change.path)
     if change.after is None:
-        await site.workspace.remove(place, expected=change.expected_digest)
+        await site.workspace.remove(path, expected=change.expected_digest)
         site.session.forget(change.path)
         return
     written = await site.workspace.write(
-        place, change.after, expected=change.expected_digest, mode=change.mode
+        path, change.after, expected=change.expected_digest, mode=change.mode
     )
     site.session.record_seen(change.path, SeenFile(written.digest, is_complete=True))
 
 
 async def _revert_change(change: PlannedChange, site: CallSite) -> None:
-    place, before = str(change.path), change.before
-    found = await site.read_if_exists(change.path)
-    if (found.data if found is not None else None) != change.after:
-        return  # it had not come to this one
+    path, before = str(change.path), change.before
+    now = await site.read_if_exists(change.path)
+    if (now.data if now is not None else None) != change.after:
+        return  # this one was not applied
     if before is None:
-        assert found is not None, "what was made is there"
-        await site.workspace.remove(place, expected=found.digest)
+        assert now is not None, "a created file exists"
+        await site.workspace.remove(path, expected=now.digest)
         site.session.forget(change.path)
     else:
-        digest = found.digest if found is not None else ""
-        written = await site.workspace.write(place, before.data, expected=digest, mode=before.mode)
+        digest = now.digest if now is not None else ""
+        written = await site.workspace.write(path, before.data, expected=digest, mode=before.mode)
         site.session.record_seen(change.path, SeenFile(written.digest, is_complete=True))
 
 
 def format_diff(change: PlannedChange) -> str:
-    """For the person: a unified diff, the rest of a very long one left out."""
+    """For the user: a unified diff, the rest of a very long one left out."""
     old, new = split_lines(change.old_text), split_lines(change.new_text)
     if len(old) + len(new) > MAX_COMPARED_LINES:
         return f"{change.display_path}: {len(old)} lines before, {len(new)} after"
     before = f"a/{change.display_path}" if change.before is not None else "/dev/null"
     after = f"b/{change.display_path}" if change.after is not None else "/dev/null"
-    lines = list(unified_diff(old, new, before, after, lineterm=""))
-    more = len(lines) - MAX_DIFF_LINES
-    return "\n".join(lines[:MAX_DIFF_LINES] + ([f"... {more} more lines"] if more > 0 else []))
+    return _join_limited(list(unified_diff(old, new, before, after, lineterm="")), MAX_DIFF_LINES)
 
 
 def format_changed_lines(change: PlannedChange) -> str:
-    """For the model: the changed lines as they are now, numbered, with two around them."""
+    """For the model: the changed lines as they are now, numbered, with two lines of context."""
     old, new = split_lines(change.old_text), split_lines(change.new_text)
     if len(old) + len(new) > MAX_COMPARED_LINES:
         return ""
@@ -231,14 +233,14 @@ def format_changed_lines(change: PlannedChange) -> str:
     for number, group in enumerate(SequenceMatcher(None, old, new).get_grouped_opcodes(2)):
         if number:
             shown.append("   ...")
-        shown += _number_lines(new, group[0][3], group[-1][4])
-    more = len(shown) - MAX_SHOWN_LINES
-    return "\n".join(shown[:MAX_SHOWN_LINES] + ([f"   ... {more} more lines"] if more > 0 else []))
+        shown += format_numbered_lines(new, group[0][3], group[-1][4])
+    return _join_limited(shown, MAX_SHOWN_LINES, "   ")
 
 
-def _number_lines(lines: Sequence[str], start: int, end: int) -> Iterator[str]:
-    for number in range(start, end):
-        yield f"{number + 1:>6}\t{lines[number][:500]}"
+def _join_limited(lines: Sequence[str], limit: int, indent: str = "") -> str:
+    more = len(lines) - limit
+    rest = [f"{indent}... {plural(more, 'more line')}"] if more > 0 else []
+    return "\n".join([*lines[:limit], *rest])
 
 
 def _sha256(data: bytes) -> str:

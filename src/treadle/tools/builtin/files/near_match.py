@@ -1,6 +1,6 @@
-"""Why an old text was not found: the lines that come closest, and in what they differ.
+"""Why an old text was not found: the nearest lines, and how they differ.
 
-Pure functions over text, bounded in time for large files. `edit` and `apply_patch` stand above.
+Pure functions over text, bounded in time for large files. Used by `edit` and `apply_patch`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from heapq import nsmallest
 
-from treadle.tools.builtin.text import split_lines
+from treadle.tools.builtin.text import TYPOGRAPHY, format_numbered_lines, split_lines
 
 MAX_WINDOWS = 24
 MAX_LINES = 200_000
 MAX_OFFSETS_PER_LINE = 8
-"""Of a wanted line that comes again and again: it says little about where a window starts."""
+"""For a wanted line that repeats: it says little about where a window starts."""
 
 MAX_COMPARED_CHARS = 2_000
 MAX_SHOWN_LINES = 20
@@ -24,28 +24,25 @@ _LINE_NUMBER_PREFIX = re.compile(r"\s*\d+(?:\t|→)")
 
 
 def explain_no_match(text: str, old: str, new: str, name: str) -> str:
-    """What to tell a model whose old text is not in the file."""
-    said = f"old_string was not found in {name}; nothing was changed."
+    """The message for a model whose old text is not in the file."""
+    problem = f"old_string was not found in {name}; nothing was changed."
     wanted = split_lines(old) or [old]
     if all(_LINE_NUMBER_PREFIX.match(line) for line in wanted):
-        return f"{said} It begins with line numbers: leave out what `read` puts before each line."
+        return f"{problem} It begins with line numbers: leave out what `read` puts before a line."
     if new and len(new) > 10 and new.replace("\r\n", "\n") in text.replace("\r\n", "\n"):
-        return f"{said} new_string is there already: the edit may have been made before."
+        return f"{problem} new_string is there already: the edit may have been made before."
     lines = split_lines(text)
-    found = find_nearest_lines(lines, wanted)
-    if found is None:
-        return f"{said} No lines resemble it; read the file again."
-    start, end = found
-    shown = "\n".join(
-        f"{number + 1:>6}\t{lines[number][:500]}"
-        for number in range(start, min(end, start + MAX_SHOWN_LINES))
-    )
+    window = find_nearest_lines(lines, wanted)
+    if window is None:
+        return f"{problem} No lines resemble it; read the file again."
+    start, end = window
+    shown = "\n".join(format_numbered_lines(lines, start, min(end, start + MAX_SHOWN_LINES)))
     difference = _describe_difference(lines[start:end], wanted)
-    return f"{said} The nearest lines are these{difference}:\n{shown}"
+    return f"{problem} The nearest lines are these{difference}:\n{shown}"
 
 
 def find_nearest_lines(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, int] | None:
-    """The window of lines that is most like the wanted ones; None if nothing is like them."""
+    """The window of lines that is most like the wanted ones; None if none is similar."""
     size = min(len(wanted), len(lines))
     best, best_ratio = None, MIN_RATIO
     matcher = SequenceMatcher(None, "", _join_for_comparison(wanted))
@@ -88,18 +85,20 @@ def _find_candidate_starts(lines: Sequence[str], wanted: Sequence[str]) -> list[
 
 
 def _describe_difference(file_lines: Sequence[str], wanted: Sequence[str]) -> str:
-    """In words, what the lines differ in, when it is something that one does not see."""
+    """How the lines differ, if the difference is hard to see."""
     if [line.rstrip() for line in file_lines] == [line.rstrip() for line in wanted]:
-        return " (they differ in blanks at the end of lines)"
+        return " (they differ in spaces at the end of lines)"
     if [line.strip() for line in file_lines] == [line.strip() for line in wanted]:
         tabs = any("\t" in _indent(line) for line in file_lines)
         return f" (they differ in indentation only; the file uses {'tabs' if tabs else 'spaces'})"
     if _normalize(file_lines) == _normalize(wanted):
-        return " (they differ in blanks, quotation marks or dashes)"
-    for one, other in zip(file_lines, wanted, strict=False):
-        if one != other:
-            mine, theirs = other[:200], one[:200]
-            return f"; the first difference:\n  old_string: {mine}\n  the file:   {theirs}\n"
+        return " (they differ in spaces, quotation marks or dashes)"
+    for in_file, in_old in zip(file_lines, wanted, strict=False):
+        if in_file != in_old:
+            return (
+                f"; the first difference:\n  old_string: {in_old[:200]}\n"
+                f"  the file:   {in_file[:200]}\n"
+            )
     return ""
 
 
@@ -107,8 +106,5 @@ def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-_TYPOGRAPHY = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-"})
-
-
 def _normalize(lines: Sequence[str]) -> str:
-    return "".join("".join(lines).translate(_TYPOGRAPHY).split())
+    return "".join("".join(lines).translate(TYPOGRAPHY).split())

@@ -1,6 +1,6 @@
-"""A Jupyter notebook as text: its cells in order, with what they printed.
+"""A Jupyter notebook as text: its cells in order, with their outputs.
 
-Pictures among the outputs are named, not shown. `read` stands above.
+Images among the outputs are named, not shown. Used by `read`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Cell(msgspec.Struct):
 
 
 class _Notebook(msgspec.Struct):
-    cells: list[msgspec.Raw]  # each is taken apart when its turn comes: there may be a million
+    cells: list[msgspec.Raw]  # decoded one by one: there may be a million
 
 
 class NotebookText(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class NotebookText(msgspec.Struct, frozen=True):
 
 
 def render_notebook(data: bytes, max_chars: int) -> NotebookText | None:
-    """The cells as text of up to `most` characters; None if this is no notebook that we know."""
+    """The cells as text of up to `max_chars` characters; None if the format is not known."""
     shown: list[str] = []
     room = max_chars
     try:
@@ -77,7 +77,7 @@ def _render_output(output: _Output) -> Iterator[str]:
         yield text[:MAX_OUTPUT_CHARS] + (f"... [{more} more characters]" if more > 0 else "")
     for kind in output.data:
         if kind.startswith("image/"):
-            yield f"({kind} picture)"
+            yield f"({kind} image)"
 
 
 def _join_lines(lines: NotebookString) -> str:

@@ -1,14 +1,14 @@
-"""The patch form that OpenAI's models write, read and applied to text.
+"""The patch format that OpenAI's models write: parsed, and applied to text.
 
     *** Begin Patch
     *** Add File: path          every line of the new file with a + before it
     *** Update File: path       chunks: @@ a line to go to, then lines with " ", "-" or "+"
-    *** Move to: path           below Update File: under another name from now on
+    *** Move to: path           below Update File: rename the file
     *** Delete File: path
     *** End Patch
 
-Strict in its headers, because the policy reads the paths from them by the same rule; lenient in
-context lines: blanks at their ends, and typography. Pure; `apply_patch` stands above.
+Strict in its headers, which the policy reads by the same rule (core/patch_headers.py); lenient in
+context lines: spaces at their ends, and typography. Pure; used by `apply_patch`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,16 @@ from typing import Literal
 import msgspec
 
 from treadle.core.errors import ToolError
+from treadle.core.patch_headers import FILE_HEADER, MOVE_HEADER
 from treadle.tools.builtin.files.near_match import find_nearest_lines
+from treadle.tools.builtin.text import TYPOGRAPHY, format_numbered_lines
 
 BEGIN, END, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
-_HEADER = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
-_MOVE = re.compile(r"\*\*\* Move to: (.+)")
 _LINE_NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? @@.*")
-_TYPOGRAPHY = str.maketrans(
-    {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "\u00a0": " "}
-)
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Lines with their marks (blank, - or +), below the lines that `anchors` name."""
+    """Lines with their marks (space, - or +), below the lines that `anchors` name."""
 
     anchors: tuple[str, ...]
     lines: tuple[tuple[str, str], ...]
@@ -45,15 +42,15 @@ class Chunk(msgspec.Struct, frozen=True):
         return [line for mark, line in self.lines if mark != "+"]
 
     def apply_to(self, file_lines: Sequence[str]) -> list[str]:
-        """What the old lines become. Context that matched loosely stays as the file has it."""
-        kept = iter(file_lines)
+        """What the old lines become. Context that matched loosely stays as it is in the file."""
+        old = iter(file_lines)
         out: list[str] = []
         for mark, line in self.lines:
             if mark == "+":
                 out.append(line)
             else:
-                standing = next(kept)
-                out += [standing] if mark == " " else []
+                file_line = next(old)
+                out += [file_line] if mark == " " else []
         return out
 
 
@@ -73,19 +70,19 @@ def parse_patch(text: str) -> list[FilePatch]:
         raise ToolError(f"a patch begins with the line `{BEGIN}`")
     end = next((at for at in range(begin, len(lines)) if lines[at].rstrip() == END), None)
     if end is None:
-        # A patch whose end is missing may have been cut off, and half of it is not what was meant.
+        # It may have been cut off, and half of a patch must not be applied.
         raise ToolError(f"the patch does not end with the line `{END}`; it may have been cut off")
     files: list[FilePatch] = []
     at = begin + 1
     while at < end:
-        header = _HEADER.fullmatch(lines[at])
+        header = FILE_HEADER.fullmatch(lines[at])
         if header is None:
             if lines[at].strip():
                 raise _make_syntax_error(lines, at, "a line `*** Add|Update|Delete File: path`")
             at += 1
             continue
-        stop = next((n for n in range(at + 1, end) if _HEADER.fullmatch(lines[n])), end)
-        files.append(_parse_file(header.group(1), header.group(2).strip(), lines, at + 1, stop))
+        stop = next((n for n in range(at + 1, end) if FILE_HEADER.fullmatch(lines[n])), end)
+        files.append(_parse_file(header["kind"], header["path"].strip(), lines, at + 1, stop))
         at = stop
     if not files:
         raise ToolError("the patch names no file")
@@ -106,11 +103,11 @@ def _parse_file(kind: str, path: str, lines: Sequence[str], at: int, stop: int) 
             elif lines[number].strip():
                 raise _make_syntax_error(lines, number, "lines that begin with `+`")
         return FilePatch("Add", path, content="".join(added))
-    moved = _MOVE.fullmatch(lines[at]) if at < stop else None
+    moved = MOVE_HEADER.fullmatch(lines[at]) if at < stop else None
     chunks = _parse_chunks(lines, at + 1 if moved else at, stop)
     if not chunks and not moved:
-        raise ToolError(f"the patch says nothing about what to change in {path}")
-    target = moved.group(1).strip() if moved else ""
+        raise ToolError(f"the patch has no changes for {path}")
+    target = moved["path"].strip() if moved else ""
     return FilePatch("Update", path, chunks=chunks, moved_to=target)
 
 
@@ -121,7 +118,7 @@ def _parse_chunks(lines: Sequence[str], at: int, stop: int) -> tuple[Chunk, ...]
 
     def close(at_end: bool = False) -> None:
         while marked and marked[-1][0] == "":
-            marked.pop()  # an empty line before the next header is there for the eye
+            marked.pop()  # an empty line before the next header only separates
         if marked:
             body = tuple([(mark or " ", line) for mark, line in marked])
             chunks.append(Chunk(tuple(anchors), body, at_end))
@@ -141,66 +138,66 @@ def _parse_chunks(lines: Sequence[str], at: int, stop: int) -> tuple[Chunk, ...]
             marked.append((line[:1], line[1:]))
         else:
             raise _make_syntax_error(
-                lines, number, "a line that begins with blank, `-`, `+` or `@@`"
+                lines, number, "a line that begins with a space, `-`, `+` or `@@`"
             )
     close()
     return tuple(chunks)
 
 
 def apply_file_patch(text: str, patch: FilePatch) -> str:
-    """The text after all chunks. ToolError names the chunk that does not fit, and what is there."""
+    """The text after all chunks. ToolError names the chunk that does not fit, and the lines that
+    are there instead."""
     ends_with_newline = text.endswith("\n") or not text
     lines = text.split("\n")
     if lines and not lines[-1]:
         lines.pop()
     out: list[str] = []
-    done, there = 0, LineIndex(lines)
+    done, index = 0, LineIndex(lines)
     for number, chunk in enumerate(patch.chunks, start=1):
         start = done
         for anchor in chunk.anchors:
             start = _find_anchor(lines, anchor, start, patch.path)
-        place = _find_chunk(there, chunk, start)
-        if place is None and start != done and not chunk.at_end:
-            place = _find_chunk(
-                there, chunk, max(done, start - 1)
-            )  # the anchor is repeated as context
-        if place is None:
+        at = _find_chunk(index, chunk, start)
+        if at is None and start != done and not chunk.at_end:
+            # The anchor may be repeated as context.
+            at = _find_chunk(index, chunk, max(done, start - 1))
+        if at is None:
             raise ToolError(_describe_mismatch(lines, chunk, number, len(patch.chunks), patch.path))
-        end = place + len(chunk.old_lines)
-        out += [*lines[done:place], *chunk.apply_to(lines[place:end])]
+        end = at + len(chunk.old_lines)
+        out += [*lines[done:at], *chunk.apply_to(lines[at:end])]
         done = end
     out += lines[done:]
     return "\n".join(out) + ("\n" if ends_with_newline and out else "")
 
 
 def _find_anchor(lines: Sequence[str], anchor: str, start: int, path: str) -> int:
-    for alike in _NORMALIZERS:
+    for normalize in _NORMALIZERS:
         for number in range(start, len(lines)):
-            if alike(lines[number]) == alike(anchor) or (
-                alike is _NORMALIZERS[-1] and alike(anchor) in alike(lines[number])
+            if normalize(lines[number]) == normalize(anchor) or (
+                normalize is _NORMALIZERS[-1] and normalize(anchor) in normalize(lines[number])
             ):
                 return number + 1
-    raise ToolError(f"{path} has no line `{anchor}` to go to (@@); nothing was changed")
+    raise ToolError(f"{path} has no line `{anchor}` (@@); nothing was changed")
 
 
 def _find_chunk(index: LineIndex, chunk: Chunk, start: int) -> int | None:
     old = chunk.old_lines
     if not old:
-        # Only new lines: behind the anchor, or at the end of the file.
+        # Only new lines: after the anchor, or at the end of the file.
         return start if chunk.anchors else index.line_count
     last = index.line_count - len(old)
     if last < start:
         return None
-    for alike in _NORMALIZERS:
-        if chunk.at_end and index.find(alike, old, last) is not None:
+    for normalize in _NORMALIZERS:
+        if chunk.at_end and index.find(normalize, old, last) is not None:
             return last
-        if (place := index.find(alike, old, start)) is not None:
-            return place
+        if (at := index.find(normalize, old, start)) is not None:
+            return at
     return None
 
 
 class LineIndex:
-    """The lines of a file to look for others in: as one text, whose search is linear."""
+    """The lines of a file as one text, so that a search for several lines is linear."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines, self.line_count = lines, len(lines)
@@ -209,13 +206,13 @@ class LineIndex:
     def find(
         self, normalize: Callable[[str], str], wanted: Sequence[str], start: int
     ) -> int | None:
-        """The first line, from `start` on, with which lines like the wanted ones begin."""
+        """The first line, from `start` on, at which lines like the wanted ones begin."""
         text, starts = self._normalized_text(normalize)
         at = text.find(_join_lines(map(normalize, wanted)), starts[start])
         return bisect_left(starts, at) if at >= 0 else None
 
     def _normalized_text(self, normalize: Callable[[str], str]) -> tuple[str, list[int]]:
-        """All lines in one likeness, and where in that each begins."""
+        """All normalized lines as one text, and where in it each line begins."""
         if normalize not in self._normalized_texts:
             lines = [normalize(line) for line in self._lines]
             starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
@@ -236,7 +233,7 @@ def _rstripped(line: str) -> str:
 
 
 def _normalize_typography(line: str) -> str:
-    return line.strip().translate(_TYPOGRAPHY)
+    return line.strip().translate(TYPOGRAPHY)
 
 
 _NORMALIZERS: tuple[Callable[[str], str], ...] = (_exact, _rstripped, _normalize_typography)
@@ -246,12 +243,12 @@ def _describe_mismatch(
     lines: Sequence[str], chunk: Chunk, number: int, count: int, path: str
 ) -> str:
     which = f"chunk {number} of {count}" if count > 1 else "the chunk"
-    said = f"{which} for {path} does not fit; nothing was changed."
-    found = find_nearest_lines(lines, chunk.old_lines)
-    if found is None:
-        return f"{said} Its lines are not in the file (any more); read the file again."
-    shown = "\n".join(f"{at + 1:>6}\t{lines[at][:500]}" for at in range(*found))
-    return f"{said} The nearest lines are these:\n{shown}"
+    problem = f"{which} for {path} does not fit; nothing was changed."
+    window = find_nearest_lines(lines, chunk.old_lines)
+    if window is None:
+        return f"{problem} Its lines are not in the file (any more); read the file again."
+    shown = "\n".join(format_numbered_lines(lines, *window))
+    return f"{problem} The nearest lines are these:\n{shown}"
 
 
 def _make_syntax_error(lines: Sequence[str], at: int, expected: str) -> ToolError:

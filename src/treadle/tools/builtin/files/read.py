@@ -1,7 +1,7 @@
-"""`read`: a file for the model, with line numbers; pictures, PDFs and notebooks as what they are.
+"""`read`: a file for the model: text with line numbers, images, PDFs, notebooks.
 
-Text is shown in pieces that fit a request, whatever the size of the file. What was seen is noted
-at the desk, so that a later edit can tell whether the file has changed since.
+Text is shown in pieces that fit a request, whatever the size of the file. The session records
+what was seen, so that a later edit notices if the file has changed since.
 """
 
 import asyncio
@@ -14,17 +14,19 @@ import msgspec
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import ToolError, WorkspaceError
+from treadle.core.media_types import MAX_IMAGE_BYTES, detect_media_type
+from treadle.core.text import plural
 from treadle.core.transcript.content import Document, Image, Text
 from treadle.tools.builtin.base import BuiltinTool
 from treadle.tools.builtin.files.notebook import render_notebook
 from treadle.tools.builtin.session import CallSite, SeenFile, ToolSessions
-from treadle.tools.builtin.text import decode_text, split_lines
+from treadle.tools.builtin.text import decode_text, format_numbered_line, split_lines
 
 MAX_IN_MEMORY_BYTES = 8 << 20
 MAX_LINES = 2_000
 MAX_LINE_CHARS = 2_000
 MAX_CHARS = 80_000
-MAX_IMAGE_BYTES = 3_900_000  # as base64 this is just below the 5 MB that providers take
+
 MAX_PDF_BYTES = 20 << 20
 
 
@@ -35,7 +37,7 @@ class ReadArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReadTool(BuiltinTool[ReadArguments]):
-    """`documents` says whether the model reads PDFs itself; otherwise they are turned to text."""
+    """`native_pdf`: the model reads PDFs itself; otherwise their text is extracted."""
 
     name = "read"
     arguments_type = ReadArguments
@@ -60,16 +62,16 @@ class ReadTool(BuiltinTool[ReadArguments]):
         try:
             content = await site.read_if_exists(path, MAX_IN_MEMORY_BYTES)
         except WorkspaceError as error:
-            hint = "; list it with ls or glob" if "is a folder" in str(error) else ""
+            hint = "; list it with ls or glob" if error.kind == "is_folder" else ""
             raise ToolError(f"{error}{hint}") from error
         if content is None:
             raise await site.make_not_found_error(args.file_path, path)
         shown = site.display_path(path)
-        kind = _detect_image_type(content.data)
+        kind = detect_media_type(content.data)
+        if kind == "application/pdf":
+            return await self._read_pdf(content, site, path, shown)
         if kind:
             return _make_image_output(content, kind, shown)
-        if content.data.startswith(b"%PDF-"):
-            return await self._read_pdf(content, site, path, shown)
         if path.suffix == ".ipynb" and not content.is_truncated:
             cells = await asyncio.to_thread(render_notebook, content.data, MAX_CHARS)
             if cells is not None:
@@ -87,7 +89,7 @@ class ReadTool(BuiltinTool[ReadArguments]):
         if content.size > MAX_PDF_BYTES:
             raise ToolError(
                 f"{display_path} has {content.size:,} bytes, too many to be sent; "
-                "take a part out of it with bash (pdftotext -f 1 -l 20, or qpdf --pages)"
+                "extract a part with bash (pdftotext -f 1 -l 20, or qpdf --pages)"
             )
         if content.is_truncated:
             content = await site.workspace.read(str(path))
@@ -118,7 +120,7 @@ async def _read_text(
         if not content.size:
             site.session.record_seen(path, SeenFile(content.digest, is_complete=True))
             return ToolOutput(f"{shown} is empty.", display=f"Read {shown} (empty)")
-        raise ToolError(f"{shown} has only {total} lines; there is none from offset {first} on")
+        raise ToolError(f"{shown} has only {plural(total, 'line')}; offset {first} is past the end")
     body, shown_lines, was_cut = _number_lines(lines, first)
     last = first + shown_lines - 1
     is_end = not content.is_truncated and last == total
@@ -132,14 +134,14 @@ async def _read_text(
 
 
 def _number_lines(lines: list[str], first: int) -> tuple[str, int, bool]:
-    """As many numbered lines as fit, how many they are, and whether one had to be cut."""
+    """As many numbered lines as fit, their count, and whether one was truncated."""
     out: list[str] = []
     chars, was_cut = 0, False
     for number, line in enumerate(lines, start=first):
         if len(line) > MAX_LINE_CHARS:
             more = len(line) - MAX_LINE_CHARS
             line, was_cut = f"{line[:MAX_LINE_CHARS]}... [{more} more characters]", True
-        out.append(f"{number:>6}\t{line}")
+        out.append(format_numbered_line(number, line))
         chars += len(out[-1]) + 1
         if chars > MAX_CHARS:
             break
@@ -168,36 +170,27 @@ def _format_notes(
     if encoding != "utf-8":
         notes.append(f"encoded as {encoding}, which edits keep")
     if has_truncated_lines:
-        notes.append("long lines are cut; search in them with grep")
+        notes.append("long lines are truncated; search in them with grep")
     return f"\n\n({'; '.join(notes)})" if notes else ""
 
 
 async def _read_distant_lines(site: CallSite, path: Path, first: int, count: int) -> list[str]:
-    """Lines of a file that is too large for memory; no line is held whole on the way."""
+    """Lines of a file that is too large for memory; no line is held whole."""
     script = 'tail -n "+$1" -- "$3" | head -n "$2" | cut -b "1-$4"'
-    most = str(MAX_LINE_CHARS * 4)
-    argv = ["sh", "-c", script, "sh", str(first), str(count), str(path), most]
+    max_bytes = str(MAX_LINE_CHARS * 4)
+    argv = ["sh", "-c", script, "sh", str(first), str(count), str(path), max_bytes]
     done = await site.execute(argv, timeout=60, limit=MAX_IN_MEMORY_BYTES)
     if done.timed_out:
         raise ToolError(f"finding line {first} of {path} took over a minute; search with grep")
     return split_lines(done.stdout.decode(errors="replace"))
 
 
-def _detect_image_type(data: bytes) -> str:
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if data.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if data.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else ""
-
-
 def _make_image_output(content: FileContent, kind: str, display_path: str) -> ToolOutput:
     if content.size > MAX_IMAGE_BYTES:
         raise ToolError(
-            f"{display_path} has {content.size:,} bytes; pictures up to {MAX_IMAGE_BYTES:,} can be shown. "
-            "Make it smaller first, such as with `convert in.png -resize 50% out.png`"
+            f"{display_path} has {content.size:,} bytes; images up to {MAX_IMAGE_BYTES:,} bytes "
+            "can be shown. Make it smaller first, such as with "
+            "`convert in.png -resize 50% out.png`"
         )
     text = Text(f"{display_path}: {kind}, {content.size:,} bytes")
     return ToolOutput((text, Image(kind, content.data)), display=f"Read {display_path} ({kind})")
@@ -210,10 +203,10 @@ async def _extract_pdf_text(site: CallSite, path: Path, display_path: str) -> To
         )
     except WorkspaceError as error:
         raise ToolError(
-            f"{display_path} is a PDF, this model takes text only, and pdftotext is not installed"
+            f"{display_path} is a PDF, this model reads text only, and pdftotext is not installed"
         ) from error
     if done.exit_code != 0 or not done.stdout.strip():
         why = done.stderr.decode(errors="replace").strip() or "there is no text in it"
-        raise ToolError(f"no text could be taken out of {display_path}: {why}")
+        raise ToolError(f"no text could be extracted from {display_path}: {why}")
     text = done.stdout.decode(errors="replace")
     return ToolOutput(text[: 2 * MAX_CHARS], display=f"Read the text of {display_path} (PDF)")

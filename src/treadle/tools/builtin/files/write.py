@@ -1,7 +1,7 @@
-"""`write`: a whole file, new or instead of one that was read.
+"""`write`: a whole file, new or in place of one that was read.
 
-A file that is there and was not read is not overwritten: nobody knows what would be lost. The
-clothes of the old one (mode, encoding, line ends) stay.
+An existing file that was not read is not overwritten: its content would be lost unseen. Mode,
+encoding and line ends of the old file stay.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ import msgspec
 
 from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import ToolError
+from treadle.core.text import plural
 from treadle.tools.builtin.files.file_changes import (
     MAX_EDIT_BYTES,
     FileChangeTool,
@@ -52,21 +53,20 @@ class WriteTool(FileChangeTool[WriteArguments]):
             return [PlannedChange(path, site.display_path(path), None, data, "", args.content)]
         _require_read(site, path, before, args.file_path)
         old = decode_text(before.data) if not before.is_truncated else None
-        clothes = old or DecodedText("")
+        like = old or DecodedText("")
         content = args.content
         if old is not None and old.line_ending == "\r\n":
             content = content.replace("\r\n", "\n").replace("\n", "\r\n")
-        data = encode_like(clothes, content, args.file_path)
-        return [PlannedChange(path, site.display_path(path), before, data, clothes.text, content)]
+        data = encode_like(like, content, args.file_path)
+        return [PlannedChange(path, site.display_path(path), before, data, like.text, content)]
 
     def format_confirmation(self, args: WriteArguments, changes: Sequence[PlannedChange]) -> str:
         (change,) = changes
-        count = len(split_lines(change.new_text))
-        lines = "1 line" if count == 1 else f"{count} lines"
+        lines = plural(len(split_lines(change.new_text)), "line")
         if change.before is None:
             return f"Created {change.display_path} with {lines}."
-        kept = " Its line ends stay CRLF." if "\r\n" in change.new_text else ""
-        return f"Wrote {change.display_path}, now {lines}.{kept}"
+        crlf = " Its line ends stay CRLF." if "\r\n" in change.new_text else ""
+        return f"Wrote {change.display_path}, now {lines}.{crlf}"
 
 
 def _require_read(site: CallSite, path: Path, content: FileContent, given_path: str) -> None:
@@ -79,8 +79,8 @@ def _require_read(site: CallSite, path: Path, content: FileContent, given_path: 
     require_unchanged(site, path, content, given_path)
     if not seen.is_complete:
         raise ToolError(
-            f"only a part of {given_path} was read, so it was not overwritten: what was not seen would "
-            "be lost. Read the rest of it, or change a part with edit"
+            f"only a part of {given_path} was read, so it was not overwritten: the rest would be "
+            "lost. Read the rest of it, or change a part with edit"
         )
 
 
@@ -88,4 +88,4 @@ def _encode_utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise ToolError(f"the content has half a character in it: {error}") from error
+        raise ToolError(f"the content has half a surrogate pair in it: {error}") from error

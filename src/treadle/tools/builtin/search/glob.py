@@ -1,7 +1,4 @@
-"""`glob`: files by name, in the order of their paths; ignored ones are left out.
-
-The order is the same every time, whichever of ripgrep's threads is the first.
-"""
+"""`glob`: files by name, sorted by path; ignored files are left out."""
 
 import re
 from collections.abc import Mapping
@@ -12,6 +9,7 @@ import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
+from treadle.core.text import plural
 from treadle.tools.builtin.base import BuiltinTool
 from treadle.tools.builtin.search.ripgrep import PathFormatter, incomplete_warning, run_ripgrep
 from treadle.tools.builtin.session import CallSite
@@ -35,7 +33,7 @@ class GlobTool(BuiltinTool[GlobArguments]):
         if not args.pattern:
             return "the pattern is empty"
         if ".." in args.pattern.split("/"):
-            return "the pattern leads out of its folder; name the folder as `path`"
+            return "the pattern may not contain `..`; give the folder as `path`"
         return None
 
     def read_paths(self, args: GlobArguments) -> tuple[str, ...]:
@@ -43,26 +41,25 @@ class GlobTool(BuiltinTool[GlobArguments]):
 
     async def run(self, args: GlobArguments, site: CallSite) -> ToolOutput:
         folder, pattern = _split_pattern(args)
-        place = site.resolve(folder)
         pattern = pattern.removeprefix("./")
-        done, top = await run_ripgrep(site, ["--files", "--null", f"--glob={pattern}"], place)
-        found = done.stdout.split(b"\0")[:-1]
-        if not found:
+        done, top = await run_ripgrep(site, ["--files", "--null", f"--glob={pattern}"], folder)
+        paths = done.stdout.split(b"\0")[:-1]
+        if not paths:
             return ToolOutput(
                 f"No files match {args.pattern}.{incomplete_warning(done)}", "No files"
             )
-        shown = PathFormatter(top, site).format_path
-        names = [shown(name) for name in nsmallest(MAX_RESULTS, found)]
-        more = len(found) - len(names)
+        format_path = PathFormatter(top, site).format_path
+        names = [format_path(path) for path in nsmallest(MAX_RESULTS, paths)]
+        more = len(paths) - len(names)
         rest = f"\n({more} more; narrow the pattern or the path)" if more > 0 else ""
-        count = "1 file" if len(found) == 1 else f"{len(found)} files"
         return ToolOutput(
-            "\n".join(names) + rest + incomplete_warning(done), display=f"Found {count}"
+            "\n".join(names) + rest + incomplete_warning(done),
+            display=f"Found {plural(len(paths), 'file')}",
         )
 
 
 def _split_pattern(args: GlobArguments) -> tuple[str, str]:
-    """The folder to look in, and the pattern below it: an absolute pattern names both."""
+    """The folder to search, and the pattern below it: an absolute pattern holds both."""
     if not args.pattern.startswith(("/", "~")):
         return args.path or ".", args.pattern
     if args.path:

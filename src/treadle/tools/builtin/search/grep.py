@@ -1,6 +1,6 @@
-"""`grep`: what stands in files, by ripgrep; files in the order of their paths.
+"""`grep`: search in the contents of files with ripgrep; sorted by path.
 
-Not a parser of ripgrep's every option: the ones that models use, under the names they use.
+Supports the options of ripgrep that models use, under the names that models use.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
-from treadle.core.errors import ToolError
+from treadle.core.text import plural
 from treadle.tools.builtin.base import BuiltinTool
 from treadle.tools.builtin.search.ripgrep import PathFormatter, incomplete_warning, run_ripgrep
 from treadle.tools.builtin.session import CallSite
@@ -87,26 +87,20 @@ class GrepTool(BuiltinTool[GrepArguments]):
         return (args.path or ".",)
 
     async def run(self, args: GrepArguments, site: CallSite) -> ToolOutput:
-        place = site.resolve(args.path or ".")
-        most = args.head_limit or DEFAULT_HEAD_LIMIT
-        try:
-            options = [*_build_options(args, most), f"--regexp={args.pattern}"]
-            done, top = await run_ripgrep(site, options, place)
-        except ToolError as error:
-            if "No such file" in str(error):
-                raise await site.make_not_found_error(args.path, place) from error
-            raise
-        total, found = _select_first(done.stdout, args.output_mode, args.offset + most)
+        limit = args.head_limit or DEFAULT_HEAD_LIMIT
+        options = [*_build_options(args, limit), f"--regexp={args.pattern}"]
+        done, top = await run_ripgrep(site, options, args.path or ".")
+        total, matches = _select_first(done.stdout, args.output_mode, args.offset + limit)
         if not total:
             return ToolOutput(f"No matches.{incomplete_warning(done)}", display="No matches")
-        names = PathFormatter(top, site)
+        format_path = PathFormatter(top, site).format_path
         lines = [
-            _format_line(names.format_path(name), rest, args) for name, rest in found[args.offset :]
+            _format_line(format_path(name), rest, args) for name, rest in matches[args.offset :]
         ]
         left = total - args.offset - len(lines)
-        more = f"\n({left} more; go on with offset={args.offset + most})" if left > 0 else ""
-        what = "lines" if args.output_mode == "content" else "files"
-        return ToolOutput("\n".join(lines) + more + incomplete_warning(done), f"{total} {what}")
+        more = f"\n({left} more; continue with offset={args.offset + limit})" if left > 0 else ""
+        count = plural(total, "line" if args.output_mode == "content" else "file")
+        return ToolOutput("\n".join(lines) + more + incomplete_warning(done), count)
 
 
 def _build_options(args: GrepArguments, limit: int) -> Iterator[str]:
@@ -116,7 +110,7 @@ def _build_options(args: GrepArguments, limit: int) -> Iterator[str]:
         yield from ("--count", "--null", "--with-filename")
     else:
         yield from ("--no-heading", "--with-filename", "--line-number", "--null")
-        # In a file of one endless line, the match is shown, not the line.
+        # Of a very long line only the match is shown.
         yield from (f"--max-columns={MAX_COLUMNS}", "--max-columns-preview")
         yield f"--max-count={args.offset + limit + 1}"
         yield f"--after-context={args.after_context or args.context}"
@@ -134,9 +128,9 @@ def _build_options(args: GrepArguments, limit: int) -> Iterator[str]:
 def _select_first(
     output: bytes, mode: GrepOutputMode, limit: int
 ) -> tuple[int, list[tuple[bytes, bytes]]]:
-    """How many there are, and as many as are wanted by the order of files; all as bytes.
+    """The number of matches, and the first `limit` of them by path.
 
-    There may be a hundred thousand of which few are shown: only those are taken apart and sorted.
+    There may be a hundred thousand: only those that are shown are split and sorted.
     """
     if mode == "files_with_matches":
         names = output.split(b"\0")[:-1]
@@ -144,9 +138,9 @@ def _select_first(
     lines = output.split(b"\n")[:-1]
     total = len(lines)
     if output.count(b"\0") != total:
-        found = sorted(_split_matches(lines), key=itemgetter(0))
-        return len(found), found[:limit]
-    # Each line begins with its file, and as bytes the lines of a file stand together.
+        matches = sorted(_split_matches(lines), key=itemgetter(0))
+        return len(matches), matches[:limit]
+    # Each line begins with its file, so in byte order the lines of a file are together.
     if total > limit:
         last = nsmallest(limit, lines)[-1].partition(b"\0")[0] + b"\1"
         lines = [line for line in lines if line < last]
@@ -154,7 +148,7 @@ def _select_first(
 
 
 def _split_matches(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Each line with the file that it belongs to."""
+    """Each line with its file."""
     last = b""
     for line in lines:
         name, zero, rest = line.partition(b"\0")
@@ -166,14 +160,14 @@ def _split_matches(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _format_line(name: str, match_text: bytes, args: GrepArguments) -> str:
-    """`path:12:text` for a match, `path-11-text` for what is around it."""
+    """`path:12:text` for a match, `path-11-text` for a line of context."""
     line = match_text.decode(errors="replace").removesuffix("\r")
     if args.output_mode == "files_with_matches":
         return name
     if args.output_mode == "count":
         return f"{name}:{line}"
-    place = re.match(r"(\d+)([:-])", line)
-    if place is None:
+    prefix = re.match(r"(\d+)([:-])", line)
+    if prefix is None:
         return line
-    number, mark, rest = place.group(1), place.group(2), line[place.end() :]
+    number, mark, rest = prefix.group(1), prefix.group(2), line[prefix.end() :]
     return f"{name}{mark}{number}{mark}{rest}" if args.line_numbers else f"{name}{mark}{rest}"

@@ -1,15 +1,15 @@
-"""`ls`: the names in one folder, folders with a slash.
-
-For models that would rather look around than match patterns; `glob` finds deeper ones.
-"""
+"""`ls`: the names in one folder, folders with a slash. `glob` finds files in deeper folders."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, ClassVar
 
 import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
-from treadle.core.errors import ToolError
+from treadle.core.contracts.workspace import ProgramResult
+from treadle.core.errors import ToolError, WorkspaceError
+from treadle.core.text import plural
 from treadle.tools.builtin.base import BuiltinTool, escape_multiline
 from treadle.tools.builtin.session import CallSite
 
@@ -31,23 +31,34 @@ class LsTool(BuiltinTool[LsArguments]):
         return (args.path or ".",)
 
     async def run(self, args: LsArguments, site: CallSite) -> ToolOutput:
-        place = site.resolve(args.path or ".")
-        # By its trailing slash the folder itself is meant, and a file there is an error.
-        done = await site.execute(["ls", "-1Ap", "--", f"{place}/"], timeout=10, limit=1 << 20)
+        folder = site.resolve(args.path or ".")
+        # With a trailing slash, `ls` fails for a file.
+        done = await site.execute(["ls", "-1Ap", "--", f"{folder}/"], timeout=10, limit=1 << 20)
         if done.exit_code != 0:
-            why = done.stderr.decode(errors="replace").strip().rpartition(": ")[2]
-            if why == "Not a directory":
-                raise ToolError(f"{args.path} is a file; read it")
-            if why == "No such file or directory":
-                raise await site.make_not_found_error(args.path, place)
-            raise ToolError(f"{args.path or place} cannot be listed: {why}")
+            raise await _explain_failure(args.path or str(folder), folder, done, site)
         names = [
             escape_multiline(name) for name in done.stdout.decode(errors="replace").split("\n")[:-1]
         ]
-        shown = site.display_path(place)
+        shown = site.display_path(folder)
         if not names:
             return ToolOutput(f"{shown} is empty.", display=f"{shown} is empty")
         more = len(names) - MAX_ENTRIES
         rest = f"\n({more} more; use glob)" if more > 0 else ""
-        entries = "1 entry" if len(names) == 1 else f"{len(names)} entries"
+        entries = plural(len(names), "entry", "entries")
         return ToolOutput("\n".join(names[:MAX_ENTRIES]) + rest, f"{shown}: {entries}")
+
+
+async def _explain_failure(
+    given_path: str, folder: Path, done: ProgramResult, site: CallSite
+) -> ToolError:
+    """Why a folder cannot be listed. The text of `ls` depends on the locale: it is only shown."""
+    try:
+        content = await site.read_if_exists(folder, 0)
+    except WorkspaceError as error:
+        if error.kind != "is_folder":
+            return ToolError(str(error))
+        reason = done.stderr.decode(errors="replace").strip().rpartition(": ")[2]
+        return ToolError(f"{given_path} cannot be listed: {reason}")
+    if content is None:
+        return await site.make_not_found_error(given_path, folder)
+    return ToolError(f"{given_path} is a file; read it")

@@ -1,25 +1,21 @@
-"""Ripgrep: where it is, and how it is asked.
+"""Runs ripgrep, without its configuration file and without following symlinks.
 
-`glob` and `grep` stand above. Its configuration file is never read, its patterns never run
-programs, it follows no links.
+Used by `glob` and `grep`.
 """
 
 from __future__ import annotations
 
-import shutil
-import sys
-import sysconfig
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import ToolError, WorkspaceError
+from treadle.core.ripgrep import find_ripgrep
 from treadle.tools.builtin.session import CallSite
 
 TIMEOUT = 30.0
 MAX_OUTPUT_BYTES = 16 << 20
-# Hidden files are looked at, but not the insides of version control.
+# Hidden files are searched, but not the folders of version control.
 DEFAULT_OPTIONS = (
     "--no-config",
     "--color=never",
@@ -30,42 +26,41 @@ DEFAULT_OPTIONS = (
 )
 
 
-@cache
-def find_ripgrep() -> str:
-    """The program of the wheel, beside this Python; else one on the PATH."""
-    folders = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
-    beside = next((path for folder in folders if (path := folder / "rg").is_file()), None)
-    found = str(beside) if beside is not None else shutil.which("rg")
-    if found is None:
-        raise ToolError("ripgrep is not installed; search with bash (grep -rn, find) instead")
-    return found
-
-
 async def run_ripgrep(
-    site: CallSite, options: Sequence[str], path: Path
+    site: CallSite, options: Sequence[str], given_path: str
 ) -> tuple[ProgramResult, Path]:
-    """Run it over a folder or a file: how it ended, and the folder that its paths start from."""
+    """Run it over a folder or a file: its result, and the folder that its paths start from."""
+    path = site.resolve(given_path)
     try:
         return await _run_in_folder(site, options, path, "./"), path
-    except WorkspaceError:
-        # Not a folder: a file in one, or nothing at all, which ripgrep will say.
+    except WorkspaceError as error:
+        if error.kind != "bad_cwd":
+            raise
+    try:  # not a folder: search it as a file
         return await _run_in_folder(site, options, path.parent, f"./{path.name}"), path.parent
+    except (ToolError, WorkspaceError) as error:
+        if await site.read_if_exists(path, 0) is None:
+            raise await site.make_not_found_error(given_path, path) from error
+        raise
 
 
 async def _run_in_folder(
     site: CallSite, options: Sequence[str], folder: Path, target: str
 ) -> ProgramResult:
-    # From inside the folder, because ripgrep reads patterns with a slash from where it stands.
-    argv = [find_ripgrep(), *DEFAULT_OPTIONS, *options, "--", target]
+    program = find_ripgrep()
+    if program is None:
+        raise ToolError("ripgrep is not installed; search with bash (grep -rn, find) instead")
+    # Run inside the folder: ripgrep applies patterns with a slash to paths from its cwd.
+    argv = [program, *DEFAULT_OPTIONS, *options, "--", target]
     done = await site.execute(argv, timeout=TIMEOUT, limit=MAX_OUTPUT_BYTES, cwd=folder)
     if done.exit_code not in (0, 1) and not done.stdout and not done.timed_out:
-        words = done.stderr.decode(errors="replace").strip().removeprefix("rg: ")
-        raise ToolError(words[:2_000] or "ripgrep failed without a word")
+        message = done.stderr.decode(errors="replace").strip().removeprefix("rg: ")
+        raise ToolError(message[:2_000] or f"ripgrep failed with exit code {done.exit_code}")
     return done
 
 
 class PathFormatter:
-    """Ripgrep's paths as the model would write them. By text alone: there may be thousands."""
+    """Ripgrep's paths as the model would write them. Works on text only: there may be thousands."""
 
     def __init__(self, folder: Path, site: CallSite) -> None:
         top = site.display_path(folder)
@@ -76,7 +71,7 @@ class PathFormatter:
 
 
 def incomplete_warning(done: ProgramResult) -> str:
-    """What a reader of an incomplete answer must know."""
+    """A note on why the result is incomplete; "" if it is complete."""
     if done.timed_out:
         return f"\n(stopped after {TIMEOUT:g} s; there may be more: narrow the path or the pattern)"
-    return "\n(there was more than could be held; narrow it)" if done.is_truncated else ""
+    return "\n(too much output; narrow the path or the pattern)" if done.is_truncated else ""

@@ -1,7 +1,7 @@
 """`bash`: a command line, in the working directory that the last one left.
 
-Starts nothing by itself: the workspace owns processes, walls and limits. A command in the
-background becomes a task of the loop, which tells when it ends and ends it with the session.
+The workspace starts the processes and owns sandbox and limits. A background command becomes a
+task of the loop, which reports its end and ends it with the session.
 """
 
 import re
@@ -13,7 +13,7 @@ import msgspec
 
 from treadle.core.contracts.tool import Access, ToolOutput
 from treadle.core.contracts.workspace import CommandResult
-from treadle.core.errors import ToolError, WorkspaceError
+from treadle.core.errors import WorkspaceError
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item, ToolResultItem
 from treadle.tools.builtin.base import BuiltinTool
@@ -22,7 +22,7 @@ from treadle.tools.builtin.session import CallSite, ToolSessions, kill_shielded
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 600.0
 CWD_NOTE = "[working directory is now {}]"
-_CWD_NOTE_PATTERN = re.compile(r"\[working directory is now ([^\n]+)\]\Z")
+_OLD_CWD_PATTERN = re.compile(r"\[working directory is now ([^\n]+)\]\Z")
 
 
 class BashArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,9 +48,9 @@ class BashTool(BuiltinTool[BashArguments]):
     name = "bash"
     arguments_type = BashArguments
     effect = "irreversible"
-    concurrent = False
+    concurrent = False  # what a command reads and writes is not known: it runs alone
     detachable = True
-    timeout = 30 * 24 * 3600.0  # a command has its own limit; one in the background may have none
+    timeout = 30 * 24 * 3600.0  # `run` has its own limit; a background command may have none
     argument_aliases: ClassVar[Mapping[str, str]] = {"workdir": "cwd"}
 
     def __init__(self, sessions: ToolSessions, *, detach_after: float | None = None) -> None:
@@ -80,65 +80,74 @@ class BashTool(BuiltinTool[BashArguments]):
                 on_output=site.context.report_progress,
             )
         except WorkspaceError as error:
-            raise ToolError(self._recover_missing_cwd(error, site, cwd)) from error
-        moved = "" if args.cwd else self._update_cwd(done, site)
-        return _make_output(done, moved)
+            if error.kind != "bad_cwd" or cwd != site.cwd or cwd == self.sessions.root:
+                raise
+            # The next command must not start in a folder that is gone.
+            root = self.sessions.root
+            self.sessions.set_cwd(site.context.session_id, root)
+            text = f"error: {error}. {CWD_NOTE.format(root)}"
+            return ToolOutput(text, is_error=True, data={"cwd": root})
+        if args.cwd:
+            return _make_output(done, site.cwd)
+        return _make_output(done, *self._update_cwd(done, site))
 
-    def _recover_missing_cwd(self, error: WorkspaceError, site: CallSite, cwd: str) -> str:
-        """A folder that is gone must not be where the next command starts."""
-        if cwd == site.cwd != self.sessions.root and "working directory" in str(error):
-            self.sessions.set_cwd(site.context.session_id, self.sessions.root)
-            return f"{error}. {CWD_NOTE.format(self.sessions.root)}"
-        return str(error)
-
-    def _update_cwd(self, done: CommandResult, site: CallSite) -> str:
+    def _update_cwd(self, done: CommandResult, site: CallSite) -> tuple[str, str]:
+        """The working directory after a command, and a note for the model if it matters."""
         if not done.cwd or done.cwd == site.cwd:
-            return ""
+            return site.cwd, ""
         try:
             inside = str(site.workspace.resolve(done.cwd))
         except WorkspaceError:
-            return f"[{done.cwd} is outside the workspace; working directory is still {site.cwd}]"
+            still = f"working directory is still {site.cwd}"
+            return site.cwd, f"[{done.cwd} is outside the workspace; {still}]"
         self.sessions.set_cwd(site.context.session_id, inside)
-        return CWD_NOTE.format(inside)
+        return inside, CWD_NOTE.format(inside)
 
     async def _run_in_background(self, args: BashArguments, site: CallSite, cwd: str) -> ToolOutput:
-        """The rest of the call is a task of the loop, which knows when and how it ends."""
+        """Start a command and detach: the rest of the call is a task of the loop."""
         running = await site.workspace.start(args.command, cwd=cwd)
         call_id = site.context.call_id
         site.session.running_commands[call_id] = running
         try:
             site.context.detach()
-            return _make_output(await running.wait(), "")
+            return _make_output(await running.wait(), site.cwd)
         finally:
             site.session.running_commands.pop(call_id, None)
             await kill_shielded(running)
 
 
 def parse_timeout(timeout: float) -> float:
-    """Milliseconds; a number too small to be meant so is one of seconds."""
+    """Seconds of a limit in milliseconds; a number below 1,000 is taken as seconds."""
     if not timeout:
         return DEFAULT_TIMEOUT
     return min(timeout if timeout < 1_000 else timeout / 1_000, MAX_TIMEOUT)
 
 
 def find_last_cwd(items: Iterable[Item]) -> str | None:
-    """Where the shell stood in the end, by what a transcript says; for a resumed session."""
-    found = None
+    """The working directory after the last command of a transcript; for a resumed session."""
+    cwd = None
     for item in items:
         if isinstance(item, ToolResultItem) and item.name == BashTool.name:
-            said = _CWD_NOTE_PATTERN.search(item.text[-5_000:])
-            found = said.group(1) if said else found
-    return found
+            cwd = (item.data or {}).get("cwd") or _find_old_cwd(item) or cwd
+    return cwd
 
 
-def _make_output(done: CommandResult, cwd_note: str) -> ToolOutput:
+def _find_old_cwd(item: ToolResultItem) -> str | None:
+    """The working directory in a result of version 0.1, which has it only in its text."""
+    note = _OLD_CWD_PATTERN.search(item.text[-5_000:])
+    return note.group(1) if note else None
+
+
+def _make_output(done: CommandResult, cwd: str, cwd_note: str = "") -> ToolOutput:
     ended = _describe_exit(done)
     notes = [f"[{ended}]" if ended else "", f"[{done.note}]" if done.note else "", cwd_note]
-    said = "\n".join(note for note in notes if note)
-    printed = done.output.rstrip("\n")
-    content = "\n".join(part for part in (printed, said) if part) or "(no output)"
-    # Nothing else to display: the person sees what the model sees, and the log holds it once.
-    return ToolOutput(content, is_error=done.exit_code != 0, full_output=done.full_output)
+    parts = (done.output.rstrip("\n"), *notes)
+    return ToolOutput(
+        "\n".join(part for part in parts if part) or "(no output)",
+        is_error=done.exit_code != 0,
+        full_output=done.full_output,
+        data={"cwd": cwd},
+    )
 
 
 def _describe_exit(done: CommandResult) -> str:

@@ -1,23 +1,25 @@
-"""`task_output`: what a background task printed so far, or which tasks there are.
+"""`task_output`: what a background task printed so far, or the list of tasks.
 
-Tasks are the loop's; of a command in the background the workspace knows more, so it is asked.
+Tasks belong to the loop; the output of a background command comes from the workspace.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
+from treadle.core.text import plural
 from treadle.tools.builtin.base import BuiltinTool
 from treadle.tools.builtin.session import CallSite
 
 MAX_CHARS = 20_000
+TASK_ID_ALIASES: Mapping[str, str] = dict.fromkeys(("id", "bash_id", "shell_id"), "task_id")
 
 
 class BackgroundTaskInfo(Protocol):
-    """What the loop tells of a task."""
+    """What the loop knows of a task."""
 
     @property
     def id(self) -> str: ...
@@ -38,11 +40,7 @@ class TaskOutputArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 class TaskOutputTool(BuiltinTool[TaskOutputArguments]):
     name = "task_output"
     arguments_type = TaskOutputArguments
-    argument_aliases: ClassVar[Mapping[str, str]] = {
-        "id": "task_id",
-        "bash_id": "task_id",
-        "shell_id": "task_id",
-    }
+    argument_aliases = TASK_ID_ALIASES
 
     async def run(self, args: TaskOutputArguments, site: CallSite) -> ToolOutput:
         if not args.task_id:
@@ -53,20 +51,21 @@ class TaskOutputTool(BuiltinTool[TaskOutputArguments]):
         if len(text) > MAX_CHARS:
             text = f"... [{len(text) - MAX_CHARS} characters left out]\n{text[-MAX_CHARS:]}"
         body = text.rstrip("\n") or "(no output yet)"
-        said = f"Task {task.id} {task.summary} is {task.state}."
-        return ToolOutput(f"{said}\n{body}", display=said)
+        status = f"Task {task.id} {task.summary} is {task.state}."
+        return ToolOutput(f"{status}\n{body}", display=status)
 
 
 def find_task(site: CallSite, task_id: str) -> BackgroundTaskInfo:
     tasks = site.context.tasks
     task: BackgroundTaskInfo | None = tasks.read(task_id) if tasks is not None else None
     if task is None:
-        known = ", ".join(one.id for one in tasks.list()) if tasks is not None else ""
-        raise ToolError(f"there is no task {task_id!r}; there is {known or 'none'}")
+        known = ", ".join(known.id for known in tasks.list()) if tasks is not None else ""
+        raise ToolError(f"there is no task {task_id!r}; known tasks: {known or 'none'}")
     return task
 
 
 def _list_tasks(site: CallSite) -> ToolOutput:
     tasks = site.context.tasks
-    lines = [f"{one.id} {one.state} {one.summary}" for one in (tasks.list() if tasks else ())]
-    return ToolOutput("\n".join(lines) or "There are no tasks.", display=f"{len(lines)} tasks")
+    lines = [f"{task.id} {task.state} {task.summary}" for task in (tasks.list() if tasks else ())]
+    display = plural(len(lines), "task")
+    return ToolOutput("\n".join(lines) or "There are no tasks.", display=display)

@@ -1,7 +1,6 @@
-"""`task_stop`: end a background task, with every process of it."""
+"""`task_stop`: end a background task and all its processes."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import msgspec
 
@@ -9,7 +8,7 @@ from treadle.core.contracts.tool import ProbeResult, ToolContext, ToolOutput
 from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.base import BuiltinTool
 from treadle.tools.builtin.session import CallSite
-from treadle.tools.builtin.shell.task_output import find_task
+from treadle.tools.builtin.shell.task_output import TASK_ID_ALIASES, find_task
 
 
 class TaskStopArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -21,11 +20,7 @@ class TaskStopTool(BuiltinTool[TaskStopArguments]):
     arguments_type = TaskStopArguments
     effect = "verifiable"
     concurrent = False
-    argument_aliases: ClassVar[Mapping[str, str]] = {
-        "id": "task_id",
-        "bash_id": "task_id",
-        "shell_id": "task_id",
-    }
+    argument_aliases = TASK_ID_ALIASES
 
     async def run(self, args: TaskStopArguments, site: CallSite) -> ToolOutput:
         task = find_task(site, args.task_id)

@@ -1,7 +1,7 @@
-"""The text of a page, by the charset that it names: one that browsers know, under any of its names.
+"""The text of a page, by the charset that it names: only charsets that browsers know.
 
-Python knows more of them, among these some that are no charsets of text, or that take hours for a
-page made for it. What is named otherwise is guessed, as it is for a file. `web_fetch` stands above.
+Python knows more codecs; some are not for text, and some take hours on a hostile page. For other
+names the charset is guessed as for a file. Used by `web_fetch`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BLOCK_BYTES = 1 << 15
 _CHARSET = re.compile(r"charset=[\"']?([\w:-]{1,40})", re.IGNORECASE)
 _BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
-# Python's name, and after it the names that pages use, in lower case and with hyphens only.
+# Python's name, then the names that pages use, in lower case and with hyphens only.
 _ENCODING_TABLE = """
 utf-8       utf-8 utf8 unicode-1-1-utf-8
 utf-16-le   utf-16 utf-16le
@@ -47,7 +47,8 @@ PYTHON_ENCODINGS |= {
 
 
 def decode_page(body: bytes, content_type: str, *, is_truncated: bool = False) -> str:
-    """The body as text, never an error. Its mark counts first, then its header, then its head."""
+    """The body as text, never an error. The charset comes from the byte-order mark, else from the
+    Content-Type header, else from the head of the page."""
     encoding = (
         "" if body.startswith(_BOMS) else _find_charset(content_type) or _find_meta_charset(body)
     )
@@ -56,7 +57,7 @@ def decode_page(body: bytes, content_type: str, *, is_truncated: bool = False) -
 
 
 def _decode_in_blocks(body: bytes, encoding: str) -> str:
-    """Decoded so that others have their turn between: bytes that mean nothing take long."""
+    """Decode in blocks: invalid bytes are slow, and other threads must be able to run."""
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
     blocks = range(0, len(body), BLOCK_BYTES)
     return "".join(decoder.decode(body[at : at + BLOCK_BYTES], at == blocks[-1]) for at in blocks)
@@ -69,4 +70,4 @@ def _find_charset(text: str) -> str:
 
 def _find_meta_charset(body: bytes) -> str:
     encoding = _find_charset(body[:2_048].decode("latin-1"))
-    return "" if encoding.startswith("utf-16") else encoding  # it would not be legible there
+    return "" if encoding.startswith("utf-16") else encoding  # in UTF-16 it could not be read here

@@ -1,14 +1,15 @@
-"""HTML as Markdown: what a reader would read, without the rest.
+"""HTML as Markdown: the readable part of a page.
 
-Forgiving: real pages close nothing and nest anything. Scripts, styles, forms and navigation are
-left out; headings, lists, links, code and tables stay. Pages are hostile: the work is in proportion
-to the page, and there is a limit to it. Pure; `web_fetch` stands above, `html_tokens.py` below.
+Lenient: real pages do not close or nest tags correctly. Scripts, styles, forms and navigation are
+left out; headings, lists, links, code and tables stay. Pages may be hostile: the work is
+proportional to the page and limited. Pure; used by `web_fetch`, uses `html_tokens.py`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 from urllib.parse import urljoin
 
 from treadle.tools.builtin.web.html_tokens import EndTag, HtmlText, StartTag, tokenize_html
@@ -39,31 +40,31 @@ MAX_TOKENS = 250_000
 MAX_TEXT_CHARS = 1_500_000
 MAX_URL_CHARS = 2_000
 MAX_TITLE_CHARS = 300
-CANCEL_CHECK_INTERVAL = (
-    1_000  # so many pieces from one look at whether anybody still waits to the next
-)
-TRUNCATION_NOTE = "(the page was cut: it is too large)"
+CANCEL_CHECK_INTERVAL = 1_000  # tokens
+
+
+class MarkdownText(NamedTuple):
+    """Markdown, and whether it is only the beginning of a page that is too large."""
+
+    text: str
+    is_truncated: bool
 
 
 def html_to_markdown(
     html: str, base_url: str = "", *, is_cancelled: Callable[[], bool] = lambda: False
-) -> str:
-    """The readable part of a page. Never an error, whatever it is given.
-
-    Of one that is too large the beginning, with a word that it is cut. `stopped` is asked now and
-    then: once it says so, nobody wants the rest.
-    """
+) -> MarkdownText:
+    """The readable part of a page. Never raises. Stops soon after `is_cancelled` returns True."""
     writer = _MarkdownWriter(base_url)
-    is_cut = len(html) > MAX_HTML_CHARS
-    for number, piece in enumerate(tokenize_html(html[:MAX_HTML_CHARS])):
+    is_truncated = len(html) > MAX_HTML_CHARS
+    for number, token in enumerate(tokenize_html(html[:MAX_HTML_CHARS])):
         if (
             number > MAX_TOKENS
             or writer.size > MAX_TEXT_CHARS
             or (not number % CANCEL_CHECK_INTERVAL and is_cancelled())
         ):
-            is_cut = True
+            is_truncated = True
             break
-        match piece:
+        match token:
             case HtmlText(text):
                 writer.add_text(text)
             case StartTag(name, attributes):
@@ -71,20 +72,20 @@ def html_to_markdown(
             case EndTag(name):
                 writer.end_tag(name)
     text = writer.finish()
-    return f"{text[:MAX_TEXT_CHARS]}\n\n{TRUNCATION_NOTE}" if is_cut else text
+    return MarkdownText(text[:MAX_TEXT_CHARS] if is_truncated else text, is_truncated)
 
 
 class _MarkdownWriter:
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url if len(base_url) <= MAX_URL_CHARS else ""
         self._out: list[str] = []
-        self.size = 0  # of all that was ever put out
-        self._skipped_tag = ""  # the tag that hides what is in it, and how often it is open
+        self.size = 0  # characters written so far
+        self._skipped_tag = ""  # the open tag whose content is left out, and its nesting depth
         self._skipped_depth = 0
         self._title = ""
         self._in_title = False
         self._lists: list[int | None] = []  # the next number, None for bullets
-        self._item_at = -1  # an item of a list has just begun here
+        self._item_at = -1  # where the last list item began
         self._link: tuple[str, int] | None = None
         self._quotes = 0
         self._pre = 0
@@ -102,7 +103,7 @@ class _MarkdownWriter:
         self._out.append(text)
         self.size += len(text)
 
-    # --- what the parser finds -----------------------------------------------------------
+    # --- tokens --------------------------------------------------------------------------
 
     def start_tag(self, tag: str, attributes: Mapping[str, str]) -> None:
         if tag == "title" and not self._title:
@@ -117,7 +118,7 @@ class _MarkdownWriter:
         elif tag == "pre":
             self._start_pre(attributes)
         elif tag == "a":
-            self._end_link()  # one in another is none of HTML's
+            self._end_link()  # links do not nest in HTML
             self._link = (attributes.get("href", ""), len(self._out))
         elif tag == "img" and attributes.get("alt", "").strip():
             self._write(f"[image: {' '.join(attributes['alt'].split())}]")
@@ -127,7 +128,7 @@ class _MarkdownWriter:
             self._start_structure(tag)
 
     def _enter_skipped(self, tag: str) -> bool:
-        """Whether this tag is left out, or stands in one that is."""
+        """Whether this tag is left out, or is inside one that is."""
         if not self._skipped_tag and tag in SKIPPED_TAGS:
             self._skipped_tag, self._skipped_depth = tag, 0
         if tag == self._skipped_tag:
@@ -154,7 +155,7 @@ class _MarkdownWriter:
             self._out.append("> ")
         elif tag == "table":
             self._start_block()
-            self._end_table()  # one in another: what was of the outer one stays, as a table
+            self._end_table()  # a nested table: write the outer one up to here
             self._rows = []
         elif tag == "tr" and self._rows is not None:
             self._end_cell()
@@ -247,18 +248,18 @@ class _MarkdownWriter:
             return
         target, start = self._link
         self._link = None
-        said = "".join(self._out[start:])
-        label = " ".join(said.split())
+        inner = "".join(self._out[start:])
+        label = " ".join(inner.split())
         if not label or not target or target.startswith(("#", "javascript:", "data:")):
             return
-        if "\n" in said.strip() or len(target) > MAX_URL_CHARS:
-            return  # a link around whole blocks: its text says more than its address
+        if "\n" in inner.strip() or len(target) > MAX_URL_CHARS:
+            return  # a link around whole blocks: keep the text, drop the address
         try:
             whole = urljoin(self._base_url, target.strip())
         except ValueError:
             return
         del self._out[start:]
-        self._write(f"{' ' if said.startswith(' ') else ''}[{label}]({whole})")
+        self._write(f"{' ' if inner.startswith(' ') else ''}[{label}]({whole})")
 
     def _end_cell(self) -> None:
         if self._cell_at is None or not self._rows:
@@ -277,7 +278,7 @@ class _MarkdownWriter:
         self._rows = None
         if not rows:
             return
-        # Only the first row has to be as wide as the widest: Markdown fills up the others.
+        # Only the first row must be as wide as the widest: Markdown fills the others.
         width = max(len(row) for row in rows)
         rows[0] += [""] * (width - len(rows[0]))
         lines = [f"| {' | '.join(row)} |" for row in rows]

@@ -1,7 +1,7 @@
-"""One page over HTTP, from a public address only: small, cancellable, with limits for all of it.
+"""One page over HTTP, from a public address only: cancellable, with limits on time and size.
 
-The name is resolved here, every address is judged, and the connection goes to the address that was
-judged, so that a name which changes its mind leads nowhere else. No cookies, no proxies, no
+The name is resolved and every address checked here, and the connection goes to a checked address,
+so that a name which resolves differently later is no way in. No cookies, no proxies, no
 redirects: `web_fetch` decides about those.
 """
 
@@ -30,7 +30,7 @@ ResolveHost = Callable[[str, int], Awaitable[list[str]]]
 
 
 class FetchedPage(msgspec.Struct, frozen=True):
-    """What a server answered. Header names are in lower case."""
+    """The response of a server. Header names are in lower case."""
 
     url: str
     status: int
@@ -43,8 +43,8 @@ FetchPage = Callable[[str], Awaitable[FetchedPage]]
 
 
 class HttpFetcher:
-    """Fetches public pages. `private_hosts` are those of this machine or network that the user
-    has named; nothing else that is not public is ever connected to."""
+    """Fetches public pages. `private_hosts` are hosts of this machine or network that the user
+    allowed; no other private address is connected to."""
 
     def __init__(
         self, *, private_hosts: frozenset[str] = frozenset(), resolve: ResolveHost | None = None
@@ -66,9 +66,11 @@ class HttpFetcher:
                     await writer.drain()
                     return await _read_response(reader, url)
                 finally:
-                    writer.transport.abort()  # nothing more is wanted of it
+                    writer.transport.abort()  # no second request follows
         except TimeoutError:
-            raise ToolError(f"{host} did not answer whole within {TOTAL_TIMEOUT:g} s") from None
+            raise ToolError(
+                f"{host} did not send a complete response within {TOTAL_TIMEOUT:g} s"
+            ) from None
         except (OSError, EOFError) as error:
             raise ToolError(f"{host} could not be read: {error}") from error
 
@@ -76,19 +78,19 @@ class HttpFetcher:
         try:
             addresses = await self._resolve(host, port)
         except (OSError, UnicodeError) as error:
-            raise ToolError(f"the name {host} leads to no address: {error}") from error
+            raise ToolError(f"the host name {host} cannot be resolved: {error}") from error
         if host.lower() not in self._private_hosts:
             for address in addresses:
                 if not is_public(address):
                     raise ToolError(
-                        f"{host} leads to {address}, which is this machine or a private network; "
-                        "such addresses are not fetched"
+                        f"{host} resolves to {address}, which is this machine or a private "
+                        "network; such addresses are not fetched"
                     )
         return addresses[:MAX_ADDRESSES]
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one of the open internet, also when it hides in one of IPv6."""
+    """Whether an address is on the public internet, also if it is embedded in an IPv6 address."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo or (None, None))[1]
@@ -115,13 +117,13 @@ async def _connect(
         import ssl
 
         options |= {"ssl": ssl.create_default_context(), "server_hostname": host}
-    last: OSError = OSError("it has no address")
+    last: OSError = OSError("the host has no address")
     for address in addresses:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 return await asyncio.open_connection(address, port, **options)
         except TimeoutError:
-            last = OSError(f"{address} did not take the connection in {CONNECT_TIMEOUT:g} s")
+            last = OSError(f"no connection to {address} within {CONNECT_TIMEOUT:g} s")
         except OSError as error:
             last = error
     raise last
@@ -134,9 +136,9 @@ def _encode_request(path: str, query: str, host: str, port: int, secure: bool) -
         "?" + quote(query, safe="/%:@!$&'()*+,;=~-._?[]") if query else ""
     )
     name = f"[{host}]" if ":" in host else host.encode("idna").decode()
-    place = name if port == (443 if secure else 80) else f"{name}:{port}"
+    authority = name if port == (443 if secure else 80) else f"{name}:{port}"
     return (
-        f"GET {target} HTTP/1.1\r\nHost: {place}\r\nUser-Agent: treadle/{__version__}\r\n"
+        f"GET {target} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: treadle/{__version__}\r\n"
         "Accept: text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5\r\n"
         "Accept-Encoding: gzip, deflate\r\nConnection: close\r\n\r\n"
     ).encode()
@@ -145,47 +147,47 @@ def _encode_request(path: str, query: str, host: str, port: int, secure: bool) -
 async def _read_response(reader: asyncio.StreamReader, url: str) -> FetchedPage:
     import httptools
 
-    answer = _ResponseBuilder()
-    parser = httptools.HttpResponseParser(answer)
+    response = _ResponseBuilder()
+    parser = httptools.HttpResponseParser(response)
     try:
-        while not answer.is_complete:
+        while not response.is_complete:
             data = await reader.read(1 << 16)
             if not data:
                 break
             parser.feed_data(data)
     except httptools.HttpParserError as error:
-        raise OSError(answer.problem or f"it does not speak HTTP as it should: {error}") from error
-    status = parser.get_status_code() if answer.has_headers else 0
+        raise OSError(response.problem or f"the response is not valid HTTP: {error}") from error
+    status = parser.get_status_code() if response.has_headers else 0
     if not status:
-        raise EOFError("the connection was closed without an answer")
-    return FetchedPage(url, status, answer.headers, bytes(answer.body), answer.is_truncated)
+        raise EOFError("the connection was closed without a response")
+    return FetchedPage(url, status, response.headers, bytes(response.body), response.is_truncated)
 
 
 class _ResponseBuilder:
-    """What the parser finds, unpacked as it comes and never more than the limit."""
+    """Collects what the parser reports; the body is decompressed as it arrives, up to the limit."""
 
     def __init__(self) -> None:
         self.headers: dict[str, str] = {}
         self.body = bytearray()
         self.has_headers = self.is_complete = self.is_truncated = False
-        self.problem = ""  # the parser hides what is raised inside of it
+        self.problem = ""  # the parser hides exceptions that its callbacks raise
         self._header_bytes = 0
         self._decompressor: zlib._Decompress | None = None
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._header_bytes += len(name) + len(value)
         if self._header_bytes > MAX_HEADER_BYTES:
-            self.problem = "the headers of its answer are too long"
+            self.problem = "the response headers are too long"
             raise ValueError(self.problem)
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
 
     def on_headers_complete(self) -> None:
         self.has_headers = True
-        packing = self.headers.get("content-encoding", "").lower()
-        if packing in ("gzip", "x-gzip", "deflate"):
-            self._decompressor = zlib.decompressobj(wbits=47)  # gzip or zlib, as it says itself
-        elif packing not in ("", "identity"):
-            self.problem = f"its answer is packed as {packing[:40]!r}, which was not asked for"
+        encoding = self.headers.get("content-encoding", "").lower()
+        if encoding in ("gzip", "x-gzip", "deflate"):
+            self._decompressor = zlib.decompressobj(wbits=47)  # detects gzip or zlib
+        elif encoding not in ("", "identity"):
+            self.problem = f"the response has the unsupported encoding {encoding[:40]!r}"
             raise ValueError(self.problem)
 
     def on_body(self, data: bytes) -> None:
@@ -197,7 +199,7 @@ class _ResponseBuilder:
                 else self._decompressor.decompress(data, room + 1)
             )
         except zlib.error as error:
-            self.problem = f"its answer cannot be unpacked: {error}"
+            self.problem = f"the response cannot be decompressed: {error}"
             raise
         self.body += more[:room]
         if len(more) > room:

@@ -1,7 +1,7 @@
 """`web_fetch`: a page of the web as Markdown.
 
-A redirect within the same host is followed; one to another host is told, so that the next call is
-judged for what it is. Text is given in parts; the rest is kept for a while to be read on.
+A redirect within the same host is followed; one to another host is reported to the model, so that
+the policy judges the next call. Text is returned in parts; the rest is cached for later calls.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ import msgspec
 
 from treadle.core.contracts.tool import Access, ToolOutput
 from treadle.core.errors import ToolError
+from treadle.core.media_types import IMAGE_MEDIA_TYPES, MAX_IMAGE_BYTES
 from treadle.core.transcript.content import Arguments, Document, Image
 from treadle.tools.builtin.base import BuiltinTool, escape_multiline
 from treadle.tools.builtin.session import CallSite, ToolSessions
-from treadle.tools.builtin.text import decode_text
+from treadle.tools.builtin.text import decode_text, slice_part
 from treadle.tools.builtin.web.charsets import decode_page
 from treadle.tools.builtin.web.http_fetch import FetchedPage, FetchPage, HttpFetcher
 
 MAX_REDIRECTS = 5
 PART_CHARS = 40_000
 MAX_PAGES = 8
-MAX_IMAGE_BYTES = 3_900_000
 MAX_HOST_CHARS = 253
-IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+TRUNCATION_NOTE = "(the page was cut: it is too large)"
 
 
 class WebFetchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,7 +39,7 @@ class WebFetchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class WebFetchTool(BuiltinTool[WebFetchArguments]):
-    """`fetch` brings one page without following redirects; ours refuses private addresses."""
+    """`fetch` fetches one page without following redirects; the default refuses private hosts."""
 
     name = "web_fetch"
     arguments_type = WebFetchArguments
@@ -59,9 +59,9 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
 
     async def run(self, args: WebFetchArguments, site: CallSite) -> ToolOutput:
         url = urldefrag(args.url.strip()).url
-        kept = site.session.fetched_pages.get(url) if args.offset else None
-        if kept is not None:
-            return _format_part(url, kept, args)
+        cached = site.session.fetched_pages.get(url) if args.offset else None
+        if cached is not None:
+            return _format_part(url, cached, args)
         page = await self._fetch_with_redirects(url)
         if not 200 <= page.status < 300:
             head = decode_page(
@@ -69,10 +69,11 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
             )
             text = head[:2_000].strip()
             raise ToolError(
-                f"{page.url} answered {page.status}.{' It says: ' if text else ''}{text}"
+                f"{page.url} answered {page.status}.{' Response body: ' if text else ''}{text}"
             )
         kind = page.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind in IMAGE_TYPES and len(page.body) <= MAX_IMAGE_BYTES and not page.is_truncated:
+        is_image = kind in IMAGE_MEDIA_TYPES and len(page.body) <= MAX_IMAGE_BYTES
+        if is_image and not page.is_truncated:
             return ToolOutput((Image(kind, page.body),), display=f"Fetched {page.url} ({kind})")
         if kind == "application/pdf" and not page.is_truncated:
             document = Document(kind, page.body, title=page.url.rpartition("/")[2])
@@ -89,37 +90,37 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
             target = page.headers.get("location")
             if page.status not in (301, 302, 303, 307, 308) or not target:
                 return page
-            there = urldefrag(urljoin(url, target)).url
-            problem = _check_url(there)
+            target = urldefrag(urljoin(url, target)).url
+            problem = _check_url(target)
             if problem is not None:
-                raise ToolError(f"{url} redirects to {there[:200]!r}: {problem}")
-            if not _is_same_site(url, there):
+                raise ToolError(f"{url} redirects to {target[:200]!r}: {problem}")
+            if not _is_same_site(url, target):
                 raise ToolError(
                     f"{url} redirects to another host. If you want that page, "
-                    f"call {self.name} with {there}"
+                    f"call {self.name} with {target}"
                 )
-            url = there
-        raise ToolError(f"{url} redirects again and again")
+            url = target
+        raise ToolError(f"more than {MAX_REDIRECTS} redirects, the last to {url}")
 
 
 def _check_url(url: str) -> str | None:
     if any(ord(character) < 0x21 or ord(character) == 0x7F for character in url.strip()):
-        return "there are blanks or control characters in the address"
+        return "the URL has spaces or control characters in it"
     try:
         parts = urlsplit(url.strip())
         _ = parts.port
     except ValueError as error:
-        return f"not an address: {error}"
+        return f"not a URL: {error}"
     if parts.scheme.lower() not in ("http", "https"):
-        return "only http and https addresses can be fetched"
+        return "only http and https URLs can be fetched"
     if not parts.hostname or len(parts.hostname) > MAX_HOST_CHARS:
-        return "the address names no host, or none that could be"
-    return "an address with a user name in it is not fetched" if "@" in parts.netloc else None
+        return "the URL has no valid host"
+    return "a URL with a user name in it is not fetched" if "@" in parts.netloc else None
 
 
-def _is_same_site(one: str, other: str) -> bool:
+def _is_same_site(url: str, target: str) -> bool:
     """The same host, with or without www, and not from https back to http."""
-    first, second = urlsplit(one), urlsplit(other)
+    first, second = urlsplit(url), urlsplit(target)
     names = [(parts.hostname or "").lower().removeprefix("www.") for parts in (first, second)]
     weaker = first.scheme == "https" and second.scheme == "http"
     same_port = first.port == second.port or (first.port is None and second.port is None)
@@ -127,42 +128,37 @@ def _is_same_site(one: str, other: str) -> bool:
 
 
 async def _convert_in_thread(page: FetchedPage, kind: str) -> str:
-    """In a thread: seconds for a page made to take long. Cancelled, it ends on its own soon."""
-    over = threading.Event()
+    """In a thread: a hostile page takes seconds. After a cancellation the thread ends soon."""
+    cancelled = threading.Event()
     try:
-        return await asyncio.to_thread(_convert_page, page, kind, over.is_set)
+        return await asyncio.to_thread(_convert_page, page, kind, cancelled.is_set)
     finally:
-        over.set()
+        cancelled.set()
 
 
 def _convert_page(page: FetchedPage, kind: str, is_cancelled: Callable[[], bool]) -> str:
-    from treadle.tools.builtin.web.html_to_markdown import TRUNCATION_NOTE, html_to_markdown
+    from treadle.tools.builtin.web.html_to_markdown import html_to_markdown
 
+    is_truncated = page.is_truncated
     text = decode_page(
         page.body, page.headers.get("content-type", ""), is_truncated=page.is_truncated
     )
     if kind in ("text/html", "application/xhtml+xml") or (not kind and "<html" in text[:1_000]):
-        text = html_to_markdown(text, page.url, is_cancelled=is_cancelled)
+        markdown = html_to_markdown(text, page.url, is_cancelled=is_cancelled)
+        text, is_truncated = markdown.text, is_truncated or markdown.is_truncated
     elif not (kind.startswith("text/") or re.search(r"json|xml|javascript|yaml|toml", kind)):
         if kind and kind != "application/octet-stream":
             raise ToolError(f"{page.url} is {kind}, which cannot be shown as text")
         if decode_text(page.body) is None:
             raise ToolError(f"{page.url} is binary data of {len(page.body):,} bytes, not text")
-    return (
-        f"{text}\n\n{TRUNCATION_NOTE}"
-        if page.is_truncated and not text.endswith(TRUNCATION_NOTE)
-        else text
-    )
+    return f"{text}\n\n{TRUNCATION_NOTE}" if is_truncated else text
 
 
 def _format_part(url: str, text: str, args: WebFetchArguments) -> ToolOutput:
-    part = text[args.offset : args.offset + PART_CHARS]
+    part, rest = slice_part(text, args.offset, PART_CHARS)
     if not part.strip():
-        nothing = "nothing more" if args.offset else "no text"
+        nothing = "no more text" if args.offset else "no text"
         return ToolOutput(f"There is {nothing} on {url}.", display=f"Fetched {url}: no text")
-    end = args.offset + len(part)
-    more = len(text) - end
-    rest = f"\n\n({more} more characters; read on with offset={end})" if more > 0 else ""
-    # What stands on a page is not what the user says.
+    # The heading marks the text as content of a page, not as words of the user.
     content = f"Content of {url}, as it was found there:\n\n{part}{rest}"
     return ToolOutput(content, display=escape_multiline(f"Fetched {url}, {len(part)} characters"))
