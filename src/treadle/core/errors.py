@@ -75,7 +75,11 @@ class StreamBroken(ModelError):
 
 
 class BadRequest(ModelError):
-    """The request was refused for what it is. `position` and `part` name the place, if known."""
+    """The provider refused the content of the request. Sending it again unchanged is useless.
+
+    `position` and `part` name the refused part of the transcript, if known. `param`, `code` and
+    `provider_message` are the fields of the provider's own error; each may be empty.
+    """
 
     def __init__(
         self,
@@ -86,10 +90,16 @@ class BadRequest(ModelError):
         request_id: str = "",
         position: int | None = None,
         part: int | None = None,
+        param: str = "",
+        code: str = "",
+        provider_message: str = "",
     ) -> None:
         super().__init__(message, provider=provider, status=status, request_id=request_id)
         self.position = position
         self.part = part
+        self.param = param
+        self.code = code
+        self.provider_message = provider_message
 
 
 class ContextTooLong(BadRequest):

@@ -57,7 +57,10 @@ _EVENT_TYPES: dict[str, type[ModelEvent]] = {
     "reply": Reply,
 }
 _EVENT_NAMES = {kind: name for name, kind in _EVENT_TYPES.items()}
-_ERROR_FIELDS = ("provider", "status", "retry_after", "request_id", "position", "part")
+_ERROR_FIELDS = (
+    *("provider", "status", "retry_after", "request_id", "position", "part"),
+    *("param", "code", "provider_message"),
+)
 
 
 class CassetteModel(msgspec.Struct, frozen=True):

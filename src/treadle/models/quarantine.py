@@ -40,11 +40,11 @@ MAX_NAMED_PARTS = (
 )
 MAX_CULPRITS = 3
 
-# The refusal is about the request's settings: no part of the history is to blame.
-_SETTINGS_REFUSED = re.compile(
-    r"refused the request: ['`\"]?(tools|tool_choice|system|model|max_tokens|max_completion_tokens|"
-    r"temperature|top_p|top_k|thinking|reasoning|output_config|response_format|text\.format|"
-    r"stop_sequences|stop|metadata|stream|betas?)\b",
+# The error names a setting of the request, so no part of the history is to blame.
+_SETTING = re.compile(
+    r"['`\"]?(tools|tool_choice|system|model|max_tokens|max_completion_tokens|temperature|top_p|"
+    r"top_k|thinking|reasoning|output_config|response_format|text\.format|stop_sequences|stop|"
+    r"metadata|stream|betas?)\b"
 )
 
 
@@ -106,7 +106,7 @@ class _CulpritSearch:
             self._first_refusal = refusal
             self.reason = str(refusal)
         self._tried.add(refused.quarantine)
-        if _SETTINGS_REFUSED.search(str(refusal)):
+        if _SETTING.match(refusal.param or refusal.provider_message):
             raise refusal
         place = _find_named_part(refusal, refused)
         if place is not None and len(self._named_parts) < MAX_NAMED_PARTS:

@@ -48,9 +48,10 @@ class HookInput(msgspec.Struct, frozen=True):
 
 
 class Block(msgspec.Struct, frozen=True):
-    """No, or not yet; the model reads the reason."""
+    """No, or not yet; the model reads the reason. `data` becomes the data of that notice."""
 
     reason: str
+    data: dict[str, Any] = {}
 
 
 class Permit(msgspec.Struct, frozen=True):

@@ -63,7 +63,8 @@ class ModelCard(msgspec.Struct, frozen=True):
     cache_read_price: float | None = None
     cache_write_price: float | None = None
     abilities: frozenset[str] = frozenset()
-    note: str = ""  # one line for the person: what to expect of it
+    note: str = ""  # one line for the user: what to expect of it
+    is_assumed: bool = False  # the limits are a guess: the catalog does not list this model
 
 
 class ModelTextDelta(msgspec.Struct, frozen=True, gc=False):

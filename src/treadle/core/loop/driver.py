@@ -201,7 +201,7 @@ class Driver:
                 data["agent_type"] = role
             for answer in await self._hooks.run(point, data):
                 if isinstance(answer, Block):
-                    return handle_stop_hook(answer.reason, self._session)
+                    return handle_stop_hook(answer, self._session)
         return TurnEnd("end_turn")
 
     async def _recover_or_fail(self, error: ModelError) -> TurnEnd | None:

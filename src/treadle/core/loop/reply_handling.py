@@ -16,6 +16,7 @@ from __future__ import annotations
 import msgspec
 
 from treadle.core.contracts.gate import Stop
+from treadle.core.contracts.hook import Block
 from treadle.core.errors import ContextTooLong, EmptyReply
 from treadle.core.events import TerminalReason
 from treadle.core.loop.session_state import SessionState
@@ -82,12 +83,14 @@ def handle_stop(stop: Stop, session: SessionState) -> TurnEnd | None:
     return None
 
 
-def handle_stop_hook(reason: str, session: SessionState) -> TurnEnd | None:
+def handle_stop_hook(block: Block, session: SessionState) -> TurnEnd | None:
     """A stop hook sends the model back to work; not for ever."""
     turn = session.turn
     if turn.stop_hook_blocks >= MAX_STOP_HOOK_BLOCKS:
-        return TurnEnd("end_turn", metadata={"stop_hook": reason})
-    session.append(NoticeItem(reason, kind="stop_hook", next_move="ask"))
+        return TurnEnd("end_turn", metadata={"stop_hook": block.reason})
+    session.append(
+        NoticeItem(block.reason, kind="stop_hook", next_move="ask", data=block.data)
+    )
     session.record_transition(
         "stop_hook", msgspec.structs.replace(turn, stop_hook_blocks=turn.stop_hook_blocks + 1)
     )

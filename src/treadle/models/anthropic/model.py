@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from treadle.core.contracts.model import Model, ModelCard, ModelRequest
-from treadle.core.errors import AccessDenied, ModelError, StreamBroken
+from treadle.core.errors import AccessDenied, BadRequest, ModelError, StreamBroken
 from treadle.models.anthropic.decoding import AnthropicDecoder
 from treadle.models.anthropic.encoding import (
     ORIGIN,
@@ -123,8 +123,8 @@ class AnthropicCodec:
     def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         return map_response_error(self.provider, status, headers, body)
 
-    def locate_part(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
-        found = _PART_REFERENCE.search(str(error))
+    def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
+        found = _PART_REFERENCE.search(error.provider_message)
         if found is None:
             return None
         message, block, inner = (int(number) if number else 0 for number in found.groups())

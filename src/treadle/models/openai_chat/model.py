@@ -7,7 +7,7 @@ the servers apart is a table in models/quirks. The machinery below is models/pro
 from __future__ import annotations
 
 from treadle.core.contracts.model import Model, ModelCard, ModelRequest
-from treadle.core.errors import ModelError
+from treadle.core.errors import BadRequest
 from treadle.models.catalog import card_for
 from treadle.models.http.timeouts import Timeouts
 from treadle.models.openai_chat.decoding import ChatDecoder
@@ -49,8 +49,8 @@ class ChatCodec(OpenAICodec):
     def create_decoder(self, request: ModelRequest) -> ChatDecoder:
         return ChatDecoder(request, self._card, self.provider, self.origin)
 
-    def locate_part(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
-        named = find_part_reference(str(error))
+    def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
+        named = find_part_reference(error)
         if named is None:
             return None
         message = named[0] - (1 if request.system else 0)

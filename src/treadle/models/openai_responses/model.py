@@ -14,7 +14,7 @@ from typing import cast
 import msgspec
 
 from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
-from treadle.core.errors import ModelError
+from treadle.core.errors import BadRequest
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.catalog import card_for
@@ -23,6 +23,7 @@ from treadle.models.openai_responses.decoding import ResponsesDecoder
 from treadle.models.openai_responses.encoding import ResponsesEncoder, encode_responses_body
 from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import encode_transcript, locate_block
+from treadle.models.provider_base.error_mapping import PREVIOUS_RESPONSE_LOST
 from treadle.models.provider_base.http_model import HTTPModel
 from treadle.models.provider_base.openai_common import (
     OpenAIAccount,
@@ -77,8 +78,8 @@ class ResponsesCodec(OpenAICodec):
         limit = request.options.max_tokens
         return ResponsesDecoder(request, self._card, self.provider, self.origin, limit)
 
-    def locate_part(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
-        named = find_part_reference(str(error))
+    def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
+        named = find_part_reference(error)
         if named is None or self._find_link(request) is not None:
             return None
         place = locate_block(self._encoder, request.transcript, request.quarantine, named[0], 0)
@@ -170,8 +171,7 @@ class OpenAIResponses(HTTPModel):
                             codec.save_link(request, event.item)
                         yield event
                 return
-            except ModelError as error:
-                said = str(error).lower()
-                # If the provider no longer holds the history, the request is made anew, in full.
-                if not ("previous" in said and "response" in said and codec.drop_link(request)):
+            except BadRequest as error:
+                # The provider no longer has the history: send all of it.
+                if error.code != PREVIOUS_RESPONSE_LOST or not codec.drop_link(request):
                     raise

@@ -1,7 +1,7 @@
-"""What a provider's failure means: status, headers and body in, one of the project's errors out.
+"""Maps a provider's failure (status, headers, body) to one of the project's errors.
 
-Pure functions, shared by all wires; what differs between providers is only how a body is laid
-out, and all known layouts are read here. Whether to try again is the loop's decision.
+Pure functions, shared by all providers: they differ only in the layout of an error body, and
+all known layouts are read here. The loop decides about retries (core/loop).
 """
 
 from __future__ import annotations
@@ -35,26 +35,27 @@ from treadle.models.http.transport import (
 )
 
 MAX_QUOTE_CHARS = 400
-MIN_KEY_CHARS = 8  # what is shorter is a placeholder, and may be part of any word
+MIN_KEY_CHARS = 8  # a shorter key is a placeholder and may be part of any word
+PREVIOUS_RESPONSE_LOST = "previous_response_not_found"  # OpenAI's code
 
 
 class ProviderErrorBody(msgspec.Struct, frozen=True):
-    """What a provider said is wrong, whichever way it lays that out."""
+    """The fields of a provider's error, whatever the layout of its body."""
 
     message: str = ""
     kind: str = ""  # error.type
     code: str = ""  # error.code
-    param: str = ""  # error.param: the field that it is about
+    param: str = ""  # error.param: the field of the request that is wrong
     is_html: bool = False
 
 
 class ProviderInfo(msgspec.Struct, frozen=True):
-    """Who answered, for messages: `key_variable` is what to set when the key is wrong."""
+    """A provider, for messages: `key_variable` is what to set when the key is wrong."""
 
     name: str
     model: str = ""
     key_variable: str = ""
-    secret: str = ""  # never to be quoted
+    secret: str = ""  # the key; never quoted
 
 
 def parse_error_body(body: bytes) -> ProviderErrorBody:
@@ -102,11 +103,11 @@ def _find_html_title(html: str) -> str:
     return " ".join(found.group(1).split())[:MAX_QUOTE_CHARS] if found else ""
 
 
-# ------------------------------------------------------------------ when to come back
+# ------------------------------------------------------------------ retry-after
 
 
 def parse_retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Seconds to wait, from any form of the header; never negative. Capping is the loop's."""
+    """Seconds to wait, from any form of the header; never negative. The loop sets the limit."""
     milliseconds = _parse_number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return max(0.0, milliseconds / 1000)
@@ -133,7 +134,7 @@ def _parse_number(value: str | None) -> float | None:
     return number if math.isfinite(number) else None
 
 
-# ------------------------------------------------------------------ answers with a status
+# ------------------------------------------------------------------ responses with a status
 
 _CONTEXT_TOO_LONG = re.compile(
     r"prompt is too long|context.{0,12}(length|window|limit|size)|maximum context|"
@@ -146,18 +147,18 @@ _OUT_OF_CREDIT = re.compile(
     r"exceeded your current quota|spend(ing)? limit|out of credits",
     re.IGNORECASE,
 )
+_PREVIOUS_RESPONSE = re.compile(r"previous.?response", re.IGNORECASE)
 
 
 def map_response_error(
     provider: ProviderInfo, status: int, headers: Mapping[str, str], body: bytes
 ) -> ModelError:
-    """The error for an answer that is not a stream of events."""
-    said = parse_error_body(body)
-    request_id = headers.get("request-id") or headers.get("x-request-id") or ""
-    if said.is_html or "text/html" in headers.get("content-type", ""):
-        return _map_html_page(provider, status, said, parse_retry_after(headers))
-    error = map_error_body(provider, said, status, parse_retry_after(headers))
-    error.request_id = request_id
+    """The error for a response that is not a stream of events."""
+    parsed = parse_error_body(body)
+    if parsed.is_html or "text/html" in headers.get("content-type", ""):
+        return _map_html_page(provider, status, parsed, parse_retry_after(headers))
+    error = map_error_body(provider, parsed, status, parse_retry_after(headers))
+    error.request_id = headers.get("request-id") or headers.get("x-request-id") or ""
     return error
 
 
@@ -167,8 +168,10 @@ def map_error_body(
     status: int | None,
     retry_after: float | None = None,
 ) -> ModelError:
-    """The error for what a provider said, with a status or inside a stream without one."""
+    """The error for a provider's error body; inside a stream there is no status."""
     kind, text = f"{error.kind} {error.code}".lower(), quote_message(error.message, provider.secret)
+    if _PREVIOUS_RESPONSE.search(f"{error.code} {error.param} {error.message}"):
+        return _bad_request(provider, error, status, PREVIOUS_RESPONSE_LOST)
     if (
         status == 402
         or "billing" in kind
@@ -213,7 +216,7 @@ def map_error_body(
         )
     if _is_transient(kind, status):
         return Overloaded(
-            f"{provider.name} has trouble of its own{f' (HTTP {status})' if status else ''}: {text}.",
+            f"{provider.name} has a temporary problem{_format_status(status)}: {text}.",
             provider=provider.name,
             status=status,
             retry_after=retry_after,
@@ -222,9 +225,24 @@ def map_error_body(
         return StreamBroken(
             f"{provider.name} broke off with an error: {text}.", provider=provider.name
         )
+    return _bad_request(provider, error, status, error.code or error.kind)
+
+
+def _bad_request(
+    provider: ProviderInfo, error: ProviderErrorBody, status: int | None, code: str
+) -> BadRequest:
     return BadRequest(
-        f"{provider.name} refused the request: {text}", provider=provider.name, status=status
+        f"{provider.name} refused the request: {quote_message(error.message, provider.secret)}",
+        provider=provider.name,
+        status=status,
+        param=error.param,
+        code=code,
+        provider_message=_hide_key(error.message, provider.secret),
     )
+
+
+def _format_status(status: int | None) -> str:
+    return f" (HTTP {status})" if status else ""
 
 
 def _is_transient(kind: str, status: int | None) -> bool:
@@ -237,16 +255,16 @@ def format_access_denied(provider: ProviderInfo, reason: str) -> str:
     key = (
         f"set {provider.key_variable} to a valid key" if provider.key_variable else "check the key"
     )
-    return f"{provider.name} did not accept the key ({reason}). To go on, {key}."
+    return f"{provider.name} did not accept the key ({reason}). To continue, {key}."
 
 
 def validate_key(provider: ProviderInfo, key: str) -> str:
-    """The key without the line break that came with it; raises if it cannot be one."""
+    """The key without surrounding whitespace; raises AccessDenied if it cannot be a key."""
     key = key.strip()
     if key.isascii() and key.isprintable() and " " not in key:
         return key
     raise AccessDenied(
-        f"the key for {provider.name} holds characters that no key has: copy it again"
+        f"the key for {provider.name} contains characters that no key has: copy it again"
         f"{f' into {provider.key_variable}' if provider.key_variable else ''}.",
         provider=provider.name,
     )
@@ -258,34 +276,36 @@ def _map_html_page(
     title = f" ({quote_message(error.message, provider.secret)})" if error.message else ""
     if status in (429, 500, 502, 503, 504, 520, 522, 524, 529):
         return Overloaded(
-            f"{provider.name} or a gateway before it has trouble of its own (HTTP {status}){title}.",
+            f"{provider.name} or a gateway has a temporary problem (HTTP {status}){title}.",
             provider=provider.name,
             status=status,
             retry_after=retry_after,
         )
     return Unreachable(
         f"a web page came back instead of {provider.name}'s API (HTTP {status}){title}: "
-        "a proxy or login page stands in between, or the base URL is wrong.",
+        "a proxy or login page intercepts the request, or the base URL is wrong.",
         provider=provider.name,
         status=status,
     )
 
 
 def quote_message(text: str, secret: str = "") -> str:
-    """A provider's words on one line, shortened, without the key."""
-    if len(secret) >= MIN_KEY_CHARS:
-        text = text.replace(secret, "[key]")
-    text = " ".join(text.split()).rstrip(".")
-    return (
-        text if len(text) <= MAX_QUOTE_CHARS else text[:MAX_QUOTE_CHARS] + "..."
-    ) or "no reason given"
+    """A provider's message on one line, shortened, without the key."""
+    text = " ".join(_hide_key(text, secret).split()).rstrip(".")
+    if len(text) > MAX_QUOTE_CHARS:
+        text = text[:MAX_QUOTE_CHARS] + "..."
+    return text or "no reason given"
 
 
-# ------------------------------------------------------------------ no answer at all
+def _hide_key(text: str, secret: str) -> str:
+    return text.replace(secret, "[key]") if len(secret) >= MIN_KEY_CHARS else text
+
+
+# ------------------------------------------------------------------ broken streams and connections
 
 
 def incomplete_stream_error(provider: ProviderInfo) -> StreamBroken:
-    """The stream ended, and the event that ends every good reply never came."""
+    """The stream ended without the event that ends every complete reply."""
     return StreamBroken(
         f"{provider.name} ended the stream before the reply was complete: try again.",
         provider=provider.name,
@@ -295,7 +315,7 @@ def incomplete_stream_error(provider: ProviderInfo) -> StreamBroken:
 def unreadable_event_error(
     provider: ProviderInfo, data: bytes, expected: str, error: Exception
 ) -> StreamBroken:
-    """An event that is not what was `wanted`; its beginning is quoted."""
+    """An event that is not what was `expected`; its first bytes are quoted."""
     shown = quote_message(data[:120].decode("utf-8", "replace"), provider.secret)
     return StreamBroken(
         f"{provider.name} sent an event that is not {expected} ({error}): {shown}",
@@ -304,7 +324,7 @@ def unreadable_event_error(
 
 
 def map_transport_error(provider: ProviderInfo, error: TransportError) -> ModelError:
-    """The error for a connection that failed, before or during the answer."""
+    """The error for a connection that failed, before or during the response."""
     no_connection = isinstance(error, (ConnectFailed, TLSFailed, ProxyFailed, BadRedirect)) or (
         isinstance(error, TimedOut) and error.kind == "connect"
     )

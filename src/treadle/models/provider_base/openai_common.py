@@ -17,7 +17,7 @@ import msgspec
 
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest
 from treadle.core.contracts.tool import ToolSpec
-from treadle.core.errors import AccessDenied, ModelError
+from treadle.core.errors import AccessDenied, BadRequest, ModelError
 from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import Item, ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
@@ -279,9 +279,9 @@ _PART_REFERENCE = re.compile(
 )
 
 
-def find_part_reference(message: str) -> tuple[int, int] | None:
-    """The message and the part in it that a complaint names."""
-    found = _PART_REFERENCE.search(message)
+def find_part_reference(error: BadRequest) -> tuple[int, int] | None:
+    """The message and the part in it that an error names."""
+    found = _PART_REFERENCE.search(f"{error.param} {error.provider_message}")
     return (int(found[1]), int(found[2] or 0)) if found else None
 
 
