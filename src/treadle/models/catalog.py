@@ -237,7 +237,8 @@ def _lookup_card(name: str) -> ModelCard:
             input_price=0.0,
             output_price=0.0,
             abilities=_BASE_ABILITIES,
-            note="It runs on a server of your own: free; how good and how fast is up to the model.",
+            note="It runs on your own server: free; quality and speed depend on the model.",
+            is_assumed=True,
         )
     if row is None:
         return _build_family_card(name, model)
@@ -256,6 +257,7 @@ def _lookup_card(name: str) -> ModelCard:
         cache_write_price=write,
         abilities=row.abilities,
         note="" if exact else f"Not in the catalog: treated like {row.name}.",
+        is_assumed=not exact,
     )
 
 
@@ -274,6 +276,7 @@ def _build_family_card(name: str, model: str) -> ModelCard:
         output_price=free,
         abilities=abilities,
         note=f"Not in the catalog: a window of {window:,} tokens is assumed.",
+        is_assumed=True,
     )
 
 
