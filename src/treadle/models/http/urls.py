@@ -42,6 +42,7 @@ class Route(msgspec.Struct, frozen=True):
     target: str
     proxy: Proxy | None
     host_header: str
+    socket_path: str = ""  # of a unix socket; then host and port are only names
 
     @property
     def tls(self) -> bool:

@@ -36,7 +36,9 @@ def create_models(
     """The models of these comma-separated names, at least one."""
     names = [part.strip() for part in name.split(",") if part.strip()]
     if not names:
-        raise UnknownModel("the model name is empty: write PROVIDER/MODEL, such as anthropic/sonnet")
+        raise UnknownModel(
+            "the model name is empty: write PROVIDER/MODEL, such as anthropic/sonnet"
+        )
     return [_create_model(part, aliases or {}, environ, client) for part in names]
 
 
