@@ -11,7 +11,7 @@ import shlex
 
 import msgspec
 
-from treadle.models.embedded.few_shot import rank_examples
+from treadle.models.embedded.few_shot import STOP_WORDS, rank_examples
 from treadle.models.embedded.small_toolset import ArgumentField, SmallTool
 
 MAX_SPANS = 60
@@ -36,13 +36,9 @@ _CONTENT = re.compile(
     r"\b(?:containing|contains|with|saying|says)\s+(?:the\s+)?(?:words?\s+|text\s+|content\s+)?(.+)$",
     re.IGNORECASE,
 )
-_STOP_WORDS = frozenset(
-    re.split(
-        r"\s+",
-        "the a an of to in is it that this these and me my i please can you for with by where "
-        "which what who how does do all every word file files folder directory its their code "
-        "source current whole entire same your our",
-    )
+_NOT_A_VALUE = STOP_WORDS | frozenset(
+    "these by where which what who how does do all every word file files folder directory its "
+    "their code source current whole entire same your our".split()
 )
 
 
@@ -106,7 +102,7 @@ def _find_commands(user_text: str) -> list[str]:
 
 def _find_folders(user_text: str) -> list[str]:
     named = _FOLDER.findall(user_text) + _NAMED_FOLDER.findall(user_text)
-    found = [name for name in named if name.lower() not in _STOP_WORDS]
+    found = [name for name in named if name.lower() not in _NOT_A_VALUE]
     return list(dict.fromkeys(_PATH.findall(user_text) + found))
 
 
@@ -122,9 +118,9 @@ def _find_spans(user_text: str, *, allow_stop_words: bool = True) -> list[str]:
         for start in range(1, len(words) - size + 1):
             run = words[start : start + size]
             at_the_ends = {run[0].lower(), run[-1].lower()}
-            if files.intersection(run) or (not allow_stop_words and at_the_ends & _STOP_WORDS):
+            if files.intersection(run) or (not allow_stop_words and at_the_ends & _NOT_A_VALUE):
                 continue
-            if allow_stop_words and size == 1 and run[0].lower() in _STOP_WORDS:
+            if allow_stop_words and size == 1 and run[0].lower() in _NOT_A_VALUE:
                 continue
             found.setdefault(" ".join(run).rstrip("."), None)
     return list(found)[:MAX_SPANS]

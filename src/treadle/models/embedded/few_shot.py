@@ -108,13 +108,12 @@ EXAMPLES: tuple[Example, ...] = (
 
 FIXED_EXAMPLES = 8  # these stand in every prompt
 
-_FILE = re.compile(r"[\w./-]*\w\.\w{1,5}\b")
+# Any dotted word, also `0.0.0.0`: with the stricter pattern of argument_values.py the votes for
+# tools (benchmarks/embedded) are worse.
+_DOTTED_WORD = re.compile(r"[\w./-]*\w\.\w{1,5}\b")
 _CODE = re.compile(r"\w+_\w+|\w+\(\)|[a-z]+[A-Z]\w*")
-_STOP_WORDS = frozenset(
-    re.split(
-        r"\s+",
-        "the a an of to in is it that this and me my i please can you for with",
-    )
+STOP_WORDS = frozenset(
+    "the a an of to in is it that this and me my i please can you for with".split()
 )
 
 
@@ -122,13 +121,13 @@ _STOP_WORDS = frozenset(
 def extract_features(user_text: str) -> Counter[str]:
     """What a request is about: its words, cut to their stems, and the kinds of names in it."""
     found: Counter[str] = Counter()
-    rest, files = _FILE.subn(" ", user_text)
+    rest, files = _DOTTED_WORD.subn(" ", user_text)
     rest, names = _CODE.subn(" ", rest)
     found.update({"<file>": min(files, 1), "<name>": min(names, 1)})
     if "/" in rest:
         found["<folder>"] += 1
     for word in re.findall(r"[a-z]+|[0-9]+", rest.lower()):
-        if word not in _STOP_WORDS:
+        if word not in STOP_WORDS:
             found[_stem(word)] += 1
     return +found
 
