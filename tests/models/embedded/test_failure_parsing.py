@@ -57,14 +57,6 @@ def test_a_check_is_a_command_that_somebody_wants_to_pass(said: str, command: st
     assert failure_parsing.find_check_command(said) == command
 
 
-def test_a_goal_is_the_command_that_its_notice_names_first() -> None:
-    assert (
-        failure_parsing.find_goal_command("The goal is not met: the command `pytest` failed `a b`")
-        == "pytest"
-    )
-    assert failure_parsing.find_goal_command("Remember `git add x`.") == ""
-
-
 @pytest.mark.parametrize(
     "shown",
     [

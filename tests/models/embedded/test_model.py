@@ -194,7 +194,7 @@ async def test_weights_that_are_none_are_named_in_the_error(weights: Path) -> No
 def test_a_model_that_is_not_here_says_how_to_get_it() -> None:
     with pytest.raises(UnknownModel, match=r"treadle models get qwen2\.5-coder-1\.5b"):
         Embedded("qwen2.5-coder-1.5b")
-    with pytest.raises(UnknownModel, match="there are: "):
+    with pytest.raises(UnknownModel, match="choose one of "):
         Embedded("gpt-9")
 
 

@@ -143,6 +143,16 @@ async def test_a_repair_goes_on_from_its_transcript_alone() -> None:
     await chat.aclose()
 
 
+async def test_the_notice_of_a_goal_names_the_check_by_its_data() -> None:
+    failed = "The command `rm -rf x` failed: AssertionError"
+    for data, check in (({"goal_command": "pytest -q"}, "pytest -q"), ({}, "")):
+        notice = NoticeItem(failed, kind="stop_hook", next_move="ask", data=data)
+        transcript = Transcript([to_user_item("Make it work."), notice])
+        state = repair.read_repair_state(transcript, select_small_tools(CODING))
+        assert state is not None
+        assert state.check == check
+
+
 async def test_when_nothing_helps_the_files_are_as_they_were() -> None:
     project()
     wrong = [line("return number / 3", f"return number / {n}") for n in range(10, 40)]
@@ -176,6 +186,7 @@ async def test_without_a_shell_the_goal_does_the_checking() -> None:
         "    assert half(8) == 4\nAssertionError: 2.67",
         kind="stop_hook",
         next_move="ask",
+        data={"goal_command": "python3 -B test_maths.py"},
     )
     driver = agent.start(transcript=[to_user_item("Make it work."), notice])
     while "/ 2" not in content("maths.py"):

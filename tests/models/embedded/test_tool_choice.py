@@ -122,7 +122,7 @@ def test_the_answer_begins_with_what_was_found() -> None:
         ("Read", '{"file_path":"README.md"}', "# Tidemark\n\nPredicts tides. Well.\n"),
     )
     now = tool_choice.read_current_turn(seen)
-    start = answer_template.build_answer_template(now.user_text, now.calls, now.results, OFFERS)
+    start = answer_template.build_answer_template(now, OFFERS)
     assert start.start == (
         "The files here are README.md, app.py. README.md says: “Tidemark: Predicts tides.” "
         "This folder is"
@@ -130,10 +130,11 @@ def test_the_answer_begins_with_what_was_found() -> None:
     assert start.continues
 
 
-def test_an_error_is_told_and_not_talked_over() -> None:
+def test_an_error_starts_the_answer_and_ends_it() -> None:
     call = ToolCall("c", "Read", '{"file_path":"gone.md"}')
     result = ToolResultItem("c", "Read", (Text("no such file: gone.md"),), is_error=True)
-    start = answer_template.build_answer_template("Read gone.md", [call], [result], OFFERS)
+    turn = tool_choice.CurrentTurn("Read gone.md", (call,), (result,))
+    start = answer_template.build_answer_template(turn, OFFERS)
     assert start.start == "That did not work: no such file: gone.md"
     assert not start.continues
 

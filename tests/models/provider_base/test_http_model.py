@@ -195,9 +195,7 @@ async def test_an_answer_in_one_piece_is_not_taken_for_a_stream():
 
 
 def test_a_refusal_keeps_the_fields_of_the_provider_without_the_key():
-    body = (
-        b'{"error":{"message":"bad sk-secret","type":"invalid","code":"c","param":"input[1]"}}'
-    )
+    body = b'{"error":{"message":"bad sk-secret","type":"invalid","code":"c","param":"input[1]"}}'
     error = map_response_error(WHO, 400, {}, body)
     assert isinstance(error, BadRequest)
     assert (error.param, error.code, error.provider_message) == ("input[1]", "c", "bad [key]")
