@@ -213,7 +213,7 @@ def test_fault_42_an_event_that_is_not_json_breaks_the_stream():
 
 
 def test_arguments_of_a_call_that_never_began_break_the_stream():
-    with pytest.raises(StreamBroken, match="had not begun"):
+    with pytest.raises(StreamBroken, match="had not started"):
         read(event("function_call_arguments.delta", item_id="fc_9", delta="{}"))
 
 

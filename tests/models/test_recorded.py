@@ -153,7 +153,7 @@ async def test_a_request_that_was_not_recorded_shows_the_first_difference(tmp_pa
     with pytest.raises(ModelError, match=r"items\[1\] was missing"):
         await heard(again, asking("What is two and two?", "And?"))
     await heard(again, asking("What is two and two?"))
-    with pytest.raises(ModelError, match="no answer left"):
+    with pytest.raises(ModelError, match="no exchange left"):
         await heard(again, asking("What is two and two?"))
 
 
@@ -259,7 +259,7 @@ async def test_the_file_says_what_it_is_and_wrong_files_are_refused_by_name(tmp_
     head = json.loads(path.read_text().splitlines()[0])
     assert (head["kind"], head["version"]) == ("recording", 1)
     for content, problem in (
-        (json.dumps(head) + '\n{"kind": "exchange"}', "line 2: not of a recording"),
+        (json.dumps(head) + '\n{"kind": "exchange"}', "line 2: not a line of a recording"),
         (json.dumps(head) + '\n{"kind": "exch', "line 2: not JSON"),
         ("", "is not a recording"),
         ('{"kind": "other"}', "is not a recording"),
@@ -274,7 +274,7 @@ async def test_the_file_says_what_it_is_and_wrong_files_are_refused_by_name(tmp_
 
 
 def test_recording_needs_a_model_and_a_known_mode(tmp_path):
-    with pytest.raises(ValueError, match="a model is needed"):
+    with pytest.raises(ValueError, match="needs a model"):
         Recorded(None, tmp_path / "x.jsonl")
     with pytest.raises(ValueError, match="not 'listen'"):
         Recorded(Scripted([]), tmp_path / "x.jsonl", mode="listen")  # type: ignore[arg-type]

@@ -181,12 +181,12 @@ async def test_cancelling_a_paused_stream_leaves_nothing_running():
 async def test_the_end_of_the_script_says_how_long_it_was_and_what_was_asked():
     model = Scripted(["only one"])
     await heard(model)
-    with pytest.raises(ModelError, match=r"has 1 replies .* one more.*What now\?"):
+    with pytest.raises(ModelError, match=r"has 1 reply, .* one more.*What now\?"):
         await heard(model, asking("What now?"))
 
 
 async def test_something_that_is_no_reply_is_refused_by_name():
-    with pytest.raises(TypeError, match="cannot hold 42"):
+    with pytest.raises(TypeError, match="cannot contain 42"):
         await heard(Scripted([42]))  # type: ignore[list-item]
     with pytest.raises(TypeError, match="not 42"):
         Scripted(42)  # type: ignore[arg-type]

@@ -254,7 +254,7 @@ def test_beyond_the_number_of_pictures_the_oldest_become_a_line_and_stay_one():
         blocks = [b for m in sent for b in m["content"]]
         counts.append(sum(b["type"] == "image" for b in blocks))
     assert counts == [1, 2, 3, 4, 3, 4]
-    assert "no more than 4 are allowed" in str(messages(transcript, dialect=dialect))
+    assert "at most 4 images are allowed" in str(messages(transcript, dialect=dialect))
 
 
 def test_a_body_beyond_the_limit_sheds_pictures_and_then_says_that_it_is_too_long():
