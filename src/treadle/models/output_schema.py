@@ -187,21 +187,21 @@ def _to_strict(schema: Any) -> Any:
     strict = {key: value for key, value in schema.items() if key not in _DROPPED_KEYWORDS}
     for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
         if key in strict:
-            strict[key] = [_to_strict(one) for one in strict[key]]
+            strict[key] = [_to_strict(option) for option in strict[key]]
     if "oneOf" in strict:
         strict["anyOf"] = strict.pop("oneOf")
         strict.pop("discriminator", None)
     if "items" in strict:
         strict["items"] = _to_strict(strict["items"])
     if "$defs" in strict:
-        strict["$defs"] = {name: _to_strict(one) for name, one in strict["$defs"].items()}
+        strict["$defs"] = {name: _to_strict(part) for name, part in strict["$defs"].items()}
     if strict.get("type") == "object" or "properties" in strict:
         if strict.get("additionalProperties") not in (None, False) or "properties" not in strict:
             raise _NoStrictFormError
-        needed = schema.get("required", [])
+        required = schema.get("required", [])
         strict["properties"] = {
-            name: _to_strict(one) if name in needed else _allow_null(_to_strict(one))
-            for name, one in strict["properties"].items()
+            name: _to_strict(part) if name in required else _allow_null(_to_strict(part))
+            for name, part in strict["properties"].items()
         }
         strict["required"] = list(strict["properties"])
         strict["additionalProperties"] = False
@@ -224,7 +224,7 @@ def _is_nullable(schema: Any) -> bool:
         return True
     if None in schema.get("enum", ()):
         return True
-    return any(_is_nullable(one) for key in ("anyOf", "oneOf") for one in schema.get(key, ()))
+    return any(_is_nullable(part) for key in ("anyOf", "oneOf") for part in schema.get(key, ()))
 
 
 def drop_absent(value: Any, schema: JSONSchema) -> Any:
@@ -235,18 +235,18 @@ def drop_absent(value: Any, schema: JSONSchema) -> Any:
 def _prune(value: Any, schema: Any, root: JSONSchema) -> Any:
     schema = _resolve_ref(schema, root)
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
-        return [_prune(one, schema["items"], root) for one in value]
+        return [_prune(element, schema["items"], root) for element in value]
     if not isinstance(value, dict):
         return value
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return value
-    needed = schema.get("required", ())
+    required = schema.get("required", ())
     pruned = {}
     for name, inner in value.items():
         inner_schema = properties.get(name, {})
         is_nullable = _is_nullable(_resolve_ref(inner_schema, root))
-        if inner is not None or name in needed or is_nullable:
+        if inner is not None or name in required or is_nullable:
             pruned[name] = _prune(inner, inner_schema, root)
     return pruned
 
@@ -280,11 +280,11 @@ def _find_mismatch_at(value: Any, schema: Any, root: JSONSchema, path: str) -> s
     if "enum" in schema and value not in schema["enum"]:
         return f"{path} must be one of {', '.join(map(repr, schema['enum']))}, not {value!r}"
     for key in ("anyOf", "oneOf"):
-        problems = [_find_mismatch_at(value, one, root, path) for one in schema.get(key, ())]
+        problems = [_find_mismatch_at(value, part, root, path) for part in schema.get(key, ())]
         if problems and all(problems):
             return problems[0]
-    for one in schema.get("allOf", ()):
-        if problem := _find_mismatch_at(value, one, root, path):
+    for part in schema.get("allOf", ()):
+        if problem := _find_mismatch_at(value, part, root, path):
             return problem
     kinds = schema.get("type")
     if kinds is not None:
@@ -294,8 +294,8 @@ def _find_mismatch_at(value: Any, schema: Any, root: JSONSchema, path: str) -> s
     if isinstance(value, dict):
         return _find_object_mismatch(value, schema, root, path)
     if isinstance(value, list) and "items" in schema:
-        for number, one in enumerate(value):
-            if problem := _find_mismatch_at(one, schema["items"], root, f"{path}[{number}]"):
+        for number, element in enumerate(value):
+            if problem := _find_mismatch_at(element, schema["items"], root, f"{path}[{number}]"):
                 return problem
     return ""
 

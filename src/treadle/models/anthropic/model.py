@@ -34,11 +34,9 @@ from treadle.models.provider_base.error_mapping import (
 from treadle.models.provider_base.http_model import HTTPModel
 
 DEFAULT_ENDPOINT = "https://api.anthropic.com"
-KEY_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "ANTHROPIC_BASE_URL",
-)
+KEY_VARIABLE = "ANTHROPIC_API_KEY"
+TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"
+URL_VARIABLE = "ANTHROPIC_BASE_URL"
 
 _PART_REFERENCE = re.compile(
     r"messages[.\[](\d+)\]?(?:\.content[.\[](\d+)\]?)?(?:(?:\.tool_result)?\.content[.\[](\d+))?"
@@ -76,10 +74,8 @@ class AnthropicCodec:
         self.provider = ProviderInfo("Anthropic", model, KEY_VARIABLE)
 
     def endpoint(self) -> str:
-        base = (
-            (self._base_url or os.environ.get(URL_VARIABLE) or DEFAULT_ENDPOINT).strip().rstrip("/")
-        )
-        return base.removesuffix("/v1")
+        base = self._base_url or os.environ.get(URL_VARIABLE) or DEFAULT_ENDPOINT
+        return base.strip().rstrip("/").removesuffix("/v1")
 
     def auth_headers(self) -> dict[str, str]:
         key = validate_key(self.provider, self._api_key or os.environ.get(KEY_VARIABLE) or "")
@@ -124,12 +120,12 @@ class AnthropicCodec:
         return map_response_error(self.provider, status, headers, body)
 
     def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
-        found = _PART_REFERENCE.search(error.provider_message)
-        if found is None:
+        match = _PART_REFERENCE.search(error.provider_message)
+        if match is None:
             return None
-        message, block, inner = (int(number) if number else 0 for number in found.groups())
+        message, block, inner = (int(number) if number else 0 for number in match.groups())
         part = locate_block(self._encoder, request.transcript, request.quarantine, message, block)
-        if part is not None and found[3]:
+        if part is not None and match[3]:
             return part[0], inner
         return part
 

@@ -238,8 +238,8 @@ def _hash_weights(model: Path) -> str:
 
 
 def _delete_oldest(folder: Path) -> None:
-    kept = sorted(folder.glob("*.slot"), key=lambda file: file.stat().st_mtime)
-    for file in kept[:-MAX_CACHED_PREFIXES]:
+    files = sorted(folder.glob("*.slot"), key=lambda file: file.stat().st_mtime)
+    for file in files[:-MAX_CACHED_PREFIXES]:
         file.unlink(missing_ok=True)
 
 

@@ -54,10 +54,10 @@ class AWSFrameReader:
 
 def _parse_headers(block: bytes) -> dict[str, str]:
     headers: dict[str, str] = {}
-    at = 0
-    while at < len(block):
-        end = at + 1 + block[at]
-        name = block[at + 1 : end].decode("utf-8", "replace")
+    start = 0
+    while start < len(block):
+        end = start + 1 + block[start]
+        name = block[start + 1 : end].decode("utf-8", "replace")
         kind = block[end]
         end += 1
         if kind in (6, 7):
@@ -67,7 +67,7 @@ def _parse_headers(block: bytes) -> dict[str, str]:
             end += size
         else:
             end += _HEADER_VALUE_SIZES[kind]
-        at = end
+        start = end
     return headers
 
 

@@ -78,14 +78,14 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(b"".join((head, *body)))
             return
         block = [head]
-        held = 0
+        block_bytes = 0
         for part in body:
             block.append(part)
-            held += len(part)
-            if held >= _WRITE_BLOCK:
+            block_bytes += len(part)
+            if block_bytes >= _WRITE_BLOCK:
                 transport.write(b"".join(block))
                 block.clear()
-                held = 0
+                block_bytes = 0
                 if self._drain_waiter is not None and not await self._wait_drained():
                     return
         transport.write(b"".join(block))

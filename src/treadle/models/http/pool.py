@@ -71,13 +71,13 @@ class Pool:
     def _sweep(self) -> None:
         oldest = self._loop.time() - self._idle_seconds
         for key, connections in list(self._idle.items()):
-            kept = [c for c in connections if not c.is_lost and c.idle_since > oldest]
+            usable = [c for c in connections if not c.is_lost and c.idle_since > oldest]
             for connection in connections:
-                if connection not in kept:
+                if connection not in usable:
                     connection.abort()
-            self._count -= len(connections) - len(kept)
-            if kept:
-                self._idle[key] = kept
+            self._count -= len(connections) - len(usable)
+            if usable:
+                self._idle[key] = usable
             else:
                 del self._idle[key]
 

@@ -160,9 +160,9 @@ def _is_bypassed(host: str, port: int, no_proxy: str) -> bool:
             if _is_in_network(host, entry):
                 return True
             continue
-        name, colon, wanted = entry.rpartition(":")
-        if colon and wanted.isdigit() and not name.endswith(":"):
-            if int(wanted) != port:
+        name, colon, entry_port = entry.rpartition(":")
+        if colon and entry_port.isdigit() and not name.endswith(":"):
+            if int(entry_port) != port:
                 continue
             entry = name
         entry = entry.strip("[]").removeprefix("*").lstrip(".")

@@ -93,12 +93,12 @@ def make_unique_call_id(call_id: str, used_ids: set[str], transcript: Transcript
 
     Some servers send no ids, or restart their numbering in every reply.
     """
-    fresh, number = call_id, 0
-    while not fresh or fresh in used_ids or transcript.has_call_id(fresh):
+    unique, number = call_id, 0
+    while not unique or unique in used_ids or transcript.has_call_id(unique):
         number += 1
-        fresh = f"{call_id or 'call'}_{number}"
-    used_ids.add(fresh)
-    return fresh
+        unique = f"{call_id or 'call'}_{number}"
+    used_ids.add(unique)
+    return unique
 
 
 def build_usage(
@@ -116,15 +116,9 @@ def build_usage(
     A missing or negative count becomes 0 and makes the cost unknown, which is better than wrong.
     """
     counts = (input, output, cache_read or 0, cache_write or 0)
-    is_known = True
-    tokens: list[int] = []
-    for count in counts:
-        if count is None or count < 0:
-            is_known, count = False, 0
-        tokens.append(count)
-    usage = Usage(tokens[0], tokens[1], tokens[2], tokens[3], max(0, reasoning or 0), 1, None)
-    if not is_known:
+    fresh, out, read, written = (max(0, count or 0) for count in counts)
+    usage = Usage(fresh, out, read, written, max(0, reasoning or 0), 1, None)
+    if any(count is None or count < 0 for count in counts):
         return usage
-    return msgspec.structs.replace(
-        usage, cost=compute_cost(card, usage, cache_write_1h=cache_write_1h)
-    )
+    cost = compute_cost(card, usage, cache_write_1h=cache_write_1h)
+    return msgspec.structs.replace(usage, cost=cost)

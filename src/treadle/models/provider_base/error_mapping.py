@@ -99,8 +99,8 @@ def _to_text(value: object) -> str:
 
 
 def _find_html_title(html: str) -> str:
-    found = re.search(r"<title[^>]*>(.*?)</title", html, re.IGNORECASE | re.DOTALL)
-    return " ".join(found.group(1).split())[:MAX_QUOTE_CHARS] if found else ""
+    title = re.search(r"<title[^>]*>(.*?)</title", html, re.IGNORECASE | re.DOTALL)
+    return " ".join(title[1].split())[:MAX_QUOTE_CHARS] if title else ""
 
 
 # ------------------------------------------------------------------ retry-after
@@ -169,39 +169,40 @@ def map_error_body(
     retry_after: float | None = None,
 ) -> ModelError:
     """The error for a provider's error body; inside a stream there is no status."""
-    kind, text = f"{error.kind} {error.code}".lower(), quote_message(error.message, provider.secret)
     if _PREVIOUS_RESPONSE.search(f"{error.code} {error.param} {error.message}"):
         return _bad_request(provider, error, status, PREVIOUS_RESPONSE_LOST)
+    kind, message = _classify(provider, error, status)
+    if kind is BadRequest:
+        return _bad_request(provider, error, status, error.code or error.kind)
+    mapped = kind(message, provider=provider.name, status=status)
+    mapped.retry_after = retry_after
+    return mapped
+
+
+def _classify(
+    provider: ProviderInfo, error: ProviderErrorBody, status: int | None
+) -> tuple[type[ModelError], str]:
+    """The type of the error, and its message; BadRequest has its own."""
+    name, kind = provider.name, f"{error.kind} {error.code}".lower()
+    text = quote_message(error.message, provider.secret)
     if (
         status == 402
         or "billing" in kind
         or "insufficient_quota" in kind
         or (status in (400, 403, 429) and _OUT_OF_CREDIT.search(error.message))
     ):
-        return QuotaExhausted(
-            f"{provider.name}: the account has no credit or quota left ({text}). "
-            "Add credit, or choose another model with --model.",
-            provider=provider.name,
-            status=status,
-            retry_after=retry_after,
+        return QuotaExhausted, (
+            f"{name}: the account has no credit or quota left ({text}). "
+            "Add credit, or choose another model with --model."
         )
     if status == 429 or "rate_limit" in kind:
-        return RateLimited(
-            f"{provider.name}: too many requests for now ({text}).",
-            provider=provider.name,
-            status=status,
-            retry_after=retry_after,
-        )
+        return RateLimited, f"{name}: too many requests for now ({text})."
     if status in (401, 403) or "authentication" in kind or "permission" in kind:
-        return AccessDenied(
-            format_access_denied(provider, text), provider=provider.name, status=status
-        )
+        return AccessDenied, format_access_denied(provider, text)
     if status == 404 or kind.strip() in ("not_found_error", "model_not_found"):
-        return UnknownModel(
-            f"{provider.name} does not know {provider.model or 'this model'!r} ({text}). "
-            "`treadle models` lists what can be used here; check the base URL too.",
-            provider=provider.name,
-            status=status,
+        return UnknownModel, (
+            f"{name} does not know {provider.model or 'this model'!r} ({text}). "
+            "`treadle models` lists what can be used here; check the base URL too."
         )
     if (
         status == 413
@@ -209,23 +210,13 @@ def map_error_body(
         or "request_too_large" in kind
         or (status in (None, 400, 422, 500) and _CONTEXT_TOO_LONG.search(error.message))
     ):
-        return ContextTooLong(
-            f"{provider.name}: the request is too long ({text}).",
-            provider=provider.name,
-            status=status,
-        )
+        return ContextTooLong, f"{name}: the request is too long ({text})."
     if _is_transient(kind, status):
-        return Overloaded(
-            f"{provider.name} has a temporary problem{_format_status(status)}: {text}.",
-            provider=provider.name,
-            status=status,
-            retry_after=retry_after,
-        )
+        http_status = f" (HTTP {status})" if status else ""
+        return Overloaded, f"{name} has a temporary problem{http_status}: {text}."
     if status is None and "invalid" not in kind:
-        return StreamBroken(
-            f"{provider.name} broke off with an error: {text}.", provider=provider.name
-        )
-    return _bad_request(provider, error, status, error.code or error.kind)
+        return StreamBroken, f"{name} ended the stream with an error: {text}."
+    return BadRequest, ""
 
 
 def _bad_request(
@@ -239,10 +230,6 @@ def _bad_request(
         code=code,
         provider_message=_hide_key(error.message, provider.secret),
     )
-
-
-def _format_status(status: int | None) -> str:
-    return f" (HTTP {status})" if status else ""
 
 
 def _is_transient(kind: str, status: int | None) -> bool:
@@ -316,9 +303,9 @@ def unreadable_event_error(
     provider: ProviderInfo, data: bytes, expected: str, error: Exception
 ) -> StreamBroken:
     """An event that is not what was `expected`; its first bytes are quoted."""
-    shown = quote_message(data[:120].decode("utf-8", "replace"), provider.secret)
+    quote = quote_message(data[:120].decode("utf-8", "replace"), provider.secret)
     return StreamBroken(
-        f"{provider.name} sent an event that is not {expected} ({error}): {shown}",
+        f"{provider.name} sent an event that is not {expected} ({error}): {quote}",
         provider=provider.name,
     )
 

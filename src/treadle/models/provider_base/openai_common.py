@@ -268,8 +268,8 @@ _PART_REFERENCE = re.compile(
 
 def find_part_reference(error: BadRequest) -> tuple[int, int] | None:
     """The message and the part in it that an error names."""
-    found = _PART_REFERENCE.search(f"{error.param} {error.provider_message}")
-    return (int(found[1]), int(found[2] or 0)) if found else None
+    match = _PART_REFERENCE.search(f"{error.param} {error.provider_message}")
+    return (int(match[1]), int(match[2] or 0)) if match else None
 
 
 def find_part_number(item: Item, block: int) -> int:

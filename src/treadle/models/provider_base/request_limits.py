@@ -226,10 +226,10 @@ def make_provider_call_id(call_id: str, used_ids: set[str], max_length: int) -> 
     if not _LEGAL_ID.fullmatch(call_id) or len(call_id) > max_length:
         mark = f"{zlib.crc32(call_id.encode('utf-8', 'replace')):08x}"
         clean = f"{re.sub('[^a-zA-Z0-9_-]', '_', call_id)[: max_length - 9]}_{mark}"
-    fresh, number = clean, 0
-    while fresh in used_ids:
+    unique, number = clean, 0
+    while unique in used_ids:
         number += 1
         suffix = f"_{number}"
-        fresh = clean[: max_length - len(suffix)] + suffix
-    used_ids.add(fresh)
-    return fresh
+        unique = clean[: max_length - len(suffix)] + suffix
+    used_ids.add(unique)
+    return unique
