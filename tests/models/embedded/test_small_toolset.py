@@ -55,12 +55,12 @@ SAYABLE = st.characters(exclude_categories=("Cc", "Cs")) | st.sampled_from("\n\t
 @given(st.text(SAYABLE, max_size=40), st.data())
 def test_an_answer_is_read_the_same_however_it_is_split(answer: str, data: st.DataObject) -> None:
     raw = to_compact_json({"answer": answer})
-    reader, told, rest = ReplyReader(), "", raw
+    reader, text, rest = ReplyReader(), "", raw
     while rest:
         size = data.draw(st.integers(1, len(rest)))
-        told += reader.feed(rest[:size])
+        text += reader.feed(rest[:size])
         rest = rest[size:]
-    assert told == answer
+    assert text == answer
     assert reader.finish().answer == answer
     assert not reader.finish().is_cut
 

@@ -80,7 +80,7 @@ async def test_status_and_headers_in_any_case(client):
             assert response.headers.get("retry-after") == "7"
             assert response.headers["X-a"] == "1, 2"
             assert response.headers.get("absent") is None
-            assert [piece async for piece in response] == []
+            assert [chunk async for chunk in response] == []
 
 
 async def test_the_request_is_what_was_given_with_the_parts_joined(client):
@@ -388,7 +388,7 @@ async def test_fault_36_a_connection_that_does_not_come_about_is_a_connect_timeo
         assert caught.value.kind == "connect"
 
 
-async def test_fault_50_an_upload_that_nobody_reads_times_out(client):
+async def test_fault_50_an_upload_that_the_server_does_not_read_times_out(client):
     async def talk(reader, writer):
         await asyncio.Event().wait()
 
@@ -545,4 +545,4 @@ async def test_fault_86_a_stopped_process_does_not_count_as_a_silent_provider(cl
             await asyncio.sleep(0)
             resumed.set()
             assert await anext(response) == b"again"
-            assert [piece async for piece in response] == []
+            assert [chunk async for chunk in response] == []

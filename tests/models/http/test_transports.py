@@ -56,9 +56,9 @@ async def stream(
         async with carrier.post(base + "/v1/messages", HEADERS, [BODY[:9], BODY[9:]], limits) as r:
             assert r.status == 200, await r.read()
             assert r.headers["Content-Type"].startswith("text/event-stream")
-            async for piece in r:
-                assert piece
-                events += reader.feed(piece)
+            async for chunk in r:
+                assert chunk
+                events += reader.feed(chunk)
         return events
 
 

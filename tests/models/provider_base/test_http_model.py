@@ -80,8 +80,8 @@ def test_retry_after_as_a_date_counts_from_now_and_never_back():
     ],
 )
 def test_error_bodies_of_all_layouts_are_read(body: bytes, message: str, kind: str):
-    said = parse_error_body(body)
-    assert (said.message, said.kind) == (message, kind)
+    error = parse_error_body(body)
+    assert (error.message, error.kind) == (message, kind)
 
 
 def test_a_web_page_is_recognised_by_its_looks():
