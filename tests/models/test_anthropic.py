@@ -186,8 +186,8 @@ def end(reason: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def decode(*events: dict[str, Any]) -> tuple[AssistantItem, list[ModelEvent]]:
     decoder = codec().create_decoder(asked())
-    events = decoder.feed(stream_of(*events))
-    return decoder.finish(), events
+    decoded = decoder.feed(stream_of(*events))
+    return decoder.finish(), decoded
 
 
 SERVER_TOOL = (
