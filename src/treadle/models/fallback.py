@@ -7,7 +7,7 @@ tells the user.
 from __future__ import annotations
 
 from treadle.core.contracts.model import Model
-from treadle.core.contracts.wrapped_model import WrappedModel
+from treadle.core.contracts.wrapped import WrappedModel
 
 
 class Fallback(WrappedModel):

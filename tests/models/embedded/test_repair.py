@@ -145,7 +145,7 @@ async def test_a_repair_goes_on_from_its_transcript_alone() -> None:
 
 async def test_the_notice_of_a_goal_names_the_check_by_its_data() -> None:
     failed = "The command `rm -rf x` failed: AssertionError"
-    for data, check in (({"goal_command": "pytest -q"}, "pytest -q"), ({}, "")):
+    for data, check in (({"goal_command": "pytest -q"}, "pytest -q"), (None, "")):
         notice = NoticeItem(failed, kind="stop_hook", next_move="ask", data=data)
         transcript = Transcript([to_user_item("Make it work."), notice])
         state = repair.read_repair_state(transcript, select_small_tools(CODING))

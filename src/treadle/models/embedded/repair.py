@@ -117,7 +117,7 @@ class _TurnReader:
                     self.check = failure_parsing.find_check_command(item.text)
                 case NoticeItem() if item.next_move == "ask":
                     self._record_failure(item.text)
-                    self.check = self.check or str(item.data.get("goal_command", ""))
+                    self.check = self.check or str((item.data or {}).get("goal_command", ""))
                 case AssistantItem():
                     self._open_calls.update({call.id: call for call in item.calls})
                     self._read_record(item)
