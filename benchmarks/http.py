@@ -1,4 +1,4 @@
-"""Whole agents over HTTP against a raw loop in the same run: what the engine adds to the wire.
+"""Whole agents over HTTP against a raw loop in the same run: what the engine adds to HTTP.
 
     python benchmarks/http.py [--turns 50,200,800] [--deltas 20000] [--agents 200] [--repeat 3]
 
@@ -216,7 +216,7 @@ class Treadle:
 
 
 class TreadleModel:
-    """The model alone, without the loop: what the wire and its codec cost."""
+    """The model alone, without the loop: what HTTP and the codec cost."""
 
     def __init__(self, base: str, tool: str, max_turns: int) -> None:
         from treadle import tool as as_tool

@@ -1,10 +1,10 @@
-"""The wire against a floor in the same run: CPU a request, deltas a second, concurrent streams.
+"""Our HTTP client against a floor: CPU per request, deltas per second, concurrent streams.
 
     python benchmarks/http_client.py [--requests 2000] [--deltas 20000] [--streams 200]
 
 A canned server runs in a process of its own. The floor is aiohttp with a hand-written line loop
-(skipped, and said so, where aiohttp is not installed). Both decode every event's JSON with the
-standard library, so that only the wire differs. "events" is our client without any JSON. On
+(skipped, with a message, if aiohttp is not installed). Both decode every event's JSON with the
+standard library, so that only the client differs. "events" is our client without any JSON. On
 a busy machine look at the columns that count CPU.
 """
 
@@ -164,7 +164,7 @@ async def compare(base: str, args: argparse.Namespace) -> dict[str, dict[str, fl
         connector = aiohttp.TCPConnector(limit=1000)
         session = aiohttp.ClientSession(connector=connector, read_bufsize=2**18)
         rows["aiohttp floor"] = await measure(floor(session), base, args)
-    rows["treadle wire"] = await measure(ours(client), base, args)
+    rows["treadle client"] = await measure(ours(client), base, args)
     rows["treadle, events"] = await measure(ours(client, decode=False), base, args)
     if session is not None:
         await session.close()
@@ -182,7 +182,7 @@ def main() -> None:
     if args.serve:
         asyncio.run(serve())
     here = Path(__file__).resolve().parent
-    # This folder has an http.py, which must not stand in for the standard library's.
+    # This folder has an http.py, which must not hide the standard library's.
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
     command = [sys.executable, __file__, "--serve"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

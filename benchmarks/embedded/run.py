@@ -1,4 +1,4 @@
-"""What the embedded models can do, measured on this machine.
+"""Measures what the embedded models can do on this machine.
 
     python benchmarks/embedded/run.py choices MODEL [FILE]   one-step tool choices
     python benchmarks/embedded/run.py repair MODEL [NAME…]   one-line bugs, with a check
@@ -82,7 +82,7 @@ def run(command: str, root: Path) -> tuple[int, str]:
 
 
 class Watcher:
-    """Tells on the error output what the agent does while it does it."""
+    """Prints the replies of the agent on the error output."""
 
     def on_event(self, event: Event) -> None:
         pass
@@ -94,7 +94,7 @@ class Watcher:
 
 
 class Goal:
-    """A command that must pass before the agent may stop; it says so a few times, no more."""
+    """A command that must pass before the agent may stop; it blocks at most `times` times."""
 
     points: frozenset[HookPoint] = frozenset({"stop"})
 
@@ -106,7 +106,8 @@ class Goal:
         if code == 0 or self.times == 0:
             return None
         self.times -= 1
-        return Block(f"The goal `{self.command}` is not met:\n{output}")
+        text = f"The goal `{self.command}` is not met:\n{output}"
+        return Block(text, data={"goal_command": self.command})
 
 
 async def repair(model: Embedded, project: Path) -> str:
@@ -128,8 +129,8 @@ async def repair(model: Embedded, project: Path) -> str:
         tries = sum(item.text.startswith("Try ") for item in replies)
         tokens = result.usage.output
     mark = "yes" if repaired else "no"
-    told = result.text.replace("\n", " ").replace("|", "\\|")
-    return f"| {project.name} | {mark} | {tries} | {tokens} | {seconds:.0f} | {told} |"
+    text = result.text.replace("\n", " ").replace("|", "\\|")
+    return f"| {project.name} | {mark} | {tries} | {tokens} | {seconds:.0f} | {text} |"
 
 
 def _test_in(project: Path) -> str:
@@ -139,7 +140,7 @@ def _test_in(project: Path) -> str:
 async def repairs(name: str, names: list[str]) -> None:
     model = Embedded(name)
     print(
-        "| project | repaired | tries | tokens written | s | last word |\n|---|---|---|---|---|---|"
+        "| project | repaired | tries | tokens written | s | last text |\n|---|---|---|---|---|---|"
     )
     rows: list[str] = []
     for project in sorted((HERE / "projects").iterdir()):
@@ -187,10 +188,10 @@ async def ask(name: str, prompt: str) -> None:
 
 
 if __name__ == "__main__":
-    what, which, *rest = sys.argv[1:]
-    if what == "repair":
-        asyncio.run(repairs(which, rest))
-    elif what == "choices":
-        asyncio.run(choices(which, *rest))
+    task, name, *rest = sys.argv[1:]
+    if task == "repair":
+        asyncio.run(repairs(name, rest))
+    elif task == "choices":
+        asyncio.run(choices(name, *rest))
     else:
-        asyncio.run(ask(which, " ".join(rest)))
+        asyncio.run(ask(name, " ".join(rest)))

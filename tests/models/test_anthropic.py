@@ -186,8 +186,8 @@ def end(reason: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def decode(*events: dict[str, Any]) -> tuple[AssistantItem, list[ModelEvent]]:
     decoder = codec().create_decoder(asked())
-    told = decoder.feed(stream_of(*events))
-    return decoder.finish(), told
+    decoded = decoder.feed(stream_of(*events))
+    return decoder.finish(), decoded
 
 
 SERVER_TOOL = (
@@ -211,10 +211,10 @@ SERVER_TOOL = (
 
 
 def test_server_side_tools_and_citations_go_back_unchanged():
-    item, told = decode(START, *SERVER_TOOL, *end("end_turn"))
+    item, events = decode(START, *SERVER_TOOL, *end("end_turn"))
     assert not any(
         isinstance(e, (ModelToolCallBegan, ModelToolCallRequested, ModelToolCallDelta))
-        for e in told
+        for e in events
     )
     assert [p.label for p in item.content if isinstance(p, Opaque)] == [
         "server_tool_use",
@@ -252,7 +252,7 @@ def test_who_called_a_tool_goes_back_with_the_call():
     ]
 
 
-def test_a_kind_of_block_that_nobody_knew_is_kept():
+def test_a_block_of_an_unknown_kind_is_kept():
     item, _ = decode(
         START,
         block_start(0, type="compaction", content=""),
@@ -268,7 +268,7 @@ def test_a_kind_of_block_that_nobody_knew_is_kept():
 
 @pytest.mark.parametrize("raw", ["", '{"a":', '{"a": "half'])
 def test_a_call_cut_by_the_output_limit_never_was_one(raw: str):
-    item, told = decode(
+    item, events = decode(
         START,
         block_start(0, type="text", text=""),
         delta(0, type="text_delta", text="I will"),
@@ -280,7 +280,7 @@ def test_a_call_cut_by_the_output_limit_never_was_one(raw: str):
     )
     assert item.stop == "max_tokens"
     assert item.calls == ()
-    assert not any(isinstance(e, ModelToolCallRequested) for e in told)
+    assert not any(isinstance(e, ModelToolCallRequested) for e in events)
 
 
 def test_whole_calls_before_the_cut_one_stay():
@@ -294,9 +294,9 @@ def test_whole_calls_before_the_cut_one_stay():
         delta(1, type="input_json_delta", partial_json='{"a'),
         stop(1),
     )
-    item, told = decode(START, *whole, *cut, *end("max_tokens"))
+    item, events = decode(START, *whole, *cut, *end("max_tokens"))
     assert [call.id for call in item.calls] == ["t"]
-    assert [e.call.id for e in told if isinstance(e, ModelToolCallRequested)] == ["t"]
+    assert [e.call.id for e in events if isinstance(e, ModelToolCallRequested)] == ["t"]
 
 
 # ------------------------------------------------------------------ requests

@@ -82,8 +82,8 @@ def stream(*blocks: list[dict[str, Any]], stop: str = "end_turn", **delta: Any) 
 
 def text(*pieces: str, citations: tuple[dict[str, Any], ...] = ()) -> list[dict[str, Any]]:
     cited = [{"type": "citations_delta", "citation": citation} for citation in citations]
-    said = [{"type": "text_delta", "text": piece} for piece in pieces]
-    return [{"type": "text", "text": ""}, *cited, *said]
+    deltas = [{"type": "text_delta", "text": piece} for piece in pieces]
+    return [{"type": "text", "text": ""}, *cited, *deltas]
 
 
 def thinking(signature: str, *pieces: str) -> list[dict[str, Any]]:
@@ -181,10 +181,10 @@ def ours(pieces: list[bytes]) -> tuple[AssistantItem, list[ModelEvent]]:
         ProviderInfo("Anthropic"), ModelCard("anthropic/x", 1, 1, 1, 1), request
     )
     reader = SSEReader()
-    told: list[ModelEvent] = []
+    events: list[ModelEvent] = []
     for piece in pieces:
-        told += decoder.feed(reader.feed(piece))
-    return decoder.finish(), told
+        events += decoder.feed(reader.feed(piece))
+    return decoder.finish(), events
 
 
 async def theirs(pieces: list[bytes]) -> Any:
@@ -213,10 +213,10 @@ def as_theirs(item: AssistantItem) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     for part in item.content:
         match part:
-            case Text(text=said):
-                blocks.append({"type": "text", "text": said})
-            case Thinking(text=said, signature=signature):
-                blocks.append({"type": "thinking", "thinking": said, "signature": signature})
+            case Text(text=value):
+                blocks.append({"type": "text", "text": value})
+            case Thinking(text=value, signature=signature):
+                blocks.append({"type": "thinking", "thinking": value, "signature": signature})
             case RedactedThinking(data=data):
                 blocks.append({"type": "redacted_thinking", "data": data})
             case ToolCall(id=call_id, name=name):
@@ -240,7 +240,7 @@ def without_nones(value: Any) -> Any:
 async def test_the_official_library_reads_the_same_message(shape: str):
     data = SHAPES[shape]
     final = await theirs([data[:57], data[57:901], data[901:]])
-    item, told = ours([data])
+    item, events = ours([data])
     expected = without_nones([block.to_dict() for block in final.content])
     assert without_nones(as_theirs(item)) == expected
     assert item.stop == STOPS.get(final.stop_reason, final.stop_reason)
@@ -250,10 +250,10 @@ async def test_the_official_library_reads_the_same_message(shape: str):
     assert item.usage.cache_read == usage.cache_read_input_tokens
     assert item.usage.cache_write == usage.cache_creation_input_tokens
     assert item.usage.reasoning == usage.output_tokens_details.thinking_tokens
-    assert tuple(e.call for e in told if isinstance(e, ModelToolCallRequested)) == item.calls
-    pieces = "".join(e.text for e in told if isinstance(e, ModelTextDelta))
+    assert tuple(e.call for e in events if isinstance(e, ModelToolCallRequested)) == item.calls
+    pieces = "".join(e.text for e in events if isinstance(e, ModelTextDelta))
     assert pieces == item.text
-    thoughts = "".join(e.text for e in told if isinstance(e, ModelThinkingDelta))
+    thoughts = "".join(e.text for e in events if isinstance(e, ModelThinkingDelta))
     assert thoughts == "".join(p.text for p in item.content if isinstance(p, Thinking))
 
 

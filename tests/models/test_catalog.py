@@ -122,6 +122,14 @@ def test_every_row_has_room_for_its_own_output():
         assert 0 < card.max_output < card.window, name
 
 
+@pytest.mark.parametrize(
+    ("name", "is_assumed"),
+    [("openai/gpt-5", False), ("openai/gpt-5-pro", True), ("who/knows", True), ("ollama/x", True)],
+)
+def test_a_card_says_whether_its_limits_are_assumed(name, is_assumed):
+    assert card_for(name).is_assumed is is_assumed
+
+
 def test_without_need_nothing_slow_is_imported():
     program = (
         "import sys; from treadle.models.catalog import *; from treadle.core.transcript import *;"

@@ -1,4 +1,4 @@
-"""The chat dialect: what it sends to which server, and what it makes of their habits."""
+"""The Chat Completions API: requests for each server, and the deviations of their replies."""
 
 import asyncio
 import json

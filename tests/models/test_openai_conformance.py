@@ -1,4 +1,4 @@
-"""Both OpenAI wires keep a Model's promises, over our own client and over OpenAI's."""
+"""Both OpenAI APIs keep a Model's promises, over our own client and over OpenAI's."""
 
 import gc
 from collections.abc import AsyncIterator, Callable
@@ -20,7 +20,7 @@ from treadle.testing.conformance.model import (
 from treadle.testing.provider import FakeCall, ProviderServer, ReceivedRequest
 from treadle.testing.provider import FakeReply as Answer
 
-WIRES: dict[str, Callable[[str], Model]] = {
+APIS: dict[str, Callable[[str], Model]] = {
     "chat": lambda url: OpenAIChat("m", base_url=url, quirks="deepseek", api_key="k"),
     "responses": lambda url: OpenAIResponses("m", base_url=url, api_key="k"),
     "chained": lambda url: OpenAIResponses("m", base_url=url, api_key="k", chain=True),
@@ -46,16 +46,16 @@ def answer(request: ReceivedRequest) -> Answer:
 
 
 @asynccontextmanager
-async def serving(wire: str) -> AsyncIterator[Model]:
+async def serving(api: str) -> AsyncIterator[Model]:
     async with ProviderServer(answer) as server:
-        yield WIRES[wire](server.url + "/v1")
+        yield APIS[api](server.url + "/v1")
 
 
 @pytest.mark.parametrize("promise", MODEL_CHECKS, ids=check_name)
-@pytest.mark.parametrize("wire", WIRES)
-async def test_an_openai_wire_keeps(wire: str, promise: ModelCheck):
-    async with serving(wire) as model:
-        cut_call = 8 if wire == "chat" else None
+@pytest.mark.parametrize("api", APIS)
+async def test_an_openai_api_keeps(api: str, promise: ModelCheck):
+    async with serving(api) as model:
+        cut_call = 8 if api == "chat" else None
         await promise(
             model,
             ConformanceRequests(call_token_limit=cut_call, failing=IMPOSSIBLE, concurrency=20),

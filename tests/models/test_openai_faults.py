@@ -1,4 +1,4 @@
-"""What a provider can do wrong, done to both OpenAI wires over a real socket."""
+"""What a provider can do wrong, done to both OpenAI APIs over a real socket."""
 
 from collections.abc import Callable
 
@@ -28,16 +28,16 @@ SCRIPT = [
         calls=(FakeCall("add", {"a": 1, "b": "ä" * 40}), FakeCall("add", {"a": 2})),
     )
 ]
-WIRES: dict[str, Callable[..., Model]] = {
+APIS: dict[str, Callable[..., Model]] = {
     "chat": lambda url, **more: OpenAIChat("m", base_url=url, **more),
     "responses": lambda url, **more: OpenAIResponses("m", base_url=url, **more),
 }
 IMPATIENT = Timeouts(first_byte=0.2, first_content=0.2, idle=0.2, total=5.0, max_bytes=64 << 20)
 
 
-async def ask(wire: str, *faults: ProviderFault | str) -> tuple[list[ModelEvent], AssistantItem]:
+async def ask(api: str, *faults: ProviderFault | str) -> tuple[list[ModelEvent], AssistantItem]:
     async with ProviderServer(SCRIPT, faults=faults) as server:
-        model = WIRES[wire](server.url + "/v1", timeouts=IMPATIENT)
+        model = APIS[api](server.url + "/v1", timeouts=IMPATIENT)
         request = ModelRequest(Transcript([to_user_item("x")]), tools=TOOLS)
         events = [event async for event in model.stream(request)]
         assert server.violations == []
@@ -45,8 +45,8 @@ async def ask(wire: str, *faults: ProviderFault | str) -> tuple[list[ModelEvent]
     return events, events[-1].item
 
 
-@pytest.fixture(params=WIRES)
-def wire(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=APIS)
+def api(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
@@ -71,9 +71,9 @@ def wire(request: pytest.FixtureRequest) -> str:
         (ProviderFault("server_error", status=503), Overloaded),
     ],
 )
-async def test_what_spoils_an_answer_is_a_typed_error(wire, fault, kind):
+async def test_what_spoils_an_answer_is_a_typed_error(api, fault, kind):
     with pytest.raises(ModelError) as caught:
-        await ask(wire, fault)
+        await ask(api, fault)
 
     assert isinstance(caught.value, kind)
 
@@ -92,13 +92,13 @@ async def test_what_spoils_an_answer_is_a_typed_error(wire, fault, kind):
         "gzip",
     ],
 )
-async def test_fault_41_the_same_events_in_any_form_are_the_same_reply(wire, fault):
-    assert await ask(wire, fault) == await ask(wire)
+async def test_fault_41_the_same_events_in_any_form_are_the_same_reply(api, fault):
+    assert await ask(api, fault) == await ask(api)
 
 
 @pytest.mark.parametrize("spoiled", BAD_ARGUMENTS)
-async def test_fault_44_arguments_are_handed_on_as_they_were_written(wire, spoiled):
-    events, reply = await ask(wire, ProviderFault("bad_arguments", value=spoiled))
+async def test_fault_44_arguments_are_handed_on_as_they_were_written(api, spoiled):
+    events, reply = await ask(api, ProviderFault("bad_arguments", value=spoiled))
 
     ready = [event.call for event in events if isinstance(event, ModelToolCallRequested)]
     assert len(reply.calls) == 2
@@ -106,28 +106,28 @@ async def test_fault_44_arguments_are_handed_on_as_they_were_written(wire, spoil
     assert all(call in reply.calls for call in ready)
 
 
-async def test_fault_45_calls_with_the_same_id_get_their_own(wire):
+async def test_fault_45_calls_with_the_same_id_get_their_own(api):
     for shared in ("twin", ""):
-        _, reply = await ask(wire, ProviderFault("same_ids", value=shared))
+        _, reply = await ask(api, ProviderFault("same_ids", value=shared))
         assert len({call.id for call in reply.calls}) == 2
 
 
-async def test_fault_48_the_limit_inside_a_call(wire):
-    _, reply = await ask(wire, "max_tokens_in_call")
+async def test_fault_48_the_limit_inside_a_call(api):
+    _, reply = await ask(api, "max_tokens_in_call")
 
     assert reply.stop == "max_tokens"
     assert all(call.problem is None for call in reply.calls)
 
 
-async def test_fault_49_a_hundred_calls_come_in_order(wire):
-    _, reply = await ask(wire, "many_calls")
+async def test_fault_49_a_hundred_calls_come_in_order(api):
+    _, reply = await ask(api, "many_calls")
 
     assert len({call.id for call in reply.calls}) >= 100
 
 
 @pytest.mark.parametrize("fault", ["no_usage", "zero_usage", "negative_usage"])
-async def test_fault_54_usage_that_says_nothing(wire, fault):
-    _, reply = await ask(wire, fault)
+async def test_fault_54_usage_that_says_nothing(api, fault):
+    _, reply = await ask(api, fault)
 
     assert reply.usage.input >= 0
     assert fault == "zero_usage" or reply.usage.cost is None

@@ -1,4 +1,4 @@
-"""The Responses dialect: what it sends, what it keeps, and how it goes on from before."""
+"""The Responses API: requests, replies, and chains of stored responses."""
 
 import json
 from typing import Any
@@ -195,7 +195,7 @@ def test_a_cut_call_is_left_out_even_if_the_server_calls_it_complete():
     assert (reply.calls, reply.stop) == ((), "max_tokens")
     assert not any(isinstance(piece, ModelToolCallRequested) for piece in out)
 
-    out, reply = read(cut, ended(), limit=50)  # the model's own mistake: it has to be told
+    out, reply = read(cut, ended(), limit=50)  # the model's own mistake: the model must see it
     assert ModelToolCallRequested(reply.calls[0]) in out
     assert reply.calls[0].problem
 
@@ -213,7 +213,7 @@ def test_fault_42_an_event_that_is_not_json_breaks_the_stream():
 
 
 def test_arguments_of_a_call_that_never_began_break_the_stream():
-    with pytest.raises(StreamBroken, match="had not begun"):
+    with pytest.raises(StreamBroken, match="had not started"):
         read(event("function_call_arguments.delta", item_id="fc_9", delta="{}"))
 
 
@@ -339,7 +339,7 @@ def test_the_provider_is_asked_to_keep_nothing():
     }
 
 
-def test_options_in_the_words_of_this_dialect():
+def test_options_in_the_fields_of_this_api():
     schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
     options = ModelOptions(
         max_tokens=9, temperature=0.1, thinking=10_000, tool_choice="add", output_schema=schema

@@ -130,8 +130,8 @@ class Responses:
     def _response(self, status: str, usage: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
         plain = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m"}
         tools = {"tools": [], "tool_choice": "auto", "parallel_tool_calls": True}
-        said = {"status": status, "output": list(self.output), "usage": usage, "error": None}
-        return {**plain, **tools, "incomplete_details": None, **said, **more}
+        result = {"status": status, "output": list(self.output), "usage": usage, "error": None}
+        return {**plain, **tools, "incomplete_details": None, **result, **more}
 
     def item(self, whole: dict[str, Any], empty: dict[str, Any], *pieces: tuple[str, Any]) -> None:
         at = {"output_index": len(self.output)}
@@ -207,7 +207,7 @@ class Responses:
         )
 
 
-def said(text: str, **more: Any) -> dict[str, Any]:
+def output_text(text: str, **more: Any) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": [], **more}
 
 
@@ -223,16 +223,16 @@ SEARCH = {
 def searching() -> bytes:
     stream = Responses()
     stream.item(SEARCH, {"status": "in_progress"}, ("web_search_call.searching", {}))
-    return stream.message(said("So it is.", annotations=[CITED])).end()
+    return stream.message(output_text("So it is.", annotations=[CITED])).end()
 
 
 RESPONSES: dict[str, bytes] = {
-    "text": Responses().message(said('Grüße an 🌍 \\" \n')).end(),
-    "two parts of text": Responses().message(said("one"), said("two")).end(),
+    "text": Responses().message(output_text('Grüße an 🌍 \\" \n')).end(),
+    "two parts of text": Responses().message(output_text("one"), output_text("two")).end(),
     "reasoning and text": (
         Responses()
         .reasoning("First this", "then that", sealed="gAAA+/==")
-        .message(said("ok"))
+        .message(output_text("ok"))
         .end()
     ),
     "sealed reasoning only": Responses().reasoning(sealed="gAAA").call("list", "{}").end(),
@@ -247,14 +247,14 @@ RESPONSES: dict[str, bytes] = {
     ),
     "refusal": Responses().message({"type": "refusal", "refusal": "I can't do that."}).end(),
     "cut by the limit": Responses()
-    .message(said("Once upon"), status="incomplete")
+    .message(output_text("Once upon"), status="incomplete")
     .end("max_output_tokens"),
-    "filtered": Responses().message(said("Well"), status="incomplete").end("content_filter"),
+    "filtered": Responses().message(output_text("Well"), status="incomplete").end("content_filter"),
     "phases": (
         Responses()
-        .message(said("Looking."), phase="commentary")
+        .message(output_text("Looking."), phase="commentary")
         .call("list", "{}")
-        .message(said("Done."), phase="final_answer")
+        .message(output_text("Done."), phase="final_answer")
         .end()
     ),
     "a server's own tool": searching(),

@@ -79,14 +79,14 @@ def test_an_answer_is_found_in_what_models_write_around_it(text):
 @pytest.mark.parametrize(
     ("kind", "text", "problem"),
     [
-        (Point, "I cannot say.", "no whole JSON value"),
-        (Point, '{"x": 1, "y": ', "no whole JSON value"),
+        (Point, "I cannot say.", "no complete JSON value"),
+        (Point, '{"x": 1, "y": ', "no complete JSON value"),
         (Point, '{"y": 1}', "missing required field `x`"),
         (Point, '{"x": "one"}', r"Expected `int`, got `str` - at `\$.x`"),
         (PLAIN, '{"b": "x"}', r"\$ lacks the property 'a'"),
         (PLAIN, '{"a": true}', r"\$\.a must be integer, not boolean"),
         (PLAIN, '{"a": 1, "b": "z"}', r"\$\.b must be one of 'x', 'y', not 'z'"),
-        (PLAIN, '{"a": 1, "c": 1}', "'c' that the schema does not know"),
+        (PLAIN, '{"a": 1, "c": 1}', "'c' that the schema does not allow"),
     ],
 )
 def test_a_mismatch_says_in_words_for_the_model_what_is_wrong_and_where(kind, text, problem):

@@ -96,7 +96,7 @@ async def test_a_refused_picture_is_found_and_the_conversation_goes_on(count: in
     transcript = with_pictures(count, index)
     picky = Picky(refusing(POISON))
     events = await heal(picky, transcript)
-    assert quarantined(events) == [(1 + 2 * index, 0)], "one part, told once"
+    assert quarantined(events) == [(1 + 2 * index, 0)], "one part, reported once"
     assert len(replies(events)) == 1
     suspects = count + 2
     assert len(picky.bodies) <= math.log2(suspects) + 4
@@ -108,8 +108,8 @@ async def test_a_refused_picture_is_found_and_the_conversation_goes_on(count: in
 async def test_only_the_last_attempt_is_heard():
     picky = Picky(refusing(POISON))
     events = await heal(picky, with_pictures(5, 2))
-    said = "".join(event.text for event in events if isinstance(event, ModelTextDelta))
-    assert said == "well, this is an answer of some length"
+    text = "".join(event.text for event in events if isinstance(event, ModelTextDelta))
+    assert text == "well, this is an answer of some length"
     (reply,) = replies(events)
     assert reply.usage.requests > 1, "what the search used is counted"
 

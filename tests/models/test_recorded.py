@@ -52,15 +52,15 @@ def asking(*texts: str, system: str = "Be brief.", key: str = "") -> ModelReques
     )
 
 
-async def heard(model: Model, request: ModelRequest) -> list[ModelEvent]:
+async def collect_events(model: Model, request: ModelRequest) -> list[ModelEvent]:
     return [event async for event in model.stream(request)]
 
 
 async def recording(path: Path, *talk: tuple[ModelRequest, Model]) -> list[list[ModelEvent]]:
     model = Recorded(talk[0][1], path)
-    said = [await heard(model, request) for request, _ in talk]
+    replies = [await collect_events(model, request) for request, _ in talk]
     await model.aclose()
-    return said
+    return replies
 
 
 async def test_what_was_recorded_is_replayed_event_for_event(tmp_path):
@@ -73,10 +73,10 @@ async def test_what_was_recorded_is_replayed_event_for_event(tmp_path):
     ]
     live = Scripted(script, name="test/live", card=ModelCard("test/live", window=999))
     requests = [asking("one"), asking("one", "two"), asking("one", "two", "three")]
-    said = await recording(path, *[(request, live) for request in requests])
+    replies = await recording(path, *[(request, live) for request in requests])
     again = Recorded(None, path, mode="replay")
     assert (again.name, again.card) == ("test/live", ModelCard("test/live", window=999))
-    assert [await heard(again, request) for request in requests] == said
+    assert [await collect_events(again, request) for request in requests] == replies
     await again.aclose()
 
 
@@ -86,7 +86,7 @@ async def test_requests_match_by_what_the_model_is_shown_in_any_order(tmp_path):
     await recording(path, (asking("a", key="k1"), live), (asking("b", key="k2"), live))
     again = Recorded(None, path, mode="replay")
     for word, text in (("b", "second"), ("a", "first")):
-        last = (await heard(again, asking(word, key="other")))[-1]
+        last = (await collect_events(again, asking(word, key="other")))[-1]
         assert isinstance(last, Reply)
         assert last.item.text == text
 
@@ -97,11 +97,11 @@ async def test_a_long_talk_is_written_without_repeating_its_history(tmp_path):
     transcript = Transcript()
     for number in range(50):
         transcript = transcript.append(to_user_item(f"message {number} " + "x" * 1000))
-        await heard(model, ModelRequest(transcript))
+        await collect_events(model, ModelRequest(transcript))
     assert path.stat().st_size < 100_000
     again = Recorded(None, path, mode="replay")
     for number in (50, 1, 25):
-        assert await heard(again, ModelRequest(Transcript(transcript[:number])))
+        assert await collect_events(again, ModelRequest(Transcript(transcript[:number])))
 
 
 async def test_every_kind_of_item_can_be_recorded(tmp_path):
@@ -118,7 +118,7 @@ async def test_every_kind_of_item_can_be_recorded(tmp_path):
         quarantine=frozenset({(0, 1)}),
     )
     await recording(path, (request, Scripted(["fine"])))
-    assert await heard(Recorded(None, path, mode="replay"), request)
+    assert await collect_events(Recorded(None, path, mode="replay"), request)
 
 
 async def test_an_error_is_replayed_with_its_type_and_what_came_before_it(tmp_path):
@@ -132,13 +132,13 @@ async def test_an_error_is_replayed_with_its_type_and_what_came_before_it(tmp_pa
     model = Recorded(live, path)
     for error in (RateLimited, BadRequest):
         with pytest.raises(error):
-            await heard(model, asking("x"))
+            await collect_events(model, asking("x"))
     again = Recorded(None, path, mode="replay")
     with pytest.raises(RateLimited, match="wait") as limited:
-        await heard(again, asking("x"))
+        await collect_events(again, asking("x"))
     assert (limited.value.status, limited.value.retry_after) == (429, 7.5)
     with pytest.raises(BadRequest) as refused:
-        await heard(again, asking("x"))
+        await collect_events(again, asking("x"))
     assert (refused.value.position, refused.value.part) == (3, 1)
 
 
@@ -147,18 +147,18 @@ async def test_a_request_that_was_not_recorded_shows_the_first_difference(tmp_pa
     await recording(path, (asking("What is two and two?"), Scripted(["4"])))
     again = Recorded(None, path, mode="replay")
     with pytest.raises(ModelError, match=r"items\[0\]\.content\[0\]\.text.*and two\?.*and three"):
-        await heard(again, asking("What is two and three?"))
+        await collect_events(again, asking("What is two and three?"))
     with pytest.raises(ModelError, match=r"system was .*Be brief.* is .*Be long"):
-        await heard(again, asking("What is two and two?", system="Be long."))
+        await collect_events(again, asking("What is two and two?", system="Be long."))
     with pytest.raises(ModelError, match=r"items\[1\] was missing"):
-        await heard(again, asking("What is two and two?", "And?"))
-    await heard(again, asking("What is two and two?"))
-    with pytest.raises(ModelError, match="no answer left"):
-        await heard(again, asking("What is two and two?"))
+        await collect_events(again, asking("What is two and two?", "And?"))
+    await collect_events(again, asking("What is two and two?"))
+    with pytest.raises(ModelError, match="no exchange left"):
+        await collect_events(again, asking("What is two and two?"))
 
 
 async def test_leaving_a_recording_half_way_ends_the_models_stream(tmp_path):
-    live = Scripted(["a text that comes in several pieces, of which one is heard"])
+    live = Scripted(["a text that comes in several pieces, of which one is read"])
     stream = Recorded(live, tmp_path / "talk.jsonl").stream(asking("x"))
     await anext(stream)
     assert live.open_streams == 1
@@ -172,7 +172,7 @@ async def test_an_exchange_is_recorded_although_the_listener_leaves_with_the_rep
         async for event in events:
             if isinstance(event, Reply):
                 break
-    last = (await heard(Recorded(None, path, mode="replay"), asking("a")))[-1]
+    last = (await collect_events(Recorded(None, path, mode="replay"), asking("a")))[-1]
     assert isinstance(last, Reply)
     assert last.item.text == "hello"
 
@@ -191,12 +191,12 @@ async def test_fallbacks_are_on_the_same_tape(tmp_path):
     for mode in modes:
         model = Recorded(live, path, mode=mode)
         with pytest.raises(RateLimited):
-            await heard(model, asking("x"))
+            await collect_events(model, asking("x"))
         second = model.fallback
         assert second is not None
         assert second.name == "two"
         assert second.fallback is None
-        last = (await heard(second, asking("x")))[-1]
+        last = (await collect_events(second, asking("x")))[-1]
         assert isinstance(last, Reply)
         assert last.item.text == "yes"
 
@@ -216,7 +216,7 @@ async def test_no_secret_reaches_the_file_even_in_pieces(tmp_path, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     again = Recorded(None, path, mode="replay")
     clean = asking("use [redacted]", system="[redacted]")
-    last = (await heard(again, clean))[-1]
+    last = (await collect_events(again, clean))[-1]
     assert isinstance(last, Reply)
     assert last.item.text == "the key is [redacted]!"
     assert last.item.calls[0].arguments == {"a": "[redacted]"}
@@ -259,7 +259,7 @@ async def test_the_file_says_what_it_is_and_wrong_files_are_refused_by_name(tmp_
     head = json.loads(path.read_text().splitlines()[0])
     assert (head["kind"], head["version"]) == ("recording", 1)
     for content, problem in (
-        (json.dumps(head) + '\n{"kind": "exchange"}', "line 2: not of a recording"),
+        (json.dumps(head) + '\n{"kind": "exchange"}', "line 2: not a line of a recording"),
         (json.dumps(head) + '\n{"kind": "exch', "line 2: not JSON"),
         ("", "is not a recording"),
         ('{"kind": "other"}', "is not a recording"),
@@ -274,7 +274,7 @@ async def test_the_file_says_what_it_is_and_wrong_files_are_refused_by_name(tmp_
 
 
 def test_recording_needs_a_model_and_a_known_mode(tmp_path):
-    with pytest.raises(ValueError, match="a model is needed"):
+    with pytest.raises(ValueError, match="needs a model"):
         Recorded(None, tmp_path / "x.jsonl")
     with pytest.raises(ValueError, match="not 'listen'"):
         Recorded(Scripted([]), tmp_path / "x.jsonl", mode="listen")  # type: ignore[arg-type]

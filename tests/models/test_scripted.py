@@ -36,7 +36,7 @@ def asking(text: str = "Hello") -> ModelRequest:
     return ModelRequest(Transcript([to_user_item(text)]))
 
 
-async def heard(model: Scripted, request: ModelRequest | None = None) -> list[ModelEvent]:
+async def collect_events(model: Scripted, request: ModelRequest | None = None) -> list[ModelEvent]:
     return [event async for event in model.stream(request or asking())]
 
 
@@ -46,14 +46,14 @@ async def listen(model: Scripted, tell: Callable[[ModelEvent], None]) -> None:
 
 
 async def reply(model: Scripted, request: ModelRequest | None = None) -> AssistantItem:
-    last = (await heard(model, request))[-1]
+    last = (await collect_events(model, request))[-1]
     assert isinstance(last, Reply)
     return last.item
 
 
 async def test_a_string_is_streamed_in_small_pieces_and_ends_with_one_reply():
     text = "The quick brown fox jumps over the lazy dog."
-    events = await heard(Scripted([text]))
+    events = await collect_events(Scripted([text]))
     pieces = [event.text for event in events if isinstance(event, ModelTextDelta)]
     assert len(pieces) == 3
     assert "".join(pieces) == text
@@ -64,7 +64,7 @@ async def test_a_string_is_streamed_in_small_pieces_and_ends_with_one_reply():
 
 
 async def test_a_call_is_begun_grows_in_two_pieces_and_becomes_ready_before_the_reply():
-    events = await heard(Scripted([Say(text="I look.", calls=[("ls", {"path": "src"})])]))
+    events = await collect_events(Scripted([Say(text="I look.", calls=[("ls", {"path": "src"})])]))
     call = ToolCall("call_1", "ls", '{"path":"src"}')
     assert events[1:-1] == [
         ModelToolCallBegan("call_1", "ls"),
@@ -81,7 +81,7 @@ async def test_a_call_is_begun_grows_in_two_pieces_and_becomes_ready_before_the_
 async def test_thinking_usage_stop_and_the_number_of_pieces_are_as_scripted():
     usage = Usage(input=7, output=3, requests=1, cost=0.5)
     script = Say(text="abcd", thinking="hm", stop="max_tokens", usage=usage, deltas=4)
-    events = await heard(Scripted(script, name="test/one"))
+    events = await collect_events(Scripted(script, name="test/one"))
     assert ModelThinkingDelta("h") in events
     assert [event.text for event in events if isinstance(event, ModelTextDelta)] == list("abcd")
     assert ModelUsageUpdated(usage) in events
@@ -106,16 +106,16 @@ async def test_call_ids_avoid_those_that_the_transcript_already_knows():
 
 async def test_a_whole_item_can_be_scripted():
     item = AssistantItem((Text("sealed"),), "refusal", "elsewhere", Usage(output=9, requests=1))
-    said = await reply(Scripted([item]))
-    assert said == AssistantItem((Text("sealed"),), "refusal", "scripted", item.usage)
+    answer = await reply(Scripted([item]))
+    assert answer == AssistantItem((Text("sealed"),), "refusal", "scripted", item.usage)
 
 
 async def test_an_exception_is_raised_and_the_next_request_gets_the_next_reply():
     model = Scripted([Overloaded("busy", status=529), RateLimited, "back"])
     with pytest.raises(Overloaded, match="busy"):
-        await heard(model)
+        await collect_events(model)
     with pytest.raises(RateLimited):
-        await heard(model)
+        await collect_events(model)
     assert (await reply(model)).text == "back"
 
 
@@ -148,8 +148,8 @@ async def test_a_function_sees_the_request_and_may_be_async():
 async def test_one_function_can_answer_every_request():
     model = Scripted(lambda request: f"echo {request.system}")
     for word in ("a", "b", "c"):
-        said = await reply(model, ModelRequest(Transcript(), system=word))
-        assert said.text == f"echo {word}"
+        answer = await reply(model, ModelRequest(Transcript(), system=word))
+        assert answer.text == f"echo {word}"
 
 
 async def test_a_pause_holds_the_stream_until_it_is_released():
@@ -170,7 +170,7 @@ async def test_a_pause_holds_the_stream_until_it_is_released():
 async def test_cancelling_a_paused_stream_leaves_nothing_running():
     pause = Pause(asyncio.Event())
     model = Scripted([[pause, "never"]])
-    listening = asyncio.create_task(heard(model))
+    listening = asyncio.create_task(collect_events(model))
     await pause.reached.wait()
     listening.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -180,14 +180,14 @@ async def test_cancelling_a_paused_stream_leaves_nothing_running():
 
 async def test_the_end_of_the_script_says_how_long_it_was_and_what_was_asked():
     model = Scripted(["only one"])
-    await heard(model)
-    with pytest.raises(ModelError, match=r"has 1 replies .* one more.*What now\?"):
-        await heard(model, asking("What now?"))
+    await collect_events(model)
+    with pytest.raises(ModelError, match=r"has 1 reply, .* one more.*What now\?"):
+        await collect_events(model, asking("What now?"))
 
 
 async def test_something_that_is_no_reply_is_refused_by_name():
-    with pytest.raises(TypeError, match="cannot hold 42"):
-        await heard(Scripted([42]))  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="cannot contain 42"):
+        await collect_events(Scripted([42]))  # type: ignore[list-item]
     with pytest.raises(TypeError, match="not 42"):
         Scripted(42)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""All three wires against a server that is not ours: xllamacpp with SmolLM2.
+"""All three APIs against a server that is not ours: xllamacpp with SmolLM2.
 
 One process serves the whole module. A model of this size says what it likes; what is tested is
 that the contract holds whatever it says.
@@ -92,7 +92,7 @@ def model(request: pytest.FixtureRequest, llama: str) -> Model:
 
 
 @pytest.mark.parametrize("promise", MODEL_CHECKS, ids=check_name)
-async def test_a_model_behind_somebody_elses_server_keeps(promise: ModelCheck, model: Model):
+async def test_a_model_of_a_third_party_server_keeps(promise: ModelCheck, model: Model):
     await promise(model, ASKED)
 
 

@@ -79,7 +79,11 @@ class StreamBroken(ModelError):
 
 
 class BadRequest(ModelError):
-    """The provider rejected the request. `position` and `part` name the rejected part, if known."""
+    """The provider rejected the request. `position` and `part` name the rejected part, if known.
+
+    `param`, `code` and `provider_message` are fields of the provider's own error; each may be
+    empty.
+    """
 
     def __init__(
         self,
@@ -90,10 +94,16 @@ class BadRequest(ModelError):
         request_id: str = "",
         position: int | None = None,
         part: int | None = None,
+        param: str = "",
+        code: str = "",
+        provider_message: str = "",
     ) -> None:
         super().__init__(message, provider=provider, status=status, request_id=request_id)
         self.position = position
         self.part = part
+        self.param = param
+        self.code = code
+        self.provider_message = provider_message
 
 
 class ContextTooLong(BadRequest):

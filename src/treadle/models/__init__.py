@@ -1,11 +1,11 @@
-"""Who thinks: every model that can be asked, under one contract.
+"""Every model, under one contract (core/contracts/model.py).
 
     Anthropic · OpenAIResponses · OpenAIChat    providers over HTTP
     Embedded                                    a model on this machine, without any key
-    Scripted · Recorded · Fallback              a script, a recording, an order of models
+    Scripted · Recorded · Fallback              a script, a recording, models in order
 
-The names load when they are used: importing this package costs nothing. A model is also named
-by a string: `treadle.models.registry.model("anthropic/claude-sonnet-4-5")`.
+The names load at first use: importing this package costs nothing. `model(name)` creates a model
+from a string, such as `model("anthropic/claude-sonnet-4-5")`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from treadle.models.anthropic import Anthropic
     from treadle.models.embedded import Embedded
     from treadle.models.fallback import Fallback
-    from treadle.models.openai_chat.model import OpenAIChat
-    from treadle.models.openai_responses.model import OpenAIResponses
+    from treadle.models.openai_chat import OpenAIChat
+    from treadle.models.openai_responses import OpenAIResponses
     from treadle.models.recorded import Recorded
     from treadle.models.registry import model
     from treadle.models.scripted import Pause, Say, Scripted

@@ -3,12 +3,12 @@
     {"kind": "recording", "version": 1, "models": [{"name": …, "card": {…}}, …]}
     {"kind": "exchange", "model": NAME, "fingerprint": SHA-256,
      "shown": {"system": …, "tools": […], "options": {…}, "quarantine": […]},
-     "same": N, "items": […],        the first N items are those of the exchange before
+     "same": N, "items": […],        the first N items are those of the previous exchange
      "events": [{"event": "text_piece", "text": …}, …, {"event": "reply", "item": {…}}],
      "error": null | {"type": "Overloaded", "message": …, "status": 529, …}}
 
-Everything is written after its secrets were removed, and fingerprints are taken after that too,
-so a recording can be replayed by someone who has no keys. Above: recorded.py.
+Secrets are removed before the fingerprints are computed and before anything is written, so a
+recording can be replayed without any key. Used by recorded.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import hashlib
 import os
 import re
 from collections import deque
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,8 +44,9 @@ from treadle.models.secret_redactor import SecretRedactor
 
 VERSION = 1
 
-Json = Any  # what msgspec makes of a JSON text
+Json = Any  # a decoded JSON value
 
+# The names of events in files of version 1.
 _EVENT_TYPES: dict[str, type[ModelEvent]] = {
     "text_piece": ModelTextDelta,
     "thinking_piece": ModelThinkingDelta,
@@ -57,18 +59,21 @@ _EVENT_TYPES: dict[str, type[ModelEvent]] = {
     "reply": Reply,
 }
 _EVENT_NAMES = {kind: name for name, kind in _EVENT_TYPES.items()}
-_ERROR_FIELDS = ("provider", "status", "retry_after", "request_id", "position", "part")
+_ERROR_FIELDS = (
+    *("provider", "status", "retry_after", "request_id", "position", "part"),
+    *("param", "code", "provider_message"),
+)
 
 
 class CassetteModel(msgspec.Struct, frozen=True):
-    """Who speaks on a tape."""
+    """A model of a recording."""
 
     name: str
     card: ModelCard
 
 
 class RecordedExchange(NamedTuple):
-    """What a model answered: events, and the error that ended them, if one did."""
+    """The events of a reply, and the error that ended them, if any."""
 
     events: list[ModelEvent]
     error: ModelError | None = None
@@ -94,22 +99,22 @@ class _PendingExchange(NamedTuple):
 
 
 class Cassette:
-    """One recording, being written or being read."""
+    """One recording, which is being written or replayed."""
 
     def __init__(self, path: Path, models: tuple[CassetteModel, ...]) -> None:
         self.path = path
         self.models = models
         self._redactor = SecretRedactor()
-        self._previous_items: list[Json] = []  # the items of the last exchange written
-        self._pending: deque[_PendingExchange] = deque()  # what was read and not yet played
+        self._previous_items: list[Json] = []  # of the last exchange written
+        self._pending: deque[_PendingExchange] = deque()  # read, but not yet replayed
 
     @classmethod
     def create(cls, path: Path, models: tuple[CassetteModel, ...]) -> Cassette:
-        tape = cls(path, models)
+        cassette = cls(path, models)
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
-        tape._append_line({"kind": "recording", "version": VERSION, "models": list(models)})
-        return tape
+        cassette._append_line({"kind": "recording", "version": VERSION, "models": list(models)})
+        return cassette
 
     @classmethod
     def load(cls, path: Path) -> Cassette:
@@ -119,19 +124,19 @@ class Cassette:
             raise ConfigError(f"cannot read the recording {path}: {error.strerror}") from error
         head = _decode_line(path, 1, lines[0] if lines else b"null")
         if not isinstance(head, dict) or head.get("kind") != "recording":
-            raise ConfigError(f"{path} is not a recording: its first line does not say so")
+            raise ConfigError(f"{path} is not a recording: its first line is no recording header")
         if head.get("version") != VERSION:
             raise ConfigError(
-                f"{path} is a recording of version {head.get('version')}; this program reads "
+                f"{path} is a recording of version {head.get('version')}, but this program reads "
                 f"version {VERSION}: record it again"
             )
-        tape = cls(path, _decode_line(path, 1, lines[0], _Header).models)
+        cassette = cls(path, _decode_line(path, 1, lines[0], _Header).models)
         items: list[Json] = []
         for number, data in enumerate(lines[1:], 2):
             line: _ExchangeLine = _decode_line(path, number, data, _ExchangeLine)
             items = [*items[: line.same], *line.items]
-            tape._pending.append(_PendingExchange({**line.shown, "items": items}, line))
-        return tape
+            cassette._pending.append(_PendingExchange({**line.shown, "items": items}, line))
+        return cassette
 
     def append(self, model: str, request: ModelRequest, exchange: RecordedExchange) -> None:
         shown = self._request_values(request)
@@ -158,20 +163,20 @@ class Cassette:
         self._append_line(line)
 
     def take_exchange(self, model: str, request: ModelRequest) -> RecordedExchange:
-        """The answer to this request; each recorded one is given once, in order."""
+        """The exchange of this request; each one is returned once, in order."""
         shown = self._request_values(request)
         fingerprint = _compute_fingerprint(shown)
-        for kept in self._pending:
-            line = kept.line
+        for pending in self._pending:
+            line = pending.line
             if line.fingerprint == fingerprint and line.model == model:
-                self._pending.remove(kept)
+                self._pending.remove(pending)
                 return RecordedExchange(
                     [_decode_event(event) for event in line.events], _decode_error(line.error)
                 )
         raise ModelError(self._explain_miss(model, shown), provider=model)
 
     def _request_values(self, request: ModelRequest) -> Json:
-        """What the model sees of a request, as plain values without secrets."""
+        """What the model sees of a request, as JSON values without secrets."""
         shown = {
             "system": request.system,
             "tools": [
@@ -186,11 +191,11 @@ class Cassette:
         return clean
 
     def _item_values(self, transcript: Transcript) -> list[Json]:
-        """Each item is cleaned once, however often it is shown."""
-        done: list[Json] = transcript.cache.setdefault(self, [])
-        fresh = transcript[len(done) :]
-        done += [self._redactor.redact_value(msgspec.to_builtins(item)) for item in fresh]
-        return done[: len(transcript)]
+        """The items as JSON values without secrets; each is converted once."""
+        values: list[Json] = transcript.cache.setdefault(self, [])
+        new = transcript[len(values) :]
+        values += [self._redactor.redact_value(msgspec.to_builtins(item)) for item in new]
+        return values[: len(transcript)]
 
     def _append_line(self, line: Json) -> None:
         with self.path.open("ab") as file:
@@ -198,15 +203,15 @@ class Cassette:
 
     def _explain_miss(self, model: str, request: Json) -> str:
         if not self._pending:
-            return f"the recording {self.path} has no answer left for this request"
-        kept = self._pending[0]
-        if kept.line.model != model:
-            found = f"recorded of {kept.line.model}, asked of {model}"
+            return f"the recording {self.path} has no exchange left: record it again"
+        pending = self._pending[0]
+        if pending.line.model != model:
+            difference = f"it was sent to {pending.line.model}, this one to {model}"
         else:
-            found = describe_first_difference(kept.request, request) or "it was played already"
+            difference = describe_first_difference(pending.request, request)
         return (
-            f"the recording {self.path} has no answer to this request. First difference to the "
-            f"next one recorded: {found}. Record it again, or ask what was asked then."
+            f"the recording {self.path} does not contain this request. First difference to the "
+            f"next recorded one: {difference or 'none, it was replayed already'}. Record it again."
         )
 
 
@@ -214,8 +219,9 @@ def _decode_line(path: Path, number: int, line: bytes, line_type: Any = Any) -> 
     try:
         return msgspec.json.decode(line, type=line_type)
     except msgspec.DecodeError as error:
-        what = "not of a recording" if isinstance(error, msgspec.ValidationError) else "not JSON"
-        raise ConfigError(f"{path}, line {number}: {what} ({error})") from error
+        is_json = isinstance(error, msgspec.ValidationError)
+        problem = "not a line of a recording" if is_json else "not JSON"
+        raise ConfigError(f"{path}, line {number}: {problem} ({error})") from error
 
 
 def _compute_fingerprint(request: Json) -> str:
@@ -223,29 +229,28 @@ def _compute_fingerprint(request: Json) -> str:
 
 
 def describe_first_difference(recorded: Json, current: Json, path: str = "") -> str:
-    """Where two JSON values part, and what each has there; empty if they do not."""
+    """The path of the first difference of two JSON values, and both values; empty if equal."""
     if isinstance(recorded, dict) and isinstance(current, dict):
         for key in [*recorded, *(key for key in current if key not in recorded)]:
-            found = describe_first_difference(
+            difference = describe_first_difference(
                 recorded.get(key, _MISSING), current.get(key, _MISSING), f"{path}.{key}".strip(".")
             )
-            if found:
-                return found
+            if difference:
+                return difference
         return ""
     if isinstance(recorded, list) and isinstance(current, list):
-        for number in range(max(len(recorded), len(current))):
-            old = recorded[number] if number < len(recorded) else _MISSING
-            new = current[number] if number < len(current) else _MISSING
-            found = describe_first_difference(old, new, f"{path}[{number}]")
-            if found:
-                return found
+        pairs = zip_longest(recorded, current, fillvalue=_MISSING)
+        for number, (old, new) in enumerate(pairs):
+            difference = describe_first_difference(old, new, f"{path}[{number}]")
+            if difference:
+                return difference
         return ""
     if recorded == current:
         return ""
     if isinstance(recorded, str) and isinstance(current, str):
-        pairs = enumerate(zip(recorded, current, strict=False))
-        parting = next((at for at, (old, new) in pairs if old != new), 0)
-        start = max(0, parting - 20)
+        letters = enumerate(zip(recorded, current, strict=False))
+        index = next((index for index, (old, new) in letters if old != new), 0)
+        start = max(0, index - 20)
         recorded, current = recorded[start:], current[start:]
     return f"{path} was {_shorten(recorded)}, is {_shorten(current)}"
 
@@ -264,32 +269,23 @@ def _shorten(value: object) -> str:
 
 
 def merge_split_secrets(events: list[ModelEvent], redactor: SecretRedactor) -> list[ModelEvent]:
-    """The same events, where no secret is spread over several pieces.
+    """The same events, but deltas with a secret that spans several of them are one delta.
 
-    A token that arrives in pieces would not be recognised in any of them; such pieces are
-    written as one.
+    The secret would not be recognised in any single delta.
     """
-    pieces: dict[tuple[type, str], list[int]] = {}
+    deltas: dict[tuple[type, str], list[tuple[int, str]]] = {}
     for position, event in enumerate(events):
         if isinstance(event, (ModelTextDelta, ModelThinkingDelta, ModelToolCallDelta)):
-            of = event.id if isinstance(event, ModelToolCallDelta) else ""
-            pieces.setdefault((type(event), of), []).append(position)
-    whole: dict[int, ModelEvent | None] = {}
-    for positions in pieces.values():
-        text = "".join([_delta_text(events[position]) for position in positions])
+            call_id = event.id if isinstance(event, ModelToolCallDelta) else ""
+            deltas.setdefault((type(event), call_id), []).append((position, event.text))
+    merged: dict[int, ModelEvent | None] = dict(enumerate(events))
+    for group in deltas.values():
+        text = "".join([part for _, part in group])
         if redactor.redact_text(text) != text:
-            whole.update(dict.fromkeys(positions))
-            whole[positions[0]] = msgspec.structs.replace(events[positions[0]], text=text)
-    kept = [whole.get(position, event) for position, event in enumerate(events)]
-    return [event for event in kept if event is not None]
-
-
-def _delta_text(event: ModelEvent) -> str:
-    return (
-        event.text
-        if isinstance(event, (ModelTextDelta, ModelThinkingDelta, ModelToolCallDelta))
-        else ""
-    )
+            first = group[0][0]
+            merged.update(dict.fromkeys([position for position, _ in group]))
+            merged[first] = msgspec.structs.replace(events[first], text=text)
+    return [event for event in merged.values() if event is not None]
 
 
 def _encode_event(event: ModelEvent) -> Json:
@@ -304,8 +300,8 @@ def _decode_event(value: Json) -> ModelEvent:
 def _encode_error(error: ModelError | None) -> Json:
     if error is None:
         return None
-    known = {name: getattr(error, name, None) for name in _ERROR_FIELDS}
-    fields = {name: value for name, value in known.items() if value not in (None, "")}
+    values = {name: getattr(error, name, None) for name in _ERROR_FIELDS}
+    fields = {name: value for name, value in values.items() if value not in (None, "")}
     return {"type": type(error).__name__, "message": str(error), **fields}
 
 

@@ -1,7 +1,7 @@
-"""An order of models: the first is asked, the others stand in when it cannot answer.
+"""Models in order: the first is used, the others are its fallbacks.
 
-It decides nothing: the loop walks `fallback` by the rules of recovery and tells the person; this
-class only lines the models up. Above: core/loop/model_call.py. Below: any models, and making.
+It decides nothing: the loop (core/loop/model_call.py) uses `fallback` when a model fails, and
+tells the user.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from treadle.core.contracts.wrapped import WrappedModel
 
 
 class Fallback(WrappedModel):
-    """The first model, with all others behind it. A string names a model.
+    """The first model, with the others as fallbacks. A string is the name of a model.
 
-    What a model has as a fallback of its own comes before the next in line.
+    A fallback of the first model's own comes before the others.
     """
 
     def __init__(self, first: Model | str, *others: Model | str) -> None:
-        line = [model for given in (first, *others) for model in _resolve_models(given)]
-        super().__init__(line[0])
-        self._others = tuple(line[1:])
+        models = [model for entry in (first, *others) for model in _resolve_models(entry)]
+        super().__init__(models[0])
+        self._others = tuple(models[1:])
 
     @property
     def fallback(self) -> Model | None:
         own = self._model.fallback
-        line = (own, *self._others) if own is not None else self._others
-        if not line:
+        models = (own, *self._others) if own is not None else self._others
+        if not models:
             return None
-        return Fallback(*line) if len(line) > 1 else line[0]
+        return Fallback(*models) if len(models) > 1 else models[0]
 
     async def aclose(self) -> None:
         for model in (self._model, *self._others):

@@ -1,10 +1,9 @@
-"""Answers as values: from a type to the schema that a model is shown, and from its text back.
+"""Structured output: the JSON schema of a type, and the value in a model's reply.
 
-A type is a msgspec Struct, a dataclass, a TypedDict, anything else that msgspec reads, a pydantic
-model (known by its methods; pydantic is not imported here), or a JSON schema as a dict. What is
-not an object is wrapped in one with the single field "value", because providers ask for objects.
-Whether to ask again after a mismatch is decided above, in agents/; the errors here are written
-for the model to read.
+A type is a msgspec Struct, a dataclass, a TypedDict, anything else that msgspec supports, a
+pydantic model (recognised by its methods; pydantic is not imported), or a JSON schema as a dict.
+A type that is not an object is wrapped in one with the field "value", because providers require
+objects. The errors are written for the model; agents/ decides whether it may try again.
 """
 
 from __future__ import annotations
@@ -15,7 +14,13 @@ from typing import Any, TypeVar, cast, overload
 
 import msgspec
 
-__all__ = ["JSONSchema", "parse_structured_output", "build_schema", "make_strict"]
+__all__ = [
+    "JSONSchema",
+    "build_schema",
+    "is_strict_schema",
+    "make_strict",
+    "parse_structured_output",
+]
 
 T = TypeVar("T")
 
@@ -27,7 +32,7 @@ _FENCE = re.compile(r"```(?:json|JSON)?[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 def build_schema(output_type: object, *, strict: bool = False) -> JSONSchema:
     """The JSON schema of a type; its root is always an object.
 
-    With `strict`, in the closed form that strict modes want, if it has one.
+    With `strict`, in the form that strict modes require, if there is one.
     """
     schema = _build_object_schema(output_type)
     return (make_strict(schema) or schema) if strict else schema
@@ -51,7 +56,7 @@ def parse_structured_output(output_type: type[T], text: str) -> T: ...
 @overload
 def parse_structured_output(output_type: object, text: str) -> Any: ...
 def parse_structured_output(output_type: object, text: str) -> Any:
-    """The value that a model's text holds. Raises ValueError, in words for the model."""
+    """The value in a model's text. Raises ValueError with a message for the model."""
     value = _extract_json(text)
     plain = _schema_of_type(output_type)
     if not _is_object(plain):
@@ -68,19 +73,18 @@ def parse_structured_output(output_type: object, text: str) -> Any:
     if validate is not None:
         try:
             return validate(value)
-        except ValueError as error:  # pydantic's own is one
+        except ValueError as error:  # pydantic's ValidationError is one
             raise _mismatch_error(_join_lines(str(error))) from error
     return _convert(value, output_type)
 
 
 def _convert(value: object, output_type: object) -> object:
-    readable = cast(Any, output_type)
+    target = cast(Any, output_type)
     try:
-        return msgspec.convert(value, readable)
+        return msgspec.convert(value, target)
     except msgspec.ValidationError as error:
         try:
-            # "5" for 5 is forgiven, where nothing else fits.
-            return msgspec.convert(value, readable, strict=False)
+            return msgspec.convert(value, target, strict=False)  # accepts "5" for 5
         except msgspec.ValidationError:
             raise _mismatch_error(str(error)) from error
 
@@ -95,7 +99,7 @@ def _schema_of_type(output_type: object) -> JSONSchema:
     reference = schema.get("$ref")
     if not isinstance(reference, str):
         return schema
-    # A root that only points at a definition: some providers want to see the object itself.
+    # The root is only a reference: some providers require the object itself.
     definitions: dict[str, JSONSchema] = schema["$defs"]
     name = reference.rpartition("/")[2]
     root = dict(definitions[name])
@@ -110,7 +114,7 @@ def _is_object(schema: JSONSchema) -> bool:
 
 
 def _extract_json(text: str) -> Any:
-    """The JSON value in a reply: alone, in a fence, or after a few words."""
+    """The JSON value in a reply: alone, in a code fence, or after some text."""
     stripped = text.strip()
     candidates = [stripped, *_FENCE.findall(stripped)]
     candidates += [stripped[stripped.index(start) :] for start in "{[" if start in stripped]
@@ -123,7 +127,7 @@ def _extract_json(text: str) -> Any:
         if candidate is not stripped or not candidate[end:].strip():
             return value
     raise ValueError(
-        "The answer holds no whole JSON value. "
+        "The answer contains no complete JSON value. "
         "Answer again with one JSON value of the schema and nothing else."
     )
 
@@ -141,21 +145,36 @@ def _join_lines(text: str) -> str:
 
 JSONSchema = dict[str, Any]
 
-# What strict modes do not take, and what changes nothing about which values are right.
+# Keywords that strict modes refuse, and that do not change which values are valid.
 _DROPPED_KEYWORDS = ("default", "title", "examples", "$schema", "$id")
 
 
 def make_strict(schema: JSONSchema) -> JSONSchema | None:
-    """The form that strict modes want: every object closed, every property required.
+    """The form that strict modes require: every object closed, every property required.
 
-    A property that may be absent may be null instead; `without_absent` takes it out again.
-    None if there is no such form, because some object has names that nobody can list.
+    An optional property may be null instead; `drop_absent` removes it again. None if there is no
+    such form, because an object has properties that are not listed.
     """
     try:
         strict: JSONSchema = _to_strict(schema)
     except _NoStrictFormError:
         return None
     return strict
+
+
+def is_strict_schema(schema: object) -> bool:
+    """Whether a schema has the form that strict modes require; see `make_strict`."""
+    if isinstance(schema, list):
+        return all(is_strict_schema(part) for part in schema)
+    if not isinstance(schema, dict):
+        return True
+    if schema.get("type") == "object" or "properties" in schema:
+        properties = schema.get("properties", {})
+        if schema.get("additionalProperties") is not False:
+            return False
+        if set(schema.get("required", ())) != set(properties):
+            return False
+    return all(is_strict_schema(part) for part in schema.values())
 
 
 class _NoStrictFormError(Exception):
@@ -168,21 +187,21 @@ def _to_strict(schema: Any) -> Any:
     strict = {key: value for key, value in schema.items() if key not in _DROPPED_KEYWORDS}
     for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
         if key in strict:
-            strict[key] = [_to_strict(one) for one in strict[key]]
+            strict[key] = [_to_strict(option) for option in strict[key]]
     if "oneOf" in strict:
         strict["anyOf"] = strict.pop("oneOf")
         strict.pop("discriminator", None)
     if "items" in strict:
         strict["items"] = _to_strict(strict["items"])
     if "$defs" in strict:
-        strict["$defs"] = {name: _to_strict(one) for name, one in strict["$defs"].items()}
+        strict["$defs"] = {name: _to_strict(part) for name, part in strict["$defs"].items()}
     if strict.get("type") == "object" or "properties" in strict:
         if strict.get("additionalProperties") not in (None, False) or "properties" not in strict:
             raise _NoStrictFormError
-        needed = schema.get("required", [])
+        required = schema.get("required", [])
         strict["properties"] = {
-            name: _to_strict(one) if name in needed else _allow_null(_to_strict(one))
-            for name, one in strict["properties"].items()
+            name: _to_strict(part) if name in required else _allow_null(_to_strict(part))
+            for name, part in strict["properties"].items()
         }
         strict["required"] = list(strict["properties"])
         strict["additionalProperties"] = False
@@ -205,31 +224,31 @@ def _is_nullable(schema: Any) -> bool:
         return True
     if None in schema.get("enum", ()):
         return True
-    return any(_is_nullable(one) for key in ("anyOf", "oneOf") for one in schema.get(key, ()))
+    return any(_is_nullable(part) for key in ("anyOf", "oneOf") for part in schema.get(key, ()))
 
 
 def drop_absent(value: Any, schema: JSONSchema) -> Any:
-    """The value without nulls that only say "absent": what a strict mode had to write."""
+    """The value without the nulls that a strict mode requires for absent properties."""
     return _prune(value, schema, schema)
 
 
 def _prune(value: Any, schema: Any, root: JSONSchema) -> Any:
     schema = _resolve_ref(schema, root)
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
-        return [_prune(one, schema["items"], root) for one in value]
+        return [_prune(element, schema["items"], root) for element in value]
     if not isinstance(value, dict):
         return value
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return value
-    needed = schema.get("required", ())
-    kept = {}
+    required = schema.get("required", ())
+    pruned = {}
     for name, inner in value.items():
-        of = properties.get(name, {})
-        absent = inner is None and name not in needed and not _is_nullable(_resolve_ref(of, root))
-        if not absent:
-            kept[name] = _prune(inner, of, root)
-    return kept
+        inner_schema = properties.get(name, {})
+        is_nullable = _is_nullable(_resolve_ref(inner_schema, root))
+        if inner is not None or name in required or is_nullable:
+            pruned[name] = _prune(inner, inner_schema, root)
+    return pruned
 
 
 def _resolve_ref(schema: Any, root: JSONSchema) -> JSONSchema:
@@ -261,11 +280,11 @@ def _find_mismatch_at(value: Any, schema: Any, root: JSONSchema, path: str) -> s
     if "enum" in schema and value not in schema["enum"]:
         return f"{path} must be one of {', '.join(map(repr, schema['enum']))}, not {value!r}"
     for key in ("anyOf", "oneOf"):
-        problems = [_find_mismatch_at(value, one, root, path) for one in schema.get(key, ())]
+        problems = [_find_mismatch_at(value, part, root, path) for part in schema.get(key, ())]
         if problems and all(problems):
             return problems[0]
-    for one in schema.get("allOf", ()):
-        if problem := _find_mismatch_at(value, one, root, path):
+    for part in schema.get("allOf", ()):
+        if problem := _find_mismatch_at(value, part, root, path):
             return problem
     kinds = schema.get("type")
     if kinds is not None:
@@ -275,8 +294,8 @@ def _find_mismatch_at(value: Any, schema: Any, root: JSONSchema, path: str) -> s
     if isinstance(value, dict):
         return _find_object_mismatch(value, schema, root, path)
     if isinstance(value, list) and "items" in schema:
-        for number, one in enumerate(value):
-            if problem := _find_mismatch_at(one, schema["items"], root, f"{path}[{number}]"):
+        for number, element in enumerate(value):
+            if problem := _find_mismatch_at(element, schema["items"], root, f"{path}[{number}]"):
                 return problem
     return ""
 
@@ -290,10 +309,10 @@ def _find_object_mismatch(
     properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
     for name, inner in value.items():
         if name not in properties and others is False:
-            return f"{path} has a property {name!r} that the schema does not know"
-        of = properties.get(name, others)
-        if isinstance(of, dict) and (
-            problem := _find_mismatch_at(inner, of, root, f"{path}.{name}")
+            return f"{path} has a property {name!r} that the schema does not allow"
+        inner_schema = properties.get(name, others)
+        if isinstance(inner_schema, dict) and (
+            problem := _find_mismatch_at(inner, inner_schema, root, f"{path}.{name}")
         ):
             return problem
     return ""

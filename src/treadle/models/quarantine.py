@@ -1,13 +1,13 @@
-"""A session that cannot be bricked: what a provider refuses is found and left out.
+"""Finds the part of a request that a provider refuses, and leaves it out.
 
-`Healing(model)` is a Model around another. When a request is refused for what it is, the same
-bytes are never sent again: the part that the error names is quarantined, or else the offender
-is found by halving. The log keeps everything; the loop remembers what was quarantined, and the
-person is told one line. A request that is too long is not its business: compaction is.
+`QuarantiningModel(model)` wraps a model. A refused request is never sent again unchanged: the part
+that the error names is quarantined, or else the part is found by bisection. The log keeps
+everything, the loop remembers what is quarantined, and the user sees one line. A request that is
+too long is left to compaction.
 
-    refused ─▶ names a part? ─▶ leave it out ─▶ again
-       └─▶ suspects: leave out all ─▶ still refused: it is not the content, the error stands
-                          └─▶ accepted: halve, down to the one that matters
+    refused ─▶ the error names a part ─▶ leave it out ─▶ send again
+       └─▶ leave out all suspects ─▶ still refused: the content is not the cause, raise the error
+                          └─▶ accepted: bisect the suspects, down to one
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from treadle.core.contracts.model import (
 )
 from treadle.core.contracts.wrapped import WrappedModel, open_stream
 from treadle.core.errors import BadRequest, ContextTooLong
-from treadle.core.transcript.content import Document, Image, Text, ToolCall
+from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
@@ -35,47 +35,45 @@ from treadle.core.transcript.usage import Usage
 PartPosition = tuple[int, int]
 
 LONG_TEXT_CHARS = 20_000
-MAX_NAMED_PARTS = (
-    4  # parts that errors may name one after the other before their kind goes as a whole
-)
-MAX_CULPRITS = 3
+MAX_NAMED_PARTS = 4  # refusals in a row that are solved by the part that the error names
+MAX_CULPRITS = 3  # refusals in a row that are solved by bisection
 
-# The refusal is about the request's settings: no part of the history is to blame.
-_SETTINGS_REFUSED = re.compile(
-    r"refused the request: ['`\"]?(tools|tool_choice|system|model|max_tokens|max_completion_tokens|"
-    r"temperature|top_p|top_k|thinking|reasoning|output_config|response_format|text\.format|"
-    r"stop_sequences|stop|metadata|stream|betas?)\b",
+# The error names a setting of the request, so no part of the history is to blame.
+_SETTING = re.compile(
+    r"['`\"]?(tools|tool_choice|system|model|max_tokens|max_completion_tokens|temperature|top_p|"
+    r"top_k|thinking|reasoning|output_config|response_format|text\.format|stop_sequences|stop|"
+    r"metadata|stream|betas?)\b"
 )
 
 
 class QuarantiningModel(WrappedModel):
-    """The same model, but a request that it refuses is mended and sent again."""
+    """The same model, but a refused request is sent again without the refused part."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         search = _CulpritSearch(self._model, request)
         current = request
         while True:
-            has_spoken = False
+            has_streamed = False
             try:
                 async with open_stream(self._model, current) as events:
                     async for event in events:
                         if type(event) is Reply:
                             event = search.add_search_usage(event)
-                        has_spoken = has_spoken or type(event) is not ModelUsageUpdated
+                        has_streamed = has_streamed or type(event) is not ModelUsageUpdated
                         yield event
                 return
             except ContextTooLong:
                 raise
             except BadRequest as refusal:
-                if has_spoken:  # what was told cannot be taken back here
+                if has_streamed:  # events that were emitted cannot be taken back
                     raise
                 current = await search.next_request(current, refusal)
-                for place in search.take_new_culprits():
-                    yield PartQuarantined(*place, search.reason)
+                for part in search.take_new_culprits():
+                    yield PartQuarantined(*part, search.reason)
 
 
 class _CulpritSearch:
-    """Looks for what is refused, over as few requests as it can."""
+    """Finds the refused part with as few requests as possible."""
 
     def __init__(self, model: Model, request: ModelRequest) -> None:
         self._model = model
@@ -89,30 +87,30 @@ class _CulpritSearch:
         self.reason = ""
 
     def take_new_culprits(self) -> list[PartPosition]:
-        fresh = self._culprits[self._reported_count :]
+        new = self._culprits[self._reported_count :]
         self._reported_count = len(self._culprits)
-        return fresh
+        return new
 
     def add_search_usage(self, reply: Reply) -> Reply:
-        """What the search itself used was paid for too."""
+        """The reply with the usage of the search added."""
         if not self._search_usage.requests:
             return reply
         usage = reply.item.usage + self._search_usage
         return Reply(msgspec.structs.replace(reply.item, usage=usage))
 
     async def next_request(self, refused: ModelRequest, refusal: BadRequest) -> ModelRequest:
-        """The request to send instead; raises the refusal when there is none."""
+        """The request to send instead; raises the refusal if there is none."""
         if self._first_refusal is None:
             self._first_refusal = refusal
             self.reason = str(refusal)
         self._tried.add(refused.quarantine)
-        if _SETTINGS_REFUSED.search(str(refusal)):
+        if _SETTING.match(refusal.param or refusal.provider_message):
             raise refusal
-        place = _find_named_part(refusal, refused)
-        if place is not None and len(self._named_parts) < MAX_NAMED_PARTS:
-            self._named_parts.append(place)
+        part = _find_named_part(refusal, refused)
+        if part is not None and len(self._named_parts) < MAX_NAMED_PARTS:
+            self._named_parts.append(part)
             self._culprits += (
-                _find_similar_parts(place, refused) if len(self._named_parts) > 1 else [place]
+                _find_similar_parts(part, refused) if len(self._named_parts) > 1 else [part]
             )
         elif len(self._named_parts) < MAX_NAMED_PARTS + MAX_CULPRITS:
             self._named_parts.append((-1, -1))
@@ -129,7 +127,7 @@ class _CulpritSearch:
         return msgspec.structs.replace(self._request, quarantine=quarantine)
 
     async def _bisect(self, refused: ModelRequest) -> list[PartPosition]:
-        """One culprit: the last of the shortest run of suspects without which it is accepted."""
+        """One culprit: the last of the fewest first suspects without which it is accepted."""
         suspects = list(_list_suspects(refused))
         assert self._first_refusal is not None
         if not suspects or not await self._is_accepted_without(suspects):
@@ -144,7 +142,7 @@ class _CulpritSearch:
         return [suspects[high - 1]]
 
     async def _is_accepted_without(self, parts: list[PartPosition]) -> bool:
-        """Ask, and hang up at the first sign of an answer."""
+        """Send the request without these parts; stop at the first event of a reply."""
         probe = self._request_without([*self._culprits, *parts])
         if probe.quarantine in self._tried:
             return False
@@ -163,15 +161,15 @@ class _CulpritSearch:
 
 
 def _find_named_part(refusal: BadRequest, request: ModelRequest) -> PartPosition | None:
-    """The part that the error names, if it exists, may go, and did not go before."""
+    """The part that the error names, if it exists and is not quarantined yet."""
     if refusal.position is None or not 0 <= refusal.position < len(request.transcript):
         return None
-    place = (refusal.position, refusal.part or 0)
-    return None if place in request.quarantine else place
+    part = (refusal.position, refusal.part or 0)
+    return None if part in request.quarantine else part
 
 
 def _find_similar_parts(part_position: PartPosition, request: ModelRequest) -> list[PartPosition]:
-    """All parts like this one: where two were refused, the third will be."""
+    """All parts of the same type: after two refusals, the others would be refused too."""
     kind = type(_get_part(request.transcript, part_position))
     if kind in (Text, ToolCall, type(None)):
         return [part_position]
@@ -184,29 +182,31 @@ def _find_similar_parts(part_position: PartPosition, request: ModelRequest) -> l
 
 
 def _list_suspects(request: ModelRequest) -> Iterator[PartPosition]:
-    """What could be refused, the likeliest first.
+    """The parts that could be refused, the likeliest first.
 
-    What came after the last accepted request goes before what was accepted once; within both,
-    pictures, documents, sealed blocks and very long texts go before plain words.
+    New parts come before those that were accepted once; among both, images, documents, encrypted
+    blocks and very long texts come before short texts.
     """
     transcript = request.transcript
-    border = len(transcript)
-    while border > 0 and not isinstance(transcript[border - 1], AssistantItem):
-        border -= 1
-    border = max(0, border - 1)
-    fresh = [*range(border, len(transcript))]
-    for positions, with_words in ((fresh, False), (range(border), False), (fresh, True)):
+    first_new = len(transcript)
+    while first_new > 0 and not isinstance(transcript[first_new - 1], AssistantItem):
+        first_new -= 1
+    first_new = max(0, first_new - 1)
+    new = range(first_new, len(transcript))
+    for positions, short_texts in ((new, False), (range(first_new), False), (new, True)):
         for position in reversed(positions):
             for number, part in enumerate(_list_parts(transcript[position])):
-                is_word = isinstance(part, (Text, str)) and len(_part_text(part)) <= LONG_TEXT_CHARS
+                is_short = (
+                    isinstance(part, (Text, str)) and len(_part_text(part)) <= LONG_TEXT_CHARS
+                )
                 if isinstance(part, ToolCall) or (position, number) in request.quarantine:
                     continue
-                if is_word is with_words:
+                if is_short is short_texts:
                     yield position, number
 
 
 def _list_parts(item: Item) -> tuple[object, ...]:
-    """The parts of an item; a notice or a summary is one part, its text."""
+    """The parts of an item; a notice or a summary has one part, its text."""
     content: tuple[object, ...] = getattr(item, "content", ())
     return content or (getattr(item, "text", ""),)
 
@@ -216,7 +216,5 @@ def _get_part(transcript: Transcript, part_position: PartPosition) -> object:
     return content[part_position[1]] if part_position[1] < len(content) else None
 
 
-def _part_text(part: object) -> str:
-    if isinstance(part, (Image, Document)):
-        return ""
-    return part if isinstance(part, str) else getattr(part, "text", "")
+def _part_text(part: Text | str) -> str:
+    return part if isinstance(part, str) else part.text

@@ -1,12 +1,12 @@
-"""A model whose exchanges are written to a file, and played back from it without any network.
+"""A model whose exchanges are recorded in a file, and replayed from it without any network.
 
-    Recorded(model, "talk.jsonl")                   asks the model, writes down what was said
-    Recorded(None, "talk.jsonl", mode="replay")     answers from the file, asks nobody
+    Recorded(model, "talk.jsonl")                   uses the model and records the exchanges
+    Recorded(None, "talk.jsonl", mode="replay")     answers from the file
 
-A request is matched by what the model is shown: system text, tools, options, items; not by ids
-of sessions or attempts. A request that was never recorded is an error that shows the first
-difference. What looks like a secret is removed before anything is written (secret_redactor.py). The
-form of the file is cassette.py's. Above: tests, examples, bug reports. Below: any model.
+A request is matched by what the model sees: system text, tools, options, items; not by the ids
+of sessions or attempts. A request that was not recorded is an error that shows the first
+difference. Secrets are removed before writing (secret_redactor.py). cassette.py has the format of
+the file. Used by tests, examples and bug reports.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ RecordingMode = Literal["record", "replay"]
 
 
 class Recorded:
-    """A model on tape. In replay the model may be None: the file knows its name and card."""
+    """A recorded model. For a replay it may be None: the file has its name and card."""
 
     def __init__(
         self, model: Model | None, path: str | Path, mode: RecordingMode = "record"
     ) -> None:
         if mode == "replay":
             self._cassette = Cassette.load(Path(path))
-            voices = self._cassette.models if model is None else _list_models(model)
+            models = self._cassette.models if model is None else _list_models(model)
         elif mode == "record":
             if model is None:
-                raise ValueError("to record, a model is needed: Recorded(model, path)")
-            voices = _list_models(model)
-            self._cassette = Cassette.create(Path(path), voices)
+                raise ValueError("recording needs a model: Recorded(model, path)")
+            models = _list_models(model)
+            self._cassette = Cassette.create(Path(path), models)
         else:
             raise ValueError(f"mode is 'record' or 'replay', not {mode!r}")
         self._model = model if mode == "record" else None
-        self._models = voices
+        self._models = models
 
     @property
     def name(self) -> str:
@@ -52,7 +52,7 @@ class Recorded:
 
     @property
     def fallback(self) -> Model | None:
-        """The next voice, on the same tape."""
+        """The next model, in the same recording."""
         if len(self._models) < 2:
             return None
         other = Recorded.__new__(Recorded)
@@ -82,7 +82,7 @@ class Recorded:
         except ModelError as error:
             self._cassette.append(self.name, request, RecordedExchange(events, error))
             raise
-        # Written before the reply is told: who has heard it need not come back.
+        # Written before the reply is emitted: the consumer may stop there.
         self._cassette.append(self.name, request, RecordedExchange(events))
         if reply is not None:
             yield reply
@@ -96,9 +96,9 @@ class Recorded:
 
 
 def _list_models(model: Model) -> tuple[CassetteModel, ...]:
-    voices: list[CassetteModel] = []
-    one: Model | None = model
-    while one is not None:
-        voices.append(CassetteModel(one.name, one.card))
-        one = one.fallback
-    return tuple(voices)
+    models: list[CassetteModel] = []
+    current: Model | None = model
+    while current is not None:
+        models.append(CassetteModel(current.name, current.card))
+        current = current.fallback
+    return tuple(models)

@@ -1,9 +1,8 @@
-"""A model that says what a script tells it to, and remembers what it was shown.
+"""A model that follows a script and records its requests.
 
-It speaks the whole event alphabet of the contract, so a loop cannot tell it from a provider:
-text in small pieces, calls begun, grown and made ready, errors before or in the middle of a
-reply. It thinks of nothing, reaches no network and takes microseconds. Above it stands whoever
-wants to know exactly what a model will say: tests, examples, benchmarks.
+It emits every kind of event of the contract, like a provider: text in small deltas, calls that
+begin, grow and are complete, errors before or in the middle of a reply. It uses no network and
+takes microseconds. Used by tests, examples and benchmarks.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ from treadle.core.contracts.model import (
     Reply,
 )
 from treadle.core.errors import ModelError
+from treadle.core.text import plural
 from treadle.core.transcript.content import AssistantContent, Text, Thinking, ToolCall
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
 
 DELTA_CHARS = 16
 
-# A tool's name and its arguments; a string stands for the arguments as the model wrote them,
-# which need not be valid JSON.
+# A tool's name and its arguments; a string is the raw arguments, which need not be valid JSON.
 ScriptedCall = ToolCall | tuple[str, dict[str, Any] | str]
 
 
 class Say(msgspec.Struct, frozen=True):
-    """One reply, or a part of one. `pieces` says in how many pieces the text arrives."""
+    """One reply, or a part of one. `deltas` is the number of deltas of the text."""
 
     text: str = ""
     thinking: str = ""
@@ -56,7 +55,7 @@ class Say(msgspec.Struct, frozen=True):
 class Pause:
     """A point in a reply where the stream waits until `until` is set.
 
-    `reached` is set when the stream has come there, so that a test need not look at the clock.
+    `reached` is set when the stream waits there, so that a test does not depend on the clock.
     """
 
     def __init__(self, until: asyncio.Event | None = None) -> None:
@@ -71,9 +70,7 @@ class Pause:
         await self.until.wait()
 
 
-SideEvent = (
-    ModelNotified | PartQuarantined | ModelUsageUpdated
-)  # events that are not part of what is said
+SideEvent = ModelNotified | PartQuarantined | ModelUsageUpdated  # not part of the reply
 ScriptPart = str | Say | AssistantItem | Pause | SideEvent | BaseException
 ReplyFunction = Callable[[ModelRequest], "ScriptElement | Awaitable[ScriptElement]"]
 ScriptElement = ScriptPart | Sequence[ScriptPart] | type[BaseException] | ReplyFunction
@@ -81,11 +78,11 @@ ModelScript = ScriptElement | Iterable[ScriptElement]
 
 
 class Scripted:
-    """A model that follows a script, one element a request.
+    """A model that follows a script, one element per request.
 
     An element is a string (text), a Say, a whole AssistantItem, an exception (raised), a
-    function of the request that gives one of these (also `async`), or a list of parts that
-    make up one reply: `["Let me ", Pause(), "see", Overloaded("gone")]`.
+    function of the request that returns one of these (also `async`), or a list of parts of one
+    reply: `["Let me ", Pause(), "see", Overloaded("gone")]`.
     `replies` is a list of elements, a generator of them, or one function for every request.
     """
 
@@ -134,17 +131,17 @@ class Scripted:
                 if isinstance(part, SideEvent):
                     yield part
                     continue
-                said, stop, usage, pieces = self._to_content(part, request, stop, usage)
-                for block in said:
-                    for event in _stream_block(block, pieces):
+                blocks, stop, usage, deltas = self._to_content(part, request, stop, usage)
+                for block in blocks:
+                    for event in _stream_block(block, deltas):
                         yield event
-                content += said
+                content += blocks
             if usage is not None:
                 yield ModelUsageUpdated(usage)
-            whole = _merge_texts(content)
+            merged = _merge_texts(content)
             if stop is None:
-                stop = "tool_use" if any(type(b) is ToolCall for b in whole) else "end_turn"
-            yield Reply(AssistantItem(whole, stop, self._name, usage or Usage(requests=1)))
+                stop = "tool_use" if any(type(b) is ToolCall for b in merged) else "end_turn"
+            yield Reply(AssistantItem(merged, stop, self._name, usage or Usage(requests=1)))
         finally:
             self.open_streams -= 1
 
@@ -155,10 +152,10 @@ class Scripted:
         try:
             element = next(self._script)
         except StopIteration:
-            asked = len(self.requests)
+            replies = plural(len(self.requests) - 1, "reply", "replies")
             raise ModelError(
-                f"the script of {self._name} has {asked - 1} replies and was asked for one more; "
-                f"the last item it was shown: {_describe_last_item(request)}",
+                f"the script of {self._name} has {replies}, but got one more request; "
+                f"the last item of the request: {_describe_last_item(request)}",
                 provider=self._name,
             ) from None
         while callable(element) and not isinstance(element, type):
@@ -181,7 +178,7 @@ class Scripted:
             used = part.usage if part.usage != Usage() else usage
             return list(part.content), part.stop, used, None
         if not isinstance(part, Say):
-            raise TypeError(f"a script cannot hold {part!r}; see treadle.models.scripted")
+            raise TypeError(f"a script cannot contain {part!r}; see treadle.models.scripted")
         content: list[AssistantContent] = []
         if part.thinking:
             content.append(Thinking(part.thinking, origin=self._name))
@@ -223,16 +220,16 @@ def _repeat_forever(element: ScriptElement) -> Iterator[ScriptElement]:
 def _stream_block(block: AssistantContent, deltas: int | None) -> Iterator[ModelEvent]:
     """The events in which a provider would send this block."""
     if type(block) is Text:
-        for piece in _split_text(block.text, deltas):
-            yield ModelTextDelta(piece)
+        for text in _split_text(block.text, deltas):
+            yield ModelTextDelta(text)
     elif type(block) is ToolCall:
         yield ModelToolCallBegan(block.id, block.name)
-        for piece in _split_text(block.raw, 2):
-            yield ModelToolCallDelta(block.id, piece)
+        for text in _split_text(block.raw, 2):
+            yield ModelToolCallDelta(block.id, text)
         yield ModelToolCallRequested(block)
     elif type(block) is Thinking:
-        for piece in _split_text(block.text, deltas):
-            yield ModelThinkingDelta(piece)
+        for text in _split_text(block.text, deltas):
+            yield ModelThinkingDelta(text)
 
 
 def _split_text(text: str, deltas: int | None) -> list[str]:
@@ -245,19 +242,19 @@ def _split_text(text: str, deltas: int | None) -> list[str]:
 
 
 def _merge_texts(content: list[AssistantContent]) -> tuple[AssistantContent, ...]:
-    """Text that was scripted in parts is one block, as it would be from a provider."""
-    whole: list[AssistantContent] = []
+    """Consecutive texts become one block, as from a provider."""
+    merged: list[AssistantContent] = []
     for block in content:
-        last = whole[-1] if whole else None
+        last = merged[-1] if merged else None
         if type(block) is Text and type(last) is Text:
-            whole[-1] = Text(last.text + block.text)
+            merged[-1] = Text(last.text + block.text)
         else:
-            whole.append(block)
-    return tuple(whole)
+            merged.append(block)
+    return tuple(merged)
 
 
 def _describe_last_item(request: ModelRequest) -> str:
     if not len(request.transcript):
         return "none"
-    shown = repr(request.transcript[-1])
-    return shown if len(shown) <= 200 else shown[:200] + "..."
+    text = repr(request.transcript[-1])
+    return text if len(text) <= 200 else text[:200] + "..."

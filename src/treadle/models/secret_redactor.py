@@ -1,7 +1,7 @@
-"""Secrets out of a text, before it is written anywhere.
+"""Removes secrets from texts before they are written.
 
-Two ways at once: the shapes of well-known tokens, and the values of this process's variables that
-are secret (core/redaction.py). It knows nothing of what the text is. Above: cassette.py.
+It recognises the formats of well-known tokens, and the values of secret environment variables
+(core/redaction.py). Used by cassette.py and apps/assembly/redaction.py.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TOKEN_PATTERNS = re.compile(
     re.VERBOSE,
 )
 
-# No token of these shapes is without one of these: most texts need no closer look.
+# Every token contains one of these, so most texts need no search by the pattern.
 _TOKEN_MARKERS = (
     *("-----BEGIN", "sk-", "pk-", "rk-", "sk_", "rk_", "gsk_", "xai-", "hf_", "AIza", "ghp_"),
     *("gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AKIA", "ASIA", "eyJ"),
@@ -43,19 +43,19 @@ _TOKEN_MARKERS = (
 
 
 class SecretRedactor:
-    """What is secret in this process, as found once; `text` and `value` take it out."""
+    """Removes the secrets of this process, which are looked up once."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._secrets = find_secrets(os.environ if environ is None else environ)
 
     def redact_text(self, text: str) -> str:
         text = redact(self._secrets, text)
-        if any(mark in text for mark in _TOKEN_MARKERS):
+        if any(marker in text for marker in _TOKEN_MARKERS):
             text = _TOKEN_PATTERNS.sub(REDACTED, text)
         return text
 
     def redact_value(self, value: Any) -> Any:
-        """A JSON value with every string in it redacted; keys stay as they are."""
+        """A JSON value with every string redacted; keys stay as they are."""
         if isinstance(value, str):
             return self.redact_text(value)
         if isinstance(value, dict):

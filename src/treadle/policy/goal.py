@@ -73,7 +73,8 @@ class Goal:
                 attempt=self.attempts,
                 most=self._max_attempts,
                 output=output,
-            )
+            ),
+            data={"goal_command": self.command},
         )
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:

@@ -38,7 +38,7 @@ def tiny() -> Iterator[Embedded]:
 
 @pytest.fixture(scope="module", autouse=True)
 def shared_cache() -> Iterator[None]:
-    """A prefix that one test baked is there for the next: they have homes of their own."""
+    """A prefix that one test saved is used by the next, although each has its own home folder."""
     folder = tempfile.mkdtemp(prefix="treadle-cache-")
     patch = pytest.MonkeyPatch()
     patch.setattr("treadle.models.embedded.server.get_prefix_dir", lambda: Path(folder))

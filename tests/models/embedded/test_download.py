@@ -95,7 +95,7 @@ async def test_weights_arrive_whole_with_progress_to_the_end(hub: Hub) -> None:
 
 async def test_a_broken_fetch_goes_on_where_it_ended(hub: Hub) -> None:
     hub.breaks_after = 1_500_000
-    with pytest.raises(Unreachable, match="it goes on from there"):
+    with pytest.raises(Unreachable, match="resume the download"):
         await download_weights(at(hub))
     assert locate_weights(at(hub)) is None
     hub.breaks_after = None
@@ -105,7 +105,7 @@ async def test_a_broken_fetch_goes_on_where_it_ended(hub: Hub) -> None:
 
 async def test_a_file_with_another_hash_is_never_taken(hub: Hub) -> None:
     hub.content = FILE[:-1] + b"!"
-    with pytest.raises(Unreachable, match="hash differs"):
+    with pytest.raises(Unreachable, match="another hash"):
         await download_weights(at(hub))
     assert list(get_weights_dir().iterdir()) == []
 

@@ -45,7 +45,7 @@ def test_files_are_found_in_tracebacks_commands_and_imports() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "command"),
+    ("text", "command"),
     [
         ("The check `python3 t.py` fails. Fix it.", "python3 t.py"),
         ("Fix `mean` so that `make test` passes", "make test"),
@@ -53,16 +53,8 @@ def test_files_are_found_in_tracebacks_commands_and_imports() -> None:
         ("Fix the bug", ""),
     ],
 )
-def test_a_check_is_a_command_that_somebody_wants_to_pass(said: str, command: str) -> None:
-    assert failure_parsing.find_check_command(said) == command
-
-
-def test_a_goal_is_the_command_that_its_notice_names_first() -> None:
-    assert (
-        failure_parsing.find_goal_command("The goal is not met: the command `pytest` failed `a b`")
-        == "pytest"
-    )
-    assert failure_parsing.find_goal_command("Remember `git add x`.") == ""
+def test_a_check_is_a_command_of_a_request_for_a_repair(text: str, command: str) -> None:
+    assert failure_parsing.find_check_command(text) == command
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ def test_the_search_goes_outwards_from_where_it_broke() -> None:
 def test_a_line_written_anew_keeps_its_place_and_indentation() -> None:
     line = SourceLine("cart.py", 10, "        return result + 1", "total")
     changed = line_edits.replace_line(SOURCE, line, "return result")
-    assert changed == FileRewrite("cart.py", SOURCE.replace("result + 1", "result"))
+    source = SOURCE.replace("result + 1", "result")
+    assert changed == FileRewrite("cart.py", source, "line 10 of cart.py", line)
 
 
 def test_a_function_written_anew_takes_the_place_of_the_old_one_alone() -> None:

@@ -31,12 +31,12 @@ from treadle.testing.conformance.model import (
 from treadle.tools.function import FunctionTool
 
 
-def request(said: str, *tools: ToolSpec, **options: object) -> ModelRequest:
+def request(text: str, *tools: ToolSpec, **options: object) -> ModelRequest:
     asked = ModelOptions(**options)  # type: ignore[arg-type]
-    return ModelRequest(Transcript([to_user_item(said)]), tools=tools, options=asked)
+    return ModelRequest(Transcript([to_user_item(text)]), tools=tools, options=asked)
 
 
-async def heard(model: Embedded, asked: ModelRequest) -> AssistantItem:
+async def get_reply(model: Embedded, asked: ModelRequest) -> AssistantItem:
     *_, last = [event async for event in model.stream(asked)]
     assert isinstance(last, Reply)
     return last.item
@@ -57,7 +57,7 @@ async def test_the_contract_of_a_model_is_kept(promise: ModelCheck, tiny: Embedd
 
 
 async def test_a_call_is_well_formed_whatever_the_model_thinks(tiny: Embedded) -> None:
-    reply = await heard(tiny, request("add 2 and 3", ADD_TOOL, tool_choice="any"))
+    reply = await get_reply(tiny, request("add 2 and 3", ADD_TOOL, tool_choice="any"))
     (call,) = reply.calls
     assert call.name == "add"
     assert call.arguments is not None
@@ -73,13 +73,13 @@ async def test_output_follows_a_callers_schema(tiny: Embedded) -> None:
         "required": ["yes"],
         "additionalProperties": False,
     }
-    reply = await heard(tiny, request("Is water wet?", output_schema=schema))
+    reply = await get_reply(tiny, request("Is water wet?", output_schema=schema))
     assert set(json.loads(reply.text)) == {"yes"}
 
 
 async def test_input_that_cannot_fit_is_refused_with_advice(tiny: Embedded) -> None:
     with pytest.raises(ContextTooLong, match="name a file"):
-        await heard(tiny, request("word " * 6_000))
+        await get_reply(tiny, request("word " * 6_000))
 
 
 async def test_a_folder_is_described_from_what_is_in_it(tiny: Embedded) -> None:
@@ -187,14 +187,14 @@ async def test_weights_that_are_none_are_named_in_the_error(weights: Path) -> No
     write("broken.gguf", b"GGUF" + bytes(100))
     model = Embedded(path="broken.gguf")
     with pytest.raises(UnknownModel, match=r"broken\.gguf could not be loaded"):
-        await heard(model, request("Hi."))
+        await get_reply(model, request("Hi."))
     await model.aclose()
 
 
 def test_a_model_that_is_not_here_says_how_to_get_it() -> None:
     with pytest.raises(UnknownModel, match=r"treadle models get qwen2\.5-coder-1\.5b"):
         Embedded("qwen2.5-coder-1.5b")
-    with pytest.raises(UnknownModel, match="there are: "):
+    with pytest.raises(UnknownModel, match="choose one of "):
         Embedded("gpt-9")
 
 

@@ -40,11 +40,11 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repair, "PLAN", steps)
 
 
-class Thinking:
-    """Stands for the server: says the lines of a script, and remembers what it was asked."""
+class FakeServer:
+    """Replaces the server: returns scripted lines and records the questions."""
 
-    def __init__(self, *said: str) -> None:
-        self.said = list(said)
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
         self.asked: list[str] = []
 
     async def has_prefix(self, prefix: str) -> bool:
@@ -55,16 +55,16 @@ class Thinking:
 
     async def complete_text(self, prompt: str, **options: Any) -> CompletionChunk:
         self.asked.append(str(options["grammar"]))
-        return CompletionChunk(self.said.pop(0), is_last=True, output_tokens=7)
+        return CompletionChunk(self.answers.pop(0), is_last=True, output_tokens=7)
 
     async def aclose(self) -> None:
         pass
 
 
-def model(thinking: Thinking) -> Embedded:
+def model(server: FakeServer) -> Embedded:
     Path("weights.gguf").write_bytes(b"")
     made = Embedded(path="weights.gguf")
-    made._server = thinking  # type: ignore[assignment]
+    made._server = server  # type: ignore[assignment]
     return made
 
 
@@ -107,12 +107,12 @@ def tries(transcript: Transcript) -> list[str]:
 
 async def test_a_wrong_change_is_undone_and_the_next_one_tried_until_the_check_passes() -> None:
     project()
-    thinking = Thinking(
+    server = FakeServer(
         line("return number / 3", "return number / 4"),
         line("def half(number):", "def half(number):"),  # looks right: costs no try
         line("return number / 3", "return number / 2"),
     )
-    result = await Agent(model(thinking), tools()).run(ASKED)
+    result = await Agent(model(server), tools()).run(ASKED)
     assert content("maths.py") == PROGRAM.replace("/ 3", "/ 2")
     assert "`return number / 3` became `return number / 2`" in result.text
     assert "`python3 -B test_maths.py` passes" in result.text
@@ -120,33 +120,43 @@ async def test_a_wrong_change_is_undone_and_the_next_one_tried_until_the_check_p
         "Try 1: line 2 of maths.py.",
         "Try 3: line 2 of maths.py. Lines that look right: 1 of maths.py.",
     ]
-    assert "return result" not in thinking.asked[0]  # the check speaks of half alone
+    assert "return result" not in server.asked[0]  # the check speaks of half alone
 
 
 async def test_a_repair_goes_on_from_its_transcript_alone() -> None:
     project()
-    first = Thinking(line("return number / 3", "return number / 4"))
+    first = FakeServer(line("return number / 3", "return number / 4"))
     driver = Agent(model(first), tools()).start(input=ASKED)
     while not tries(driver.transcript) or not content("maths.py").count("/ 4"):
         await driver.next()
     crashed = Transcript(driver.transcript)
     await driver.aclose()
-    second = Thinking(
+    second = FakeServer(
         line("def half(number):", "def half(number, by):"),
         line("return number / 3", "return number / 2"),
     )
     chat = Agent(model(second), tools()).start(transcript=crashed)
-    while second.said:
+    while second.answers:
         await chat.next()
     assert "return number / 3" not in second.asked[0]  # it was named before the crash
     assert [text.split(":")[0] for text in tries(chat.transcript)] == ["Try 1", "Try 2", "Try 3"]
     await chat.aclose()
 
 
+async def test_the_notice_of_a_goal_names_the_check_by_its_data() -> None:
+    failed = "The command `rm -rf x` failed: AssertionError"
+    for data, check in (({"goal_command": "pytest -q"}, "pytest -q"), (None, "")):
+        notice = NoticeItem(failed, kind="stop_hook", next_move="ask", data=data)
+        transcript = Transcript([to_user_item("Make it work."), notice])
+        state = repair.read_repair_state(transcript, select_small_tools(CODING))
+        assert state is not None
+        assert state.check == check
+
+
 async def test_when_nothing_helps_the_files_are_as_they_were() -> None:
     project()
     wrong = [line("return number / 3", f"return number / {n}") for n in range(10, 40)]
-    result = await Agent(model(Thinking(*wrong)), tools()).run(ASKED)
+    result = await Agent(model(FakeServer(*wrong)), tools()).run(ASKED)
     assert "no change that makes the check pass" in result.text
     assert content("maths.py") == PROGRAM
 
@@ -164,18 +174,19 @@ class Goal:
 
 async def test_without_a_shell_the_goal_does_the_checking() -> None:
     project()
-    thinking = Thinking(
+    server = FakeServer(
         line("return number / 3", "return number / 4"),
         line("return number / 3", "return number / 2"),
         line("return number / 3", "return number / 2"),
     )
     read, edit, _ = tools()
-    agent = Agent(model(thinking), [read, edit], hooks=[Goal()])
+    agent = Agent(model(server), [read, edit], hooks=[Goal()])
     notice = NoticeItem(
         'The goal `python3 -B test_maths.py` is not met:\n  File "test_maths.py", line 3\n'
         "    assert half(8) == 4\nAssertionError: 2.67",
         kind="stop_hook",
         next_move="ask",
+        data={"goal_command": "python3 -B test_maths.py"},
     )
     driver = agent.start(transcript=[to_user_item("Make it work."), notice])
     while "/ 2" not in content("maths.py"):
@@ -193,21 +204,21 @@ async def test_edits_that_keep_being_refused_end_the_repair_with_the_reason() ->
         raise ToolError("nobody is there to allow this")
 
     wrong = [line("return number / 3", f"return number / {n}") for n in range(10, 20)]
-    thinking = Thinking(*wrong)
-    result = await Agent(model(thinking), [read, FunctionTool(edit), bash]).run(ASKED)
+    server = FakeServer(*wrong)
+    result = await Agent(model(server), [read, FunctionTool(edit), bash]).run(ASKED)
     assert result.text.endswith("nobody is there to allow this")
     assert len(tries(result.transcript)) == 2
 
 
 async def test_a_question_with_a_command_in_it_is_no_repair() -> None:
-    said = Transcript([to_user_item("What does `git status` do?")])
-    assert repair.read_repair_state(said, select_small_tools(CODING)) is None
+    transcript = Transcript([to_user_item("What does `git status` do?")])
+    assert repair.read_repair_state(transcript, select_small_tools(CODING)) is None
 
 
 async def test_the_account_of_a_repair_counts_what_was_generated() -> None:
     project()
-    thinking = Thinking(line("return number / 3", "return number / 2"))
-    result = await Agent(model(thinking), tools()).run(ASKED)
+    server = FakeServer(line("return number / 3", "return number / 2"))
+    result = await Agent(model(server), tools()).run(ASKED)
     assert result.usage.output == 7
     assert result.cost == 0.0
 
@@ -215,7 +226,7 @@ async def test_the_account_of_a_repair_counts_what_was_generated() -> None:
 async def test_the_first_step_needs_no_thinking() -> None:
     offered = tuple(tool.spec for tool in tools())
     request = ModelRequest(Transcript([to_user_item(ASKED)]), tools=offered)
-    *_, last = [event async for event in model(Thinking()).stream(request)]
+    *_, last = [event async for event in model(FakeServer()).stream(request)]
     assert isinstance(last, Reply)
     (call,) = last.item.calls
     assert call.name == "bash"

@@ -14,11 +14,11 @@ from treadle.core.transcript import (
 from treadle.models.embedded import answer_template, tool_choice
 from treadle.models.embedded.small_toolset import select_small_tools
 
-OFFERS = select_small_tools(CODING)
+TOOLS = select_small_tools(CODING)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "List the files here and say what this folder is",
         "What is this folder?",
@@ -30,15 +30,15 @@ OFFERS = select_small_tools(CODING)
         "Give me an overview of the codebase",
     ],
 )
-def test_a_question_about_the_folder_leads_to_a_listing(said: str) -> None:
-    chosen = tool_choice.choose_tools(Transcript([to_user_item(said)]), OFFERS)
+def test_a_question_about_the_folder_leads_to_a_listing(text: str) -> None:
+    chosen = tool_choice.choose_tools(Transcript([to_user_item(text)]), TOOLS)
     assert [offer.short_name for offer in chosen.tools] == ["ls"]
     assert chosen.forced_call is not None
     assert chosen.forced_call[1] == {"path": "."}
 
 
 @pytest.mark.parametrize(
-    ("said", "word", "field", "values"),
+    ("text", "word", "field", "values"),
     [
         ("What does lib/core.py do?", "read", "path", ("lib/core.py",)),
         ("What is in the folder examples?", "ls", "path", ("examples",)),
@@ -49,23 +49,23 @@ def test_a_question_about_the_folder_leads_to_a_listing(said: str) -> None:
     ],
 )
 def test_names_are_taken_from_the_request_and_not_spelled(
-    said: str, word: str, field: str, values: tuple[str, ...]
+    text: str, word: str, field: str, values: tuple[str, ...]
 ) -> None:
-    chosen = tool_choice.choose_tools(Transcript([to_user_item(said)]), OFFERS)
+    chosen = tool_choice.choose_tools(Transcript([to_user_item(text)]), TOOLS)
     offer = next(offer for offer in chosen.tools if offer.short_name == word)
     choices = next(one.choices for one in offer.fields if one.short_name == field)
     assert set(values) <= set(choices)
 
 
 def test_a_command_is_never_invented() -> None:
-    chosen = tool_choice.choose_tools(Transcript([to_user_item("Delete the folder dist")]), OFFERS)
+    chosen = tool_choice.choose_tools(Transcript([to_user_item("Delete the folder dist")]), TOOLS)
     (bash,) = chosen.tools
     assert bash.fields[0].choices[0] == "rm -r dist"
 
 
-@pytest.mark.parametrize("said", ["Hi there", "What is the boiling point of water?", "Thanks"])
-def test_small_talk_and_knowledge_are_answered(said: str) -> None:
-    assert not tool_choice.choose_tools(Transcript([to_user_item(said)]), OFFERS).tools
+@pytest.mark.parametrize("text", ["Hi there", "What is the boiling point of water?", "Thanks"])
+def test_small_talk_and_knowledge_are_answered(text: str) -> None:
+    assert not tool_choice.choose_tools(Transcript([to_user_item(text)]), TOOLS).tools
 
 
 def test_a_tool_that_no_example_knows_is_offered_when_the_request_speaks_of_it() -> None:
@@ -76,25 +76,25 @@ def test_a_tool_that_no_example_knows_is_offered_when_the_request_speaks_of_it()
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("text", "words"),
     [
         ("What is written in setup.cfg?", {"read", "bash", "edit", "write"}),
         ("Where is config.json used?", {"read", "bash", "edit", "write", "grep"}),
     ],
 )
 def test_a_file_that_was_not_looked_at_is_neither_talked_about_nor_searched_for(
-    said: str, words: set[str]
+    text: str, words: set[str]
 ) -> None:
-    asked = Transcript([to_user_item(said)])
-    chosen = tool_choice.narrow_tools(asked, OFFERS)
+    asked = Transcript([to_user_item(text)])
+    chosen = tool_choice.narrow_tools(asked, TOOLS)
     assert {offer.short_name for offer in chosen.tools} == words
     assert not chosen.may_answer
-    seen = after(said, ("Read", '{"file_path":"setup.cfg"}', "x = 1"))
-    assert tool_choice.narrow_tools(seen, OFFERS) == tool_choice.ToolChoice(OFFERS)
+    seen = after(text, ("Read", '{"file_path":"setup.cfg"}', "x = 1"))
+    assert tool_choice.narrow_tools(seen, TOOLS) == tool_choice.ToolChoice(TOOLS)
 
 
-def after(said: str, *rounds: tuple[str, str, str]) -> Transcript:
-    transcript = Transcript([to_user_item(said)])
+def after(text: str, *rounds: tuple[str, str, str]) -> Transcript:
+    transcript = Transcript([to_user_item(text)])
     for number, (name, raw, text) in enumerate(rounds):
         call = ToolCall(f"c{number}", name, raw)
         transcript = transcript.append(AssistantItem((call,), stop="tool_use"))
@@ -105,14 +105,14 @@ def after(said: str, *rounds: tuple[str, str, str]) -> Transcript:
 def test_a_readme_is_read_before_the_folder_is_described() -> None:
     listing = ("Bash", '{"command":"ls -a ."}', ".\n..\nREADME.md\napp.py\n")
     seen = after("What is this folder?", listing)
-    chosen = tool_choice.choose_tools(seen, OFFERS)
+    chosen = tool_choice.choose_tools(seen, TOOLS)
     assert chosen.forced_call is not None
     assert (chosen.forced_call[0].real_name, chosen.forced_call[1]) == (
         "Read",
         {"path": "README.md"},
     )
     only_files = after("How many files are there?", listing)
-    assert tool_choice.choose_tools(only_files, OFFERS).forced_call is None
+    assert tool_choice.choose_tools(only_files, TOOLS).forced_call is None
 
 
 def test_the_answer_begins_with_what_was_found() -> None:
@@ -122,7 +122,7 @@ def test_the_answer_begins_with_what_was_found() -> None:
         ("Read", '{"file_path":"README.md"}', "# Tidemark\n\nPredicts tides. Well.\n"),
     )
     now = tool_choice.read_current_turn(seen)
-    start = answer_template.build_answer_template(now.user_text, now.calls, now.results, OFFERS)
+    start = answer_template.build_answer_template(now, TOOLS)
     assert start.start == (
         "The files here are README.md, app.py. README.md says: “Tidemark: Predicts tides.” "
         "This folder is"
@@ -130,10 +130,11 @@ def test_the_answer_begins_with_what_was_found() -> None:
     assert start.continues
 
 
-def test_an_error_is_told_and_not_talked_over() -> None:
+def test_an_error_starts_the_answer_and_ends_it() -> None:
     call = ToolCall("c", "Read", '{"file_path":"gone.md"}')
     result = ToolResultItem("c", "Read", (Text("no such file: gone.md"),), is_error=True)
-    start = answer_template.build_answer_template("Read gone.md", [call], [result], OFFERS)
+    turn = tool_choice.CurrentTurn("Read gone.md", (call,), (result,))
+    start = answer_template.build_answer_template(turn, TOOLS)
     assert start.start == "That did not work: no such file: gone.md"
     assert not start.continues
 

@@ -33,7 +33,7 @@ def reference(stream: bytes) -> Events:
 
 def read(pieces: list[bytes]) -> Events:
     reader = SSEReader()
-    return [event for piece in pieces for event in reader.feed(piece)]
+    return [event for chunk in pieces for event in reader.feed(chunk)]
 
 
 PLAIN = b'event: a\ndata: {"x": 1}\n\ndata: [DONE]\n\n'

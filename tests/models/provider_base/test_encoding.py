@@ -1,4 +1,4 @@
-"""The encoded history, by way of the Anthropic dialect: what merges, what pairs, what is reused."""
+"""The encoded transcript, with the Anthropic encoder: what merges, what pairs, what is reused."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ NOTHING: frozenset[tuple[int, int]] = frozenset()
 def messages(
     transcript: Transcript,
     quarantine: frozenset[tuple[int, int]] = NOTHING,
-    dialect: AnthropicEncoder = DIALECT,
+    encoder: AnthropicEncoder = DIALECT,
     mark: bytes = b"",
 ) -> list[dict[str, Any]]:
-    pieces = encode_transcript(dialect, transcript, quarantine).messages(mark)
+    pieces = encode_transcript(encoder, transcript, quarantine).messages(mark)
     decoded: list[dict[str, Any]] = json.loads(b"[" + b"".join(pieces) + b"]")
     return decoded
 
@@ -162,13 +162,13 @@ def test_only_new_items_are_encoded():
             self.said_to += 1
             return super().encode_reply(parts, item)
 
-    dialect = Counting()
+    encoder = Counting()
     transcript = Transcript([to_user_item("start")])
     for number in range(200):
-        encode_transcript(dialect, transcript, NOTHING)
+        encode_transcript(encoder, transcript, NOTHING)
         transcript = transcript.extend([reply(f"c{number}"), answer(f"c{number}", "y" * 600)])
-    assert dialect.said_to == 199
-    pieces = encode_transcript(dialect, transcript, NOTHING).messages()
+    assert encoder.said_to == 199
+    pieces = encode_transcript(encoder, transcript, NOTHING).messages()
     assert len(pieces) < 200, "what is settled is joined into few pieces"
 
 
@@ -245,24 +245,24 @@ def with_rules(**changes: int) -> AnthropicEncoder:
 
 
 def test_beyond_the_number_of_pictures_the_oldest_become_a_line_and_stay_one():
-    dialect = with_rules(max_images=4)
+    encoder = with_rules(max_images=4)
     transcript = Transcript([to_user_item("look")])
     counts = []
     for _ in range(6):
         transcript = transcript.extend([to_user_item(PICTURE), reply(text="nice")])
-        sent = messages(transcript, dialect=dialect)
+        sent = messages(transcript, encoder=encoder)
         blocks = [b for m in sent for b in m["content"]]
         counts.append(sum(b["type"] == "image" for b in blocks))
     assert counts == [1, 2, 3, 4, 3, 4]
-    assert "no more than 4 are allowed" in str(messages(transcript, dialect=dialect))
+    assert "at most 4 images are allowed" in str(messages(transcript, encoder=encoder))
 
 
 def test_a_body_beyond_the_limit_sheds_pictures_and_then_says_that_it_is_too_long():
-    dialect = with_rules(max_body_bytes=20_000)
+    encoder = with_rules(max_body_bytes=20_000)
     transcript = Transcript([to_user_item(PICTURE) for _ in range(6)])
-    assert "too large" in str(messages(transcript, dialect=dialect))
+    assert "too large" in str(messages(transcript, encoder=encoder))
     with pytest.raises(ContextTooLong):
-        messages(Transcript([to_user_item("x" * 30_000)]), dialect=dialect)
+        messages(Transcript([to_user_item("x" * 30_000)]), encoder=encoder)
 
 
 ITEMS: st.SearchStrategy[Item] = st.one_of(

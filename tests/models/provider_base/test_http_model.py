@@ -24,6 +24,7 @@ from treadle.core.errors import (
 from treadle.core.transcript import Transcript, to_user_item
 from treadle.models.anthropic import Anthropic
 from treadle.models.provider_base.error_mapping import (
+    PREVIOUS_RESPONSE_LOST,
     ProviderErrorBody,
     ProviderInfo,
     map_response_error,
@@ -79,8 +80,8 @@ def test_retry_after_as_a_date_counts_from_now_and_never_back():
     ],
 )
 def test_error_bodies_of_all_layouts_are_read(body: bytes, message: str, kind: str):
-    said = parse_error_body(body)
-    assert (said.message, said.kind) == (message, kind)
+    error = parse_error_body(body)
+    assert (error.message, error.kind) == (message, kind)
 
 
 def test_a_web_page_is_recognised_by_its_looks():
@@ -193,10 +194,31 @@ async def test_an_answer_in_one_piece_is_not_taken_for_a_stream():
             await ask(who)
 
 
+def test_a_refusal_keeps_the_fields_of_the_provider_without_the_key():
+    body = b'{"error":{"message":"bad sk-secret","type":"invalid","code":"c","param":"input[1]"}}'
+    error = map_response_error(WHO, 400, {}, body)
+    assert isinstance(error, BadRequest)
+    assert (error.param, error.code, error.provider_message) == ("input[1]", "c", "bad [key]")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error":{"message":"gone","param":"previous_response_id"}}',
+        b'{"error":{"message":"gone","code":"previous_response_not_found"}}',
+        b'{"error":"Previous response with id \'r\' not found."}',
+    ],
+)
+def test_a_lost_previous_response_has_one_code_and_is_no_unknown_model(body: bytes):
+    error = map_response_error(WHO, 404, {}, body)
+    assert isinstance(error, BadRequest)
+    assert error.code == PREVIOUS_RESPONSE_LOST
+
+
 def test_no_sdk_is_imported():
     assert "treadle.models.anthropic" in sys.modules
     imported = (
-        "import sys, treadle.models.anthropic, treadle.models.provider_base.http_model, treadle.models.quarantine;"
+        "import sys, treadle.models.anthropic, treadle.models.quarantine;"
         "assert not {'anthropic', 'openai', 'httpx', 'aiohttp', 'pydantic'} & set(sys.modules)"
     )
     import subprocess

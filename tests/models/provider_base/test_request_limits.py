@@ -90,7 +90,7 @@ def test_a_quarantined_part_is_replaced_by_a_line_and_sealed_ones_vanish():
     assert texts(filter_input(item, 5, RULES, why)) == [
         "fine",
         "[text left out: the provider refused it]",
-        "[image (image/png, 0 kB) left out: the provider refused it]",
+        "[image (image/png, 24 B) left out: the provider refused it]",
     ]
     reply = AssistantItem((Thinking("t", "s", origin="here"), ToolCall("c", "f", '{"a":1}')))
     parts = filter_reply(reply, 2, RULES, {(2, 0): "x", (2, 1): "x"})
@@ -100,11 +100,11 @@ def test_a_quarantined_part_is_replaced_by_a_line_and_sealed_ones_vanish():
 @pytest.mark.parametrize(
     ("part", "reason"),
     [
-        (image(size=MIB), "larger than this provider's limit of 1 MB"),
-        (image(width=101), "101 pixels is over this provider's 100"),
-        (Image("image/tiff", b"II"), "does not read image/tiff"),
+        (image(size=MIB), "larger than this provider's limit of 1.0 MB"),
+        (image(width=101), "101 pixels is over the limit of 100"),
+        (Image("image/tiff", b"II"), "does not accept image/tiff"),
         (Image("image/png"), "it is empty"),
-        (Document("application/zip", b"PK"), "does not read application/zip"),
+        (Document("application/zip", b"PK"), "does not accept application/zip"),
     ],
 )
 def test_what_cannot_be_sent_is_left_out_with_a_reason(part: Image | Document, reason: str):

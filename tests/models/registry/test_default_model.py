@@ -7,11 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from treadle.models.registry.default_model import (
-    find_default_model,
-    find_local_servers,
-    pick_best_model,
-)
+from treadle.models.embedded.weights import find_default_weights
+from treadle.models.registry.default_model import find_default_model, pick_best_model
+from treadle.models.registry.local_servers import find_local_servers
 
 PATIENT = 30.0  # for servers that will answer, on a machine that may be busy
 DEAD = {
@@ -144,10 +142,17 @@ async def test_proxies_are_not_asked_about_local_servers(monkeypatch):
     assert [one.models for one in found] == [("m",)]
 
 
-async def test_without_anything_the_embedded_model_runs_and_the_line_says_so():
+async def test_without_anything_the_embedded_model_runs_if_it_is_installed():
     choice = await find_default_model(DEAD)
     assert choice.model.startswith("embedded")
-    assert choice.summary.startswith((choice.model, "No model can run here"))
+    assert choice.is_available == (find_default_weights() is not None)
+
+
+async def test_without_any_model_the_choice_says_so(monkeypatch):
+    monkeypatch.setattr("treadle.models.embedded.weights.has_engine", lambda: False)
+    choice = await find_default_model(DEAD)
+    assert not choice.is_available
+    assert "ANTHROPIC_API_KEY" in choice.summary
 
 
 def test_models_that_cannot_chat_are_never_the_best():

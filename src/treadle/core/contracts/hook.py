@@ -51,9 +51,10 @@ class HookInput(msgspec.Struct, frozen=True):
 
 
 class Block(msgspec.Struct, frozen=True):
-    """Stop this. The model reads the reason."""
+    """Stop this. The model reads the reason; `data` becomes the data of that notice."""
 
     reason: str
+    data: dict[str, Any] | None = None
 
 
 class Permit(msgspec.Struct, frozen=True):

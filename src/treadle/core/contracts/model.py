@@ -64,6 +64,7 @@ class ModelCard(msgspec.Struct, frozen=True):
     cache_write_price: float | None = None
     abilities: frozenset[str] = frozenset()
     note: str = ""  # one line for the user: what to expect of this model
+    is_assumed: bool = False  # the limits are a guess: the catalog does not list this model
 
 
 class ModelTextDelta(msgspec.Struct, frozen=True, gc=False):

@@ -125,7 +125,8 @@ async def run_stop_hooks(
             continue
         if turn.stop_hook_blocks >= MAX_STOP_HOOK_BLOCKS:
             return TurnEnd("end_turn", metadata={"stop_hook": answer.reason})
-        session.append(NoticeItem(answer.reason, kind="stop_hook", next_move="ask"))
+        notice = NoticeItem(answer.reason, kind="stop_hook", next_move="ask", data=answer.data)
+        session.append(notice)
         session.record_transition(
             "stop_hook", msgspec.structs.replace(turn, stop_hook_blocks=turn.stop_hook_blocks + 1)
         )

@@ -1,4 +1,4 @@
-"""Anthropic Messages: the model, how it writes requests down, how it reads answers."""
+"""Anthropic Messages: the model, its encoding and its decoding."""
 
 from treadle.models.anthropic.model import Anthropic
 

@@ -1,10 +1,10 @@
-"""The events of an Anthropic stream, put together to one reply.
+"""Decodes the events of an Anthropic stream into model events and one reply.
 
     message_start  (content_block_start  content_block_delta*  content_block_stop)*
-    message_delta  message_stop                   ping and error may stand anywhere
+    message_delta  message_stop                   ping and error can come anywhere
 
-Sans-IO. A call is announced when it is whole. One whose arguments do not read as an object may
-have been cut by the output limit: it waits until what follows shows that it was not.
+Sans-IO. A call is announced when it is complete. A call whose arguments are not an object may have
+been cut by the output limit: it is announced only when the next event shows that it was not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from treadle.core.contracts.model import (
     ModelToolCallRequested,
     ModelUsageUpdated,
 )
-from treadle.core.errors import ModelError, StreamBroken
+from treadle.core.errors import ModelError
 from treadle.core.transcript.content import (
     AssistantContent,
     Opaque,
@@ -41,7 +41,9 @@ from treadle.models.provider_base.codec import DecodeFailed, build_usage, make_u
 from treadle.models.provider_base.error_mapping import (
     ProviderErrorBody,
     ProviderInfo,
+    incomplete_stream_error,
     map_error_body,
+    unreadable_event_error,
 )
 
 _STOP_REASONS: dict[str, StopReason] = {
@@ -82,7 +84,7 @@ class _StopDetails(msgspec.Struct, gc=False):
 
 
 class _Delta(msgspec.Struct, gc=False):
-    """Deltas of all kinds in one: which fields are there depends on `type`."""
+    """The fields of all kinds of deltas; which are set depends on `type`."""
 
     type: str = ""
     text: str = ""
@@ -128,11 +130,11 @@ class _PartialBlock:
         self.deltas: list[str] = []
         self.signature: str = start.get("signature") or ""
         self.call: ToolCall | None = None
-        self.is_doubtful = False  # closed, but not shown to be whole
+        self.is_doubtful = False  # closed, but may have been cut
 
 
 class AnthropicDecoder:
-    """Reads one answer."""
+    """Decodes one response."""
 
     __slots__ = (
         "_blocks",
@@ -192,10 +194,7 @@ class AnthropicDecoder:
             except ModelError as error:
                 raise DecodeFailed(error, out) from error
             except (msgspec.DecodeError, UnicodeDecodeError, KeyError) as error:
-                broken = StreamBroken(
-                    f"{self._provider.name} sent an event that does not fit the protocol ({error}).",
-                    provider=self._provider.name,
-                )
+                broken = unreadable_event_error(self._provider, data, "of the Messages API", error)
                 raise DecodeFailed(broken, out) from error
         return out
 
@@ -229,7 +228,7 @@ class AnthropicDecoder:
                     self._provider, ProviderErrorBody(failure.message, failure.type), None
                 )
             case _:
-                pass  # ping, and what they may add
+                pass  # ping, and events that are new
 
     # -------------------------------------------------------------- blocks
 
@@ -272,20 +271,17 @@ class AnthropicDecoder:
             block.is_doubtful = True
 
     def _confirm_doubtful_calls(self, out: list[ModelEvent]) -> None:
-        """What follows shows that no call was cut: announce those that were in doubt."""
+        """The next event shows that no call was cut: announce the doubtful ones."""
         for block in self._blocks.values():
             if block.is_doubtful and block.call is not None:
                 block.is_doubtful = False
                 out.append(ModelToolCallRequested(block.call))
 
-    # -------------------------------------------------------------- the whole
+    # -------------------------------------------------------------- the reply
 
     def finish(self) -> AssistantItem:
         if not self.done:
-            raise StreamBroken(
-                f"{self._provider.name} ended the answer before it was complete.",
-                provider=self._provider.name,
-            )
+            raise incomplete_stream_error(self._provider)
         content: list[AssistantContent] = []
         for _, block in sorted(self._blocks.items()):
             content += _to_content(block)
@@ -301,7 +297,7 @@ class AnthropicDecoder:
         )
 
     def _update_usage(self, usage: _Usage | None) -> None:
-        """Counts are running totals; one that is not sent again still holds."""
+        """Counts are running totals; a count that is not sent again stays valid."""
         for name in _Usage.__struct_fields__ if usage is not None else ():
             value = getattr(usage, name)
             if value is not None:
@@ -333,7 +329,7 @@ def _to_content(block: _PartialBlock) -> list[AssistantContent]:
             return [RedactedThinking(_get_string(block.start, "data"), ORIGIN)]
         case "tool_use":
             if block.call is None or block.is_doubtful:
-                return []  # cut by the output limit: it never was a call
+                return []  # cut by the output limit: not a call
             return [block.call, *_attach_fields(block, "caller", "toolset_name")]
         case _:
             return [_to_opaque(block)]
@@ -360,7 +356,7 @@ def _to_opaque(block: _PartialBlock) -> Opaque:
 
 
 def _merge_delta(start: dict[str, Any], delta: dict[str, Any]) -> None:
-    """Add a delta that has no case of its own, by the shape of its fields."""
+    """Merge a delta of an unknown type: strings are joined, other values replaced."""
     if delta.get("type") == "citations_delta":
         start["citations"] = [*(start.get("citations") or ()), delta.get("citation")]
         return

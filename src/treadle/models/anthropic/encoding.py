@@ -1,7 +1,8 @@
-"""What stands before the messages of an Anthropic request: model, system, tools, options.
+"""Encodes an Anthropic Messages request: the head (model, system, tools, options) and the blocks.
 
-It is encoded again only when one of its sources changed. Which options a model takes is read
-off its card; what it cannot do is left out rather than refused.
+The head is encoded again only when one of its sources changes. The model's card says which
+options it accepts; the others are left out. `AnthropicEncoder` encodes the items of a transcript,
+each once (provider_base/encoding.py).
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.models.provider_base.encoding import EncodedBlock, MessageRole, encode_json_string
 from treadle.models.provider_base.request_limits import MIB, RequestLimits
 
+ORIGIN = "anthropic"
+ATTACHED_LABEL = "attached"  # of an Opaque whose fields belong to the block before it
 INTERLEAVED_THINKING_BETA = "interleaved-thinking-2025-05-14"
 MIN_THINKING_BUDGET = 1024
 DEFAULT_MAX_TOKENS = 32_000
-# The newer version refuses every temperature; the older one is asked for when one is wanted.
+# The newer version refuses a temperature; the older one is used if the caller sets one.
 API_VERSION = "2026-10-21"
 SAMPLING_VERSION = "2023-06-01"
 PLACEHOLDER_TOOL = {
@@ -44,9 +47,21 @@ PLACEHOLDER_TOOL = {
 _THINKING_BUDGETS = {"minimal": 1024, "low": 4096, "medium": 12_000, "high": 24_000}
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
+LIMITS = RequestLimits(
+    origin=ORIGIN,
+    max_images=100,
+    max_image_bytes=5 * MIB,
+    max_image_side=8000,
+    many_images_count=20,
+    many_images_side=2000,
+    max_document_bytes=32 * MIB,
+    max_body_bytes=31 * MIB,  # the limit is 32 MB with the system prompt and the tools
+    max_id_length=64,
+)
+
 
 class RequestHead(msgspec.Struct, frozen=True):
-    """The bytes up to `"messages":[`, the mark for cached blocks, and the headers it needs."""
+    """The bytes up to `"messages":[`, the mark of cached blocks, and the values of headers."""
 
     system: str
     tools: tuple[ToolSpec, ...]
@@ -88,7 +103,7 @@ def encode_head(
         if choice is not None:
             fields["tool_choice"] = choice
     elif has_calls:
-        # A history with calls is refused without any tool.
+        # The provider refuses a history with calls but without tools.
         fields["tools"] = [PLACEHOLDER_TOOL]
         fields["tool_choice"] = {"type": "none"}
     if request.system.strip():
@@ -125,7 +140,7 @@ def encode_head(
 
 
 def encode_cache_mark(cache: CacheRequest) -> bytes:
-    """What is put before the closing brace of a block where a cached stretch ends."""
+    """The bytes before the closing brace of the last cached block."""
     if not cache.enabled:
         return b""
     if cache.ttl == "1h":
@@ -134,7 +149,7 @@ def encode_cache_mark(cache: CacheRequest) -> bytes:
 
 
 def encode_tools(tools: Sequence[ToolSpec], cache_mark: bytes) -> bytes:
-    listed = [
+    encoded = [
         b'{"name":%b,"description":%b,"input_schema":%b%b}'
         % (
             encode_json_string(tool.name),
@@ -144,8 +159,8 @@ def encode_tools(tools: Sequence[ToolSpec], cache_mark: bytes) -> bytes:
         )
         for tool in tools
     ]
-    listed[-1] = listed[-1][:-1] + cache_mark + b"}"
-    return b"[%b]" % b",".join(listed)
+    encoded[-1] = encoded[-1][:-1] + cache_mark + b"}"
+    return b"[%b]" % b",".join(encoded)
 
 
 def encode_tool_choice(choice: str, is_thinking: bool) -> dict[str, str] | None:
@@ -163,26 +178,25 @@ def resolve_max_tokens(options: ModelOptions, card: ModelCard) -> int:
 
 
 def build_thinking_fields(options: ModelOptions, card: ModelCard) -> dict[str, Any]:
-    """Thinking by budget or by effort, whichever the model knows, and room for it."""
-    limit, wish = resolve_max_tokens(options, card), options.thinking
-    if wish is None:
+    """Thinking by budget or by effort, whichever the model supports, and room for it."""
+    limit, thinking = resolve_max_tokens(options, card), options.thinking
+    if thinking is None:
         return {"max_tokens": limit}
-    if wish in (0, "none", "off", "disabled"):
-        # Newer models always think and refuse to be told otherwise: the least is what helps.
-        is_always = "effort" in card.abilities and "budget" not in card.abilities
-        least = {"output_config": {"effort": "low"}} if is_always else {}
-        return {"max_tokens": limit, **least}
-    if "effort" in card.abilities and ("budget" not in card.abilities or isinstance(wish, str)):
+    takes_effort, takes_budget = "effort" in card.abilities, "budget" in card.abilities
+    if thinking in (0, "none", "off", "disabled"):
+        # Newer models always think, and refuse to turn it off: use the lowest effort.
+        lowest = {"output_config": {"effort": "low"}} if takes_effort and not takes_budget else {}
+        return {"max_tokens": limit, **lowest}
+    if takes_effort and (not takes_budget or isinstance(thinking, str)):
         return {
             "max_tokens": limit,
             "thinking": {"type": "adaptive"},
-            "output_config": {"effort": _to_effort(wish)},
+            "output_config": {"effort": _to_effort(thinking)},
         }
-    budget = max(
-        MIN_THINKING_BUDGET, wish if isinstance(wish, int) else _THINKING_BUDGETS.get(wish, 24_000)
-    )
+    budget = thinking if isinstance(thinking, int) else _THINKING_BUDGETS.get(thinking, 24_000)
+    budget = max(MIN_THINKING_BUDGET, budget)
     if options.max_tokens is None or limit <= budget:
-        # The budget counts towards the limit; the answer needs room of its own.
+        # The budget counts towards the limit; the answer needs its own room.
         limit = max(limit, min(card.max_output, budget + limit), MIN_THINKING_BUDGET + 1)
     budget = max(MIN_THINKING_BUDGET, min(budget, limit - 1))
     return {"max_tokens": limit, "thinking": {"type": "enabled", "budget_tokens": budget}}
@@ -195,10 +209,10 @@ def _to_effort(thinking: int | str) -> str:
 
 
 def can_think(transcript: Transcript) -> bool:
-    """Whether thinking may be on: a round of calls must go on as it began.
+    """Whether thinking may be on: it must not change within a round of calls.
 
     After a change of model in the middle of a round, its reply has no thinking of this
-    provider's, and a request that asks for thinking would be refused.
+    provider, which then refuses a request with thinking.
     """
     if not transcript or not isinstance(transcript[-1], ToolResultItem):
         return True
@@ -212,25 +226,8 @@ def can_think(transcript: Transcript) -> bool:
     return True
 
 
-ORIGIN = "anthropic"
-ATTACHED_LABEL = "attached"  # the label of an Opaque whose fields belong into the block before it
-
-LIMITS = RequestLimits(
-    origin=ORIGIN,
-    max_images=100,
-    max_image_bytes=5 * MIB,
-    max_image_side=8000,
-    many_images_count=20,
-    many_images_side=2000,
-    max_document_bytes=32 * MIB,
-    # The limit is 32 MB for the whole body; system prompt and tools need some of it.
-    max_body_bytes=31 * MIB,
-    max_id_length=64,
-)
-
-
 class AnthropicEncoder:
-    """Blocks of one role stand together in one message."""
+    """Encodes items as blocks; consecutive blocks of one role are one message."""
 
     cache_key: Hashable = ("anthropic", "messages")
     merges_roles = True
@@ -303,8 +300,7 @@ def _encode_reply_block(part: AssistantContent) -> bytes:
         case Opaque(json=json):
             return json.encode("utf-8", "replace")
         case call:
-            # What could not be read as an object cannot be sent as one either; the answer to
-            # the call says what was wrong with it.
+            # Arguments that are not an object cannot be sent; the result of the call explains.
             raw = call.raw.strip() if call.arguments is not None else ""
             return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (
                 encode_json_string(call.id),

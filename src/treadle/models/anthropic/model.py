@@ -1,7 +1,7 @@
-"""The Anthropic model: its keys and endpoint, and the codec made of the parts beside it.
+"""The Anthropic model and its codec: keys, endpoint, headers.
 
-It speaks Messages over any transport and imports no SDK. Bedrock, Vertex and Foundry users pass
-their SDK's client as `client`; its endpoint and authorization then win.
+It uses any transport and imports no SDK. Users of Bedrock, Vertex and Foundry pass their SDK's
+client as `client`; then its endpoint and its authorization are used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from treadle.core.contracts.model import Model, ModelCard, ModelRequest
-from treadle.core.errors import AccessDenied, ModelError, StreamBroken
+from treadle.core.errors import AccessDenied, BadRequest, ModelError, StreamBroken
 from treadle.models.anthropic.decoding import AnthropicDecoder
 from treadle.models.anthropic.encoding import (
     ORIGIN,
@@ -34,11 +34,9 @@ from treadle.models.provider_base.error_mapping import (
 from treadle.models.provider_base.http_model import HTTPModel
 
 DEFAULT_ENDPOINT = "https://api.anthropic.com"
-KEY_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "ANTHROPIC_BASE_URL",
-)
+KEY_VARIABLE = "ANTHROPIC_API_KEY"
+TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"
+URL_VARIABLE = "ANTHROPIC_BASE_URL"
 
 _PART_REFERENCE = re.compile(
     r"messages[.\[](\d+)\]?(?:\.content[.\[](\d+)\]?)?(?:(?:\.tool_result)?\.content[.\[](\d+))?"
@@ -50,7 +48,7 @@ class _TokenCount(msgspec.Struct):
 
 
 class AnthropicCodec:
-    """Messages, as requests and answers."""
+    """The format of the Messages API."""
 
     origin = ORIGIN
 
@@ -76,10 +74,8 @@ class AnthropicCodec:
         self.provider = ProviderInfo("Anthropic", model, KEY_VARIABLE)
 
     def endpoint(self) -> str:
-        base = (
-            (self._base_url or os.environ.get(URL_VARIABLE) or DEFAULT_ENDPOINT).strip().rstrip("/")
-        )
-        return base.removesuffix("/v1")
+        base = self._base_url or os.environ.get(URL_VARIABLE) or DEFAULT_ENDPOINT
+        return base.strip().rstrip("/").removesuffix("/v1")
 
     def auth_headers(self) -> dict[str, str]:
         key = validate_key(self.provider, self._api_key or os.environ.get(KEY_VARIABLE) or "")
@@ -93,8 +89,8 @@ class AnthropicCodec:
         if any(name.lower() in ("x-api-key", "authorization") for name in self._headers):
             return {}
         raise AccessDenied(
-            f"Anthropic needs a key: set {KEY_VARIABLE} (or {TOKEN_VARIABLE}), or choose another model; "
-            "`treadle models` lists what can be used here.",
+            f"Anthropic needs a key: set {KEY_VARIABLE} (or {TOKEN_VARIABLE}), or choose another "
+            "model; `treadle models` lists what can be used here.",
             provider=self.provider.name,
         )
 
@@ -105,15 +101,15 @@ class AnthropicCodec:
         return EncodedRequest("/v1/messages", self._build_headers(head), body)
 
     def encode_count_request(self, request: ModelRequest) -> EncodedRequest:
-        """The same request, to be counted instead of answered."""
+        """The same request, for the endpoint that counts its tokens."""
         history = encode_transcript(self._encoder, request.transcript, request.quarantine)
         head = self._get_head(request, history.has_calls)
         fields: dict[str, msgspec.Raw] = msgspec.json.decode(
             head.data + b"]}", type=dict[str, msgspec.Raw]
         )
-        counted = ("model", "system", "tools", "tool_choice", "thinking", "output_config")
-        kept = {name: fields[name] for name in counted if name in fields}
-        start = msgspec.json.encode(kept)[:-1] + b',"messages":['
+        names = ("model", "system", "tools", "tool_choice", "thinking", "output_config")
+        counted = {name: fields[name] for name in names if name in fields}
+        start = msgspec.json.encode(counted)[:-1] + b',"messages":['
         body = [start, *history.messages(), b"]}"]
         return EncodedRequest("/v1/messages/count_tokens", self._build_headers(head), body)
 
@@ -123,24 +119,24 @@ class AnthropicCodec:
     def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         return map_response_error(self.provider, status, headers, body)
 
-    def locate_part(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
-        found = _PART_REFERENCE.search(str(error))
-        if found is None:
+    def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
+        match = _PART_REFERENCE.search(error.provider_message)
+        if match is None:
             return None
-        message, block, inner = (int(number) if number else 0 for number in found.groups())
-        place = locate_block(self._encoder, request.transcript, request.quarantine, message, block)
-        if place is not None and found[3]:
-            return place[0], inner
-        return place
+        message, block, inner = (int(number) if number else 0 for number in match.groups())
+        part = locate_block(self._encoder, request.transcript, request.quarantine, message, block)
+        if part is not None and match[3]:
+            return part[0], inner
+        return part
 
     def _get_head(self, request: ModelRequest, has_calls: bool) -> RequestHead:
-        scratch = request.transcript.cache
+        cache = request.transcript.cache
         key = ("anthropic", "head", self._model)
         thinks = request.options.thinking is not None and can_think(request.transcript)
-        known: RequestHead | None = scratch.get(key)
-        if known is None or not known.matches(request, thinks, has_calls):
-            known = scratch[key] = encode_head(self._model, self._card, request, thinks, has_calls)
-        return known
+        head: RequestHead | None = cache.get(key)
+        if head is None or not head.matches(request, thinks, has_calls):
+            head = cache[key] = encode_head(self._model, self._card, request, thinks, has_calls)
+        return head
 
     def _build_headers(self, head: RequestHead) -> dict[str, str]:
         headers = {
@@ -148,17 +144,17 @@ class AnthropicCodec:
             "anthropic-version": self._version or head.version,
             **self._headers,
         }
-        wanted = [*self._beta, *[beta for beta in head.betas if beta not in self._beta]]
-        if wanted:
-            headers["anthropic-beta"] = ",".join(wanted)
+        betas = [*self._beta, *[beta for beta in head.betas if beta not in self._beta]]
+        if betas:
+            headers["anthropic-beta"] = ",".join(betas)
         return headers
 
 
 class Anthropic(HTTPModel):
-    """A Claude model, or one behind a server that speaks Messages.
+    """A Claude model, or a model of another server with the Messages API.
 
-    The key is read from ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN at the first call, the
-    endpoint from ANTHROPIC_BASE_URL.
+    The key is read from ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN at each request, the endpoint
+    from ANTHROPIC_BASE_URL.
     """
 
     def __init__(
@@ -195,12 +191,12 @@ class Anthropic(HTTPModel):
         )
 
     async def count_tokens(self, request: ModelRequest) -> int:
-        """How many tokens the provider counts in this request; it generates and costs nothing."""
+        """How many tokens the provider counts in this request; free, without a reply."""
         body = await self.send_request(self._messages_codec.encode_count_request(request))
         try:
             return msgspec.json.decode(body, type=_TokenCount).input_tokens
         except msgspec.DecodeError as error:
             raise StreamBroken(
-                f"Anthropic did not say how many tokens it counted ({error}).",
+                f"Anthropic's answer has no token count ({error}).",
                 provider=self._messages_codec.provider.name,
             ) from error

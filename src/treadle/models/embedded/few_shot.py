@@ -1,7 +1,7 @@
-"""Worked examples: requests, and the call or answer that was right for each.
+"""Worked examples: requests, each with the right call or answer.
 
-The first of each word stand in every prompt; for a weak model the nearest ones to what the
-person said are put beside the request, and they also say which calls come into question.
+The first ones are in every prompt. For a weak model, the examples most similar to the request are
+added before it, and they vote for the tools (tool_choice.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 
 class Example(msgspec.Struct, frozen=True):
-    """A request, and the word and values of the call that was right; no word: an answer."""
+    """A request, and the tool and arguments of the right call; without a tool, the answer."""
 
     user_text: str
     tool: str = ""
@@ -106,31 +106,30 @@ EXAMPLES: tuple[Example, ...] = (
     _answer_example("How do I reverse a list in Python?", "Use items[::-1] or items.reverse()."),
 )
 
-FIXED_EXAMPLES = 8  # these stand in every prompt
+FIXED_EXAMPLES = 8  # the first ones, which are in every prompt
 
-_FILE = re.compile(r"[\w./-]*\w\.\w{1,5}\b")
+# Any dotted word, also `0.0.0.0`: with the stricter pattern of argument_values.py the votes for
+# tools (benchmarks/embedded) are worse.
+_DOTTED_WORD = re.compile(r"[\w./-]*\w\.\w{1,5}\b")
 _CODE = re.compile(r"\w+_\w+|\w+\(\)|[a-z]+[A-Z]\w*")
-_STOP_WORDS = frozenset(
-    re.split(
-        r"\s+",
-        "the a an of to in is it that this and me my i please can you for with",
-    )
+STOP_WORDS = frozenset(
+    re.split(" ", "the a an of to in is it that this and me my i please can you for with")
 )
 
 
 @cache
 def extract_features(user_text: str) -> Counter[str]:
-    """What a request is about: its words, cut to their stems, and the kinds of names in it."""
-    found: Counter[str] = Counter()
-    rest, files = _FILE.subn(" ", user_text)
+    """The features of a request: the stems of its words, and the kinds of names in it."""
+    features: Counter[str] = Counter()
+    rest, files = _DOTTED_WORD.subn(" ", user_text)
     rest, names = _CODE.subn(" ", rest)
-    found.update({"<file>": min(files, 1), "<name>": min(names, 1)})
+    features.update({"<file>": min(files, 1), "<name>": min(names, 1)})
     if "/" in rest:
-        found["<folder>"] += 1
+        features["<folder>"] += 1
     for word in re.findall(r"[a-z]+|[0-9]+", rest.lower()):
-        if word not in _STOP_WORDS:
-            found[_stem(word)] += 1
-    return +found
+        if word not in STOP_WORDS:
+            features[_stem(word)] += 1
+    return +features
 
 
 def _stem(word: str) -> str:
@@ -161,7 +160,7 @@ def _weigh_features() -> dict[str, float]:
 
 
 def rank_examples(user_text: str, tools: frozenset[str]) -> list[tuple[float, Example]]:
-    """The examples most like this request, among those with these words (and answers)."""
+    """All answers and the examples with these tools, the most similar to the request first."""
     mine = extract_features(user_text)
     rarity = _weigh_features()
     weight = {word: count * rarity.get(word, 2.0) for word, count in mine.items()}

@@ -1,8 +1,8 @@
-"""What a small model may write, as a grammar, and how its text is read while it comes.
+"""The grammar of a small model's reply, and the reader of its text while it arrives.
 
-    {"answer":"text"}   or   {"tool":"word","field":value, ...}
+    {"answer":"text"}   or   {"tool":"name","field":value, ...}
 
-Every reply is one of the two, whole or cut. Nothing here knows of prompts or of the server.
+Every reply is one of the two, whole or cut. It knows nothing of prompts or of the server.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ boolean ::= "true" | "false"
 
 def build_grammar(tools: Sequence[SmallTool], *, may_answer: bool = True) -> str:
     """One of these calls, or an answer."""
-    rules = [f"call{place} ::= {_call_rule(offer)}" for place, offer in enumerate(tools)]
-    ways = [f"call{place}" for place in range(len(tools))]
-    if may_answer or not ways:
+    rules = [f"call{index} ::= {_call_rule(tool)}" for index, tool in enumerate(tools)]
+    replies = [f"call{index}" for index in range(len(tools))]
+    if may_answer or not replies:
         rules.append(
             f"answer ::= {quote_literal(ANSWER_PREFIX)} text {quote_literal(chr(34) + '}')}"
         )
-        ways.insert(0, "answer")
-    return "\n".join([f"root ::= {' | '.join(ways)}", *rules]) + _TERMINALS
+        replies.insert(0, "answer")
+    return "\n".join([f"root ::= {' | '.join(replies)}", *rules]) + _TERMINALS
 
 
 def quote_literal(text: str) -> str:
-    """A text as it stands, in the grammar's own quoting."""
+    """A literal text, in the grammar's quoting."""
     for old, new in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
         text = text.replace(old, new)
     return f'"{text}"'
@@ -61,7 +61,7 @@ def _value_rule(field: ArgumentField) -> str:
 
 
 class ParsedReply(msgspec.Struct, frozen=True):
-    """A whole reply: a call's word and values, or an answer."""
+    """A whole reply: a call's tool and arguments, or an answer."""
 
     tool: str = ""
     arguments: dict[str, Any] = {}
@@ -70,11 +70,11 @@ class ParsedReply(msgspec.Struct, frozen=True):
 
 
 class ReplyReader:
-    """Reads a reply as it comes. `feed` gives the answer's new text, decoded."""
+    """Reads a reply as it arrives. `feed` returns the new text of an answer, decoded."""
 
-    def __init__(self, prefix: str = "") -> None:
-        self._raw = prefix
-        self._emitted = len(prefix)  # what was begun for the model is told by who began it
+    def __init__(self) -> None:
+        self._raw = ""
+        self._emitted = 0
 
     def feed(self, text: str) -> str:
         self._raw += text
@@ -84,14 +84,6 @@ class ReplyReader:
         stop = _find_decodable_end(self._raw, start)
         self._emitted = stop
         return _unescape(self._raw[start:stop])
-
-    @property
-    def tool(self) -> str:
-        """The called tool's word, as soon as it is known."""
-        if not self._raw.startswith(CALL_PREFIX):
-            return ""
-        word, mark, _ = self._raw[len(CALL_PREFIX) :].partition('"')
-        return word if mark else ""
 
     def finish(self) -> ParsedReply:
         raw = self._raw
@@ -103,22 +95,21 @@ class ReplyReader:
             value = json.loads(raw)
         except ValueError:
             return ParsedReply(is_cut=True)
-        word = value.pop("tool", "")
-        return ParsedReply(tool=word, arguments=value)
+        return ParsedReply(tool=value.pop("tool", ""), arguments=value)
 
 
 def _find_decodable_end(raw: str, start: int) -> int:
-    """Where the string ends, or the part of it that can be decoded so far."""
-    place = start
-    while place < len(raw):
-        if raw[place] == '"':
-            return place
-        if raw[place] == "\\":
-            if place + 1 >= len(raw):
-                return place
-            place += 1
-        place += 1
-    return place
+    """The end of the string, or of the part that can be decoded so far."""
+    end = start
+    while end < len(raw):
+        if raw[end] == '"':
+            return end
+        if raw[end] == "\\":
+            if end + 1 >= len(raw):
+                return end
+            end += 1
+        end += 1
+    return end
 
 
 def _unescape(escaped: str) -> str:

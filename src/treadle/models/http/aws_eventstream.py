@@ -1,7 +1,7 @@
-"""AWS event-stream frames into server-sent events, for Bedrock's answers.
+"""Converts AWS event-stream frames to server-sent events, for the responses of Bedrock.
 
-Sans-IO: bytes of `application/vnd.amazon.eventstream` go in, SSE bytes come out, so that a codec
-sees one format. It checks every frame's checksums and reads no more of AWS than that.
+Sans-IO: bytes of `application/vnd.amazon.eventstream` go in, SSE bytes come out, so that decoders
+see one format. It checks the checksums of every frame.
 
     length · headers length · checksum · headers · payload · checksum
 """
@@ -20,7 +20,7 @@ from .transport import MalformedResponse, ResponseTooLarge
 MEDIA_TYPE: Final = "application/vnd.amazon.eventstream"
 _PRELUDE: Final = struct.Struct(">III")
 _MAX_FRAME: Final = 24 * 1024 * 1024
-# Sizes of the header values that are not strings, by their type; 6 and 7 carry their own length.
+# Sizes of the header values that are not strings, by type; 6 and 7 have their own length.
 _HEADER_VALUE_SIZES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 
@@ -31,7 +31,7 @@ class AWSFrameReader:
         self._tail = bytearray()
 
     def feed(self, data: bytes) -> bytes:
-        """The events of every frame that this piece completes, as SSE."""
+        """The events of every frame that this chunk completes, as SSE."""
         self._tail += data
         return b"".join(_frame_to_sse(headers, payload) for headers, payload in self._frames())
 
@@ -54,10 +54,10 @@ class AWSFrameReader:
 
 def _parse_headers(block: bytes) -> dict[str, str]:
     headers: dict[str, str] = {}
-    at = 0
-    while at < len(block):
-        end = at + 1 + block[at]
-        name = block[at + 1 : end].decode("utf-8", "replace")
+    start = 0
+    while start < len(block):
+        end = start + 1 + block[start]
+        name = block[start + 1 : end].decode("utf-8", "replace")
         kind = block[end]
         end += 1
         if kind in (6, 7):
@@ -67,7 +67,7 @@ def _parse_headers(block: bytes) -> dict[str, str]:
             end += size
         else:
             end += _HEADER_VALUE_SIZES[kind]
-        at = end
+        start = end
     return headers
 
 
@@ -80,7 +80,7 @@ def _frame_to_sse(headers: dict[str, str], payload: bytes) -> bytes:
         kind = msgspec.json.decode(data, type=_TypeOnly).type if data else ""
     except (msgspec.MsgspecError, binascii.Error, UnicodeError) as error:
         raise MalformedResponse(
-            f"a frame of the event stream is not what it should be ({error})"
+            f"a frame of the event stream is malformed ({error}): try again"
         ) from error
     return b"event: %s\ndata: %s\n\n" % (kind.encode(), data) if data else b""
 

@@ -1,8 +1,8 @@
 """The default transport: a small HTTP/1.1 client with a keep-alive pool.
 
-It follows same-origin redirects, retries once a request that met a stale connection, and undoes
-content codings. It is not a general client: no cookies, no uploads from streams, no HTTP/2.
-`transport` says what it promises; `routes`, `dialing` and `connection` are its parts.
+It follows same-origin redirects, retries a request once if its pooled connection was stale, and
+decodes gzip and deflate. It is not a general client: no cookies, no streamed uploads, no HTTP/2.
+transport.py has its promises; urls.py, connect.py, connection.py and pool.py are its parts.
 """
 
 import asyncio
@@ -12,16 +12,20 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+import msgspec
+
 from .connect import open_connection
 from .connection import Connection
 from .pool import Pool
 from .timeouts import DEFAULT_TIMEOUTS, Timeouts, TimeoutTracker
 from .transport import (
+    REDIRECT_STATUSES,
     BadRedirect,
     Disconnected,
     Headers,
     MalformedResponse,
     ResponseTooLarge,
+    other_host_error,
     read_all,
 )
 from .urls import Route, make_tls_context, parse_route
@@ -29,16 +33,16 @@ from .urls import Route, make_tls_context, parse_route
 if TYPE_CHECKING:
     import zlib
 
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 _MAX_ROUTES: Final = 256
 _DECOMPRESS_STEP: Final = 1024 * 1024
 
 
 class Client:
-    """A Transport. One may serve many agents, and several event loops, each with its own pool.
+    """A Transport. One can serve many agents, and several event loops, each with its own pool.
 
-    `environ` (the process's by default) is read for proxies and certificates, once a URL.
+    Proxies and certificates come from `environ` (of the process by default). With `socket_path`,
+    every request goes to that unix socket.
     """
 
     def __init__(
@@ -47,7 +51,9 @@ class Client:
         max_idle: int = 256,
         idle_seconds: float = 60.0,
         environ: Mapping[str, str] | None = None,
+        socket_path: str = "",
     ) -> None:
+        self._socket_path = socket_path
         self._max_idle = max_idle
         self._idle_seconds = idle_seconds
         self._environ: Mapping[str, str] = os.environ if environ is None else environ
@@ -84,7 +90,10 @@ class Client:
         if route is None:
             if len(self._routes) >= _MAX_ROUTES:
                 self._routes.clear()
-            route = self._routes[url] = parse_route(url, self._environ)
+            route = parse_route(url, self._environ)
+            if self._socket_path:
+                route = msgspec.structs.replace(route, socket_path=self._socket_path, proxy=None)
+            self._routes[url] = route
         return route
 
     def get_tls_context(self) -> ssl.SSLContext:
@@ -159,7 +168,7 @@ class HTTPExchange:
             connection = self._connection = await self._send()
             self.status = connection.status
             self._headers = Headers(connection.raw_headers)
-            if self.status not in _REDIRECTS:
+            if self.status not in REDIRECT_STATUSES:
                 break
             self._release()
             hops += 1
@@ -207,7 +216,7 @@ class HTTPExchange:
         self._tracker.on_content(self._loop.time())
 
     async def _send(self) -> Connection:
-        route, limits = self._route, self._timeouts
+        route, timeouts = self._route, self._timeouts
         size = sum(map(len, self._body))
         head = self._build_head(size)
         connection = self._pool.take(route.key)
@@ -215,10 +224,13 @@ class HTTPExchange:
             reused = connection is not None
             if connection is None:
                 connection = await open_connection(
-                    route, self._pool.make_connection, self._client.get_tls_context, limits.connect
+                    route,
+                    self._pool.make_connection,
+                    self._client.get_tls_context,
+                    timeouts.connect,
                 )
             try:
-                connection.start_exchange(route.address, self._tracker, limits.max_bytes)
+                connection.start_exchange(route.address, self._tracker, timeouts.max_bytes)
                 await connection.send(head, self._body, size)
                 await connection.wait_for_headers()
                 return connection
@@ -226,7 +238,7 @@ class HTTPExchange:
                 connection.finish()
                 if not reused or connection.received:
                     raise
-                connection = None  # the server had closed it while it lay idle
+                connection = None  # the server had closed it while it was idle
             except BaseException:
                 connection.finish()
                 raise
@@ -259,16 +271,11 @@ class HTTPExchange:
             target = self._client.get_route(there)
         except ValueError:
             raise BadRedirect(
-                f"{here.address} redirects to nowhere that makes sense: check the base URL",
+                f"{here.address} redirects to an invalid URL: check the base URL",
                 here.address,
             ) from None
         if target.origin != here.origin:
-            raise BadRedirect(
-                f"{here.address} redirects to another host, {target.address}: the request was not "
-                "sent there, because it carries a key; set the base URL to it if you trust it",
-                here.address,
-                target.host,
-            )
+            raise other_host_error(here.address, target.host)
         if self._method == "POST" and self.status not in (307, 308):
             raise BadRedirect(
                 f"{here.address} answers a POST with the redirect {self.status}, which would drop "
@@ -300,7 +307,7 @@ class HTTPExchange:
 
 
 class _Decompressor:
-    """Undoes gzip and deflate, for servers that send it unasked."""
+    """Decodes gzip and deflate, for servers that send it although we accept only identity."""
 
     def __init__(self, decompressor: "zlib._Decompress") -> None:
         self._decompressor = decompressor
@@ -319,7 +326,7 @@ class _Decompressor:
                 size += len(part)
                 if max_bytes is not None and size > max_bytes:
                     raise ResponseTooLarge(
-                        f"the response from {address} unpacks to more than {max_bytes} bytes: "
+                        f"the response from {address} decompresses to more than {max_bytes} bytes: "
                         "raise the max_bytes limit if that is expected",
                         address,
                     )
@@ -340,8 +347,7 @@ def _make_decompressor(coding: str, address: str) -> _Decompressor | None:
     if coding in ("gzip", "x-gzip", "deflate"):
         return _Decompressor(zlib.decompressobj(zlib.MAX_WBITS | 32))
     raise MalformedResponse(
-        f"{address} answers in the coding {coding!r}, which was not asked for: "
-        "check the proxy in between",
+        f"{address} sent the content encoding {coding!r}, which we do not accept: check the proxy",
         address,
     )
 
@@ -351,12 +357,12 @@ def _raise_bad_header(headers: Mapping[str, str]) -> None:
         if not name or not name.isascii() or any(c in name for c in "\r\n :"):
             raise ValueError(f"not a header name: {name!r}")
         if "\r" in value or "\n" in value:
-            raise ValueError(f"the value of the header {name!r} holds a line break")
+            raise ValueError(f"the value of the header {name!r} contains a line break")
         try:
             value.encode("latin-1")
         except UnicodeEncodeError:
             raise ValueError(
-                f"the value of the header {name!r} holds characters that HTTP cannot carry"
+                f"the value of the header {name!r} contains characters that HTTP cannot send"
             ) from None
 
 
@@ -364,7 +370,7 @@ _shared_client: Client | None = None
 
 
 def get_shared_client() -> Client:
-    """The process's one client, made at first use."""
+    """The client of this process, created at first use."""
     global _shared_client
     if _shared_client is None:
         _shared_client = Client()

@@ -1,7 +1,7 @@
-"""Opening a connection along a route: directly, through a proxy, with TLS or without.
+"""Opens a connection for a route: directly or through a proxy, with or without TLS.
 
-It ends where the first request would begin. `routes` says where to go, `connection` is what
-comes out, `client` above keeps it. Every failure leaves as a wire error that names the place.
+It sends no request. Used by client.py, with a route from urls.py. Every failure is a
+TransportError with the address.
 """
 
 import asyncio
@@ -22,9 +22,12 @@ async def open_connection(
     get_tls_context: Callable[[], ssl.SSLContext],
     timeout: float | None,
 ) -> Connection:
-    """A fresh connection, ready for a request."""
+    """A new connection, ready for a request."""
     try:
         async with asyncio.timeout(timeout):
+            if route.socket_path:
+                loop = asyncio.get_running_loop()
+                return (await loop.create_unix_connection(make_connection, route.socket_path))[1]
             if route.proxy is None:
                 context = get_tls_context() if route.tls else None
                 return await _open_direct(route.host, route.port, context, make_connection)
@@ -64,7 +67,7 @@ async def _open_direct(
             server_hostname=name,
             happy_eyeballs_delay=0.25,
         )
-    else:  # uvloop races no addresses
+    else:  # uvloop has no happy eyeballs
         transport, connection = await loop.create_connection(
             make_connection, host, port, ssl=context, server_hostname=name
         )
@@ -126,8 +129,8 @@ class _ProxyTunnel(asyncio.Protocol):
         self, transport: asyncio.Transport, route: Route, proxy: Proxy
     ) -> None:
         bracketed = f"[{route.host}]" if ":" in route.host else route.host
-        place = f"{bracketed}:{route.port}"
-        lines = [f"CONNECT {place} HTTP/1.1", f"host: {place}"]
+        target = f"{bracketed}:{route.port}"
+        lines = [f"CONNECT {target} HTTP/1.1", f"host: {target}"]
         if proxy.authorization is not None:
             lines.append(f"proxy-authorization: {proxy.authorization}")
         transport.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
@@ -138,25 +141,25 @@ class _ProxyTunnel(asyncio.Protocol):
 
 
 def _refusal_message(route: Route, proxy: Proxy, status: bytes) -> str:
-    said = f"answered {status.decode('latin-1')}" if status else "gave no answer"
+    answer = f"answered {status.decode('latin-1')}" if status else "gave no answer"
     hint = (
         "put user and password into the proxy's URL"
         if status == b"407"
         else "check HTTPS_PROXY, or add the host to NO_PROXY"
     )
-    return f"the proxy {proxy.host}:{proxy.port} {said} for {route.address}: {hint}"
+    return f"the proxy {proxy.host}:{proxy.port} {answer} for {route.address}: {hint}"
 
 
 def _connect_error(route: Route, error: OSError) -> ConnectFailed | ProxyFailed:
-    place, kind = route.address, "the base URL"
+    address, setting = route.address, "the base URL"
     if route.proxy is not None:
-        place, kind = f"{route.proxy.host}:{route.proxy.port}", "the proxy variables"
+        address, setting = f"{route.proxy.host}:{route.proxy.port}", "the proxy variables"
     if isinstance(error, socket.gaierror):
-        message = f"the host of {place} is not known: check the network and {kind}"
+        message = f"the host of {address} is unknown: check the network and {setting}"
     elif isinstance(error, ConnectionRefusedError):
-        message = f"nothing answers at {place} (connection refused): start the server, check {kind}"
+        message = f"{address} refused the connection: start the server, check {setting}"
     else:
-        message = f"no connection to {place} ({error}): check the network and {kind}"
+        message = f"no connection to {address} ({error}): check the network and {setting}"
     if route.proxy is not None:
         return ProxyFailed(f"through the proxy: {message}", route.address)
     return ConnectFailed(message, route.address)
@@ -167,7 +170,7 @@ def _is_ip_address(host: str) -> bool:
 
 
 def _enable_keepalive(transport: asyncio.Transport) -> None:
-    # After a laptop's sleep the peer may be gone without a word: let the kernel find out.
+    # After a suspend the server may be gone without notice: let the kernel find out.
     sock = transport.get_extra_info("socket")
     if sock is None:
         return
@@ -177,4 +180,4 @@ def _enable_keepalive(transport: asyncio.Transport) -> None:
             if hasattr(socket, name):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     except OSError:
-        pass  # a socket of a kind that has no such option
+        pass  # this kind of socket has no such option

@@ -1,7 +1,7 @@
-"""One HTTP/1.1 connection: writes a request, parses its response, keeps time.
+"""One HTTP/1.1 connection: writes a request, parses its response, applies the timeouts.
 
-An asyncio protocol around the httptools parser; one response at a time. It knows no URL, pool,
-redirect or content coding: `client` above does. The socket below it is plain or TLS.
+An asyncio protocol around the httptools parser; one response at a time, over a plain or TLS
+socket. It knows no URL, pool, redirect or content coding: client.py does.
 """
 
 import asyncio
@@ -10,8 +10,14 @@ from typing import Final, cast
 
 import httptools
 
-from .timeouts import TimeoutKind, TimeoutTracker
-from .transport import Disconnected, MalformedResponse, ResponseTooLarge, TimedOut, TransportError
+from .timeouts import TimeoutKind, TimeoutTimer, TimeoutTracker
+from .transport import (
+    Disconnected,
+    MalformedResponse,
+    TimedOut,
+    TransportError,
+    too_large_error,
+)
 
 _MAX_QUEUED_BYTES: Final = 512 * 1024
 _MAX_SINGLE_WRITE: Final = 4 * 1024 * 1024
@@ -19,20 +25,20 @@ _WRITE_BLOCK: Final = 256 * 1024
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Born by a dial, lives through `begin` / `head` / `take`… / `finish`, may begin again."""
+    """Per exchange: `start_exchange`, `send`, `wait_for_headers`, `take_body`…, `finish`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview) -> None:
         self._loop = loop
-        # Filled and consumed within one callback, so that all connections of a loop share one.
+        # Filled and consumed within one callback, so all connections of a loop share it.
         self._buffer = buffer
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._drain_waiter: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = TimeoutTimer(lambda: bool(self._chunks), self._on_expired)
         self._tracker: TimeoutTracker | None = None
         self._max_bytes: int | None = None
         self._chunks: list[bytes] = []
-        # The parser calls this straight from C, once for each chunk.
+        # The parser calls this directly from C, once for each chunk.
         self.on_body = self._chunks.append
         self._queued = 0
         self._reading_paused = False
@@ -51,7 +57,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- one exchange
 
     def start_exchange(self, address: str, tracker: TimeoutTracker, max_bytes: int | None) -> None:
-        """Get ready for a response; the clock runs from here."""
+        """Prepare for a response; the timeouts start now."""
         self._address = address
         self._tracker = tracker
         self._max_bytes = max_bytes
@@ -59,13 +65,11 @@ class Connection(asyncio.BufferedProtocol):
         self.status = self.received = self._queued = 0
         self.raw_headers = []
         self.done = False
-        now = self._loop.time()
-        tracker.on_request_sent(now)
-        if self._timer is None:
-            self._timer = self._loop.call_at(tracker.schedule_check(now), self._check_timeouts)
+        tracker.on_request_sent(self._loop.time())
+        self._timer.start(self._loop, tracker)
 
     async def send(self, head: bytes, body: Sequence[bytes], size: int) -> None:
-        """Write a request. Returns early if the server answers before it is all sent."""
+        """Write a request. Returns early if the server answers before all of it is sent."""
         transport = self._transport
         if transport is None or self.is_lost:
             self._handle_lost(None)
@@ -74,14 +78,14 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(b"".join((head, *body)))
             return
         block = [head]
-        held = 0
+        block_bytes = 0
         for part in body:
             block.append(part)
-            held += len(part)
-            if held >= _WRITE_BLOCK:
+            block_bytes += len(part)
+            if block_bytes >= _WRITE_BLOCK:
                 transport.write(b"".join(block))
                 block.clear()
-                held = 0
+                block_bytes = 0
                 if self._drain_waiter is not None and not await self._wait_drained():
                     return
         transport.write(b"".join(block))
@@ -93,13 +97,13 @@ class Connection(asyncio.BufferedProtocol):
                 raise self.error
             await self.wait()
         if self._drain_waiter is not None:
-            self._is_reusable = False  # it answered without having read the whole request
+            self._is_reusable = False  # the server answered before it read the whole request
 
     def take_body(self) -> bytes:
-        """Every body byte that is here; empty if there is none."""
-        pieces = self._chunks
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
+        """Every body byte that has arrived; empty if there is none."""
+        chunks = self._chunks
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        chunks.clear()
         self._queued = 0
         if self._reading_paused and self._transport is not None:
             self._reading_paused = False
@@ -111,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._chunks)
 
     async def wait(self) -> None:
-        """Until something changed: data, headers, the end, an error."""
+        """Wait until something changes: data, headers, the end, an error."""
         waiter = self._waiter = self._loop.create_future()
         try:
             await waiter
@@ -119,12 +123,10 @@ class Connection(asyncio.BufferedProtocol):
             self._waiter = None
 
     def finish(self) -> bool:
-        """The exchange is over; true if the connection can carry another one."""
+        """End the exchange; true if the connection can be reused."""
         self._busy = False
         self._tracker = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.stop()
         self._chunks.clear()
         reusable = self.done and self._is_reusable and not self.is_lost and self.error is None
         if not reusable:
@@ -134,14 +136,12 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close the socket now, whatever is in flight."""
         self.is_lost = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.stop()
         if self._transport is not None:
             try:
                 self._transport.abort()
             except RuntimeError:
-                pass  # its event loop is closed, and the socket with it
+                pass  # the event loop is closed, and the socket with it
 
     # -- called by asyncio
 
@@ -153,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         if not self._busy or self.done:
-            # Nobody asked: a late byte makes the next answer unreadable.
+            # Bytes without a request would be taken for the next response.
             self._is_reusable = False
             self.abort()
             return
@@ -165,24 +165,19 @@ class Connection(asyncio.BufferedProtocol):
             self._parser.feed_data(self._buffer[:nbytes])
         except httptools.HttpParserUpgrade:
             self._fail(
-                MalformedResponse(f"{self._address} wants to switch protocols: check the URL")
+                MalformedResponse(f"{self._address} asks to switch protocols: check the URL")
             )
         except httptools.HttpParserError as error:
             if not self.done:
                 self._fail(
                     MalformedResponse(
-                        f"{self._address} does not speak HTTP/1.1 ({error}): check the URL and port",
+                        f"{self._address} did not answer in HTTP/1.1 ({error}): "
+                        "check the URL and port",
                         self._address,
                     )
                 )
         if self._max_bytes is not None and self.received > self._max_bytes:
-            self._fail(
-                ResponseTooLarge(
-                    f"the response from {self._address} is larger than {self._max_bytes} bytes: "
-                    "raise the max_bytes limit if that is expected",
-                    self._address,
-                )
-            )
+            self._fail(too_large_error(self._address, self._max_bytes))
         elif self._queued > _MAX_QUEUED_BYTES and not self._reading_paused and not self.done:
             self._reading_paused = True
             if self._transport is not None:
@@ -214,26 +209,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def on_message_complete(self) -> None:
         if not self.status:
-            self.raw_headers = []  # an interim answer (1xx): the real one follows
+            self.raw_headers = []  # an interim response (1xx): the final one follows
             return
         self.done = True
         self._is_reusable = self._is_reusable and self._parser.should_keep_alive()
 
     # -- inside
 
-    def _check_timeouts(self) -> None:
-        self._timer = None
-        meter = self._tracker
-        if meter is None or self.done:
-            return
-        now = self._loop.time()
-        if self._chunks:
-            meter.on_reader_behind(now)
-        which: TimeoutKind | None = meter.find_expired(now)
-        if which is None:
-            self._timer = self._loop.call_at(meter.schedule_check(now), self._check_timeouts)
-        else:
-            self._fail(TimedOut(which, meter.get_seconds(which), self._address))
+    def _on_expired(self, kind: TimeoutKind) -> None:
+        if self._tracker is not None and not self.done:
+            self._fail(TimedOut(kind, self._tracker.get_seconds(kind), self._address))
 
     def _fail(self, error: TransportError) -> None:
         if self.error is None:
@@ -252,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
         self.resume_writing()
 
     def _disconnected_error(self, cause: Exception | None) -> Disconnected:
-        when = "in the middle of its answer" if self.status else "without an answer"
+        when = "in the middle of its response" if self.status else "without a response"
         error = Disconnected(
             f"{self._address} closed the connection {when}"
             f"{f' ({cause})' if cause else ''}: try again",

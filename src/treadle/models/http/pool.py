@@ -1,7 +1,7 @@
-"""Idle connections of one event loop, kept for the next request to the same place.
+"""Idle connections of one event loop, kept for the next request to the same host.
 
-It opens nothing and speaks no HTTP. `client` above takes from it and puts back; it closes what
-grows old, what is too many, and everything when its event loop shuts down.
+It opens nothing and knows no HTTP. client.py takes connections and puts them back; the pool closes
+old ones, those above its limit, and all of them when its event loop shuts down.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ _RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 
 
 class Pool:
-    """Idle connections of one event loop, closed when they grow old or the loop shuts down."""
+    """Idle connections of one event loop, closed when they are old or the loop shuts down."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, max_idle: int, idle_seconds: float) -> None:
         self._loop = loop
@@ -71,19 +71,19 @@ class Pool:
     def _sweep(self) -> None:
         oldest = self._loop.time() - self._idle_seconds
         for key, connections in list(self._idle.items()):
-            kept = [c for c in connections if not c.is_lost and c.idle_since > oldest]
+            usable = [c for c in connections if not c.is_lost and c.idle_since > oldest]
             for connection in connections:
-                if connection not in kept:
+                if connection not in usable:
                     connection.abort()
-            self._count -= len(connections) - len(kept)
-            if kept:
-                self._idle[key] = kept
+            self._count -= len(connections) - len(usable)
+            if usable:
+                self._idle[key] = usable
             else:
                 del self._idle[key]
 
     async def _until_shutdown(self) -> AsyncGenerator[None, None]:
-        # An event loop closes its open async generators before it ends: the one hook that lets
-        # a pool close its sockets without a task of its own.
+        # An event loop closes its open async generators before it ends: the only hook with which
+        # a pool can close its sockets without a task of its own.
         try:
             yield
         finally:

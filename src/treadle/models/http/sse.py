@@ -1,7 +1,7 @@
-"""Server-sent events out of bytes, to the WHATWG specification, in any chunking.
+"""Parses server-sent events from bytes, by the WHATWG specification, for any chunking.
 
-Sans-IO: pieces go in, finished events come out in batches. It decodes no JSON and no text, and
-knows no provider; a codec stands above. An event without its closing blank line is never given out.
+Sans-IO: chunks go in, complete events come out in batches. It decodes no JSON or text and knows
+no provider. An event without its closing blank line is never returned.
 """
 
 import re
@@ -20,7 +20,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 class SSEReader:
     """Reads one stream. `feed` returns `(name, data)`; the name is empty if none was given.
 
-    `pending` bytes of an unfinished event tell a cut stream from a finished one.
+    `pending` counts the bytes of an incomplete event; above 0 at the end, the stream was cut.
     """
 
     __slots__ = (
@@ -43,7 +43,7 @@ class SSEReader:
         self.retry: int | None = None
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """Every event that this piece completes, in order."""
+        """Every event that this chunk completes, in order."""
         if self._is_at_start:
             data = self._strip_bom(data)
         if self._after_cr or b"\r" in data:
@@ -53,7 +53,7 @@ class SSEReader:
         tail = self._tail
         end = data.rfind(b"\n\n") + 2
         if end == 1:
-            # A blank line may lie across the border of two pieces.
+            # A blank line can be split between two chunks.
             if not (tail and data[0] == 10 and tail[-1][-1] == 10):
                 tail.append(data)
                 self._add_pending(len(data))
@@ -69,8 +69,8 @@ class SSEReader:
         self.pending = 0
         self._add_pending(len(data) - end)
         matches: list[tuple[bytes, bytes]] = _EVENT_OR_LINE.findall(data, 0, end)
-        # Each event holds one blank line of its own; a stray line makes one match more than
-        # there are blank lines, so equality proves that every match is a whole event.
+        # Each event has one blank line; any other line makes one match more than there are blank
+        # lines, so equal counts prove that every match is a whole event.
         if len(matches) == data.count(b"\n\n", 0, end):
             return matches
         return self._parse_lines(data[:end])
@@ -80,31 +80,31 @@ class SSEReader:
         if self.pending > self._max_event_bytes:
             raise ResponseTooLarge(
                 f"one event of the stream is larger than {self._max_event_bytes} bytes: "
-                "the server does not speak the expected protocol, check the base URL"
+                "the server does not use the expected protocol, check the base URL"
             )
 
-    def _strip_bom(self, piece: bytes) -> bytes:
-        piece = b"".join((*self._tail, piece))
+    def _strip_bom(self, chunk: bytes) -> bytes:
+        chunk = b"".join((*self._tail, chunk))
         self._tail.clear()
         self.pending = 0
-        if len(piece) < 3 and _BOM.startswith(piece):
-            if piece:
-                self._tail.append(piece)
-                self.pending = len(piece)
+        if len(chunk) < 3 and _BOM.startswith(chunk):
+            if chunk:
+                self._tail.append(chunk)
+                self.pending = len(chunk)
             return b""
         self._is_at_start = False
-        return piece.removeprefix(_BOM)
+        return chunk.removeprefix(_BOM)
 
-    def _normalize_newlines(self, piece: bytes) -> bytes:
-        if not piece:
-            return piece
-        if self._after_cr and piece[0] == 10:
-            piece = piece[1:]
-            if not piece:
+    def _normalize_newlines(self, chunk: bytes) -> bytes:
+        if not chunk:
+            return chunk
+        if self._after_cr and chunk[0] == 10:
+            chunk = chunk[1:]
+            if not chunk:
                 self._after_cr = False
-                return piece
-        self._after_cr = piece[-1] == 13
-        return piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+                return chunk
+        self._after_cr = chunk[-1] == 13
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _parse_lines(self, block: bytes) -> list[tuple[bytes, bytes]]:
         events: list[tuple[bytes, bytes]] = []

@@ -1,13 +1,15 @@
-"""How long and how much: the limits of one exchange, and the meter that counts them.
+"""The timeouts of one exchange, the tracker that computes them, the timer that runs the tracker.
 
-Pure arithmetic over clock readings that the caller hands in; it owns no timer and closes nothing.
-The client and the adapters above tick it and act on its verdict.
+The tracker is pure arithmetic over clock readings. The timer closes nothing: connection.py and
+sdk_transport.py act when it reports an expired timeout.
 
-    asked ──first_byte──▶ headers ──first_content──▶ content ──idle──▶ content ──idle──▶ …
+    sent ──first_byte───▶ headers ──first_content──▶ content ──idle──▶ content ──idle──▶ …
                              └─ idle without a byte ─┘
     └───────────────────────────────── total ────────────────────────────────────────────┘
 """
 
+import asyncio
+from collections.abc import Callable
 from typing import Final, Literal
 
 import msgspec
@@ -28,20 +30,20 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 DEFAULT_TIMEOUTS: Final = Timeouts()
 
-# A tick at least this often, so that a stopped process is noticed whatever the limits are; with
-# small limits oftener, because a mark that moves does not move the tick that is already set.
+# A check at least this often, so that a suspended process is noticed; with small timeouts more
+# often, because a check that is already scheduled does not move with the deadline.
 _CHECK_SECONDS = 5.0
 _CHECKS_PER_TIMEOUT = 10
-# A tick later than this was not the provider's doing: the process slept or was stopped.
+# A check that is later than this means that the process was suspended.
 _SUSPEND_SECONDS = 2.0
 _NEVER = float("inf")
 
 
 class TimeoutTracker:
-    """Counts one exchange against its limits.
+    """Computes the deadlines of one exchange.
 
-    Before the first content any byte proves life, within `first_content`; after it only content
-    does. Time in which this process did not run is given back in full.
+    Before the first content any byte restarts `idle`, within `first_content`; after it only
+    content does. Time in which this process was suspended does not count.
     """
 
     __slots__ = (
@@ -65,16 +67,16 @@ class TimeoutTracker:
         self._interval = min(_CHECK_SECONDS, shortest / _CHECKS_PER_TIMEOUT)
 
     def on_request_sent(self, now: float) -> None:
-        """The request goes out (again, after a redirect): the wait for headers starts."""
+        """The request is sent (again, after a redirect): the wait for headers starts."""
         self._sent_at = self._bytes_at = now
         self._headers_at = None
 
     def on_headers(self, now: float) -> None:
-        """The response headers are here."""
+        """The response headers arrived."""
         self._headers_at = self._bytes_at = now
 
     def on_bytes(self, now: float) -> None:
-        """Some bytes arrived, be they pings."""
+        """Any bytes arrived, also pings."""
         self._bytes_at = now
 
     def on_content(self, now: float) -> None:
@@ -82,12 +84,12 @@ class TimeoutTracker:
         self._content_at = self._bytes_at = now
 
     def schedule_check(self, now: float) -> float:
-        """When to call `expired` next."""
+        """When to call `find_expired` next."""
         self._next_check_at = min(self._next_deadline()[0], now + self._interval)
         return self._next_check_at
 
     def find_expired(self, now: float) -> TimeoutKind | None:
-        """The limit that is used up, if one is. Called at `next_tick`, however late."""
+        """The timeout that expired, if one did. Called at the scheduled time or later."""
         late = now - self._next_check_at
         if late > _SUSPEND_SECONDS:
             self._add_suspended_time(late, now)
@@ -95,7 +97,7 @@ class TimeoutTracker:
         return which if now >= deadline else None
 
     def on_reader_behind(self, now: float) -> None:
-        """Bytes wait here unread: the silence is ours, not the provider's."""
+        """Bytes wait to be read: the delay is ours, not the provider's."""
         self._bytes_at = now
         if self._content_at is not None:
             self._content_at = now
@@ -103,7 +105,7 @@ class TimeoutTracker:
             self._headers_at = now
 
     def get_seconds(self, kind: TimeoutKind) -> float:
-        """The limit behind a verdict, for its message."""
+        """The value of a timeout, for its message."""
         return getattr(self._timeouts, kind) or 0.0
 
     def _add_suspended_time(self, late: float, now: float) -> None:
@@ -130,5 +132,41 @@ class TimeoutTracker:
         return phase if phase[0] < total else (total, "total")
 
 
-def _add_timeout(mark: float, limit: float | None) -> float:
-    return _NEVER if limit is None else mark + limit
+def _add_timeout(start: float, limit: float | None) -> float:
+    return _NEVER if limit is None else start + limit
+
+
+class TimeoutTimer:
+    """Runs a tracker on an event loop until `stop`, or until it has reported a timeout."""
+
+    __slots__ = ("_handle", "_is_reader_behind", "_loop", "_on_expired", "_tracker")
+
+    def __init__(
+        self, is_reader_behind: Callable[[], bool], on_expired: Callable[[TimeoutKind], None]
+    ) -> None:
+        self._is_reader_behind = is_reader_behind
+        self._on_expired = on_expired
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self, loop: asyncio.AbstractEventLoop, tracker: TimeoutTracker) -> None:
+        self._loop, self._tracker = loop, tracker
+        self._schedule(loop.time())
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _schedule(self, now: float) -> None:
+        self._handle = self._loop.call_at(self._tracker.schedule_check(now), self._check)
+
+    def _check(self) -> None:
+        now = self._loop.time()
+        if self._is_reader_behind():
+            self._tracker.on_reader_behind(now)
+        expired = self._tracker.find_expired(now)
+        if expired is None:
+            self._schedule(now)
+        else:
+            self._handle = None
+            self._on_expired(expired)

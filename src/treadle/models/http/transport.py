@@ -1,17 +1,17 @@
-"""The seam between a codec and whatever carries its bytes: one Protocol, its errors.
+"""The Protocol of a transport, which sends one request and streams its response; its errors.
 
-It is not a client: `client` is ours, `adapters` wraps other people's. It knows no provider, no
-JSON, no retry policy: the codecs above translate these errors into the project's.
+client.py implements it, sdk_transport.py wraps an SDK's client. It knows no provider, JSON or
+retries: provider_base/error_mapping.py maps these errors to the project's.
 
-    WireError
-     ├─ ConnectFailed    no such host, refused, unreachable
-     ├─ TLSFailed        certificate or handshake
-     ├─ ProxyFailed      the proxy refused, or is of an unknown kind
-     ├─ Disconnected     the peer went away before the end
-     ├─ TimedOut         connect, first_byte, first_content, idle or total
-     ├─ TooLarge         more bytes than allowed
-     ├─ BadRedirect      to somewhere a key must not go
-     └─ Malformed        what came back is not HTTP
+    TransportError
+     ├─ ConnectFailed       unknown host, refused, unreachable
+     ├─ TLSFailed           certificate or handshake
+     ├─ ProxyFailed         the proxy refused, or its kind is not supported
+     ├─ Disconnected        the server closed the connection before the end
+     ├─ TimedOut            connect, first_byte, first_content, idle or total
+     ├─ ResponseTooLarge    more bytes than allowed
+     ├─ BadRedirect         to another host, which must not get the key
+     └─ MalformedResponse   the response is not HTTP
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -22,25 +22,31 @@ from .timeouts import DEFAULT_TIMEOUTS, TimeoutKind, Timeouts
 
 __all__ = [
     "DEFAULT_TIMEOUTS",
+    "REDIRECT_STATUSES",
     "BadRedirect",
     "ConnectFailed",
     "Disconnected",
     "Headers",
-    "Timeouts",
     "MalformedResponse",
     "ProxyFailed",
     "Response",
+    "ResponseTooLarge",
     "TLSFailed",
     "TimedOut",
-    "ResponseTooLarge",
-    "Transport",
     "TimeoutKind",
+    "Timeouts",
+    "Transport",
     "TransportError",
+    "other_host_error",
+    "read_all",
+    "too_large_error",
 ]
+
+REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 
 
 class TransportError(Exception):
-    """Something between us and the server; `where` is its host and port."""
+    """The exchange with a server failed; `address` is its host and port."""
 
     def __init__(self, message: str, address: str = "") -> None:
         super().__init__(message)
@@ -60,7 +66,7 @@ class ProxyFailed(TransportError):
 
 
 class Disconnected(TransportError):
-    """`bytes_seen` counts body bytes; -1 means that not even the headers arrived."""
+    """`bytes_received` counts body bytes; -1 means that not even the headers arrived."""
 
     def __init__(self, message: str, address: str = "", bytes_received: int = -1) -> None:
         super().__init__(message, address)
@@ -69,7 +75,7 @@ class Disconnected(TransportError):
 
 class TimedOut(TransportError):
     def __init__(self, kind: TimeoutKind, seconds: float, address: str = "") -> None:
-        super().__init__(_TIMEOUT_MESSAGES[kind].format(where=address, seconds=seconds), address)
+        super().__init__(_TIMEOUT_MESSAGES[kind].format(address=address, seconds=seconds), address)
         self.kind: TimeoutKind = kind
 
 
@@ -78,7 +84,7 @@ class ResponseTooLarge(TransportError):
 
 
 class BadRedirect(TransportError):
-    """`target` is the host that the server pointed to."""
+    """`target` is the host of the redirect."""
 
     def __init__(self, message: str, address: str = "", target: str = "") -> None:
         super().__init__(message, address)
@@ -89,16 +95,33 @@ class MalformedResponse(TransportError):
     pass
 
 
+def too_large_error(address: str, limit: int) -> ResponseTooLarge:
+    return ResponseTooLarge(
+        f"the response from {address} is larger than {limit} bytes: "
+        "raise the max_bytes limit if that is expected",
+        address,
+    )
+
+
+def other_host_error(address: str, host: str) -> BadRedirect:
+    return BadRedirect(
+        f"{address} redirects to another host, {host or 'without a name'}: the request was not "
+        "sent there, because it contains a key; if you trust that host, set the base URL to it",
+        address,
+        host,
+    )
+
+
 _TIMEOUT_MESSAGES: dict[TimeoutKind, str] = {
-    "connect": "no connection to {where} within {seconds:g} s: check the network, "
+    "connect": "no connection to {address} within {seconds:g} s: check the network, "
     "the proxy and the base URL",
-    "first_byte": "{where} took the request but did not answer within {seconds:g} s: "
+    "first_byte": "{address} accepted the request but did not answer within {seconds:g} s: "
     "try again, or raise the first_byte limit",
-    "first_content": "{where} keeps the stream alive but sent no content within {seconds:g} s: "
+    "first_content": "{address} keeps the stream alive but sent no content within {seconds:g} s: "
     "try again, or raise the first_content limit",
-    "idle": "the stream from {where} went silent for {seconds:g} s: "
+    "idle": "the stream from {address} was silent for {seconds:g} s: "
     "try again, or raise the idle limit",
-    "total": "the exchange with {where} was not over after {seconds:g} s: "
+    "total": "the exchange with {address} was not over after {seconds:g} s: "
     "ask for less in one reply, or raise the total limit",
 }
 
@@ -136,7 +159,7 @@ class Headers(Mapping[str, str]):
 
 
 class Response(Protocol):
-    """One answer, while it arrives."""
+    """One response, while it arrives."""
 
     @property
     def status(self) -> int: ...
@@ -146,7 +169,7 @@ class Response(Protocol):
 
     @property
     def url(self) -> str:
-        """Where the answer came from, after redirects."""
+        """The URL of the response, after redirects."""
         ...
 
     def __aiter__(self) -> Self: ...
@@ -160,26 +183,26 @@ class Response(Protocol):
         ...
 
     def mark_content(self) -> None:
-        """The piece just read held content, not only pings: the idle limit starts afresh."""
+        """The chunk just read had content, not only pings: restart the idle limit."""
         ...
 
     async def aclose(self) -> None:
-        """Let go at once; a body not read to its end costs the connection."""
+        """Close at once; if the body was not read to its end, so is the connection."""
         ...
 
 
 @runtime_checkable
 class Transport(Protocol):
-    """Carries one request and streams its answer. Use as `async with transport.post(...)`.
+    """Sends a request and streams its response: `async with transport.post(...) as response`.
 
-    Leaving the block before the body's end, by cancellation too, closes the socket at once.
-    It never retries a request of which a response byte was seen, never follows a redirect to
+    Leaving the block before the body's end, also by cancellation, closes the socket at once.
+    It never retries a request after the first byte of a response, never follows a redirect to
     another origin, and never puts a header value into an error.
     """
 
     @property
     def base_url(self) -> str | None:
-        """The endpoint that this client insists on (an SDK's), or None."""
+        """The endpoint of an SDK's client, which must be used; else None."""
         ...
 
     def post(
@@ -195,17 +218,17 @@ class Transport(Protocol):
     ) -> AbstractAsyncContextManager[Response]: ...
 
     async def aclose(self) -> None:
-        """Drop the idle connections; the transport stays usable."""
+        """Close the idle connections; the transport stays usable."""
         ...
 
 
-async def read_all(pieces: AsyncIterator[bytes], limit: int) -> bytes:
-    """What `Response.read` promises, for any iteration of pieces."""
+async def read_all(chunks: AsyncIterator[bytes], limit: int) -> bytes:
+    """The implementation of `Response.read`."""
     parts: list[bytes] = []
     room = limit
-    async for piece in pieces:
-        parts.append(piece[:room])
-        room -= len(piece)
+    async for chunk in chunks:
+        parts.append(chunk[:room])
+        room -= len(chunk)
         if room <= 0:
             break
     return b"".join(parts)

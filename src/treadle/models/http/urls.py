@@ -1,7 +1,7 @@
-"""Where a URL leads: host, port, TLS, and the proxy that the environment asks for.
+"""Parses a URL into a route: host, port, TLS, and the proxy that the environment sets.
 
-Pure functions over a URL and an environment, and the TLS settings made from that environment.
-It opens nothing: `dialing` does.
+Pure functions of a URL and an environment, and the TLS context made from that environment. It
+opens nothing: connect.py does.
 """
 
 import ssl
@@ -11,10 +11,11 @@ from typing import Final
 
 import msgspec
 
+from .local_hosts import is_loopback
 from .transport import ProxyFailed, TLSFailed
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-# Interpreters built elsewhere look for certificates where this system has none.
+# An interpreter built on another system may look for certificates in a folder that is not here.
 _SYSTEM_BUNDLES: Final = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -33,7 +34,7 @@ class Proxy(msgspec.Struct, frozen=True):
 
 
 class Route(msgspec.Struct, frozen=True):
-    """The way to one URL. Routes with equal `key` may share a connection."""
+    """How to reach one URL. Routes with the same `key` can share a connection."""
 
     scheme: str
     host: str
@@ -41,6 +42,7 @@ class Route(msgspec.Struct, frozen=True):
     target: str
     proxy: Proxy | None
     host_header: str
+    socket_path: str = ""  # of a unix socket; then host and port are only names
 
     @property
     def tls(self) -> bool:
@@ -60,16 +62,16 @@ class Route(msgspec.Struct, frozen=True):
 
 
 def parse_route(url: str, environ: Mapping[str, str]) -> Route:
-    """Read a URL; ValueError if it is not an http or https one."""
+    """Parse a URL; ValueError if it is not an http or https URL."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(url)
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
         raise ValueError(f"not an http or https URL: {_redact_url(url)!r}")
     if "@" in parts.netloc:
-        raise ValueError("a URL must not hold a user or password: use headers")
+        raise ValueError("a URL must not contain a user or password: use headers")
     if any(char <= " " or char == "\x7f" for char in url):
-        raise ValueError(f"the URL holds blanks or control characters: {_redact_url(url)!r}")
+        raise ValueError(f"the URL contains blanks or control characters: {_redact_url(url)!r}")
     host = parts.hostname if parts.hostname.isascii() else _encode_idna(parts.hostname)
     port = parts.port or _DEFAULT_PORTS[parts.scheme]
     bracketed = f"[{host}]" if ":" in host else host
@@ -86,7 +88,7 @@ def parse_route(url: str, environ: Mapping[str, str]) -> Route:
 def find_proxy(scheme: str, host: str, port: int, environ: Mapping[str, str]) -> Proxy | None:
     """The proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name for this host."""
     value = _read_variable(environ, f"{scheme}_proxy") or _read_variable(environ, "all_proxy")
-    if not value or _is_loopback(host):
+    if not value or is_loopback(host):  # a server on this machine is never behind the proxy
         return None
     if _is_bypassed(host, port, _read_variable(environ, "no_proxy") or ""):
         return None
@@ -94,8 +96,8 @@ def find_proxy(scheme: str, host: str, port: int, environ: Mapping[str, str]) ->
 
 
 def make_tls_context(environ: Mapping[str, str]) -> ssl.SSLContext:
-    """A verifying context; SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE
-    replace the system's certificates, NODE_EXTRA_CA_CERTS adds to whichever holds."""
+    """A verifying context. SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE
+    replace the system's certificates; NODE_EXTRA_CA_CERTS adds to them."""
     file = environ.get("SSL_CERT_FILE") or None
     folder = environ.get("SSL_CERT_DIR") or None
     if file is None and folder is None:
@@ -158,9 +160,9 @@ def _is_bypassed(host: str, port: int, no_proxy: str) -> bool:
             if _is_in_network(host, entry):
                 return True
             continue
-        name, colon, wanted = entry.rpartition(":")
-        if colon and wanted.isdigit() and not name.endswith(":"):
-            if int(wanted) != port:
+        name, colon, entry_port = entry.rpartition(":")
+        if colon and entry_port.isdigit() and not name.endswith(":"):
+            if int(entry_port) != port:
                 continue
             entry = name
         entry = entry.strip("[]").removeprefix("*").lstrip(".")
@@ -176,13 +178,6 @@ def _is_in_network(host: str, network: str) -> bool:
         return ipaddress.ip_address(host) in ipaddress.ip_network(network, strict=False)
     except ValueError:
         return False
-
-
-def _is_loopback(host: str) -> bool:
-    # A model server on this machine is never behind the company's proxy.
-    if host == "localhost" or host.endswith(".localhost") or host == "::1":
-        return True
-    return host.startswith("127.") and host.replace(".", "").isdigit()
 
 
 def _encode_idna(host: str) -> str:

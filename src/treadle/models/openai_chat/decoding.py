@@ -1,8 +1,8 @@
-"""A chat-completions stream, read as every known server writes it.
+"""Decodes a Chat Completions stream, with the deviations of every known server.
 
 Sans-IO: event data goes in, model events and one reply come out. The tolerance is the same for
-all servers: ids and indexes may be missing, a call may come whole or in crumbs, reasoning has
-three names, usage comes last or not at all, and a reply with calls may claim to have stopped.
+all servers: ids and indexes may be missing, a call may come whole or in deltas, reasoning has
+three names, usage comes last or not at all, and a reply with calls may say "stop".
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from treadle.models.provider_base.openai_common import (
     convert_usage,
 )
 
-# The label of an Opaque that belongs to the call behind it, and must come back with it.
+# The label of an Opaque that belongs to the call after it, and is sent back with it.
 CALL_EXTRA_LABEL = "call_extra"
 
 _ABSENT = msgspec.Raw()
@@ -67,7 +67,7 @@ class _CallDelta(msgspec.Struct):
 
 
 class _Part(msgspec.Struct):
-    """Mistral streams a list of parts once it thinks."""
+    """Mistral streams a list of parts when it thinks."""
 
     type: str = ""
     text: str | None = None
@@ -140,7 +140,7 @@ class _PartialCall:
 
 
 class ChatDecoder:
-    """Reads one answer; see codec.Decoder for what is promised."""
+    """Decodes one response; see codec.Decoder for its promises."""
 
     def __init__(
         self, request: ModelRequest, card: ModelCard, provider: ProviderInfo, origin: str
@@ -219,11 +219,11 @@ class ChatDecoder:
             content.append(Text("".join(self._text)))
         if self._refusal:
             content.append(Text("".join(self._refusal)))
-        for slot in self._partial_calls:
-            if slot.call is not None:
-                if slot.extra:
-                    content.append(Opaque(self._origin, slot.extra.decode(), CALL_EXTRA_LABEL))
-                content.append(slot.call)
+        for partial in self._partial_calls:
+            if partial.call is not None:
+                if partial.extra:
+                    content.append(Opaque(self._origin, partial.extra.decode(), CALL_EXTRA_LABEL))
+                content.append(partial.call)
         return AssistantItem(
             content=tuple(content),
             stop=self._stop_reason(),
@@ -232,7 +232,7 @@ class ChatDecoder:
             response_id=self._response_id,
         )
 
-    # ------------------------------------------------------------------ what a delta may hold
+    # ------------------------------------------------------------------ the parts of a delta
 
     def _append_thinking(self, text: str, out: list[ModelEvent]) -> None:
         if text:
@@ -253,17 +253,17 @@ class ChatDecoder:
                 out.append(ModelTextDelta(part.text))
 
     def _read_reasoning(self, delta: _Delta, out: list[ModelEvent]) -> None:
-        shown = delta.reasoning_content or delta.reasoning or ""
+        plain = delta.reasoning_content or delta.reasoning or ""
         for detail in delta.reasoning_details or ():
             self.progress += 1
-            words = detail.get("text") or detail.get("summary")
-            if not shown and isinstance(words, str):
-                self._append_thinking(words, out)
+            text = detail.get("text") or detail.get("summary")
+            if not plain and isinstance(text, str):
+                self._append_thinking(text, out)
             self._merge_detail(detail)
-        self._append_thinking(shown, out)
+        self._append_thinking(plain, out)
 
     def _merge_detail(self, detail: dict[str, Any]) -> None:
-        """Details come in crumbs; they have to go back whole."""
+        """Details arrive in deltas, but must be sent back whole."""
         last = self._reasoning_details[-1] if self._reasoning_details else {}
         same = last.get("type") == detail.get("type") and last.get("index") == detail.get("index")
         if not last or not same:
@@ -280,59 +280,60 @@ class ChatDecoder:
         if delta.refusal:
             self._refusal.append(delta.refusal)
             out.append(ModelTextDelta(delta.refusal))
-        for piece in delta.tool_calls or ():
-            slot = self._find_partial_call(piece, out)
-            function = piece.function or _Function()
-            if bytes(piece.extra_content) not in (b"", b"null"):
-                slot.extra = bytes(piece.extra_content)
-            if piece.id and not slot.provider_id:
-                slot.provider_id = piece.id
-            if function.name and not slot.name:
-                slot.name = function.name
-                slot.id = make_unique_call_id(slot.provider_id, self._ids, self._transcript)
-                out.append(ModelToolCallBegan(slot.id, slot.name))
-                if slot.arguments:
-                    out.append(ModelToolCallDelta(slot.id, "".join(slot.arguments)))
+        for call_delta in delta.tool_calls or ():
+            partial = self._find_partial_call(call_delta, out)
+            function = call_delta.function or _Function()
+            if bytes(call_delta.extra_content) not in (b"", b"null"):
+                partial.extra = bytes(call_delta.extra_content)
+            if call_delta.id and not partial.provider_id:
+                partial.provider_id = call_delta.id
+            if function.name and not partial.name:
+                partial.name = function.name
+                partial.id = make_unique_call_id(partial.provider_id, self._ids, self._transcript)
+                out.append(ModelToolCallBegan(partial.id, partial.name))
+                if partial.arguments:
+                    out.append(ModelToolCallDelta(partial.id, "".join(partial.arguments)))
             text = function.arguments
             if text is not None and not isinstance(text, str):
                 text = msgspec.json.encode(text).decode()
             if text:
-                self._append_arguments(slot, text, out)
+                self._append_arguments(partial, text, out)
         if self._finish_reason:
-            self._finish_calls(out)  # some servers say why they stop before they call
+            self._finish_calls(out)  # some servers send the finish reason before the calls
 
     def _find_partial_call(self, delta: _CallDelta, out: list[ModelEvent]) -> _PartialCall:
-        """The call that a piece belongs to.
+        """The call that a delta belongs to.
 
-        By its index where there is one, else by its id, else the last. A named piece begins
-        another call even so, if it brings a new id, or arguments to a call that has them all.
+        By its index if it has one, else by its id, else the last call. A delta with a name still
+        starts another call if it has a new id, or more arguments for a complete call.
         """
-        slots = self._partial_calls
+        calls = self._partial_calls
         if delta.index is not None:
-            found = next((slot for slot in reversed(slots) if slot.index == delta.index), None)
+            match = next((call for call in reversed(calls) if call.index == delta.index), None)
         elif delta.id:
-            found = next((slot for slot in slots if slot.provider_id == delta.id), None)
-            found = found or (slots[-1] if slots and not slots[-1].provider_id else None)
+            match = next((call for call in calls if call.provider_id == delta.id), None)
+            match = match or (calls[-1] if calls and not calls[-1].provider_id else None)
         else:
-            found = slots[-1] if slots else None
-        if found is not None and found.name and delta.function and delta.function.name:
-            other_id = bool(delta.id) and delta.id != found.provider_id
-            no_mark = not delta.id and delta.index is None
-            more = delta.function.arguments and _is_complete_object("".join(found.arguments))
-            if other_id or no_mark or more:
-                found = None
-        if found is None:
-            if slots and _is_complete_object("".join(slots[-1].arguments)):
-                self._finish_call(slots[-1], out)
-            found = _PartialCall(delta.index)
-            slots.append(found)
-        return found
+            match = calls[-1] if calls else None
+        if match is not None and match.name and delta.function and delta.function.name:
+            other_id = bool(delta.id) and delta.id != match.provider_id
+            no_key = not delta.id and delta.index is None
+            more = delta.function.arguments and _is_complete_object("".join(match.arguments))
+            if other_id or no_key or more:
+                match = None
+        if match is None:
+            if calls and _is_complete_object("".join(calls[-1].arguments)):
+                self._finish_call(calls[-1], out)
+            match = _PartialCall(delta.index)
+            calls.append(match)
+        return match
 
     def _append_arguments(self, partial: _PartialCall, text: str, out: list[ModelEvent]) -> None:
         if partial.call is not None:
             if text.strip():
                 raise StreamBroken(
-                    f"{self._provider.name} went on with the call {partial.call.name!r} after its end.",
+                    f"{self._provider.name} sent arguments for the call {partial.call.name!r} "
+                    "after its end: try again.",
                     provider=self._provider.name,
                 )
             return
@@ -345,19 +346,19 @@ class ChatDecoder:
     def _handle_finish_reason(self, reason: str, out: list[ModelEvent]) -> None:
         if reason in _SERVER_FAILURE_REASONS:
             raise Overloaded(
-                f"{self._provider.name} gave the reply up ({reason}).", provider=self._provider.name
+                f"{self._provider.name} aborted the reply ({reason}).", provider=self._provider.name
             )
         self._finish_reason = reason
         self._finish_calls(out)
 
     def _finish_calls(self, out: list[ModelEvent]) -> None:
-        """Announce the calls that are whole; a cut one is never announced."""
-        for slot in self._partial_calls:
-            if slot.name and (
+        """Announce the complete calls; a cut call is never announced."""
+        for partial in self._partial_calls:
+            if partial.name and (
                 self._finish_reason not in _CUT_REASONS
-                or _is_complete_object("".join(slot.arguments))
+                or _is_complete_object("".join(partial.arguments))
             ):
-                self._finish_call(slot, out)
+                self._finish_call(partial, out)
 
     def _finish_call(self, partial: _PartialCall, out: list[ModelEvent]) -> None:
         if partial.call is None and partial.name:
@@ -367,7 +368,7 @@ class ChatDecoder:
     def _stop_reason(self) -> StopReason:
         if self._finish_reason in _STOP_REASONS:
             return _STOP_REASONS[self._finish_reason]
-        if any(slot.call is not None for slot in self._partial_calls):
+        if any(partial.call is not None for partial in self._partial_calls):
             return "tool_use"
         return "refusal" if self._refusal else "end_turn"
 
@@ -380,12 +381,12 @@ class ChatDecoder:
         self._usage = usage
         if self._finish_reason:
             out.append(ModelUsageUpdated(self._build_usage()))
-            # The chunk without choices is the last one: nothing need be waited for any longer.
+            # The chunk without choices is the last one.
             self.done = self.done or not chunk.choices
 
     def _build_usage(self) -> Usage:
         usage = self._usage or _Usage()
-        ours = convert_usage(
+        converted = convert_usage(
             self._card,
             prompt_tokens=usage.prompt_tokens,
             output_tokens=usage.completion_tokens,
@@ -394,18 +395,17 @@ class ChatDecoder:
             cache_hit_tokens=usage.prompt_cache_hit_tokens,
         )
         if usage.cost is not None and usage.cost >= 0:
-            return msgspec.structs.replace(ours, cost=usage.cost)
-        return ours
-
-    # ------------------------------------------------------------------ what goes wrong
+            return msgspec.structs.replace(converted, cost=usage.cost)
+        return converted
 
     def _raise_stream_error(self, chunk: _Chunk, data: bytes) -> None:
         if chunk.object != "error" and bytes(chunk.error) == b"null":
             return
-        said = parse_error_body(data)
-        raise map_error_body(self._provider, said, int(said.code) if said.code.isdigit() else None)
+        error = parse_error_body(data)
+        status = int(error.code) if error.code.isdigit() else None
+        raise map_error_body(self._provider, error, status)
 
 
 def _is_complete_object(raw: str) -> bool:
-    """One JSON object from end to end: nothing can follow that would change it."""
+    """Whether this is one whole JSON object, to which nothing can be added."""
     return raw.rstrip().endswith("}") and not isinstance(parse_arguments(raw), str)

@@ -1,7 +1,7 @@
-"""A request in the chat-completions dialect, for whichever server is behind it.
+"""Encodes a Chat Completions request, for any server.
 
-Sans-IO. Items are encoded by `ChatDialect` once each (see models/encoding); what changes from
-request to request is the small head and tail around them, made here too.
+Sans-IO. `ChatEncoder` encodes the items of a transcript, each once (provider_base/encoding.py);
+`encode_chat_body` adds the small head and tail that change from request to request.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL
+from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.encoding import (
     REFUSED_REASON,
     EncodedBlock,
@@ -36,23 +37,22 @@ from treadle.models.provider_base.openai_common import (
     encode_arguments,
     encode_data_url,
     encode_fields,
-    encode_file_name,
+    encode_file,
     encode_tool,
     format_document,
-    is_strict_schema,
     resolve_effort,
 )
 from treadle.models.provider_base.quirks import Quirks
 from treadle.models.provider_base.request_limits import RequestLimits, filter_result
 
-# Gemini's own word for a call that it did not sign, because another model made it.
+# Gemini's value for a call without its signature, because another model made the call.
 _UNSIGNED_CALL = b'{"google":{"thought_signature":"skip_thought_signature_validator"}}'
 
 _SHORT_ID = re.compile(r"[a-zA-Z0-9]{9}")
 
 
 class ChatEncoder:
-    """How items become messages. `quarantine` is what one request must not hold."""
+    """Encodes items as messages. `quarantine` is what one request must not contain."""
 
     merges_roles = False
 
@@ -128,7 +128,7 @@ class ChatEncoder:
     def encode_after_results(
         self, items: Sequence[tuple[int, ToolResultItem]]
     ) -> list[EncodedBlock]:
-        """A tool's message holds only text: pictures and files follow from the user's side."""
+        """A tool's message can only have text: images and files follow in a user message."""
         moved: list[tuple[int, UserContent]] = []
         for position, item in items:
             parts = filter_result(
@@ -153,14 +153,7 @@ class ChatEncoder:
             return b'{"type":"text","text":' + encode_json_string(format_document(part)) + b"}"
         if not part.data:
             return b'{"type":"text","text":' + encode_json_string(f"[document: {part.url}]") + b"}"
-        file = (
-            b'{"filename":'
-            + encode_file_name(part)
-            + b',"file_data":'
-            + encode_data_url(part)
-            + b"}"
-        )
-        return b'{"type":"file","file":' + file + b"}"
+        return b'{"type":"file","file":{%b}}' % encode_file(part)
 
     def _encode_calls(self, parts: Sequence[AssistantContent]) -> list[bytes]:
         calls: list[bytes] = []
@@ -173,12 +166,8 @@ class ChatEncoder:
                     extra = _UNSIGNED_CALL
                 function = b'{"name":' + encode_json_string(part.name)
                 function += b',"arguments":' + encode_arguments(part) + b"}"
-                call = (
-                    b'{"id":'
-                    + encode_json_string(self._to_server_id(part.id))
-                    + b',"type":"function"'
-                )
-                call += b',"function":' + function
+                call_id = encode_json_string(self._to_server_id(part.id))
+                call = b'{"id":%b,"type":"function","function":%b' % (call_id, function)
                 calls.append(call + (b',"extra_content":' + extra if extra else b"") + b"}")
                 extra = b""
         return calls
@@ -196,7 +185,7 @@ class ChatEncoder:
     def _to_server_id(self, call_id: str) -> str:
         if not self._quirks.requires_short_ids or _SHORT_ID.fullmatch(call_id):
             return call_id
-        import hashlib  # for one server only
+        import hashlib  # only one server needs it
 
         return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
 
@@ -210,20 +199,15 @@ def _is_attachment(part: ResultContent) -> bool:
 def encode_chat_body(
     model: str, card: ModelCard, quirks: Quirks, encoder: ChatEncoder, request: ModelRequest
 ) -> list[bytes]:
-    """The request in pieces, to be sent one behind the other."""
+    """The body of a request, in parts."""
     history = encode_transcript(encoder, request.transcript, request.quarantine)
     messages = history.messages()
     head = b'{"model":' + encode_json_string(model) + b',"messages":['
     if request.system:
-        # The older models know only `system`.
+        # The older models accept only `system`.
         role = quirks.system_role if "thinking" in card.abilities else "system"
-        head += (
-            b'{"role":"'
-            + role.encode()
-            + b'","content":'
-            + encode_json_string(request.system)
-            + b"}"
-        )
+        system = encode_json_string(request.system)
+        head += b'{"role":"%b","content":%b}' % (role.encode(), system)
         if any(messages):
             head += b","
     tail = (
@@ -264,15 +248,15 @@ def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> di
 def _build_thinking_options(
     card: ModelCard, quirks: Quirks, request: ModelRequest
 ) -> dict[str, object]:
-    word = resolve_effort(request.options)
-    if word is None or not quirks.effort_field:
+    effort = resolve_effort(request.options)
+    if effort is None or not quirks.effort_field:
         return {}
     if quirks.effort_field == "reasoning_effort":
-        # Of a model on one's own server nothing is known; those ignore what they cannot do.
-        may = "effort" in card.abilities or not quirks.needs_key
-        return {"reasoning_effort": word} if may else {}
+        # The models of a local server are unknown; it ignores an option that they lack.
+        is_accepted = "effort" in card.abilities or not quirks.needs_key
+        return {"reasoning_effort": effort} if is_accepted else {}
     budget = request.options.thinking
-    return {"reasoning": {"max_tokens": budget} if isinstance(budget, int) else {"effort": word}}
+    return {"reasoning": {"max_tokens": budget} if isinstance(budget, int) else {"effort": effort}}
 
 
 def _build_response_format(quirks: Quirks, schema: dict[str, object]) -> dict[str, object]:

@@ -1,13 +1,13 @@
-"""OpenAI's chat-completions dialect, and the many servers that speak it more or less.
+"""The OpenAI Chat Completions model and its codec, also for the many compatible servers.
 
-`OpenAIChat` is the model; `encoding` and `decoding` are its two directions, sans-IO; what sets
-the servers apart is a table in models/quirks. The machinery below is models/provider.
+encoding.py and decoding.py are its two directions, sans-IO; provider_base/quirks.py is the table
+of what differs between the servers.
 """
 
 from __future__ import annotations
 
 from treadle.core.contracts.model import Model, ModelCard, ModelRequest
-from treadle.core.errors import ModelError
+from treadle.core.errors import BadRequest
 from treadle.models.catalog import card_for
 from treadle.models.http.timeouts import Timeouts
 from treadle.models.openai_chat.decoding import ChatDecoder
@@ -28,7 +28,7 @@ __all__ = ["ChatCodec", "OpenAIChat"]
 
 
 class ChatCodec(OpenAICodec):
-    """The dialect of one server, for one model."""
+    """The format of one server, for one model."""
 
     resource = "/chat/completions"
 
@@ -37,9 +37,9 @@ class ChatCodec(OpenAICodec):
         self._encoder = ChatEncoder(account.quirks)
 
     def encode_request(self, request: ModelRequest) -> EncodedRequest:
-        dialect = self._encoder_for(request)
-        pieces = encode_chat_body(self._model, self._card, self._account.quirks, dialect, request)
-        return self._build_request(pieces)
+        encoder = self._encoder_for(request)
+        body = encode_chat_body(self._model, self._card, self._account.quirks, encoder, request)
+        return self._build_request(body)
 
     def _encoder_for(self, request: ModelRequest) -> ChatEncoder:
         if not request.quarantine:
@@ -49,23 +49,23 @@ class ChatCodec(OpenAICodec):
     def create_decoder(self, request: ModelRequest) -> ChatDecoder:
         return ChatDecoder(request, self._card, self.provider, self.origin)
 
-    def locate_part(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
-        named = find_part_reference(str(error))
-        if named is None:
+    def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
+        reference = find_part_reference(error)
+        if reference is None:
             return None
-        message = named[0] - (1 if request.system else 0)
-        dialect = self._encoder_for(request)
-        place = locate_block(dialect, request.transcript, request.quarantine, message, 0)
-        if place is None:
+        message = reference[0] - (1 if request.system else 0)
+        encoder = self._encoder_for(request)
+        part = locate_block(encoder, request.transcript, request.quarantine, message, 0)
+        if part is None:
             return None
-        return place[0], find_part_number(request.transcript[place[0]], named[1])
+        return part[0], find_part_number(request.transcript[part[0]], reference[1])
 
 
 class OpenAIChat(HTTPModel):
-    """A model behind any server that speaks chat completions.
+    """A model of any server with the Chat Completions API.
 
     The server is recognised by its address, or named: `quirks="openrouter"`, `"ollama"`, ...
-    (models/quirks lists them). A key comes from the server's usual variable.
+    (provider_base/quirks.py lists them). The key comes from the server's usual variable.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class OpenAIChat(HTTPModel):
         card: ModelCard | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
-        held = OpenAIAccount(quirks, base_url, api_key, model=model)
-        card = card or card_for(f"{held.quirks.name}/{model}")
-        codec = ChatCodec(model, card, held)
+        account = OpenAIAccount(quirks, base_url, api_key, model=model)
+        card = card or card_for(f"{account.quirks.name}/{model}")
+        codec = ChatCodec(model, card, account)
         super().__init__(
             codec,
             codec.provider,
             card=card,
             client=client,
             fallback=fallback,
-            timeouts=timeouts or default_timeouts(held.quirks),
+            timeouts=timeouts or default_timeouts(account.quirks),
         )

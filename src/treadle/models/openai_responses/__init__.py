@@ -1,1 +1,5 @@
-"""The OpenAI Responses API: the model, its encoding and its decoding."""
+"""OpenAI Responses: the model, its encoding and its decoding."""
+
+from treadle.models.openai_responses.model import OpenAIResponses
+
+__all__ = ["OpenAIResponses"]

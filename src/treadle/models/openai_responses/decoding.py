@@ -1,8 +1,8 @@
-"""A Responses stream, read into model events and one reply.
+"""Decodes a Responses stream into model events and one reply.
 
-Sans-IO. What counts is `response.output_item.done`: it holds the whole item, and sealed
-reasoning only there. Deltas are for watching, and a stand-in for servers that leave items out.
-Items are known by their output index where there is one, else by their id.
+Sans-IO. `response.output_item.done` has the whole item, and only it has encrypted reasoning. The
+deltas become events, and replace the items of servers that do not send them. An item is
+identified by its output index if it has one, else by its id.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from treadle.core.contracts.model import (
     ModelToolCallRequested,
     ModelUsageUpdated,
 )
-from treadle.core.errors import ModelError, StreamBroken
+from treadle.core.errors import StreamBroken
 from treadle.core.transcript.content import (
     AssistantContent,
     Opaque,
@@ -47,7 +47,7 @@ from treadle.models.provider_base.openai_common import (
     convert_usage,
 )
 
-# The label of an Opaque that belongs to the message behind it, and must come back with it.
+# The label of an Opaque that belongs to the message after it, and is sent back with it.
 MESSAGE_EXTRA_LABEL = "message_extra"
 
 _EXPECTED_EVENT = "of the Responses protocol"
@@ -127,7 +127,7 @@ _decode_type = msgspec.json.Decoder(_TypeOnly).decode
 
 
 class _PartialItem:
-    """One output item while it arrives; `raw` is the whole of it, once it is there."""
+    """One output item while it arrives; `raw` is the whole item, once it is complete."""
 
     __slots__ = ("call", "call_id", "deltas", "item", "raw")
 
@@ -140,7 +140,7 @@ class _PartialItem:
 
 
 class ResponsesDecoder:
-    """Reads one answer; see codec.Decoder for what is promised. `limit` is the output limit."""
+    """Decodes one response; see codec.Decoder for its promises. `max_tokens` is the limit."""
 
     def __init__(
         self,
@@ -169,31 +169,26 @@ class ResponsesDecoder:
     def feed(self, events: Iterable[tuple[bytes, bytes]]) -> list[ModelEvent]:
         out: list[ModelEvent] = []
         for name, data in events:
-            if name == b"response.output_text.delta" and b'"delta"' in data:
-                try:
-                    piece = _decode_delta(data)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise unreadable_event_error(
-                        self._provider, data, _EXPECTED_EVENT, error
-                    ) from error
-                self.progress += 1
-                self._append_delta(piece)
-                out.append(ModelTextDelta(piece.delta))
-            elif data != b"[DONE]":
-                try:
+            try:
+                if name == b"response.output_text.delta" and b'"delta"' in data:
+                    delta = _decode_delta(data)
+                    self.progress += 1
+                    self._append_delta(delta)
+                    out.append(ModelTextDelta(delta.delta))
+                elif data != b"[DONE]":
                     self._handle_event(name or _decode_type(data).type.encode(), data, out)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise unreadable_event_error(
-                        self._provider, data, _EXPECTED_EVENT, error
-                    ) from error
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise unreadable_event_error(
+                    self._provider, data, _EXPECTED_EVENT, error
+                ) from error
         return out
 
     def finish(self) -> AssistantItem:
         if not self.done:
             raise incomplete_stream_error(self._provider)
         content: list[AssistantContent] = []
-        for slot in self._partial_items.values():
-            self._append_content(slot, content)
+        for partial in self._partial_items.values():
+            self._append_content(partial, content)
         if self._refusal_text:
             content.append(Text(self._refusal_text))
         return AssistantItem(
@@ -209,17 +204,17 @@ class ResponsesDecoder:
     def _handle_event(self, name: bytes, data: bytes, out: list[ModelEvent]) -> None:
         match name:
             case b"response.output_text.delta" | b"response.refusal.delta":
-                piece = _decode_delta(data)
+                delta = _decode_delta(data)
                 self.progress += 1
-                self._append_delta(piece)
-                out.append(ModelTextDelta(piece.delta))
+                self._append_delta(delta)
+                out.append(ModelTextDelta(delta.delta))
             case b"response.function_call_arguments.delta":
                 self._read_arguments(_decode_delta(data), out)
             case b"response.reasoning_summary_text.delta" | b"response.reasoning_text.delta":
-                piece = _decode_delta(data)
+                delta = _decode_delta(data)
                 self.progress += 1
-                self._append_delta(piece)
-                out.append(ModelThinkingDelta(piece.delta))
+                self._append_delta(delta)
+                out.append(ModelThinkingDelta(delta.delta))
             case b"response.reasoning_summary_part.added":
                 part = _decode_part_event(data)
                 if part.summary_index:
@@ -240,58 +235,58 @@ class ResponsesDecoder:
             case b"error":
                 raise map_error_body(self._provider, parse_error_body(data), None)
             case _:
-                # Server-side tools report their steps: signs of life, nothing to keep. But what
-                # is not JSON is a sign of a broken stream, whatever its name.
+                # Server-side tools report their progress, which is not kept. Data that is not
+                # JSON still means a broken stream.
                 _decode_type(data)
                 if name.startswith(b"response."):
                     self.progress += 1
 
     def _append_delta(self, delta: _Delta) -> None:
-        slot = self._partial_items.get(
+        partial = self._partial_items.get(
             delta.item_id if delta.output_index is None else delta.output_index
         )
-        if slot is not None:
-            slot.deltas.append(delta.delta)
+        if partial is not None:
+            partial.deltas.append(delta.delta)
 
     def _read_arguments(self, delta: _Delta, out: list[ModelEvent]) -> None:
         self.progress += 1
         key = delta.item_id if delta.output_index is None else delta.output_index
-        slot = self._partial_items.get(key)
-        if slot is None:
+        partial = self._partial_items.get(key)
+        if partial is None:
             raise StreamBroken(
-                f"{self._provider.name} sent arguments of a call that it had not begun.",
+                f"{self._provider.name} sent arguments of a call that it had not started.",
                 provider=self._provider.name,
             )
-        slot.deltas.append(delta.delta)
-        out.append(ModelToolCallDelta(slot.call_id, delta.delta))
+        partial.deltas.append(delta.delta)
+        out.append(ModelToolCallDelta(partial.call_id, delta.delta))
 
     def _start_item(self, item: _Item, index: int | None, out: list[ModelEvent]) -> _PartialItem:
         self.progress += 1
-        slot = _PartialItem(item)
+        partial = _PartialItem(item)
         self._partial_items[
             (item.id or f"item {len(self._partial_items)}") if index is None else index
-        ] = slot
+        ] = partial
         if item.type == "function_call":
-            slot.call_id = make_unique_call_id(item.call_id or "", self._ids, self._transcript)
-            out.append(ModelToolCallBegan(slot.call_id, item.name or ""))
-        return slot
+            partial.call_id = make_unique_call_id(item.call_id or "", self._ids, self._transcript)
+            out.append(ModelToolCallBegan(partial.call_id, item.name or ""))
+        return partial
 
     def _finish_item(self, raw: bytes, index: int | None, out: list[ModelEvent]) -> None:
         self.progress += 1
         item = _decode_item(raw)
         key = item.id if index is None else index
-        slot = self._partial_items.get(key) if key is not None else None
-        if slot is None:
-            slot = self._start_item(item, index, out)
-        slot.item, slot.raw = item, raw
-        if item.type == "function_call" and item.status != "incomplete" and slot.call is None:
-            arguments = item.arguments if item.arguments is not None else "".join(slot.deltas)
-            call = ToolCall(slot.call_id, item.name or "", arguments)
+        partial = self._partial_items.get(key) if key is not None else None
+        if partial is None:
+            partial = self._start_item(item, index, out)
+        partial.item, partial.raw = item, raw
+        if item.type == "function_call" and item.status != "incomplete" and partial.call is None:
+            arguments = item.arguments if item.arguments is not None else "".join(partial.deltas)
+            call = ToolCall(partial.call_id, item.name or "", arguments)
             if call.problem is None:
-                slot.call = call
+                partial.call = call
                 out.append(ModelToolCallRequested(call))
             else:
-                self._doubtful_calls.append((slot, call))
+                self._doubtful_calls.append((partial, call))
 
     # ------------------------------------------------------------------ the end
 
@@ -301,11 +296,11 @@ class ResponsesDecoder:
         self._is_cut = reason is not None and reason != "content_filter"
         self._is_refused = reason == "content_filter"
         output = response.output or []
-        if len(output) > sum(1 for slot in self._partial_items.values() if slot.raw):
+        if len(output) > sum(1 for partial in self._partial_items.values() if partial.raw):
             # Some servers send no item events; the whole output is at the end.
             for index, raw in enumerate(output):
-                slot = self._partial_items.get(index)
-                if slot is None or not slot.raw:
+                partial = self._partial_items.get(index)
+                if partial is None or not partial.raw:
                     self._finish_item(bytes(raw), index, out)
         if response.usage is not None:
             self._usage = response.usage
@@ -314,45 +309,43 @@ class ResponsesDecoder:
         self.done = True
 
     def _resolve_doubtful_calls(self, out: list[ModelEvent]) -> None:
-        """A call that cannot be read was cut by the limit, or the model wrote it so.
+        """A call with invalid arguments was cut by the limit, or the model wrote it like that.
 
-        llama.cpp calls a reply and its calls complete although its limit has cut them.
+        llama.cpp reports a reply and its calls as complete although its limit has cut them.
         """
         used = self._usage.output_tokens if self._usage is not None else None
-        spent = self._max_tokens is not None and used is not None and used >= self._max_tokens
-        if spent and (
-            self._doubtful_calls or not any(slot.call for slot in self._partial_items.values())
+        at_limit = self._max_tokens is not None and used is not None and used >= self._max_tokens
+        if at_limit and (
+            self._doubtful_calls
+            or not any(partial.call for partial in self._partial_items.values())
         ):
             self._is_cut = True
-        for slot, call in self._doubtful_calls:
+        for partial, call in self._doubtful_calls:
             if not self._is_cut:
-                slot.call = call
+                partial.call = call
                 out.append(ModelToolCallRequested(call))
 
     def _handle_failure(self, response: _Response) -> None:
-        why = response.error or _FailureDetails(message="it gave no reason")
-        code, message = why.code or "", why.message or ""
-        if "policy" in code or code == "content_filter":
-            # Not a fault but a refusal, and to be told as one.
+        details = response.error or _FailureDetails(message="no reason given")
+        code, message = details.code or "", details.message or ""
+        if "policy" in code or code == "content_filter":  # a refusal, not an error
             self._is_refused, self._refusal_text, self.done = True, message or code, True
             return
-        raise self._map_failure(ProviderErrorBody(message=message, code=code))
+        is_about_input = "image" in code or "file" in code
+        error = ProviderErrorBody(message=message, code=code)
+        raise map_error_body(self._provider, error, 400 if is_about_input else None)
 
-    def _map_failure(self, error: ProviderErrorBody) -> ModelError:
-        is_about_input = "image" in error.code or "file" in error.code
-        return map_error_body(self._provider, error, 400 if is_about_input else None)
-
-    def _append_content(self, slot: _PartialItem, content: list[AssistantContent]) -> None:
-        item = slot.item
+    def _append_content(self, partial: _PartialItem, content: list[AssistantContent]) -> None:
+        item = partial.item
         if item.type == "function_call":
-            if slot.call is not None:
-                content.append(slot.call)
+            if partial.call is not None:
+                content.append(partial.call)
         elif item.type == "message":
             if item.phase:
                 extra = msgspec.json.encode({"phase": item.phase}).decode()
                 content.append(Opaque(self._origin, extra, MESSAGE_EXTRA_LABEL))
-            if not slot.raw:
-                content.append(Text("".join(slot.deltas)))
+            if not partial.raw:
+                content.append(Text("".join(partial.deltas)))
             for part in item.content or ():
                 self._is_refused = self._is_refused or part.refusal is not None
                 text = part.text or part.refusal
@@ -361,12 +354,12 @@ class ResponsesDecoder:
         elif item.type == "reasoning":
             parts = item.summary or item.content or ()
             text = "\n\n".join([part.text for part in parts if part.text])
-            text = text if slot.raw else "".join(slot.deltas)
-            sealed = item.encrypted_content or "" if slot.raw else ""
-            if text or sealed:
-                content.append(Thinking(text, sealed, item.id or "", self._origin))
-        elif slot.raw:
-            content.append(Opaque(self._origin, slot.raw.decode(), item.type))
+            text = text if partial.raw else "".join(partial.deltas)
+            encrypted = item.encrypted_content or "" if partial.raw else ""
+            if text or encrypted:
+                content.append(Thinking(text, encrypted, item.id or "", self._origin))
+        elif partial.raw:
+            content.append(Opaque(self._origin, partial.raw.decode(), item.type))
 
     def _stop_reason(self, content: list[AssistantContent]) -> StopReason:
         if self._is_refused:

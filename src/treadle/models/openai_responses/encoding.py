@@ -1,7 +1,8 @@
-"""A request in the Responses dialect: stateless by default, or chained to the last response.
+"""Encodes a Responses request: stateless by default, or a continuation of a stored response.
 
-Sans-IO. Items are encoded by `ResponsesDialect` once each (see models/encoding); sealed
-reasoning goes back unchanged, in front of what it led to. Head and tail are made here too.
+Sans-IO. `ResponsesEncoder` encodes the items of a transcript, each once (provider_base/
+encoding.py); encrypted reasoning is sent back unchanged, before the item that it led to.
+`encode_responses_body` adds the head and the tail.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.models.openai_responses.decoding import MESSAGE_EXTRA_LABEL
+from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.encoding import EncodedBlock, MessageRole, encode_json_string
 from treadle.models.provider_base.openai_common import (
     TOOL_CHOICES,
@@ -28,9 +30,8 @@ from treadle.models.provider_base.openai_common import (
     encode_arguments,
     encode_data_url,
     encode_fields,
-    encode_file_name,
+    encode_file,
     encode_tool,
-    is_strict_schema,
     resolve_effort,
 )
 from treadle.models.provider_base.quirks import Quirks
@@ -38,7 +39,7 @@ from treadle.models.provider_base.request_limits import RequestLimits
 
 
 class ResponsesEncoder:
-    """How items become input items."""
+    """Encodes items as input items."""
 
     merges_roles = False
 
@@ -74,7 +75,7 @@ class ResponsesEncoder:
                 continue
             blocks.append((number, _encode_output_item(part, extra)))
             extra = b""
-        # Reasoning that led to nothing is refused: it stays behind if its item was cut.
+        # The provider refuses reasoning without a following item, which may have been cut.
         while blocks and blocks[-1][1].startswith(_REASONING_PREFIX):
             blocks.pop()
         return blocks
@@ -87,9 +88,8 @@ class ResponsesEncoder:
         is_error: bool,
     ) -> list[EncodedBlock]:
         if all(type(part) is Text for _, part in parts):
-            output = encode_json_string(
-                "\n".join([part.text for _, part in parts if type(part) is Text])
-            )
+            texts = [part.text for _, part in parts if type(part) is Text]
+            output = encode_json_string("\n".join(texts))
         else:
             output = b"[" + b",".join([_encode_input_part(part) for _, part in parts]) + b"]"
         answer = b'{"type":"function_call_output","call_id":' + encode_json_string(call_id)
@@ -111,16 +111,13 @@ def _encode_input_part(part: UserContent) -> bytes:
         return b'{"type":"input_image","detail":"auto","image_url":' + encode_data_url(part) + b"}"
     if not part.data:
         return b'{"type":"input_file","file_url":' + encode_json_string(part.url) + b"}"
-    file = b'"filename":' + encode_file_name(part) + b',"file_data":' + encode_data_url(part)
-    return b'{"type":"input_file",' + file + b"}"
+    return b'{"type":"input_file",%b}' % encode_file(part)
 
 
 def _encode_output_item(part: AssistantContent, extra: bytes) -> bytes:
     if isinstance(part, Text):
-        text = (
-            b'{"type":"output_text","annotations":[],"text":' + encode_json_string(part.text) + b"}"
-        )
-        return b'{"type":"message","role":"assistant","content":[' + text + b"]" + extra + b"}"
+        content = b'{"type":"output_text","annotations":[],"text":' + encode_json_string(part.text)
+        return b'{"type":"message","role":"assistant","content":[%b}]%b}' % (content, extra)
     if isinstance(part, ToolCall):
         call = b'{"type":"function_call","call_id":' + encode_json_string(part.id)
         call += b',"name":' + encode_json_string(part.name)
@@ -128,11 +125,12 @@ def _encode_output_item(part: AssistantContent, extra: bytes) -> bytes:
     if isinstance(part, Thinking):
         text = b'{"type":"summary_text","text":' + encode_json_string(part.text) + b"}"
         summary = b',"summary":[' + (text if part.text else b"") + b"]"
-        sealed = b',"encrypted_content":' + encode_json_string(part.signature)
-        return _REASONING_PREFIX + b',"id":' + encode_json_string(part.id) + summary + sealed + b"}"
+        encrypted = b',"encrypted_content":' + encode_json_string(part.signature)
+        part_id = encode_json_string(part.id)
+        return _REASONING_PREFIX + b',"id":' + part_id + summary + encrypted + b"}"
     if isinstance(part, Opaque):
         return part.json.encode()
-    raise TypeError(f"{type(part).__name__} is not of this dialect")
+    raise TypeError(f"a Responses request cannot contain {type(part).__name__}")
 
 
 def encode_responses_body(
@@ -144,7 +142,7 @@ def encode_responses_body(
     previous_response_id: str | None,
     store: bool,
 ) -> list[bytes]:
-    """The request in pieces. `previous` is the response that these items go on from."""
+    """The body of a request, in parts. The items continue the response `previous_response_id`."""
     head = b'{"model":' + encode_json_string(model) + b',"input":['
     tail = b'],"stream":true,"store":' + (b"true" if store else b"false")
     if previous_response_id:
@@ -166,9 +164,9 @@ def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> di
         values["max_output_tokens"] = options.max_tokens
     if options.temperature is not None and "sampling" in card.abilities:
         values["temperature"] = options.temperature
-    word = resolve_effort(options)
-    if word is not None and "effort" in card.abilities:
-        values["reasoning"] = {"effort": word, "summary": "auto"}
+    effort = resolve_effort(options)
+    if effort is not None and "effort" in card.abilities:
+        values["reasoning"] = {"effort": effort, "summary": "auto"}
     if request.tools and options.tool_choice != "auto":
         named = {"type": "function", "name": options.tool_choice}
         values["tool_choice"] = TOOL_CHOICES.get(options.tool_choice, named)

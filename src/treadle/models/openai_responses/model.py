@@ -1,8 +1,8 @@
-"""OpenAI's Responses dialect: reasoning that is kept sealed, calls in parallel, stateless.
+"""The OpenAI Responses model and its codec.
 
-`OpenAIResponses` is the model; `encoding` and `decoding` are its two directions, sans-IO. The
-machinery below is models/provider. With `chain=True` the provider keeps the history and only
-what is new is sent; by default it keeps nothing, because fork, rewind and repair need it so.
+encoding.py and decoding.py are its two directions, sans-IO. With `chain=True` the provider stores
+the history and only new items are sent; by default it stores nothing, because fork, rewind and
+quarantine change the history.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import cast
 import msgspec
 
 from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
-from treadle.core.errors import ModelError
+from treadle.core.errors import BadRequest
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.catalog import card_for
@@ -23,6 +23,7 @@ from treadle.models.openai_responses.decoding import ResponsesDecoder
 from treadle.models.openai_responses.encoding import ResponsesEncoder, encode_responses_body
 from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import encode_transcript, locate_block
+from treadle.models.provider_base.error_mapping import PREVIOUS_RESPONSE_LOST
 from treadle.models.provider_base.http_model import HTTPModel
 from treadle.models.provider_base.openai_common import (
     OpenAIAccount,
@@ -36,12 +37,12 @@ from treadle.models.provider_base.quirks import COMPATIBLE, Quirks
 __all__ = ["OpenAIResponses", "ResponsesCodec"]
 
 
-# Who speaks this dialect at an unknown address is most likely a gateway to OpenAI.
+# A server with this API at an unknown address is most likely a gateway to OpenAI.
 _GATEWAY_QUIRKS = msgspec.structs.replace(COMPATIBLE, name="openai", supports_cache_key=True)
 
 
 class _ChainLink(msgspec.Struct, frozen=True):
-    """A response that the provider holds: `reply` followed the first `length` items."""
+    """A response that the provider stores: `reply` followed the first `length` items."""
 
     reply: AssistantItem
     length: int
@@ -49,7 +50,7 @@ class _ChainLink(msgspec.Struct, frozen=True):
 
 
 class ResponsesCodec(OpenAICodec):
-    """The dialect, for one model. With `chain` it goes on from what the provider holds."""
+    """The format of the API, for one model. With `chain`, requests continue a stored response."""
 
     resource = "/responses"
 
@@ -68,66 +69,67 @@ class ResponsesCodec(OpenAICodec):
             items, previous = history.messages(), ""
         else:
             items, previous = self._encode_new_items(request, link), link.reply.response_id
-        pieces = encode_responses_body(
+        body = encode_responses_body(
             self._model, self._card, self._account.quirks, request, items, previous, self._chain
         )
-        return self._build_request(pieces)
+        return self._build_request(body)
 
     def create_decoder(self, request: ModelRequest) -> ResponsesDecoder:
         limit = request.options.max_tokens
         return ResponsesDecoder(request, self._card, self.provider, self.origin, limit)
 
-    def locate_part(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
-        named = find_part_reference(str(error))
-        if named is None or self._find_link(request) is not None:
+    def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
+        reference = find_part_reference(error)
+        if reference is None or self._find_link(request) is not None:
             return None
-        place = locate_block(self._encoder, request.transcript, request.quarantine, named[0], 0)
-        if place is None:
+        message, block = reference
+        part = locate_block(self._encoder, request.transcript, request.quarantine, message, 0)
+        if part is None:
             return None
-        item = request.transcript[place[0]]
+        item = request.transcript[part[0]]
         is_reply = isinstance(item, AssistantItem)  # each of its parts is an input item
-        return place if is_reply else (place[0], find_part_number(item, named[1]))
+        return part if is_reply else (part[0], find_part_number(item, block))
 
     # ------------------------------------------------------------------ chaining
 
     def save_link(self, request: ModelRequest, reply: AssistantItem) -> None:
-        """The next request may go on from this reply, if its view grew out of this one."""
+        """The next request can continue this reply, if its transcript extends this one."""
         if self._chain and reply.response_id:
             link = _ChainLink(reply, len(request.transcript), request.quarantine)
             request.transcript.cache[self._link_key] = link
 
     def drop_link(self, request: ModelRequest) -> bool:
-        """Send the whole history next time; false if that was done already."""
+        """Send the whole history next time; False if this request already did."""
         return request.transcript.cache.pop(self._link_key, None) is not None
 
     def _find_link(self, request: ModelRequest) -> _ChainLink | None:
-        """The link, if what the provider holds is exactly the beginning of this view.
+        """The link, if the provider stores exactly the start of this transcript.
 
-        The scratch is shared by the views that grew out of one another, and by no other: after
-        a compaction, a rewind or a fork nothing is found here.
+        Only transcripts that extend one another share a cache: after a compaction, a rewind or
+        a fork there is no link.
         """
         link: _ChainLink | None = request.transcript.cache.get(self._link_key)
         if link is None or link.quarantine != request.quarantine:
             return None
         if len(request.transcript) <= link.length:
             return None
-        held = request.transcript[link.length]
-        is_same = isinstance(held, AssistantItem) and held.content == link.reply.content
+        reply = request.transcript[link.length]
+        is_same = isinstance(reply, AssistantItem) and reply.content == link.reply.content
         return link if is_same else None
 
     def _encode_new_items(self, request: ModelRequest, link: _ChainLink) -> list[bytes]:
-        """What follows the reply. It is encoded with it, because answers need their calls."""
+        """The items after the reply. They are encoded with it, because results need their calls."""
         tail = Transcript(request.transcript[link.length :])
-        _, *news = encode_transcript(self._encoder, tail, frozenset()).messages()
-        if news:
-            news[0] = news[0].removeprefix(b",")
-        return news
+        _, *new = encode_transcript(self._encoder, tail, frozenset()).messages()
+        if new:
+            new[0] = new[0].removeprefix(b",")
+        return new
 
 
 class OpenAIResponses(HTTPModel):
-    """A model behind the Responses API: OpenAI's, Azure's, or a server that speaks it too.
+    """A model of the Responses API: of OpenAI, Azure, or a compatible server.
 
-    `chain=True` lets the provider keep the history and sends only what is new.
+    With `chain=True` the provider stores the history and only new items are sent.
     """
 
     def __init__(
@@ -143,17 +145,19 @@ class OpenAIResponses(HTTPModel):
         chain: bool = False,
         timeouts: Timeouts | None = None,
     ) -> None:
-        held = OpenAIAccount(quirks, base_url, api_key, model=model, default_quirks=_GATEWAY_QUIRKS)
-        card = card or card_for(f"{held.quirks.name}/{model}")
+        account = OpenAIAccount(
+            quirks, base_url, api_key, model=model, default_quirks=_GATEWAY_QUIRKS
+        )
+        card = card or card_for(f"{account.quirks.name}/{model}")
         self._chain = chain
-        self._responses_codec = ResponsesCodec(model, card, held, chain)
+        self._responses_codec = ResponsesCodec(model, card, account, chain)
         super().__init__(
             self._responses_codec,
             self._responses_codec.provider,
             card=card,
             client=client,
             fallback=fallback,
-            timeouts=timeouts or default_timeouts(held.quirks),
+            timeouts=timeouts or default_timeouts(account.quirks),
         )
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
@@ -170,8 +174,7 @@ class OpenAIResponses(HTTPModel):
                             codec.save_link(request, event.item)
                         yield event
                 return
-            except ModelError as error:
-                said = str(error).lower()
-                # If the provider no longer holds the history, the request is made anew, in full.
-                if not ("previous" in said and "response" in said and codec.drop_link(request)):
+            except BadRequest as error:
+                # The provider no longer has the history: send all of it.
+                if error.code != PREVIOUS_RESPONSE_LOST or not codec.drop_link(request):
                     raise

@@ -1,11 +1,11 @@
-"""The seam between a provider's dialect and the machinery that all providers share.
+"""What differs between providers over HTTP, as two protocols: Codec and Decoder.
 
-    ModelRequest ──Codec.prepare──▶ Prepared (path, headers, byte chunks) ──▶ transport
-    event bytes  ──Decoder.feed───▶ model events ──Decoder.finish──▶ AssistantItem
-    error bytes  ──Codec.error────▶ ModelError
+    ModelRequest ──Codec.encode_request──▶ EncodedRequest (path, headers, body) ──▶ transport
+    event bytes  ──Decoder.feed──────────▶ model events ──Decoder.finish──▶ AssistantItem
+    error bytes  ──Codec.map_error───────▶ ModelError
 
-Sans-IO: a codec opens no connection and knows no clock. http_model.py drives it; encoding.py and
-request_limits.py do the part of `prepare` that is the same for everyone.
+Sans-IO: a codec opens no connection and reads no clock. Used by http_model.py; encoding.py and
+request_limits.py hold the part of the encoding that all providers share.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from treadle.core.contracts.model import ModelCard, ModelEvent, ModelRequest
-from treadle.core.errors import ModelError
+from treadle.core.errors import BadRequest, ModelError
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
@@ -24,7 +24,7 @@ from treadle.models.catalog import compute_cost
 
 
 class EncodedRequest(msgspec.Struct, frozen=True):
-    """One request, ready to be sent. `path` begins with a slash and may carry a query."""
+    """One request, ready to send. `path` begins with a slash and may have a query."""
 
     path: str
     headers: dict[str, str]
@@ -32,9 +32,9 @@ class EncodedRequest(msgspec.Struct, frozen=True):
 
 
 class DecodeFailed(Exception):
-    """A batch that ends with an error: what came before it in the same batch is still told.
+    """A batch of events ended with an error; `events` are those before it.
 
-    Without this, what is told would depend on how the bytes were cut.
+    They are still emitted: otherwise the result would depend on how the bytes were split.
     """
 
     def __init__(self, error: ModelError, events: list[ModelEvent]) -> None:
@@ -44,16 +44,15 @@ class DecodeFailed(Exception):
 
 
 class Decoder(Protocol):
-    """Reads one answer. It is fed batches, so that a delta costs no call of its own.
+    """Decodes one response. It takes batches of events, so that a delta costs no call of its own.
 
-    `feed` raises Failed when the provider reports an error inside the stream, or when an event
-    is not what the protocol says; a bare ModelError will do where nothing came before it.
-    `finish` gives the whole reply, or raises StreamBroken when
-    the event that ends every good answer never came.
+    `feed` raises DecodeFailed when the provider reports an error inside the stream, or when an
+    event does not follow the protocol; a plain ModelError if no event of the batch came before.
+    `finish` returns the whole reply, or raises StreamBroken if the final event is missing.
     """
 
-    progress: int  # grows with every event that carries content; pings do not count
-    done: bool  # the final event was seen: whatever follows or fails to follow is of no interest
+    progress: int  # grows with every event that has content; pings do not count
+    done: bool  # the final event was read; nothing after it matters
 
     def feed(self, events: Iterable[tuple[bytes, bytes]]) -> list[ModelEvent]: ...
 
@@ -61,21 +60,21 @@ class Decoder(Protocol):
 
 
 class Codec(Protocol):
-    """One provider's dialect.
+    """The request and response format of one provider.
 
     Promises: the same request gives the same bytes; a longer transcript gives a body that
-    begins with the same messages; nothing of another origin's thinking is ever in it.
+    begins with the same messages; the body never contains thinking of another origin.
     """
 
     @property
     def origin(self) -> str:
-        """Whose thinking and opaque blocks may be sent back: `anthropic`, `openai`, ..."""
+        """Only thinking and opaque blocks of this origin are sent back: `anthropic`, ..."""
 
     def endpoint(self) -> str:
         """The base URL, without a slash at its end."""
 
     def auth_headers(self) -> dict[str, str]:
-        """The headers that hold the key; raises AccessDenied, naming the variable, without one."""
+        """The headers with the key; without a key, AccessDenied with the variable to set."""
 
     def encode_request(self, request: ModelRequest) -> EncodedRequest:
         """Everything but endpoint and authorization. Raises ContextTooLong if it cannot fit."""
@@ -83,23 +82,23 @@ class Codec(Protocol):
     def create_decoder(self, request: ModelRequest) -> Decoder: ...
 
     def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-        """What this answer means."""
+        """The error for a response without a stream."""
 
-    def locate_part(self, request: ModelRequest, error: ModelError) -> tuple[int, int] | None:
-        """The item and part that the error complains about, if it says so."""
+    def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
+        """The item and part that the error names, if it names one."""
 
 
 def make_unique_call_id(call_id: str, used_ids: set[str], transcript: Transcript) -> str:
-    """An id that no other call has, the given one if it can be; it is added to `own`.
+    """`call_id`, or a variant that no other call has; it is added to `used_ids`.
 
-    Some servers leave ids out, or begin to count anew in every reply.
+    Some servers send no ids, or restart their numbering in every reply.
     """
-    fresh, number = call_id, 0
-    while not fresh or fresh in used_ids or transcript.has_call_id(fresh):
+    unique, number = call_id, 0
+    while not unique or unique in used_ids or transcript.has_call_id(unique):
         number += 1
-        fresh = f"{call_id or 'call'}_{number}"
-    used_ids.add(fresh)
-    return fresh
+        unique = f"{call_id or 'call'}_{number}"
+    used_ids.add(unique)
+    return unique
 
 
 def build_usage(
@@ -112,21 +111,14 @@ def build_usage(
     reasoning: int | None = 0,
     cache_write_1h: int = 0,
 ) -> Usage:
-    """Usage of one request, with its cost; `input` leaves out what the cache read or wrote.
+    """Usage of one request, with its cost; `input` excludes cache reads and writes.
 
-    A count that is missing or negative counts as nothing, and makes the cost unknown: a wrong
-    number would be worse.
+    A missing or negative count becomes 0 and makes the cost unknown, which is better than wrong.
     """
     counts = (input, output, cache_read or 0, cache_write or 0)
-    is_known = True
-    tokens: list[int] = []
-    for count in counts:
-        if count is None or count < 0:
-            is_known, count = False, 0
-        tokens.append(count)
-    usage = Usage(tokens[0], tokens[1], tokens[2], tokens[3], max(0, reasoning or 0), 1, None)
-    if not is_known:
+    fresh, out, read, written = (max(0, count or 0) for count in counts)
+    usage = Usage(fresh, out, read, written, max(0, reasoning or 0), 1, None)
+    if any(count is None or count < 0 for count in counts):
         return usage
-    return msgspec.structs.replace(
-        usage, cost=compute_cost(card, usage, cache_write_1h=cache_write_1h)
-    )
+    cost = compute_cost(card, usage, cache_write_1h=cache_write_1h)
+    return msgspec.structs.replace(usage, cost=cost)

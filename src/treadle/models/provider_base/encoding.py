@@ -1,12 +1,12 @@
-"""A transcript as request bytes: each item is encoded once, a request is a join.
+"""Encodes a transcript as request bytes: each item is encoded once, a request is a join.
 
     [{"role":"user","content":[B1 │ ]},{"role":"assistant","content":[B2,B3 │ ]},{"role": ...
      └── item 0 ──────────────────┘ └── item 1 ────────────────────────────┘
 
-What an item adds is appended and never changed, so the bytes of one request are the beginning
-of the next one's, and a turn costs the same at any length. Answers are paired, ids made legal
-and roles put in order on the way, in one pass. The state lives in the transcript's scratch.
-A `Dialect` says what the blocks of one provider look like.
+The bytes of an item are appended and never changed, so one request is the start of the next, and
+a turn costs the same at any length. In the same pass, results are paired with their calls, ids are
+made valid and roles are put in order. The state is kept in the transcript's cache. A
+`MessageEncoder` encodes the blocks of one provider.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from treadle.core.errors import ContextTooLong
+from treadle.core.text import format_bytes
 from treadle.core.transcript.content import (
     AssistantContent,
     Document,
@@ -25,6 +26,7 @@ from treadle.core.transcript.content import (
     Text,
     ToolCall,
     UserContent,
+    fix_surrogates,
 )
 from treadle.core.transcript.integrity import INTERRUPTED_RESULT
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
@@ -41,21 +43,21 @@ from treadle.models.provider_base.request_limits import (
 )
 
 MessageRole = Literal["user", "assistant"]
-EncodedBlock = tuple[int, bytes]  # the number of the part in its item, and one JSON value
+EncodedBlock = tuple[int, bytes]  # the number of the part in its item, and its JSON
 
 REFUSED_REASON = "the provider refused it"
 MISSING_START_TEXT = "The beginning of this conversation is not available."
-ITEMS_PER_SEGMENT = 64  # items that are joined at once
+ITEMS_PER_SEGMENT = 64
 
 
 class MessageEncoder(Protocol):
-    """How one provider writes things down. All methods are pure.
+    """The blocks of one provider. All methods are pure.
 
-    `opening` and `closing` are what stands around consecutive blocks of one role; a dialect
-    whose every block is a message of its own leaves them empty and is not `merging`.
+    `open_message` and `close_message` surround consecutive blocks of one role. If every block is
+    a message of its own, they are empty and `merges_roles` is False.
     """
 
-    cache_key: Hashable  # under which the encoded history is kept: all that the bytes depend on
+    cache_key: Hashable  # of the encoded transcript: everything that the bytes depend on
     limits: RequestLimits
     merges_roles: bool
 
@@ -80,11 +82,11 @@ class MessageEncoder(Protocol):
     def encode_after_results(
         self, items: Sequence[tuple[int, ToolResultItem]]
     ) -> list[EncodedBlock]:
-        """What must follow a round of answers, such as pictures that they cannot hold."""
+        """The blocks after a round of results, such as images that a result cannot contain."""
 
 
 class EncodedTranscript:
-    """The encoded beginning of a transcript, and what the next item needs to know of it."""
+    """The encoded items of a transcript, and the state that the next item needs."""
 
     __slots__ = (
         "_block_positions",
@@ -119,29 +121,30 @@ class EncodedTranscript:
         self._block_positions = block_positions
         self.length = 0
         self.size = 0
-        self._segments: list[bytes] = []  # closed stretches, joined
-        self._item_bytes: list[bytes] = []  # one an item, from position `_base` on
+        self._segments: list[bytes] = []  # joined items that do not change
+        self._item_bytes: list[bytes] = []  # one per item, from position `_first_loose` on
         self._first_loose = 0
         self._has_started = False
         self._open_role: MessageRole = "user"
-        self._open_calls: dict[
-            str, list[tuple[str, str]]
-        ] = {}  # open: id -> (id on the wire, name)
+        # The calls without a result: id -> (id in the request, name)
+        self._open_calls: dict[str, list[tuple[str, str]]] = {}
         self._used_ids: set[str] = set()
         self._results: list[tuple[int, ToolResultItem]] = []
         self._media: list[MediaSize] = []
-        self._last_input = -1  # position of the newest item whose last block a user role sends
-        self._previous_input = -1  # the same, before the newest reply
+        self._last_input = -1  # position of the last item with a block of the user role
+        self._previous_input = -1  # the same, before the last reply
 
     @property
     def limit_omissions(self) -> dict[tuple[int, int], str]:
-        return {at: why for at, why in self._omissions.items() if at not in self.quarantine}
+        return {
+            part: reason for part, reason in self._omissions.items() if part not in self.quarantine
+        }
 
     @property
     def has_calls(self) -> bool:
         return bool(self._used_ids)
 
-    # -------------------------------------------------------------- growing
+    # -------------------------------------------------------------- input
 
     def encode_new_items(self, transcript: Transcript) -> None:
         for position in range(self.length, len(transcript)):
@@ -153,7 +156,7 @@ class EncodedTranscript:
             self._join_segment(self._previous_input - self._first_loose)
 
     def _join_segment(self, count: int) -> None:
-        """Join what no mark will touch again. Few large pieces cost less to send than many."""
+        """Join items that no mark will change. Few large parts cost less to send than many."""
         if len(self._segments) >= ITEMS_PER_SEGMENT:
             self._segments = [b"".join(self._segments)]
         self._segments.append(b"".join(self._item_bytes[:count]))
@@ -162,35 +165,35 @@ class EncodedTranscript:
 
     def _encode_item(self, position: int, item: Item) -> list[bytes]:
         out: list[bytes] = []
-        dialect, rules = self._encoder, self._encoder.limits
+        encoder, limits = self._encoder, self._encoder.limits
         if isinstance(item, ToolResultItem):
             waiting = self._open_calls.get(item.call_id)
-            if waiting:  # otherwise nobody asked, or it was answered already
+            if waiting:  # else there is no such call, or it has a result already
                 call_id, name = waiting.pop(0)
-                parts = filter_result(item, position, rules, self._omissions)
+                parts = filter_result(item, position, limits, self._omissions)
                 self._record_media(position, parts)
-                blocks = dialect.encode_result(call_id, name, parts, item.is_error)
+                blocks = encoder.encode_result(call_id, name, parts, item.is_error)
                 self._append_blocks(out, "user", position, blocks)
                 self._results.append((position, item))
         elif isinstance(item, AssistantItem):
             last_input = self._last_input
             self._close_round(out, position)
             self._add_reply(out, position, item)
-            # Input that was made up on the way cannot bear a mark: the reply stands behind it.
+            # Blocks that closed the round cannot have a mark: the reply follows them.
             self._last_input = self._previous_input = last_input
         else:
             self._close_round(out, position)
-            said = filter_input(item, position, rules, self._omissions)
-            self._record_media(position, said)
-            self._append_blocks(out, "user", position, dialect.encode_input(said))
+            content = filter_input(item, position, limits, self._omissions)
+            self._record_media(position, content)
+            self._append_blocks(out, "user", position, encoder.encode_input(content))
         return out
 
     def _add_reply(self, out: list[bytes], position: int, item: AssistantItem) -> None:
-        rules = self._encoder.limits
-        parts = filter_reply(item, position, rules, self._omissions)
+        limits = self._encoder.limits
+        parts = filter_reply(item, position, limits, self._omissions)
         for index, (number, part) in enumerate(parts):
             if type(part) is ToolCall:
-                call_id = make_provider_call_id(part.id, self._used_ids, rules.max_id_length)
+                call_id = make_provider_call_id(part.id, self._used_ids, limits.max_id_length)
                 self._open_calls.setdefault(part.id, []).append((call_id, part.name))
                 if call_id != part.id:
                     parts[index] = (number, ToolCall(call_id, part.name, part.raw))
@@ -204,7 +207,7 @@ class EncodedTranscript:
         self._append_blocks(out, "assistant", position, blocks)
 
     def _close_round(self, out: list[bytes], position: int) -> None:
-        """Answer what was left open, and say what the answers could not hold."""
+        """Add results for the open calls, and the blocks after the results."""
         if not self._open_calls:
             return
         for waiting in self._open_calls.values():
@@ -224,15 +227,15 @@ class EncodedTranscript:
     ) -> None:
         if not blocks:
             return
-        dialect = self._encoder
+        encoder = self._encoder
         starts = True
         if not self._has_started:
-            out.append(dialect.open_message(role))
+            out.append(encoder.open_message(role))
         elif role != self._open_role:
-            out += (dialect.close_message(self._open_role), b",", dialect.open_message(role))
+            out += (encoder.close_message(self._open_role), b",", encoder.open_message(role))
         else:
             out.append(b",")
-            starts = not dialect.merges_roles
+            starts = not encoder.merges_roles
         self._has_started, self._open_role = True, role
         out.append(blocks[0][1] if len(blocks) == 1 else b",".join([data for _, data in blocks]))
         if role == "user":
@@ -257,16 +260,15 @@ class EncodedTranscript:
                 size = len(part.data) * 4 // 3
                 self._media.append(MediaSize(position, number, size, side, type(part) is Image))
 
-    # -------------------------------------------------------------- giving out
+    # -------------------------------------------------------------- output
 
     def messages(self, cache_mark: bytes = b"") -> list[bytes]:
-        """The pieces between `[` and `]`.
+        """The parts between `[` and `]`.
 
-        `mark` is put into the last block of the newest input and of the one before the last
-        reply: what this request caches, and where the last one's cache ends.
+        `cache_mark` is put into the last block of the newest input and of the input before the
+        last reply: the end of this request's cache, and of the previous request's cache.
         """
-        loose = self._item_bytes
-        pieces = [*self._segments, *loose]
+        pieces = [*self._segments, *self._item_bytes]
         if cache_mark:
             first = len(self._segments) - self._first_loose
             for position in {self._last_input, self._previous_input}:
@@ -277,14 +279,14 @@ class EncodedTranscript:
         return pieces
 
     def _encode_end(self) -> list[bytes]:
-        """What ends the request: it is said again, or replaced, when the transcript goes on."""
+        """The end of the request; it is encoded again when the transcript has grown."""
         if not self._open_calls:
             return [self._encoder.close_message(self._open_role)]
-        kept = self._open_calls, self._results, self._open_role, self._last_input
+        state = self._open_calls, self._results, self._open_role, self._last_input
         out: list[bytes] = []
         self._close_round(out, self.length)
         out.append(self._encoder.close_message(self._open_role))
-        self._open_calls, self._results, self._open_role, self._last_input = kept
+        self._open_calls, self._results, self._open_role, self._last_input = state
         return out
 
     def find_surplus(self) -> dict[tuple[int, int], str]:
@@ -294,14 +296,14 @@ class EncodedTranscript:
 def encode_transcript(
     encoder: MessageEncoder, transcript: Transcript, quarantine: frozenset[tuple[int, int]]
 ) -> EncodedTranscript:
-    """The history of this transcript, brought up to date; kept with it for the next request."""
-    known: EncodedTranscript | None = transcript.cache.get(encoder.cache_key)
-    is_older = known is not None and known.length > len(transcript)
-    if known is not None and not is_older and known.quarantine == quarantine:
-        history = known
+    """The encoded transcript, brought up to date; it is cached for the next request."""
+    cached: EncodedTranscript | None = transcript.cache.get(encoder.cache_key)
+    is_older = cached is not None and cached.length > len(transcript)
+    if cached is not None and not is_older and cached.quarantine == quarantine:
+        history = cached
     else:
         history = EncodedTranscript(
-            encoder, quarantine, known.limit_omissions if known is not None else None
+            encoder, quarantine, cached.limit_omissions if cached is not None else None
         )
     history.encode_new_items(transcript)
     while surplus := history.find_surplus():
@@ -310,8 +312,8 @@ def encode_transcript(
     limit = encoder.limits.max_body_bytes
     if limit is not None and history.size > limit:
         raise ContextTooLong(
-            f"the conversation is {history.size >> 20} MB long, more than the {limit >> 20} MB "
-            f"that {encoder.limits.origin} takes in one request.",
+            f"the conversation has {format_bytes(history.size)}, more than the "
+            f"{format_bytes(limit)} that {encoder.limits.origin} accepts in one request.",
             provider=encoder.limits.origin,
         )
     if not is_older:
@@ -326,20 +328,19 @@ def locate_block(
     message: int,
     block: int,
 ) -> tuple[int, int] | None:
-    """The item and part that became this block of this message. Walks: for errors only."""
-    known: EncodedTranscript | None = transcript.cache.get(encoder.cache_key)
-    places: list[list[tuple[int, int]]] = []
-    walk = EncodedTranscript(encoder, quarantine, known.limit_omissions if known else None, places)
-    walk.encode_new_items(transcript)
-    if message < len(places) and block < len(places[message]):
-        return places[message][block]
+    """The item and part that became this block of this message. Encodes all: only for errors."""
+    cached: EncodedTranscript | None = transcript.cache.get(encoder.cache_key)
+    omissions = cached.limit_omissions if cached else None
+    parts: list[list[tuple[int, int]]] = []
+    EncodedTranscript(encoder, quarantine, omissions, parts).encode_new_items(transcript)
+    if message < len(parts) and block < len(parts[message]):
+        return parts[message][block]
     return None
 
 
 def encode_json_string(value: str) -> bytes:
-    """A JSON string, whatever is in it: a lone surrogate becomes a replacement character."""
+    """A JSON string; a lone surrogate becomes a replacement character."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        clean = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return msgspec.json.encode(clean)
+        return msgspec.json.encode(fix_surrogates(value))

@@ -1,7 +1,7 @@
-"""What a provider's failure means: status, headers and body in, one of the project's errors out.
+"""Maps a provider's failure (status, headers, body) to one of the project's errors.
 
-Pure functions, shared by all wires; what differs between providers is only how a body is laid
-out, and all known layouts are read here. Whether to try again is the loop's decision.
+Pure functions, shared by all providers: they differ only in the layout of an error body, and
+all known layouts are read here. The loop decides about retries (core/loop).
 """
 
 from __future__ import annotations
@@ -35,26 +35,27 @@ from treadle.models.http.transport import (
 )
 
 MAX_QUOTE_CHARS = 400
-MIN_KEY_CHARS = 8  # what is shorter is a placeholder, and may be part of any word
+MIN_KEY_CHARS = 8  # a shorter key is a placeholder and may be part of any word
+PREVIOUS_RESPONSE_LOST = "previous_response_not_found"  # OpenAI's code
 
 
 class ProviderErrorBody(msgspec.Struct, frozen=True):
-    """What a provider said is wrong, whichever way it lays that out."""
+    """The fields of a provider's error, whatever the layout of its body."""
 
     message: str = ""
     kind: str = ""  # error.type
     code: str = ""  # error.code
-    param: str = ""  # error.param: the field that it is about
+    param: str = ""  # error.param: the field of the request that is wrong
     is_html: bool = False
 
 
 class ProviderInfo(msgspec.Struct, frozen=True):
-    """Who answered, for messages: `key_variable` is what to set when the key is wrong."""
+    """A provider, for messages: `key_variable` is what to set when the key is wrong."""
 
     name: str
     model: str = ""
     key_variable: str = ""
-    secret: str = ""  # never to be quoted
+    secret: str = ""  # the key; never quoted
 
 
 def parse_error_body(body: bytes) -> ProviderErrorBody:
@@ -98,15 +99,15 @@ def _to_text(value: object) -> str:
 
 
 def _find_html_title(html: str) -> str:
-    found = re.search(r"<title[^>]*>(.*?)</title", html, re.IGNORECASE | re.DOTALL)
-    return " ".join(found.group(1).split())[:MAX_QUOTE_CHARS] if found else ""
+    title = re.search(r"<title[^>]*>(.*?)</title", html, re.IGNORECASE | re.DOTALL)
+    return " ".join(title[1].split())[:MAX_QUOTE_CHARS] if title else ""
 
 
-# ------------------------------------------------------------------ when to come back
+# ------------------------------------------------------------------ retry-after
 
 
 def parse_retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Seconds to wait, from any form of the header; never negative. Capping is the loop's."""
+    """Seconds to wait, from any form of the header; never negative. The loop sets the limit."""
     milliseconds = _parse_number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return max(0.0, milliseconds / 1000)
@@ -133,7 +134,7 @@ def _parse_number(value: str | None) -> float | None:
     return number if math.isfinite(number) else None
 
 
-# ------------------------------------------------------------------ answers with a status
+# ------------------------------------------------------------------ responses with a status
 
 _CONTEXT_TOO_LONG = re.compile(
     r"prompt is too long|context.{0,12}(length|window|limit|size)|maximum context|"
@@ -146,18 +147,18 @@ _OUT_OF_CREDIT = re.compile(
     r"exceeded your current quota|spend(ing)? limit|out of credits",
     re.IGNORECASE,
 )
+_PREVIOUS_RESPONSE = re.compile(r"previous.?response", re.IGNORECASE)
 
 
 def map_response_error(
     provider: ProviderInfo, status: int, headers: Mapping[str, str], body: bytes
 ) -> ModelError:
-    """The error for an answer that is not a stream of events."""
-    said = parse_error_body(body)
-    request_id = headers.get("request-id") or headers.get("x-request-id") or ""
-    if said.is_html or "text/html" in headers.get("content-type", ""):
-        return _map_html_page(provider, status, said, parse_retry_after(headers))
-    error = map_error_body(provider, said, status, parse_retry_after(headers))
-    error.request_id = request_id
+    """The error for a response that is not a stream of events."""
+    parsed = parse_error_body(body)
+    if parsed.is_html or "text/html" in headers.get("content-type", ""):
+        return _map_html_page(provider, status, parsed, parse_retry_after(headers))
+    error = map_error_body(provider, parsed, status, parse_retry_after(headers))
+    error.request_id = headers.get("request-id") or headers.get("x-request-id") or ""
     return error
 
 
@@ -167,38 +168,41 @@ def map_error_body(
     status: int | None,
     retry_after: float | None = None,
 ) -> ModelError:
-    """The error for what a provider said, with a status or inside a stream without one."""
-    kind, text = f"{error.kind} {error.code}".lower(), quote_message(error.message, provider.secret)
+    """The error for a provider's error body; inside a stream there is no status."""
+    if _PREVIOUS_RESPONSE.search(f"{error.code} {error.param} {error.message}"):
+        return _bad_request(provider, error, status, PREVIOUS_RESPONSE_LOST)
+    kind, message = _classify(provider, error, status)
+    if kind is BadRequest:
+        return _bad_request(provider, error, status, error.code or error.kind)
+    mapped = kind(message, provider=provider.name, status=status)
+    mapped.retry_after = retry_after
+    return mapped
+
+
+def _classify(
+    provider: ProviderInfo, error: ProviderErrorBody, status: int | None
+) -> tuple[type[ModelError], str]:
+    """The type of the error, and its message; BadRequest has its own."""
+    name, kind = provider.name, f"{error.kind} {error.code}".lower()
+    text = quote_message(error.message, provider.secret)
     if (
         status == 402
         or "billing" in kind
         or "insufficient_quota" in kind
         or (status in (400, 403, 429) and _OUT_OF_CREDIT.search(error.message))
     ):
-        return QuotaExhausted(
-            f"{provider.name}: the account has no credit or quota left ({text}). "
-            "Add credit, or choose another model with --model.",
-            provider=provider.name,
-            status=status,
-            retry_after=retry_after,
+        return QuotaExhausted, (
+            f"{name}: the account has no credit or quota left ({text}). "
+            "Add credit, or choose another model with --model."
         )
     if status == 429 or "rate_limit" in kind:
-        return RateLimited(
-            f"{provider.name}: too many requests for now ({text}).",
-            provider=provider.name,
-            status=status,
-            retry_after=retry_after,
-        )
+        return RateLimited, f"{name}: too many requests for now ({text})."
     if status in (401, 403) or "authentication" in kind or "permission" in kind:
-        return AccessDenied(
-            format_access_denied(provider, text), provider=provider.name, status=status
-        )
+        return AccessDenied, format_access_denied(provider, text)
     if status == 404 or kind.strip() in ("not_found_error", "model_not_found"):
-        return UnknownModel(
-            f"{provider.name} does not know {provider.model or 'this model'!r} ({text}). "
-            "`treadle models` lists what can be used here; check the base URL too.",
-            provider=provider.name,
-            status=status,
+        return UnknownModel, (
+            f"{name} does not know {provider.model or 'this model'!r} ({text}). "
+            "`treadle models` lists what can be used here; check the base URL too."
         )
     if (
         status == 413
@@ -206,24 +210,25 @@ def map_error_body(
         or "request_too_large" in kind
         or (status in (None, 400, 422, 500) and _CONTEXT_TOO_LONG.search(error.message))
     ):
-        return ContextTooLong(
-            f"{provider.name}: the request is too long ({text}).",
-            provider=provider.name,
-            status=status,
-        )
+        return ContextTooLong, f"{name}: the request is too long ({text})."
     if _is_transient(kind, status):
-        return Overloaded(
-            f"{provider.name} has trouble of its own{f' (HTTP {status})' if status else ''}: {text}.",
-            provider=provider.name,
-            status=status,
-            retry_after=retry_after,
-        )
+        http_status = f" (HTTP {status})" if status else ""
+        return Overloaded, f"{name} has a temporary problem{http_status}: {text}."
     if status is None and "invalid" not in kind:
-        return StreamBroken(
-            f"{provider.name} broke off with an error: {text}.", provider=provider.name
-        )
+        return StreamBroken, f"{name} ended the stream with an error: {text}."
+    return BadRequest, ""
+
+
+def _bad_request(
+    provider: ProviderInfo, error: ProviderErrorBody, status: int | None, code: str
+) -> BadRequest:
     return BadRequest(
-        f"{provider.name} refused the request: {text}", provider=provider.name, status=status
+        f"{provider.name} refused the request: {quote_message(error.message, provider.secret)}",
+        provider=provider.name,
+        status=status,
+        param=error.param,
+        code=code,
+        provider_message=_hide_key(error.message, provider.secret),
     )
 
 
@@ -237,16 +242,16 @@ def format_access_denied(provider: ProviderInfo, reason: str) -> str:
     key = (
         f"set {provider.key_variable} to a valid key" if provider.key_variable else "check the key"
     )
-    return f"{provider.name} did not accept the key ({reason}). To go on, {key}."
+    return f"{provider.name} did not accept the key ({reason}). To continue, {key}."
 
 
 def validate_key(provider: ProviderInfo, key: str) -> str:
-    """The key without the line break that came with it; raises if it cannot be one."""
+    """The key without surrounding whitespace; raises AccessDenied if it cannot be a key."""
     key = key.strip()
     if key.isascii() and key.isprintable() and " " not in key:
         return key
     raise AccessDenied(
-        f"the key for {provider.name} holds characters that no key has: copy it again"
+        f"the key for {provider.name} contains characters that no key has: copy it again"
         f"{f' into {provider.key_variable}' if provider.key_variable else ''}.",
         provider=provider.name,
     )
@@ -258,34 +263,36 @@ def _map_html_page(
     title = f" ({quote_message(error.message, provider.secret)})" if error.message else ""
     if status in (429, 500, 502, 503, 504, 520, 522, 524, 529):
         return Overloaded(
-            f"{provider.name} or a gateway before it has trouble of its own (HTTP {status}){title}.",
+            f"{provider.name} or a gateway has a temporary problem (HTTP {status}){title}.",
             provider=provider.name,
             status=status,
             retry_after=retry_after,
         )
     return Unreachable(
         f"a web page came back instead of {provider.name}'s API (HTTP {status}){title}: "
-        "a proxy or login page stands in between, or the base URL is wrong.",
+        "a proxy or login page intercepts the request, or the base URL is wrong.",
         provider=provider.name,
         status=status,
     )
 
 
 def quote_message(text: str, secret: str = "") -> str:
-    """A provider's words on one line, shortened, without the key."""
-    if len(secret) >= MIN_KEY_CHARS:
-        text = text.replace(secret, "[key]")
-    text = " ".join(text.split()).rstrip(".")
-    return (
-        text if len(text) <= MAX_QUOTE_CHARS else text[:MAX_QUOTE_CHARS] + "..."
-    ) or "no reason given"
+    """A provider's message on one line, shortened, without the key."""
+    text = " ".join(_hide_key(text, secret).split()).rstrip(".")
+    if len(text) > MAX_QUOTE_CHARS:
+        text = text[:MAX_QUOTE_CHARS] + "..."
+    return text or "no reason given"
 
 
-# ------------------------------------------------------------------ no answer at all
+def _hide_key(text: str, secret: str) -> str:
+    return text.replace(secret, "[key]") if len(secret) >= MIN_KEY_CHARS else text
+
+
+# ------------------------------------------------------------------ broken streams and connections
 
 
 def incomplete_stream_error(provider: ProviderInfo) -> StreamBroken:
-    """The stream ended, and the event that ends every good reply never came."""
+    """The stream ended without the event that ends every complete reply."""
     return StreamBroken(
         f"{provider.name} ended the stream before the reply was complete: try again.",
         provider=provider.name,
@@ -295,16 +302,16 @@ def incomplete_stream_error(provider: ProviderInfo) -> StreamBroken:
 def unreadable_event_error(
     provider: ProviderInfo, data: bytes, expected: str, error: Exception
 ) -> StreamBroken:
-    """An event that is not what was `wanted`; its beginning is quoted."""
-    shown = quote_message(data[:120].decode("utf-8", "replace"), provider.secret)
+    """An event that is not what was `expected`; its first bytes are quoted."""
+    quote = quote_message(data[:120].decode("utf-8", "replace"), provider.secret)
     return StreamBroken(
-        f"{provider.name} sent an event that is not {expected} ({error}): {shown}",
+        f"{provider.name} sent an event that is not {expected} ({error}): {quote}",
         provider=provider.name,
     )
 
 
 def map_transport_error(provider: ProviderInfo, error: TransportError) -> ModelError:
-    """The error for a connection that failed, before or during the answer."""
+    """The error for a connection that failed, before or during the response."""
     no_connection = isinstance(error, (ConnectFailed, TLSFailed, ProxyFailed, BadRedirect)) or (
         isinstance(error, TimedOut) and error.kind == "connect"
     )

@@ -1,7 +1,7 @@
-"""A model behind HTTP: one codec, one transport, and the Model contract made of both.
+"""A model over HTTP: the Model contract, made of a codec and a transport.
 
-It sends a prepared request, feeds the answer to a decoder and turns every failure into one of
-the project's errors. It does not retry, heal or remember: the loop and the wrappers do.
+It sends an encoded request, feeds the response to a decoder and maps every failure to one of the
+project's errors. It does not retry, repair or remember: the loop and the wrappers do.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from treadle.models.http.transport import Response, Transport, TransportError
 from treadle.models.provider_base.codec import Codec, DecodeFailed, EncodedRequest
 from treadle.models.provider_base.error_mapping import ProviderInfo, map_transport_error
 
-# After the final event the connection's own end is due at once; no reply waits for it longer.
+# After the final event the body should end at once; the reply waits no longer than this for it.
 DRAIN_SECONDS = 0.2
 
 
 class HTTPModel:
-    """The Model contract over a codec. `client` is anything that `as_transport` takes."""
+    """The Model contract over a codec. `client` is anything that `as_transport` accepts."""
 
     def __init__(
         self,
@@ -56,19 +56,19 @@ class HTTPModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         codec = self._codec
-        prepared = codec.encode_request(request)
+        encoded = codec.encode_request(request)
         decoder = codec.create_decoder(request)
         reader = SSEReader()
-        transport, url, headers = self._resolve_target(prepared)
+        transport, url, headers = self._resolve_target(encoded)
         if request.idempotency_key:
             headers["idempotency-key"] = request.idempotency_key
         try:
-            async with transport.post(url, headers, prepared.body, self._timeouts) as response:
+            async with transport.post(url, headers, encoded.body, self._timeouts) as response:
                 await self._check_response(response)
-                async for piece in response:
+                async for chunk in response:
                     progress, failure = decoder.progress, None
                     try:
-                        events = decoder.feed(reader.feed(piece))
+                        events = decoder.feed(reader.feed(chunk))
                     except DecodeFailed as failed:
                         events, failure = failed.events, failed.error
                     if decoder.progress != progress:
@@ -78,15 +78,13 @@ class HTTPModel:
                     if failure is not None:
                         raise failure
                     if decoder.done:
-                        # A response may know that nothing follows; waiting has its price.
-                        if not getattr(response, "ended", False):
-                            await _drain(response)
+                        await _drain(response)
                         break
         except BadRequest as error:
             if error.position is None:
-                place = codec.locate_part(request, error)
-                if place is not None:
-                    error.position, error.part = place
+                part = codec.locate_part(request, error)
+                if part is not None:
+                    error.position, error.part = part
             raise
         except TransportError as error:
             if not decoder.done:
@@ -94,7 +92,7 @@ class HTTPModel:
         yield Reply(decoder.finish())
 
     async def send_request(self, request: EncodedRequest) -> bytes:
-        """One request that is answered by one JSON body."""
+        """One request with one JSON body as its response."""
         transport, url, headers = self._resolve_target(request)
         try:
             async with transport.post(url, headers, request.body, self._timeouts) as response:
@@ -106,25 +104,25 @@ class HTTPModel:
             raise map_transport_error(self._provider, error) from error
 
     async def aclose(self) -> None:
-        """The shared client and a caller's own stay as they are: others may be using them."""
+        """Leaves the client open: it is shared, or the caller's own."""
         self._transport = None
 
     def _resolve_target(self, request: EncodedRequest) -> tuple[Transport, str, dict[str, str]]:
         transport = self._get_transport()
-        if transport.base_url is not None:  # an SDK's client knows its endpoint and its key
+        if transport.base_url is not None:  # an SDK client has its own endpoint and key
             return transport, transport.base_url + request.path, dict(request.headers)
         headers = {**request.headers, **self._codec.auth_headers()}
         return transport, self._codec.endpoint() + request.path, headers
 
     def _get_transport(self) -> Transport:
-        """Made at the first call: most models that are named are never asked."""
+        """Created at the first request: most models that are named are never used."""
         if self._transport is None:
             if self._client is None:
                 from treadle.models.http.client import get_shared_client
 
                 self._transport = get_shared_client()
             else:
-                from treadle.models.http.adapters import as_transport
+                from treadle.models.http.sdk_transport import as_transport
 
                 self._transport = as_transport(self._client)
         return self._transport
@@ -137,7 +135,7 @@ class HTTPModel:
         if response.status == 200 and "html" not in kind and b'"error"' not in body[:4096]:
             raise StreamBroken(
                 f"{self._provider.name} answered in one piece instead of a stream: "
-                "the server or a proxy before it does not stream; check the base URL.",
+                "the server or a proxy does not stream; check the base URL.",
                 provider=self._provider.name,
                 status=200,
             )
@@ -145,7 +143,7 @@ class HTTPModel:
 
 
 async def _drain(response: Response) -> None:
-    """Read what is left after the final event, so that the connection can be used again."""
+    """Read the rest of the body, so that the connection can be reused."""
     try:
         async with asyncio.timeout(DRAIN_SECONDS):
             async for _ in response:

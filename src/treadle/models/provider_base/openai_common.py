@@ -1,7 +1,7 @@
-"""What both OpenAI dialects share: the account, the bytes of pictures and tools, the counting.
+"""What openai_chat and openai_responses share: the account, media, tools, usage, part references.
 
-Pure functions, one object for the account, and the half of a codec that is made of it. The dialects
-themselves are in openai_chat and openai_responses; which server wants what is in quirks.
+Pure functions, the account, and the half of a codec that depends on it. quirks.py says what each
+server needs.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import msgspec
 
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest
 from treadle.core.contracts.tool import ToolSpec
-from treadle.core.errors import AccessDenied, ModelError
+from treadle.core.errors import AccessDenied, BadRequest, ModelError
 from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import Item, ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
 from treadle.models.http.timeouts import Timeouts
+from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.codec import EncodedRequest, build_usage
 from treadle.models.provider_base.encoding import encode_json_string
 from treadle.models.provider_base.error_mapping import (
@@ -33,9 +34,9 @@ from treadle.models.provider_base.quirks import COMPATIBLE, Quirks, find_server_
 
 
 class OpenAIAccount:
-    """Where requests go, and what proves that they may.
+    """The address of a server and its key.
 
-    The key is read at every call: one that was set or changed meanwhile counts at once.
+    The key is read at every request, so that a changed key is used at once.
     """
 
     def __init__(
@@ -64,25 +65,26 @@ class OpenAIAccount:
         )
 
     def auth_headers(self) -> dict[str, str]:
-        row, key = self.quirks, self.read_key()
+        quirks, key = self.quirks, self.read_key()
         if self.provider.secret != key:
             self.provider = msgspec.structs.replace(self.provider, secret=key)
         if not self.url:
             raise AccessDenied(
-                f"no address is known for {row.name}: set {row.url_variables[0]}, or give base_url.",
-                provider=row.name,
+                f"the address of {quirks.name} is not set: set {quirks.url_variables[0]}, or pass "
+                "base_url.",
+                provider=quirks.name,
             )
-        if not key and row.needs_key:
+        if not key and quirks.needs_key:
             raise AccessDenied(
-                f"{row.name} needs a key: set {row.key_variables[0]}, or choose another model; "
-                "`treadle models` lists what can be used here.",
-                provider=row.name,
+                f"{quirks.name} needs a key: set {quirks.key_variables[0]}, or choose another "
+                "model; `treadle models` lists what can be used here.",
+                provider=quirks.name,
             )
         headers: dict[str, str] = {}
         if key:
-            bearer = row.key_header == "authorization"
-            headers[row.key_header] = f"Bearer {key}" if bearer else key
-        if row.name == "openai":
+            bearer = quirks.key_header == "authorization"
+            headers[quirks.key_header] = f"Bearer {key}" if bearer else key
+        if quirks.name == "openai":
             for variable, header in _ORGANIZATION_HEADERS:
                 if self._environ.get(variable):
                     headers[header] = self._environ[variable].strip()
@@ -96,7 +98,7 @@ _ORGANIZATION_HEADERS = (
 
 
 class OpenAICodec:
-    """The half of a codec that the account decides: who is asked, where, and with which key."""
+    """The half of a codec that depends on the account: provider, address and key."""
 
     resource: str
 
@@ -131,7 +133,7 @@ class OpenAICodec:
 
 
 def build_path(url: str, resource: str, environ: Mapping[str, str] | None = None) -> str:
-    """The path behind an address. Azure's addresses of single deployments want a version."""
+    """The path for an address. Azure's addresses of single deployments need a version."""
     env = os.environ if environ is None else environ
     if "/openai/deployments/" in url:
         return f"{resource}?api-version={env.get('OPENAI_API_VERSION', '2025-04-01-preview')}"
@@ -139,17 +141,17 @@ def build_path(url: str, resource: str, environ: Mapping[str, str] | None = None
 
 
 def default_timeouts(quirks: Quirks) -> Timeouts:
-    """Reasoning models are silent for minutes, and a small machine reads a long prompt slowly."""
+    """Reasoning models are silent for minutes; a local server reads a long prompt slowly."""
     if quirks.needs_key:
         return Timeouts(idle=600.0)
     return Timeouts(first_byte=1800.0, first_content=1800.0, idle=600.0)
 
 
-# ------------------------------------------------------------------ bytes
+# ------------------------------------------------------------------ encoding
 
 
 def encode_data_url(part: Image | Document) -> bytes:
-    """The JSON string of a data URL, or of the part's own address."""
+    """The JSON string of a data URL, or of the part's own URL."""
     if not part.data:
         return encode_json_string(part.url)
     kind = part.media_type.encode("ascii", "replace").replace(b'"', b"")
@@ -157,19 +159,19 @@ def encode_data_url(part: Image | Document) -> bytes:
 
 
 def format_document(part: Document) -> str:
-    """A plain text file, as the text that it is."""
+    """A plain text file, as text."""
     title = f' title="{part.title}"' if part.title else ""
     return f"<document{title}>\n{part.data.decode('utf-8', 'replace')}\n</document>"
 
 
-def encode_file_name(part: Document) -> bytes:
-    return encode_json_string(
-        part.title or ("document.pdf" if "pdf" in part.media_type else "document")
-    )
+def encode_file(part: Document) -> bytes:
+    """The fields with a file's name and data."""
+    name = part.title or ("document.pdf" if "pdf" in part.media_type else "document")
+    return b'"filename":%b,"file_data":%b' % (encode_json_string(name), encode_data_url(part))
 
 
 def encode_arguments(call: ToolCall) -> bytes:
-    """A call's arguments as a JSON string. Servers parse it: what is not JSON is wrapped."""
+    """A call's arguments as a JSON string. Servers parse it, so invalid JSON is wrapped."""
     if not call.raw.strip():
         return b'"{}"'
     if call.problem is None:
@@ -178,10 +180,10 @@ def encode_arguments(call: ToolCall) -> bytes:
 
 
 def encode_tool(spec: ToolSpec, nested: bool, with_strict: bool) -> bytes:
-    """A tool's declaration, made once and kept with it."""
+    """A tool's declaration, encoded once and cached in the spec."""
     key = f"openai tool {nested} {with_strict}"
-    kept: bytes | None = spec.__dict__.get(key)
-    if kept is None:
+    encoded: bytes | None = spec.__dict__.get(key)
+    if encoded is None:
         body: dict[str, Any] = {
             "name": spec.name,
             "description": spec.description,
@@ -190,27 +192,12 @@ def encode_tool(spec: ToolSpec, nested: bool, with_strict: bool) -> bytes:
         if with_strict:
             body["strict"] = spec.strict and is_strict_schema(spec.schema)
         shape = {"type": "function", "function": body} if nested else {"type": "function", **body}
-        kept = spec.__dict__[key] = msgspec.json.encode(shape)
-    return kept
-
-
-def is_strict_schema(schema: object) -> bool:
-    """Whether a schema keeps to what strict mode demands: closed objects, nothing optional."""
-    if isinstance(schema, list):
-        return all(is_strict_schema(part) for part in schema)
-    if not isinstance(schema, dict):
-        return True
-    if schema.get("type") == "object" or "properties" in schema:
-        properties = schema.get("properties", {})
-        if schema.get("additionalProperties") is not False:
-            return False
-        if set(schema.get("required", ())) != set(properties):
-            return False
-    return all(is_strict_schema(part) for part in schema.values())
+        encoded = spec.__dict__[key] = msgspec.json.encode(shape)
+    return encoded
 
 
 def resolve_effort(options: ModelOptions) -> str | None:
-    """How hard to think, as one word; a budget in tokens becomes the nearest one."""
+    """The thinking effort as one word; a budget in tokens becomes the nearest effort."""
     thinking = options.thinking
     if thinking is None or isinstance(thinking, str):
         return thinking or None
@@ -219,11 +206,11 @@ def resolve_effort(options: ModelOptions) -> str | None:
     return "low" if thinking <= 4_096 else "medium" if thinking <= 16_384 else "high"
 
 
-TOOL_CHOICES = {"none": "none", "any": "required"}  # any other word is a tool's name
+TOOL_CHOICES = {"none": "none", "any": "required"}  # any other value is a tool's name
 
 
 def build_cache_fields(quirks: Quirks, request: ModelRequest) -> dict[str, object]:
-    """What keeps the requests of one session at the same cache."""
+    """The field that sends the requests of one session to the same cache."""
     key = request.cache.key or request.session_id
     if not key or not quirks.supports_cache_key or not request.cache.enabled:
         return {}
@@ -231,13 +218,13 @@ def build_cache_fields(quirks: Quirks, request: ModelRequest) -> dict[str, objec
 
 
 def encode_fields(values: Mapping[str, object]) -> bytes:
-    """`,"name":value` for each one: what is put between the fixed parts of a body."""
+    """`,"name":value` for each field."""
     if not values:
         return b""
     return b"," + msgspec.json.encode(values)[1:-1]
 
 
-# ------------------------------------------------------------------ counting
+# ------------------------------------------------------------------ usage
 
 
 class InputTokenDetails(msgspec.Struct):
@@ -258,7 +245,7 @@ def convert_usage(
     output_details: OutputTokenDetails | None,
     cache_hit_tokens: int | None = None,
 ) -> Usage:
-    """Usage of one request. Their prompt includes what the cache read and wrote; ours does not."""
+    """Usage of one request. Their prompt tokens include cache reads and writes; ours do not."""
     details = prompt_details or InputTokenDetails()
     read = details.cached_tokens or cache_hit_tokens or 0
     write = details.cache_write_tokens or 0
@@ -272,21 +259,21 @@ def convert_usage(
     )
 
 
-# ------------------------------------------------------------------ places
+# ------------------------------------------------------------------ part references
 
 _PART_REFERENCE = re.compile(
     r"(?:messages|input)\.?\[?(\d+)\]?(?:\.(?:content|output)\.?\[?(\d+)\]?)?"
 )
 
 
-def find_part_reference(message: str) -> tuple[int, int] | None:
-    """The message and the part in it that a complaint names."""
-    found = _PART_REFERENCE.search(message)
-    return (int(found[1]), int(found[2] or 0)) if found else None
+def find_part_reference(error: BadRequest) -> tuple[int, int] | None:
+    """The message and the part in it that an error names."""
+    match = _PART_REFERENCE.search(f"{error.param} {error.provider_message}")
+    return (int(match[1]), int(match[2] or 0)) if match else None
 
 
 def find_part_number(item: Item, block: int) -> int:
-    """Which part became the block of this number: blank texts are not sent."""
+    """The part that became the block of this number: blank texts are not sent."""
     if not isinstance(item, (UserItem, ToolResultItem)):
         return block
     sent = [

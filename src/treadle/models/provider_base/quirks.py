@@ -1,8 +1,8 @@
-"""What sets the servers that speak OpenAI's chat dialect apart, as a table.
+"""The servers with OpenAI's chat format, and how they differ, as a table.
 
-Each row is a value: where the server is, which key it wants, which fields it takes and which it
-refuses. How tolerant the reading is does not depend on the row: every stream is read as if it
-came from the sloppiest of them. openai_chat reads this table; registry/__init__.py finds a row by its name.
+A row says where the server is, which key it needs, which fields it accepts and which it refuses.
+Decoding does not depend on the row: it tolerates the deviations of every server. Used by the
+OpenAI packages and by the registry.
 """
 
 from __future__ import annotations
@@ -14,33 +14,35 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-# How a wish for more or less thinking is said: one word, OpenRouter's object, or not at all.
+from treadle.models.http.local_hosts import is_local
+
+# The field for the thinking effort: one word, OpenRouter's object, or none.
 EffortField = Literal["reasoning_effort", "reasoning", ""]
-# The field in which the server wants its own reasoning back, if it wants it back.
+# The field in which the server expects its own reasoning back; empty: it does not.
 ReasoningField = Literal["reasoning_content", "reasoning", "reasoning_details", ""]
 
 
 class Quirks(msgspec.Struct, frozen=True, kw_only=True):
-    """One server. The defaults are the cautious ones, for a server that nobody knows."""
+    """One server. The defaults are the cautious ones, for an unknown server."""
 
     name: str = "compatible"
     base_url: str = ""
-    host_suffixes: tuple[str, ...] = ()  # how its host names end
-    key_variables: tuple[str, ...] = ()  # environment variables, the first one set wins
+    host_suffixes: tuple[str, ...] = ()
+    key_variables: tuple[str, ...] = ()  # environment variables; the first one that is set wins
     url_variables: tuple[str, ...] = ()  # the same for its address
     needs_key: bool = True
     key_header: str = "authorization"
     system_role: Literal["system", "developer"] = "system"
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    supports_stream_usage: bool = True  # takes stream_options.include_usage
-    supports_cache_key: bool = False  # takes prompt_cache_key
+    supports_stream_usage: bool = True  # stream_options.include_usage
+    supports_cache_key: bool = False  # prompt_cache_key
     effort_field: EffortField = ""
     reasoning_input_field: ReasoningField = ""
-    requires_reasoning_field: bool = False  # ... on every reply, even if there was none
-    supports_strict: bool = False  # takes "strict" in tools and schemas
-    supports_documents: bool = False  # takes file parts
+    requires_reasoning_field: bool = False  # ... in every reply, even an empty one
+    supports_strict: bool = False  # "strict" in tools and schemas
+    supports_documents: bool = False  # file parts
     requires_short_ids: bool = False  # call ids of nine letters or digits
-    requires_call_signatures: bool = False  # calls carry a signature that must come back
+    requires_call_signatures: bool = False  # the signature of a call must be sent back
     max_images: int | None = None
     max_body_bytes: int | None = None
 
@@ -178,15 +180,14 @@ SERVERS: dict[str, Quirks] = {
     )
 }
 
-# A server of one's own is known by its usual port only.
+# A local server is recognised by its usual port.
 _SERVER_PORTS = {11434: OLLAMA, 1234: LMSTUDIO}
-_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "host.docker.internal")
 
 
 def find_server(base_url: str) -> Quirks:
-    """The row for an address. Nobody's address gets the cautious row."""
+    """The row for an address; COMPATIBLE if the address is unknown."""
     parts = urlsplit(base_url)
-    host = (parts.hostname or "").lower()
+    host = parts.hostname or ""
     for row in SERVERS.values():
         if any(
             host == end or (end.startswith(".") and host.endswith(end)) for end in row.host_suffixes
@@ -196,7 +197,7 @@ def find_server(base_url: str) -> Quirks:
         port = parts.port
     except ValueError:
         port = None
-    return _SERVER_PORTS.get(port or 0, COMPATIBLE) if host in _LOCAL_HOSTS else COMPATIBLE
+    return _SERVER_PORTS.get(port or 0, COMPATIBLE) if is_local(host) else COMPATIBLE
 
 
 def resolve_server(
@@ -205,31 +206,31 @@ def resolve_server(
     environ: Mapping[str, str] | None = None,
     default_quirks: Quirks = COMPATIBLE,
 ) -> tuple[Quirks, str]:
-    """The row and the address, from whatever the caller and the environment say of them.
+    """The row and the address, from the arguments and the environment.
 
-    `unknown` is the row for an address that nobody knows.
+    `default_quirks` is the row for an unknown address.
     """
     env = os.environ if environ is None else environ
     if isinstance(quirks, str):
         if quirks not in SERVERS:
             raise ValueError(
                 f"no server is called {quirks!r}: choose one of {', '.join(SERVERS)}, "
-                "or give a Quirks value"
+                "or pass a Quirks value"
             )
         quirks = SERVERS[quirks]
     if base_url is None:
-        variables = (quirks or OPENAI).url_variables
-        base_url = next((env[name] for name in variables if env.get(name)), None)
-    if base_url is None:
         row = quirks or OPENAI
-        return row, normalize_base_url(row.base_url, row)
+        variable = find_set_variable(row.url_variables, env)
+        if not variable:
+            return row, normalize_base_url(row.base_url, row)
+        base_url = env[variable]
     row = quirks or find_server(base_url)
     row = default_quirks if row is COMPATIBLE else row
     return row, normalize_base_url(base_url, row)
 
 
 def normalize_base_url(base_url: str, quirks: Quirks) -> str:
-    """An address as people write it, in the form that paths are appended to."""
+    """A user's address, in the form to which paths are appended."""
     url = base_url.strip().rstrip("/")
     if not url:
         return ""
@@ -237,7 +238,7 @@ def normalize_base_url(base_url: str, quirks: Quirks) -> str:
         url = f"http://{url}"
     parts = urlsplit(url)
     if quirks.name == "ollama" and parts.hostname:
-        # OLLAMA_HOST is also what its server listens on.
+        # OLLAMA_HOST is also the address on which the server listens.
         host = "127.0.0.1" if parts.hostname == "0.0.0.0" else parts.hostname
         host = f"[{host}]" if ":" in host else host
         port = parts.port or (443 if parts.scheme == "https" else 11434)
@@ -254,20 +255,20 @@ def normalize_base_url(base_url: str, quirks: Quirks) -> str:
 def find_server_key(
     quirks: Quirks, base_url: str | None, environ: Mapping[str, str] | None = None
 ) -> str:
-    """The key in the environment, or nothing.
+    """The key in the environment; empty if there is none.
 
-    An address that was given in code or settings gets the key only if it is the server's own or
-    on this machine: a file in a repository must not be able to have the key sent elsewhere.
+    An address from code or settings gets the key only if it is the server's own or on this
+    machine: a file in a repository must not be able to redirect the key.
     """
     env = os.environ if environ is None else environ
-    if base_url is not None and not _is_local(base_url):
-        home = find_server(base_url)
-        if home.name != quirks.name or not home.host_suffixes:
+    if base_url is not None and not is_local(urlsplit(base_url).hostname or ""):
+        owner = find_server(base_url)
+        if owner.name != quirks.name or not owner.host_suffixes:
             return ""
-    return next(
-        (env[name].strip() for name in quirks.key_variables if env.get(name, "").strip()), ""
-    )
+    variable = find_set_variable(quirks.key_variables, env)
+    return env[variable].strip() if variable else ""
 
 
-def _is_local(base_url: str) -> bool:
-    return (urlsplit(base_url).hostname or "").lower() in _LOCAL_HOSTS
+def find_set_variable(variables: tuple[str, ...], environ: Mapping[str, str]) -> str:
+    """The first of these variables that is set and not blank; empty if none is."""
+    return next((name for name in variables if environ.get(name, "").strip()), "")

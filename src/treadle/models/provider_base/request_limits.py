@@ -1,12 +1,11 @@
-"""What of an item may be sent: a provider's rules, as pure functions over one item at a time.
+"""The limits of a provider, applied to one item at a time. Pure functions, used by encoding.py.
 
-    UserItem, NoticeItem, SummaryItem   -> sendable_input
-    AssistantItem                       -> sendable_reply
-    ToolResultItem                      -> sendable_answer
+    UserItem, NoticeItem, SummaryItem   -> filter_input
+    AssistantItem                       -> filter_reply
+    ToolResultItem                      -> filter_result
 
-Each gives the parts that go out, with their number in the item. What cannot be sent is replaced
-by a line that says what was left out; thinking of another origin is left out silently. Which
-items follow each other, and how they become bytes, is encoding.py's business.
+Each returns the parts to send, with their number in the item. A part that cannot be sent becomes a
+line that says what was left out; thinking of another origin is left out silently.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from treadle.core.text import format_bytes
 from treadle.core.transcript.content import (
     AssistantContent,
     Document,
@@ -42,18 +42,18 @@ MIB = 1 << 20
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 NO_OUTPUT = "(no output)"
 
-Omissions = Mapping[tuple[int, int], str]  # (position, part) -> why it is not sent
+Omissions = Mapping[tuple[int, int], str]  # (position, part) -> the reason
 
 
 class RequestLimits(msgspec.Struct, frozen=True):
-    """The limits of one provider. None means that there is none, or that it is not known."""
+    """The limits of one provider. None means that there is none, or that it is unknown."""
 
     origin: str
     max_images: int | None = None
     max_image_bytes: int | None = None
     max_image_side: int | None = None
-    many_images_count: int | None = None  # with more pictures than this ...
-    many_images_side: int | None = None  # ... each may only be this large
+    many_images_count: int | None = None  # with more images than this ...
+    many_images_side: int | None = None  # ... the longest side of each is limited to this
     max_document_bytes: int | None = None
     max_body_bytes: int | None = None
     image_types: frozenset[str] = IMAGE_TYPES
@@ -86,14 +86,14 @@ def filter_input(
 def filter_result(
     item: ToolResultItem, position: int, limits: RequestLimits, omissions: Omissions
 ) -> list[tuple[int, ResultContent]]:
-    """Never empty: that a command printed nothing is an answer too."""
+    """Never empty: a result without output says so."""
     return _filter_parts(item.content, position, limits, omissions) or [(0, Text(NO_OUTPUT))]
 
 
 def filter_reply(
     item: AssistantItem, position: int, limits: RequestLimits, omissions: Omissions
 ) -> list[tuple[int, AssistantContent]]:
-    """May be empty: a reply that was nothing but somebody else's thinking is not sent."""
+    """May be empty: a reply with only the thinking of another provider is not sent."""
     parts: list[tuple[int, AssistantContent]] = []
     for number, part in enumerate(item.content):
         reason = omissions.get((position, number)) if omissions else None
@@ -103,7 +103,7 @@ def filter_reply(
             elif part.text.strip():
                 parts.append((number, part))
         elif isinstance(part, ToolCall):
-            # A call must stand, because its answer does; only its arguments can go.
+            # A call stays, because its result stays; only its arguments can be left out.
             parts.append((number, ToolCall(part.id, part.name, "{}") if reason else part))
         elif not reason and _is_same_origin(part, limits):
             parts.append((number, part))
@@ -140,20 +140,20 @@ def _filter_parts(
 
 
 def find_violation(part: Image | Document, limits: RequestLimits) -> str | None:
-    """Why this picture or document alone is against the rules; None if it is not."""
+    """Why this image or document is against the limits by itself; None if it is not."""
     is_image = isinstance(part, Image)
     types = limits.image_types if is_image else limits.document_types
     if not part.data and not part.url:
         return "it is empty"
     if part.media_type not in types and not (part.url and not part.data):
-        return f"this provider does not read {part.media_type or 'data of an unknown type'}"
+        return f"this provider does not accept {part.media_type or 'data of an unknown type'}"
     limit = limits.max_image_bytes if is_image else limits.max_document_bytes
     if limit is not None and len(part.data) * 4 // 3 > limit:
-        return f"it is larger than this provider's limit of {limit / MIB:g} MB"
+        return f"it is larger than this provider's limit of {format_bytes(limit)}"
     if is_image and limits.max_image_side is not None:
         side = max(image_size(part.data))
         if side > limits.max_image_side:
-            return f"its side of {side} pixels is over this provider's {limits.max_image_side}"
+            return f"its side of {side} pixels is over the limit of {limits.max_image_side}"
     return None
 
 
@@ -161,12 +161,8 @@ def describe_media(part: Image | Document) -> str:
     kind = "image" if isinstance(part, Image) else "document"
     title = f" {part.title!r}" if isinstance(part, Document) and part.title else ""
     return (
-        f"{kind}{title} ({part.media_type}, {_format_size(len(part.data))})" if part.data else kind
+        f"{kind}{title} ({part.media_type}, {format_bytes(len(part.data))})" if part.data else kind
     )
-
-
-def _format_size(count: int) -> str:
-    return f"{count / MIB:.1f} MB" if count >= MIB else f"{count / 1024:.0f} kB"
 
 
 def _to_attribute(kind: str) -> str:
@@ -177,7 +173,7 @@ def _to_attribute(kind: str) -> str:
 
 
 class MediaSize(msgspec.Struct, frozen=True):
-    """A picture or document in the view, and the bytes that it adds to the body."""
+    """An image or document in the transcript, and the bytes that it adds to the body."""
 
     position: int
     part: int
@@ -189,33 +185,33 @@ class MediaSize(msgspec.Struct, frozen=True):
 def select_omissions(
     media: list[MediaSize], body_bytes: int, limits: RequestLimits
 ) -> dict[tuple[int, int], str]:
-    """What has to be left out so that the rest is within the limits: the oldest first.
+    """The media to leave out so that the rest is within the limits: the oldest first.
 
-    More is left out than is strictly needed, because each change of the past costs the whole
-    prompt cache: after one cut, many turns pass before the next.
+    It leaves out more than necessary, because each change of the history costs the whole prompt
+    cache: so many turns pass before the next change.
     """
     out: dict[tuple[int, int], str] = {}
-    images = [weight for weight in media if weight.is_image]
+    images = [entry for entry in media if entry.is_image]
     if limits.max_images is not None and len(images) > limits.max_images:
         surplus = len(images) - limits.max_images * 3 // 4
-        for weight in images[:surplus]:
-            out[weight.position, weight.part] = f"no more than {limits.max_images} are allowed"
+        for entry in images[:surplus]:
+            out[entry.position, entry.part] = f"at most {limits.max_images} images are allowed"
         images = images[surplus:]
     if limits.many_images_count is not None and len(images) > limits.many_images_count:
         side = limits.many_images_side or 0
-        for weight in images:
-            if weight.side > side:
-                out[weight.position, weight.part] = (
-                    f"among more than {limits.many_images_count}, none may have over {side} pixels"
+        for entry in images:
+            if entry.side > side:
+                out[entry.position, entry.part] = (
+                    f"with more than {limits.many_images_count} images, the limit is {side} pixels"
                 )
     if limits.max_body_bytes is not None and body_bytes > limits.max_body_bytes:
         excess = body_bytes - limits.max_body_bytes * 3 // 4
-        for weight in media:
+        for entry in media:
             if excess <= 0:
                 break
-            if (weight.position, weight.part) not in out:
-                excess -= weight.size
-                out[weight.position, weight.part] = "the request would have been too large"
+            if (entry.position, entry.part) not in out:
+                excess -= entry.size
+                out[entry.position, entry.part] = "the request would be too large"
     return out
 
 
@@ -225,15 +221,15 @@ _LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def make_provider_call_id(call_id: str, used_ids: set[str], max_length: int) -> str:
-    """An id that every provider takes and no other call has: the given one, if it is."""
+    """`call_id`, or a variant that every provider accepts and no other call has."""
     clean = call_id
     if not _LEGAL_ID.fullmatch(call_id) or len(call_id) > max_length:
         mark = f"{zlib.crc32(call_id.encode('utf-8', 'replace')):08x}"
         clean = f"{re.sub('[^a-zA-Z0-9_-]', '_', call_id)[: max_length - 9]}_{mark}"
-    fresh, number = clean, 0
-    while fresh in used_ids:
+    unique, number = clean, 0
+    while unique in used_ids:
         number += 1
         suffix = f"_{number}"
-        fresh = clean[: max_length - len(suffix)] + suffix
-    used_ids.add(fresh)
-    return fresh
+        unique = clean[: max_length - len(suffix)] + suffix
+    used_ids.add(unique)
+    return unique

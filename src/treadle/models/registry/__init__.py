@@ -1,16 +1,16 @@
-"""A model by its name: the string that stands for a model everywhere.
+"""Models by name. `model(name)` creates the model of a name:
 
-    anthropic/claude-sonnet-4-5     provider and model; the provider's usual variables are read
-    claude-sonnet-4-5, gpt-5        a well-known model: its maker is the provider
-    anthropic, sonnet               the provider's or the family's current model
-    openrouter/qwen/qwen3-coder     what follows the provider is the model, slashes included
-    embedded, embedded/smollm2-135m on this machine, without a key
+    anthropic/claude-sonnet-4-5     provider and model; the key comes from the usual variable
+    claude-sonnet-4-5, gpt-5        a well-known model: its vendor is the provider
+    anthropic, sonnet               the default model of the provider, the newest of the family
+    openrouter/qwen/qwen3-coder     the rest after the provider is the model, slashes included
+    embedded, embedded/smollm2-135m a model on this machine, without a key
     recorded/talk.jsonl             replays a recording
     fast                            an alias, if one is given
-    sonnet, openai/gpt-5            several, by commas: the others stand in for the first
+    sonnet, openai/gpt-5            comma-separated: the later ones are fallbacks
 
-It makes objects and opens nothing: whether the model exists and the key is right is seen when it
-is asked. Above: agents, settings, the command line. Below: making, and places for what is meant.
+Parts: providers (the table), model_names (what a name means), create (the objects),
+local_servers and default_model (which model runs if none is named). Used by agents and the hosts.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from collections.abc import Mapping
 
 from treadle.core.contracts.model import Model
 from treadle.models.registry.create import create_models
+from treadle.models.registry.model_names import Alias, Aliases, resolve_full_name
 from treadle.models.registry.providers import (
     KNOWN_PROVIDERS,
-    Alias,
-    Aliases,
     ProviderEntry,
     find_key,
-    resolve_full_name,
+    find_key_variable,
 )
 
 __all__ = [
@@ -33,9 +32,10 @@ __all__ = [
     "Alias",
     "Aliases",
     "ProviderEntry",
-    "resolve_full_name",
     "find_key",
+    "find_key_variable",
     "model",
+    "resolve_full_name",
 ]
 
 
@@ -46,7 +46,10 @@ def model(
     environ: Mapping[str, str] | None = None,
     client: object | None = None,
 ) -> Model:
-    """The model of that name, ready to be asked. Raises UnknownModel with the nearest known one."""
+    """The model of that name. Raises UnknownModel with the nearest known name.
+
+    It opens no connection: a wrong key or a missing model is an error of the first request.
+    """
     models = create_models(name, aliases, environ, client)
     if len(models) == 1:
         return models[0]

@@ -1,7 +1,7 @@
-"""Models made from their names: each wire is imported when a model of it is wanted.
+"""Creates the models of a name. A provider's package is imported when a model needs it.
 
-It makes objects and opens nothing: whether the model exists and the key is right is seen when it
-is asked. Above: fallback and names. Below: places (what a name means), and the wires.
+It opens no connection: a wrong key or a missing model is an error of the first request. Used by
+the registry and by fallback.py. Uses model_names.py and the provider packages.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ import msgspec
 from treadle.core.contracts.model import Model, ModelCard
 from treadle.core.errors import AccessDenied, ConfigError, UnknownModel
 from treadle.models.catalog import card_for
+from treadle.models.http.local_hosts import is_loopback
+from treadle.models.registry.model_names import Alias, Aliases, resolve_model
 from treadle.models.registry.providers import (
     AUTH_TOKEN_VARIABLE,
-    Alias,
-    Aliases,
     ProviderEntry,
     find_base_url,
     find_key,
-    resolve_model,
 )
 
-_TRUSTED_KEY_HOSTS = ("api.anthropic.com", "localhost", "127.0.0.1", "::1")
+_ANTHROPIC_HOST = "api.anthropic.com"
 
 
 def create_models(
@@ -34,32 +33,36 @@ def create_models(
     environ: Mapping[str, str] | None = None,
     client: object | None = None,
 ) -> list[Model]:
-    """The models that are named, at least one; names are told apart by commas."""
+    """The models of these comma-separated names, at least one."""
     names = [part.strip() for part in name.split(",") if part.strip()]
     if not names:
-        raise UnknownModel("no model is named: write PROVIDER/MODEL, such as anthropic/sonnet")
+        raise UnknownModel(
+            "the model name is empty: write PROVIDER/MODEL, such as anthropic/sonnet"
+        )
     return [_create_model(part, aliases or {}, environ, client) for part in names]
 
 
 def _create_model(
     name: str, aliases: Aliases, environ: Mapping[str, str] | None, client: object | None
 ) -> Model:
-    place, model_name, alias = resolve_model(name, aliases)
-    if place.kind == "recorded":
+    provider, model_name, alias = resolve_model(name, aliases)
+    if provider.kind == "recorded":
         from treadle.models.recorded import Recorded
 
         return Recorded(None, model_name, mode="replay")
-    if place.kind == "embedded":
+    if provider.kind == "embedded":
         from treadle.models.embedded import Embedded
 
         return Embedded(model_name or None)
     if not model_name:
         raise UnknownModel(
-            f"which model of {place.name}? Write {place.name}/NAME; "
-            "`treadle models` lists those that a local server has",
-            provider=place.name,
+            f"{provider.name} has no default model: write {provider.name}/NAME; "
+            "`treadle models` lists the models of a local server",
+            provider=provider.name,
         )
-    return _with_quarantine(_create_http_model(place, model_name, alias, environ, client))
+    from treadle.models.quarantine import QuarantiningModel
+
+    return QuarantiningModel(_create_http_model(provider, model_name, alias, environ, client))
 
 
 def _create_http_model(
@@ -82,12 +85,12 @@ def _create_http_model(
             model_name, api_key=key, base_url=url, client=client, card=card, headers=headers
         )
     if provider.kind == "responses":
-        from treadle.models.openai_responses.model import OpenAIResponses
+        from treadle.models.openai_responses import OpenAIResponses
 
         return OpenAIResponses(model_name, api_key=key, base_url=url, client=client, card=card)
-    from treadle.models.openai_chat.model import OpenAIChat
+    from treadle.models.openai_chat import OpenAIChat
 
-    # The address tells what kind of server it is, where the name does not.
+    # `openai-chat` can be any server: its address decides.
     server = None if provider.name == "openai-chat" else provider.name
     return OpenAIChat(
         model_name, api_key=key, base_url=url, client=client, quirks=server, card=card
@@ -97,7 +100,7 @@ def _create_http_model(
 def _find_key_and_url(
     provider: ProviderEntry, alias: Alias | None, environ: Mapping[str, str] | None
 ) -> tuple[str | None, str | None]:
-    """Key and address, where the wire should not read them from the environment by itself."""
+    """Key and address, unless the model should read them from the environment itself."""
     env = os.environ if environ is None else environ
     url = alias.base_url if alias is not None else None
     if alias is not None and alias.key_variable:
@@ -105,13 +108,14 @@ def _find_key_and_url(
         if not key:
             raise AccessDenied(f"{alias.model} needs a key: set {alias.key_variable}")
         return key, url
-    # A key goes to an address out of a settings file only if the file says which key. The OpenAI
-    # wires see to this themselves.
+    # A key is sent to an address from a settings file only if the file names the key. The OpenAI
+    # models check this themselves.
     if url is not None:
-        if provider.kind == "anthropic" and urlsplit(url).hostname not in _TRUSTED_KEY_HOSTS:
+        host = urlsplit(url).hostname or ""
+        if provider.kind == "anthropic" and host != _ANTHROPIC_HOST and not is_loopback(host):
             raise ConfigError(
-                f"an alias asks {provider.name} models at {url} but names no key: "
-                "set its key_variable to the variable that holds the key for that address"
+                f"an alias sends {provider.name} requests to {url} but names no key: "
+                "set its key_variable to the variable with the key for that address"
             )
         return None, url
     if environ is None:
@@ -122,8 +126,8 @@ def _find_key_and_url(
 def _build_card(
     provider: ProviderEntry, model_name: str, alias: Alias | None, environ: Mapping[str, str]
 ) -> ModelCard:
-    # At an address of the user's own, nobody knows the price; else it must be known beforehand,
-    # because budgets reserve before they spend.
+    # The price at an address of the user's choice is not known. Elsewhere it is looked up now,
+    # because budgets reserve money before a request.
     own_address = find_base_url(provider, environ) or (
         alias.base_url if alias is not None else None
     )
@@ -135,10 +139,5 @@ def _build_card(
         card,
         window=alias.window or card.window,
         max_output=alias.max_output or card.max_output,
+        is_assumed=card.is_assumed and not alias.window,
     )
-
-
-def _with_quarantine(model: Model) -> Model:
-    from treadle.models.quarantine import QuarantiningModel
-
-    return QuarantiningModel(model)

@@ -130,7 +130,7 @@ async def _check_models() -> CheckResult:
     from treadle.models.registry.default_model import find_default_model
 
     choice = await find_default_model()
-    if choice.summary.startswith("No model"):
+    if not choice.is_available:
         return CheckResult("bad", "no model can run here", choice.summary)
     state: CheckStatus = "note" if choice.model.startswith("embedded") else "ok"
     advice = ""
@@ -140,8 +140,7 @@ async def _check_models() -> CheckResult:
 
 
 def _check_keys() -> CheckResult:
-    from treadle.models.registry import KNOWN_PROVIDERS, find_key
-    from treadle.models.registry.default_model import find_key_variable
+    from treadle.models.registry import KNOWN_PROVIDERS, find_key, find_key_variable
 
     places = [place for place in KNOWN_PROVIDERS.values() if place.needs_key]
     present = {

@@ -25,15 +25,15 @@ from treadle.core.sanitize import escape_invisible
 from treadle.core.transcript.items import AssistantItem, to_user_item
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.catalog import card_for, list_models
-from treadle.models.registry import KNOWN_PROVIDERS, ProviderEntry, find_key, model
-from treadle.models.registry.default_model import (
-    LOCAL_SERVERS,
-    DefaultModel,
-    LocalServer,
-    find_default_model,
+from treadle.models.registry import (
+    KNOWN_PROVIDERS,
+    ProviderEntry,
+    find_key,
     find_key_variable,
-    find_local_servers,
+    model,
 )
+from treadle.models.registry.default_model import DefaultModel, find_default_model
+from treadle.models.registry.local_servers import LOCAL_SERVERS, LocalServer, find_local_servers
 
 USAGE = """\
 usage: treadle models [--all]        what can be used here, and why
@@ -152,8 +152,7 @@ def _list_embedded() -> Iterable[ModelRow]:
 
 
 def _make_row(card: ModelCard, source: str, usable: bool) -> ModelRow:
-    is_guess = "assumed" in card.note or card.input_price == 0
-    window = f"~{card.window:,}" if is_guess else f"{card.window:,}"
+    window = f"~{card.window:,}" if card.is_assumed else f"{card.window:,}"
     return ModelRow(card.name, source, window, format_price(card), usable)
 
 

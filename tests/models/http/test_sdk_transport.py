@@ -7,16 +7,9 @@ from typing import Any
 import pytest
 
 from tests.models.http.raw_server import answering, chunk_frame, plain
-from treadle.models.http.adapters import SDKTransport, as_transport
+from treadle.models.http.sdk_transport import SDKTransport, as_transport
 from treadle.models.http.sse import SSEReader
-from treadle.models.http.transport import (
-    BadRedirect,
-    ConnectFailed,
-    Disconnected,
-    TimedOut,
-    Timeouts,
-)
-from treadle.testing.provider import FakeReply, ProviderServer, unused_url
+from treadle.testing.provider import FakeReply, ProviderServer
 
 pytestmark = pytest.mark.slow
 
@@ -46,52 +39,6 @@ def openai() -> Any:
     gc.collect()
     gc.freeze()
     return module
-
-
-async def stream(
-    anthropic: Any, base: str, limits: Timeouts = Timeouts()
-) -> list[tuple[bytes, bytes]]:
-    events, reader = [], SSEReader()
-    async with anthropic.AsyncAnthropic(api_key="sdk-key", base_url=base) as client:
-        url = f"{as_transport(client).base_url}/v1/messages"
-        async with as_transport(client).post(url, {}, BODY, limits) as response:
-            assert response.status == 200
-            async for piece in response:
-                events += reader.feed(piece)
-    return events
-
-
-async def test_a_reply_streams_and_the_body_arrives_as_given(anthropic):
-    async with ProviderServer([FakeReply("Hello")]) as server:
-        assert (await stream(anthropic, server.url))[-1][0] == b"message_stop"
-        assert server.requests[0].body == BODY
-        assert server.violations == []
-
-
-async def test_an_error_has_its_body_and_is_not_retried(anthropic):
-    async with ProviderServer([], faults=["overloaded", "overloaded"]) as server:
-        async with anthropic.AsyncAnthropic(api_key="k", base_url=server.url) as client:
-            url = server.url + "/v1/messages"
-            async with as_transport(client).post(url, {}, BODY) as response:
-                assert response.status == 529
-                assert response.headers["Request-Id"] == "req_0000"
-                assert b"overloaded_error" in await response.read()
-        assert len(server.requests) == 1
-
-
-async def test_the_failures_speak_our_alphabet(anthropic):
-    with pytest.raises(ConnectFailed):
-        await stream(anthropic, unused_url())
-    async with ProviderServer([], faults=["disconnect_in_text"]) as server:
-        with pytest.raises(Disconnected):
-            await stream(anthropic, server.url)
-    async with ProviderServer([], faults=["redirect"]) as server:
-        with pytest.raises(BadRedirect):
-            await stream(anthropic, server.url)
-    async with ProviderServer([], faults=["stall_in_text"]) as server:
-        with pytest.raises(TimedOut):
-            await stream(anthropic, server.url, Timeouts(idle=0.1))
-        await server.wait_until(lambda: server.open_connections == 0)
 
 
 async def test_an_sdk_client_signs_by_itself_and_names_its_endpoint(anthropic):

@@ -1,0 +1,70 @@
+"""Model servers on this machine: Ollama, LM Studio, llama.cpp, vLLM.
+
+It asks each server for the names of its models, all at once and with a short timeout. Used by
+default_model.py and the command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from treadle.models.provider_base.quirks import SERVERS, resolve_server
+
+PROBE_SECONDS = 0.15
+LOCAL_SERVERS = ("ollama", "lmstudio", "llamacpp")
+
+
+class LocalServer(msgspec.Struct, frozen=True):
+    """A server that answered, and the models that it offers."""
+
+    provider: str
+    url: str
+    models: tuple[str, ...]
+
+
+async def find_local_servers(
+    environ: Mapping[str, str] | None = None,
+    seconds: float = PROBE_SECONDS,
+    names: tuple[str, ...] = LOCAL_SERVERS,
+) -> list[LocalServer]:
+    """The local servers that answer within `seconds`, in the order of `names`."""
+    env = os.environ if environ is None else environ
+    addresses = [resolve_server(SERVERS[name], None, env)[1] for name in names]
+    answers = await asyncio.gather(*[_list_server_models(url, seconds) for url in addresses])
+    return [
+        LocalServer(name, url.removesuffix("/v1"), models)
+        for name, url, models in zip(names, addresses, answers, strict=True)
+        if models is not None
+    ]
+
+
+class _ListedModel(msgspec.Struct):
+    id: str
+
+
+class _ModelList(msgspec.Struct):
+    data: list[_ListedModel] | None
+
+
+async def _list_server_models(base_url: str, seconds: float) -> tuple[str, ...] | None:
+    """The names that a server lists; None if no model server answers there."""
+    from treadle.models.http.client import Client
+    from treadle.models.http.transport import Timeouts, TransportError
+
+    client = Client(environ={})  # no proxy: it would answer for servers that are not running
+    timeouts = Timeouts(connect=seconds, first_byte=seconds, total=seconds, max_bytes=1 << 20)
+    try:
+        async with client.get(f"{base_url}/models", {}, timeouts) as response:
+            body = await response.read()
+            if response.status != 200:
+                return None
+        listed = msgspec.json.decode(body, type=_ModelList).data or []
+        return tuple([entry.id for entry in listed])
+    except (TransportError, ValueError):  # no server, or another program listens on that port
+        return None
+    finally:
+        await client.aclose()
