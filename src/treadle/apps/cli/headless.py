@@ -290,7 +290,7 @@ class HeadlessRun:
                 return await session.agent.finish_turn(driver), None
             from treadle.apps.cli.structured_output import run_structured_turn
 
-            return await run_structured_turn(session, driver, self._schema)
+            return await run_structured_turn(session, driver)
         finally:
             if timer is not None:
                 timer.cancel()
