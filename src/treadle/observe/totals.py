@@ -1,23 +1,25 @@
-"""What a run used, added up as it happens: tokens and money by model, calls, errors, retries.
+"""Totals of a run: tokens and cost by model, model calls, tool calls, errors.
 
-An observer for a status line, a report at the end, a test. Child agents are counted in. What
-sessions of the past spent is read from their journals by treadle.sessions.cost.
+An observer for a status line, a final report or a test. Child agents are included. The costs of
+past sessions are read from their logs by treadle.sessions.cost.
 """
 
 from __future__ import annotations
 
 from treadle.core import events
 from treadle.core.events import Event
+from treadle.core.text import format_dollars, plural
 from treadle.core.transcript.items import Item
 from treadle.core.transcript.usage import Usage
 
 
 class Totals:
-    """Sums since it was made. `usage.cost` is None once a call had no known price.
+    """Sums since its creation. `usage.cost` is None once a call has no known price.
 
-    known_cost   what the calls with a price cost together
-    requests     model calls begun, retries included     failures   attempts that came to nothing
-    tools        calls of each tool that ended           errors     those that ended with an error
+    known_cost        the cost of the calls that have a price
+    requests          model calls started, retries included
+    failed_requests   attempts without a reply
+    calls_by_tool     finished calls of each tool; tool_errors of them ended with an error
     """
 
     def __init__(self) -> None:
@@ -32,7 +34,7 @@ class Totals:
         self.denied_calls = 0
         self.compactions = 0
         self.child_sessions: set[str] = set()
-        self.turn_reasons: dict[str, int] = {}  # how turns ended; children's are not counted
+        self.turn_reasons: dict[str, int] = {}  # by terminal reason; without child agents
 
     @property
     def tool_calls(self) -> int:
@@ -77,11 +79,12 @@ class Totals:
     def __str__(self) -> str:
         used = self.usage
         if used.cost is not None:
-            money = f"{used.cost:.4f} USD"
+            cost = format_dollars(used.cost)
         else:
-            known = f"{self.known_cost:.4f} USD + " if self.known_cost else ""
-            money = f"{known}unknown"
+            known = f"{format_dollars(self.known_cost)} + " if self.known_cost else ""
+            cost = f"{known}unknown cost"
+        calls = f"{plural(self.requests, 'model call')}, {plural(self.tool_calls, 'tool call')}"
         return (
-            f"{used.total_input:,} tokens in, {used.output:,} out, {money}; "
-            f"{self.requests} model calls, {self.tool_calls} tool calls, {self.tool_errors} errors"
+            f"{used.total_input:,} tokens in, {used.output:,} out, {cost}; "
+            f"{calls}, {plural(self.tool_errors, 'error')}"
         )
