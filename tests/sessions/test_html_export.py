@@ -67,6 +67,7 @@ HOSTILE = [
     "&lt;script&gt; &#106;avascript: {body} {title}",
     "![x](https://a.b/c.png) ![y](javascript:alert(8))",
     "[x]\n\n[x]: javascript:alert(9)",
+    "[x]() [y](<>)",
     '<javascript:alert(10)> <https://a.b/"onclick=alert(11)> [x](&#106;avascript:alert(12))',
     '```x" onclick="alert(13)\ncode\n```',
     '[x](https://a.b "title\\" onclick=\\"alert(14)")',

@@ -183,8 +183,12 @@ def _markdown_parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
-    parser.validateLink = lambda url: url.lower().startswith(LINK_SCHEMES)  # type: ignore[method-assign]
+    parser.validateLink = _is_safe_link  # type: ignore[method-assign]  # its documented override
     return parser
+
+
+def _is_safe_link(url: str) -> bool:
+    return url.lower().startswith(LINK_SCHEMES)
 
 
 def _restrict(token: Token) -> None:
@@ -194,6 +198,8 @@ def _restrict(token: Token) -> None:
     token.info = ""
     token.attrs = {name: token.attrs[name] for name in ALLOWED_ATTRIBUTES if name in token.attrs}
     if token.type == "link_open":
+        if not _is_safe_link(str(token.attrs.get("href", ""))):  # the parser allows an empty one
+            token.attrs.clear()
         token.attrs["rel"] = "noreferrer nofollow"
     for child in token.children or ():
         _restrict(child)
