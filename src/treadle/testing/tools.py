@@ -1,4 +1,4 @@
-"""Tools for tests: they record their calls, and fail, wait or talk as told."""
+"""Tools for tests: they record their calls, and answer, fail or wait."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from treadle.core.transcript.entries import EffectClass
 class RecordingTool:
     """Answers with `answer` (a text, an exception to raise, or a function of the arguments).
 
-    `calls` holds the arguments of every execution, `keys` their idempotency keys. With a gate
-    it waits there; `entered` tells that it has come so far, `cancelled` that it was cut off.
+    `calls` holds the arguments of every execution, `idempotency_keys` their keys. With `release`
+    a call waits for that event; `started` is set before that, `cancel_count` counts cancellations.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class RecordingTool:
         self._release = release
         self._resources = resources
         self._check = check
-        self._probe = probe or ProbeResult("unknown", "nobody looked")
+        self._probe = probe or ProbeResult("unknown", "no probe was given")
         self.calls: list[Arguments] = []
         self.idempotency_keys: list[str] = []
         self.started = asyncio.Event()
@@ -97,8 +97,8 @@ class RecordingTool:
             raise answer
         if isinstance(answer, str):
             return ToolOutput(answer)
-        given = answer(arguments)
-        return given if isinstance(given, ToolOutput) else ToolOutput(str(given))
+        output = answer(arguments)
+        return output if isinstance(output, ToolOutput) else ToolOutput(str(output))
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
         return {"call": context.call_id}
@@ -112,7 +112,7 @@ class RecordingTool:
 class ChangingSource:
     """A source whose tools can be changed while an agent works."""
 
-    def __init__(self, tools: Sequence[Tool] = (), name: str = "shifting") -> None:
+    def __init__(self, tools: Sequence[Tool] = (), name: str = "changing") -> None:
         self._tools: Sequence[Tool] = tuple(tools)
         self._name = name
         self.open_count = 0
