@@ -284,4 +284,6 @@ async def test_notices_that_an_older_version_worded_differently_are_not_repeated
     for expected in ([], [], ["plan", str(file.path)]):
         await say(driver, "go")
         notices_now = [i for i in driver.transcript[2:] if isinstance(i, NoticeItem)]
-        assert [i.data.get("mode") or i.data.get("path") for i in notices_now] == expected
+        assert [
+            (i.data or {}).get("mode") or (i.data or {}).get("path") for i in notices_now
+        ] == expected

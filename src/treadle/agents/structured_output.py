@@ -14,7 +14,7 @@ import msgspec
 
 from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
 from treadle.core.contracts.model import Model, ModelOptions
-from treadle.core.contracts.tool import ProbeResult, Resources, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
 from treadle.core.errors import OutputMismatch
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
@@ -28,7 +28,7 @@ DESCRIPTION = "Give the final answer. Call this once, when the work is done."
 MAX_ATTEMPTS = 3
 
 
-class FinalAnswerTool:
+class FinalAnswerTool(BaseTool):
     """A tool whose call is the answer, and the gate that ends the turn after it."""
 
     def __init__(self, output_type: object) -> None:
@@ -50,18 +50,9 @@ class FinalAnswerTool:
             return str(error)
         return None
 
-    def summary(self, arguments: Arguments) -> str:
-        return f"[{TOOL_NAME}]"
-
-    def resources(self, arguments: Arguments) -> Resources:
-        return Resources()
-
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         self.text = msgspec.json.encode(arguments).decode()
         return ToolOutput("The answer is accepted.")
-
-    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        return {}
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext

@@ -14,7 +14,7 @@ import msgspec
 from treadle.core.compare import common_prefix_length
 from treadle.core.contracts.model import Model, ModelEvent, ModelNotified, ModelRequest, Reply
 from treadle.core.contracts.tool import ToolSpec
-from treadle.core.contracts.wrapped_model import WrappedModel, open_stream
+from treadle.core.contracts.wrapped import WrappedModel, open_stream
 from treadle.core.text import format_dollars, plural
 from treadle.core.transcript.transcript import Transcript
 

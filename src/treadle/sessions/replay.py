@@ -29,8 +29,8 @@ from treadle.core.contracts.model import (
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import (
+    BaseTool,
     ProbeResult,
-    Resources,
     Tool,
     ToolContext,
     ToolOutput,
@@ -191,7 +191,7 @@ class ReplaySource:
             await self._live.aclose()
 
 
-class ReplayTool:
+class ReplayTool(BaseTool):
     """Gives the recorded result. A live tool, if given, is called too, and differences recorded."""
 
     def __init__(self, name: str, recording: Recording, live_tool: Tool | None) -> None:
@@ -204,15 +204,6 @@ class ReplayTool:
     @property
     def spec(self) -> ToolSpec:
         return self._spec
-
-    def check(self, arguments: Arguments) -> str | None:
-        return None
-
-    def summary(self, arguments: Arguments) -> str:
-        return f"[{self._spec.name}]"
-
-    def resources(self, arguments: Arguments) -> Resources:
-        return Resources()
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         result = self._recording.results.get(context.call_id)
@@ -231,9 +222,6 @@ class ReplayTool:
             self._recording.mismatches.append(
                 ToolMismatch(context.call_id, self._spec.name, raw, result.text, now)
             )
-
-    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        return {}
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext

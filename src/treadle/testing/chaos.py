@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Literal
 
 from treadle.core.contracts.model import Model, ModelEvent, ModelRequest
-from treadle.core.contracts.wrapped_model import WrappedModel
+from treadle.core.contracts.wrapped import WrappedModel
 from treadle.core.errors import ModelError, Overloaded, RateLimited, StreamBroken, Unreachable
 
 StreamFault = Literal["refused", "cut", "silent"]

@@ -194,7 +194,7 @@ def test_custom_commands_are_read_from_no_pipe_and_from_nowhere_else():
     found, problems = find_custom_commands([Path("p"), Path("home")], home=Path("home"))
     assert {"good", "mine"} <= {one.name for one in found}
     for words in (
-        *("pipe.md: is a named pipe", "endless.md: leads out", "p/.treadle/commands/out.md: leads"),
+        *("pipe.md: is a named pipe", "endless.md: leaves", "p/.treadle/commands/out.md: leaves"),
         *("huge.md: larger than 256 KiB", "p/.claude/commands: leads out of p"),
     ):
         assert any(words in problem for problem in problems), words
@@ -217,13 +217,15 @@ def test_what_is_attached_and_the_branch_wait_for_no_pipe():
 
 
 def facts(**more: object) -> status_area.StatusInfo:
-    given = {"model": "m", "window": 200_000, "mode": "ask", "folder": Path("/src/project")}
+    given = {"model": "m", "context_window": 200_000, "mode": "ask", "folder": Path("/src/project")}
     return status_area.StatusInfo(**{**given, **more})  # type: ignore[arg-type]
 
 
 def test_the_status_leaves_out_what_does_not_fit_the_least_important_first():
     view = ViewState(context_tokens=50_000, usage=Usage(input=50_000, cost=0.1234))
-    wide = status_area.render_status_line(view, facts(branch="main", seconds=75.0), 80, DARK).plain
+    wide = status_area.render_status_line(
+        view, facts(branch="main", turn_seconds=75.0), 80, DARK
+    ).plain
     assert wide.startswith("ask · m · /src/project (main)")
     assert wide.endswith("25% of 200k · $0.12 · 1m 15s")
     assert status_area.render_status_line(view, facts(), 22, DARK).plain == "ask · m    25% of 200k"
@@ -240,7 +242,9 @@ def test_the_tray_shows_what_goes_on():
         activity="writing",
         turn_usage=Usage(output=1_234),
     )
-    lines = [line.plain for line in status_area.render_activity(view, facts(seconds=3.0), 60, DARK)]
+    lines = [
+        line.plain for line in status_area.render_activity(view, facts(turn_seconds=3.0), 60, DARK)
+    ]
     assert lines == [
         "▸ b",
         "☐ c",

@@ -58,7 +58,8 @@ def collect_user_messages(items: Sequence[Item]) -> list[str]:
         if isinstance(item, UserItem):
             messages.append("\n".join(_content_text(part) for part in item.content))
         elif isinstance(item, NoticeItem) and item.kind == "said":
-            messages += item.data.get("messages") or _messages_of_old_notice(item.text)
+            pinned = _pinned_list(item, "messages")
+            messages += _messages_of_old_notice(item.text) if pinned is None else pinned
     return messages
 
 
@@ -70,12 +71,16 @@ def make_user_messages_notice(messages: Sequence[str]) -> NoticeItem:
 def list_open_todos(item: Item) -> list[str]:
     """The open todos of a pinned list, or of the last todo call in a reply."""
     if isinstance(item, NoticeItem):
-        pinned = item.data.get("open")
+        pinned = _pinned_list(item, "open")
         return _todos_of_old_notice(item.text) if pinned is None else pinned
     if not isinstance(item, AssistantItem):
         return []
     calls = [call for call in item.calls if call.name.lower() in TODO_TOOLS]
     return _open_todos_of_call(calls[-1]) if calls else []
+
+
+def _pinned_list(notice: NoticeItem, key: str) -> list[str] | None:
+    return (notice.data or {}).get(key)
 
 
 def _open_todos_of_call(call: ToolCall) -> list[str]:
@@ -106,7 +111,7 @@ def _find_todos(items: Sequence[Item]) -> NoticeItem | None:
             # The result for the user holds the list itself.
             text = f"The todo list:\n{item.display or item.text}"
             call = _calls_by_id(items).get(item.call_id)
-            data = {"open": _open_todos_of_call(call)} if call is not None else {}
+            data = {"open": _open_todos_of_call(call)} if call is not None else None
             return NoticeItem(text, "todos", data=data)
     return None
 
@@ -131,7 +136,9 @@ def _find_edited_files(items: Sequence[Item]) -> NoticeItem | None:
     paths: dict[str, None] = {}
     for item in items:
         if isinstance(item, NoticeItem) and item.kind == "files":
-            paths.update(dict.fromkeys(item.data.get("paths") or _paths_of_old_notice(item.text)))
+            pinned = _pinned_list(item, "paths")
+            known = _paths_of_old_notice(item.text) if pinned is None else pinned
+            paths.update(dict.fromkeys(known))
         elif isinstance(item, AssistantItem):
             for call in item.calls:
                 if call.name.lower() not in EDITING_TOOLS:
