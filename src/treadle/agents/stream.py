@@ -12,17 +12,17 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 
+from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import ApprovalResolved, Event, RunFailed, TurnFinished, TurnResult
 from treadle.core.loop.background import cancel_all
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
 from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.items import Item
 
 DriveTurn = Callable[[Driver, Callable[[ApprovalRequest], Awaitable[None]]], Awaitable[TurnResult]]
 
 
-class Stream:
+class Stream(BaseObserver):
     """One run and the queue of its events."""
 
     def __init__(self, driver: Driver, drive: DriveTurn) -> None:
@@ -111,9 +111,6 @@ class Stream:
         elif kind is TurnFinished or kind is RunFailed:
             self._is_finished = True
         self._wake()
-
-    def on_item(self, position: int, item: Item) -> None:
-        return None
 
     def _wake(self) -> None:
         reader = self._reader

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
+from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
 from treadle.core.errors import OutputMismatch
@@ -20,7 +20,6 @@ from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.usage import Usage
 from treadle.models.output_schema import build_schema, parse_structured_output
 
 TOOL_NAME = "final_answer"
@@ -28,7 +27,7 @@ DESCRIPTION = "Give the final answer. Call this once, when the work is done."
 MAX_ATTEMPTS = 3
 
 
-class FinalAnswerTool(BaseTool):
+class FinalAnswerTool(BaseTool, BaseGate):
     """A tool whose call is the answer, and the gate that ends the turn after it."""
 
     def __init__(self, output_type: object) -> None:
@@ -61,9 +60,6 @@ class FinalAnswerTool(BaseTool):
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         return Admit() if self.text is None else Stop("end_turn", "the answer was given")
-
-    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        return None
 
 
 class StructuredAnswer(msgspec.Struct, frozen=True):

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from treadle.agents.agent_files import GENERAL_AGENT, AgentDefinition
-from treadle.core.contracts.policy import Deny, PermissionRequest, Policy, Verdict
+from treadle.core.contracts.observer import BaseObserver
+from treadle.core.contracts.policy import BasePolicy, Deny, PermissionRequest, Policy, Verdict
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import (
@@ -22,12 +23,12 @@ from treadle.core.contracts.tool import (
     ToolOutput,
     ToolSpec,
 )
+from treadle.core.contracts.wrapped import WrappedSource
 from treadle.core.errors import ToolError, TreadleError
 from treadle.core.events import Event, TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.items import Item
 from treadle.tools.function import summarize_call
 
 MAX_ANSWER_CHARS = 20_000
@@ -59,7 +60,7 @@ MakeChild = Callable[[AgentDefinition, int], ChildAgent]
 OpenStore = Callable[[str, str], Awaitable[Store | None]]  # (parent session, call id)
 
 
-class EventRelay:
+class EventRelay(BaseObserver):
     """Passes a child's events to the parent's observers."""
 
     def __init__(self, relay: Callable[[Event], None]) -> None:
@@ -67,9 +68,6 @@ class EventRelay:
 
     def on_event(self, event: Event) -> None:
         self._relay(event)
-
-    def on_item(self, position: int, item: Item) -> None:
-        return None
 
 
 class SubagentRunner:
@@ -192,18 +190,14 @@ class TaskTool(BaseTool):
         return ProbeResult("unknown", "the session of the child agent shows how far it came")
 
 
-class FilteredSource:
+class FilteredSource(WrappedSource):
     """A source that offers only some tools of another."""
 
     def __init__(self, source: ToolSource, names: Sequence[str]) -> None:
-        self._source = source
+        super().__init__(source)
         self._names = {name.lower() for name in names}
         self._unfiltered: Sequence[Tool] | None = None
         self._filtered: tuple[Tool, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self._source.name
 
     def tools(self) -> Sequence[Tool]:
         tools = self._source.tools()
@@ -212,17 +206,11 @@ class FilteredSource:
             self._filtered = tuple(tool for tool in tools if tool.spec.name.lower() in self._names)
         return self._filtered
 
-    def instructions(self) -> str:
-        return self._source.instructions()
-
-    async def open(self) -> None:
-        await self._source.open()
-
     async def aclose(self) -> None:
         return None  # the parent closes it
 
 
-class ReadOnlyPolicy:
+class ReadOnlyPolicy(BasePolicy):
     """The parent's policy, narrowed to pure tools: for a child in plan mode."""
 
     def __init__(self, policy: Policy) -> None:
@@ -232,9 +220,6 @@ class ReadOnlyPolicy:
         if request.tool.effect != "pure":
             return Deny("this agent is in plan mode and may only use read-only tools")
         return await self._policy.decide(request)
-
-    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
-        return None
 
 
 def make_child_settings(

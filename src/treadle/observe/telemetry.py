@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treadle.core import events
+from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, TurnResult
-from treadle.core.transcript.items import Item
 from treadle.core.transcript.usage import Usage
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class _SessionSpans:
         self.tasks: dict[str, str] = {}  # task id -> call id
 
 
-class Telemetry:
+class Telemetry(BaseObserver):
     """The observer. `agent` is the agent's name; without `provider` the global one is used."""
 
     def __init__(self, provider: TracerProvider | None = None, *, agent: str = "treadle") -> None:
@@ -70,9 +70,6 @@ class Telemetry:
         if session is None:
             session = self._sessions[event.session_id] = _SessionSpans(parent)
         self._handle_event(session, event)
-
-    def on_item(self, position: int, item: Item) -> None:
-        return None
 
     def _handle_event(self, session: _SessionSpans, event: Event) -> None:
         match event:

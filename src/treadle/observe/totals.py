@@ -7,13 +7,13 @@ past sessions are read from their logs by treadle.sessions.cost.
 from __future__ import annotations
 
 from treadle.core import events
+from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event
 from treadle.core.text import format_dollars, plural
-from treadle.core.transcript.items import Item
 from treadle.core.transcript.usage import Usage
 
 
-class Totals:
+class Totals(BaseObserver):
     """Sums since its creation. `usage.cost` is None once a call has no known price.
 
     known_cost        the cost of the calls that have a price
@@ -52,9 +52,6 @@ class Totals:
                 self.turn_reasons.get(event.result.reason, 0) + 1
             )
         self._count(event)
-
-    def on_item(self, position: int, item: Item) -> None:
-        return None
 
     def _count(self, event: Event) -> None:
         match event:

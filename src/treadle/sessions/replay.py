@@ -27,7 +27,7 @@ from treadle.core.contracts.model import (
     Reply,
 )
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
-from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.source import BaseSource, ToolSource
 from treadle.core.contracts.tool import (
     BaseTool,
     ProbeResult,
@@ -163,8 +163,10 @@ class ReplayModel:
         return None
 
 
-class ReplaySource:
+class ReplaySource(BaseSource):
     """A ToolSource with every tool that was called."""
+
+    name = "recorded"
 
     def __init__(self, recording: Recording, live_source: ToolSource | None) -> None:
         self._live = live_source
@@ -172,15 +174,8 @@ class ReplaySource:
         names = sorted(recording.tool_names)
         self._tools = tuple(ReplayTool(name, recording, live.get(name)) for name in names)
 
-    @property
-    def name(self) -> str:
-        return "recorded"
-
     def tools(self) -> Sequence[Tool]:
         return self._tools
-
-    def instructions(self) -> str:
-        return ""
 
     async def open(self) -> None:
         if self._live is not None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from treadle.core.contracts.source import BaseSource
 from treadle.core.contracts.tool import (
     Access,
     BaseTool,
@@ -107,27 +108,20 @@ class RecordingTool(BaseTool):
         return self._probe
 
 
-class ChangingSource:
+class ChangingSource(BaseSource):
     """A source whose tools can be changed while an agent works."""
 
     def __init__(self, tools: Sequence[Tool] = (), name: str = "changing") -> None:
         self._tools: Sequence[Tool] = tuple(tools)
-        self._name = name
+        self.name = name
         self.open_count = 0
         self.close_count = 0
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     def tools(self) -> Sequence[Tool]:
         return self._tools
 
     def set_tools(self, tools: Sequence[Tool]) -> None:
         self._tools = tuple(tools)
-
-    def instructions(self) -> str:
-        return ""
 
     async def open(self) -> None:
         self.open_count += 1
