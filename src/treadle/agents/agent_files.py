@@ -45,7 +45,7 @@ GENERAL_AGENT = AgentDefinition(
     "general",
     "Does a self-contained piece of work with all tools and reports back.",
     "You work on one task that another agent gave you. Do all of it, check it, and end with a "
-    "short report: what you did or found, with file paths, and what is left. Nobody can answer "
+    "short report: what you did or found, with file paths, and what is left. You cannot ask "
     "questions: decide, and say what you assumed.",
 )
 
