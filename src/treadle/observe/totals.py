@@ -6,6 +6,8 @@ past sessions are read from their logs by treadle.sessions.cost.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from treadle.core import events
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event
@@ -29,16 +31,16 @@ class Totals(BaseObserver):
         self.requests = 0
         self.failed_requests = 0
         self.turns = 0
-        self.calls_by_tool: dict[str, int] = {}
+        self.calls_by_tool: Counter[str] = Counter()
         self.tool_errors = 0
         self.denied_calls = 0
         self.compactions = 0
         self.child_sessions: set[str] = set()
-        self.turn_reasons: dict[str, int] = {}  # by terminal reason; without child agents
+        self.turn_reasons: Counter[str] = Counter()  # terminal reasons, without child agents
 
     @property
     def tool_calls(self) -> int:
-        return sum(self.calls_by_tool.values())
+        return self.calls_by_tool.total()
 
     def on_event(self, event: Event) -> None:
         is_child = isinstance(event, events.ChildEvent)
@@ -48,9 +50,7 @@ class Totals(BaseObserver):
             self.child_sessions.add(event.session_id)
         elif isinstance(event, events.TurnFinished | events.RunFailed):
             self.turns += 1
-            self.turn_reasons[event.result.reason] = (
-                self.turn_reasons.get(event.result.reason, 0) + 1
-            )
+            self.turn_reasons[event.result.reason] += 1
         self._count(event)
 
     def _count(self, event: Event) -> None:
@@ -64,7 +64,7 @@ class Totals(BaseObserver):
             case events.RetryScheduled() | events.ModelChanged():
                 self.failed_requests += 1
             case events.ToolFinished(name=name, is_error=is_error):
-                self.calls_by_tool[name] = self.calls_by_tool.get(name, 0) + 1
+                self.calls_by_tool[name] += 1
                 self.tool_errors += is_error
             case events.ApprovalResolved(decision="deny"):
                 self.denied_calls += 1

@@ -13,6 +13,7 @@ that leave the view stay in the log, where `recall` and `uncompact` find them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from treadle.context.compaction.pins import (
@@ -168,13 +169,9 @@ class Compactor:
         if model is not None:
             session.calls_since_summary = 0
             limit = int(model.card.window * 2)  # characters: safely below the window in tokens
+            session_id, reserve = context.session_id, context.reserve
             text = await summarize(
-                model,
-                old,
-                limit,
-                focus=focus,
-                session_id=context.session_id,
-                reserve=context.reserve,
+                model, old, limit, focus=focus, session_id=session_id, reserve=reserve
             )
         room = max(500, target - count_chars(pins) - count_chars(new))
         if not text or len(text) > max(room, count_chars(old) // 2):
@@ -235,16 +232,12 @@ def _keep_newest(items: list[Item], target: int) -> list[Item]:
 
 def _summarize_without_model(items: Sequence[Item]) -> str:
     """The newest earlier summary, and how often each tool was called."""
-    counts: dict[str, int] = {}
-    notes: list[str] = []
-    for item in items:
-        if isinstance(item, SummaryItem):
-            notes.append(item.text)
-        elif isinstance(item, AssistantItem):
-            for call in item.calls:
-                counts[call.name] = counts.get(call.name, 0) + 1
+    summaries = [item.text for item in items if isinstance(item, SummaryItem)]
+    replies = [item for item in items if isinstance(item, AssistantItem)]
+    counts = Counter(call.name for reply in replies for call in reply.calls)
     calls = ", ".join(f"{name}: {plural(count, 'call')}" for name, count in counts.items())
-    return "\n".join([*notes[-1:], f"Earlier work is out of view ({calls or 'no tool calls'})."])
+    note = f"Earlier work is out of view ({calls or 'no tool calls'})."
+    return "\n".join([*summaries[-1:], note])
 
 
 def _fixed_tokens(context: MutationContext, estimator: TokenEstimator, token_limit: int) -> int:

@@ -127,17 +127,13 @@ async def continues_after_a_tool_round(model: Model, requests: ConformanceReques
     longer = requests.call.transcript.extend([reply, *answers])
     options = msgspec.structs.replace(requests.call.options, tool_choice="auto")
     request = msgspec.structs.replace(requests.call, transcript=longer, options=options)
-    after = _get_reply(
-        await _collect_events(model, _with_max_tokens(request, requests.text_token_limit or 4))
-    )
+    after = await _get_short_reply(model, request, requests)
     assert not {call.id for call in reply.calls} & {call.id for call in after.calls}
 
 
 async def reports_max_tokens(model: Model, requests: ConformanceRequests) -> None:
     if requests.text_token_limit is not None:
-        reply = _get_reply(
-            await _collect_events(model, _with_max_tokens(requests.text, requests.text_token_limit))
-        )
+        reply = await _get_short_reply(model, requests.text, requests)
         assert reply.stop == "max_tokens"
     if requests.call_token_limit is not None and requests.call is not None:
         events = await _collect_events(
@@ -173,24 +169,18 @@ async def accepts_any_valid_history(model: Model, requests: ConformanceRequests)
     request = msgspec.structs.replace(
         requests.text, transcript=Transcript(history), tools=(ADD_TOOL,)
     )
-    _get_reply(
-        await _collect_events(model, _with_max_tokens(request, requests.text_token_limit or 4))
-    )
+    await _get_short_reply(model, request, requests)
 
 
 async def does_not_change_the_transcript(model: Model, requests: ConformanceRequests) -> None:
     before = list(requests.text.transcript)
-    await _collect_events(model, _with_max_tokens(requests.text, requests.text_token_limit or 4))
+    await _get_short_reply(model, requests.text, requests)
     assert len(requests.text.transcript) == len(before)
     assert all(one is two for one, two in zip(before, requests.text.transcript, strict=True))
 
 
 async def reports_usage(model: Model, requests: ConformanceRequests) -> None:
-    usage = _get_reply(
-        await _collect_events(
-            model, _with_max_tokens(requests.text, requests.text_token_limit or 4)
-        )
-    ).usage
+    usage = (await _get_short_reply(model, requests.text, requests)).usage
     assert usage.requests == 1
     assert min(usage.input, usage.output, usage.cache_read, usage.cache_write) >= 0
     assert usage.cost is None or usage.cost >= 0
@@ -232,11 +222,7 @@ async def can_be_closed_and_cancelled(model: Model, requests: ConformanceRequest
         await asyncio.wait([listener])
     assert listener.cancelled()
     assert [task for task in tasks if not task.done()] == [], "nothing is left running"
-    _get_reply(
-        await _collect_events(
-            model, _with_max_tokens(requests.text, requests.text_token_limit or 4)
-        )
-    )
+    await _get_short_reply(model, requests.text, requests)
 
 
 @contextmanager
@@ -308,6 +294,13 @@ def _get_reply(events: list[ModelEvent]) -> AssistantItem:
     last = events[-1]
     assert isinstance(last, Reply), "a stream that does not raise ends with a Reply"
     return last.item
+
+
+async def _get_short_reply(
+    model: Model, request: ModelRequest, requests: ConformanceRequests
+) -> AssistantItem:
+    limited = _with_max_tokens(request, requests.text_token_limit or 4)
+    return _get_reply(await _collect_events(model, limited))
 
 
 def _assert_deltas_match_reply(events: list[ModelEvent]) -> None:
