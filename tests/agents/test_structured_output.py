@@ -43,7 +43,7 @@ async def test_an_answer_that_does_not_fit_is_returned_with_the_reason():
 
 async def test_after_a_bounded_number_of_tries_it_is_a_typed_error():
     model = Scripted(lambda request: "no idea", card=SCHEMA_ABLE)
-    with pytest.raises(OutputMismatch, match="3 tries"):
+    with pytest.raises(OutputMismatch, match="3 attempts"):
         await Agent(model).run("Weather?", output=Weather)
     assert len(model.requests) == 3
 

@@ -142,7 +142,7 @@ async def test_children_are_bounded_in_depth():
         return "up" if results else Say(calls=[task("deeper")])
 
     await Agent(Scripted(answer), subagents=[]).run("parent")
-    assert any("nested 2 deep" in text for text in answered)
+    assert any("nested at most 2 levels deep" in text for text in answered)
 
 
 async def test_a_childs_tools_and_permissions_are_at_most_its_parents():
@@ -273,7 +273,7 @@ async def test_children_are_bounded_in_number_also_while_their_sessions_are_open
     opened.set()
     results = answers((await run).transcript)
     assert most <= 8
-    assert sum("agents are running already" in text for text in results) == 4
+    assert sum("agents already running" in text for text in results) == 4
 
 
 async def test_the_session_of_a_child_that_cannot_be_made_is_closed():

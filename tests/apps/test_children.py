@@ -69,7 +69,7 @@ async def test_a_session_is_shown_with_its_children_and_a_child_by_its_id():
 async def test_a_search_finds_what_a_child_said_and_names_the_session(monkeypatch):
     ran, _ = await family()
     session = ran.lines[0]["session_id"]
-    monkeypatch.setattr(search, "find_ripgrep", lambda: None)
+    monkeypatch.setattr(search, "find_ripgrep", lambda not_in: None)
     by_hand = await search.search(Library().root, "in the WELL")
     assert {(hit.session, bool(hit.child)) for hit in by_hand} == {(session, True)}
     found = (await run(None, "sessions", "search", "in the WELL")).out.splitlines()

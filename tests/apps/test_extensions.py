@@ -389,8 +389,8 @@ async def test_a_file_that_somebody_else_changed_is_told():
     async with ProviderServer([read, bash("echo two > notes.txt"), LAST]) as server:
         ran = await run(server, "-p", "go", "--verbose", *FREELY)
     assert "the prompt cache broke" not in ran.err  # what is said later is appended
-    assert "Not as you last saw them: " not in said(server.requests[1])
-    assert "Not as you last saw them: " in said(server.requests[2])
+    assert "Changed on disk since you last saw them: " not in said(server.requests[1])
+    assert "Changed on disk since you last saw them: " in said(server.requests[2])
 
 
 async def test_a_wrong_small_model_is_told_before_any_work():

@@ -189,4 +189,4 @@ async def test_a_pipe_in_the_place_of_a_file_holds_nobody(name: str):
         ran = await ends("-p", "go", *FREELY, server=server)
     assert (ran.code, ran.out) == (0, "That is all.\n")
     said = json.dumps(json.loads(server.requests[2].body)["messages"])
-    assert f"{name} (no file any more)" in said
+    assert f"{name} (no longer a file)" in said

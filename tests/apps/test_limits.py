@@ -141,10 +141,10 @@ async def trusting(*files: tuple[str, bytes], links: dict[str, str] | None = Non
     ("data", "words"),
     [
         (b"x" * 100_000, "AGENTS.md: has 100,000 characters; only the first 40,000 are read"),
-        (b"a\0b", "AGENTS.md: is binary; it is not read"),
-        (b"@AGENTS.md", "AGENTS.md: imports itself; it is left out"),
+        (b"a\0b", "AGENTS.md: is binary; it is left out"),
+        (b"@AGENTS.md", "AGENTS.md: @AGENTS.md is a circular import; it is left out"),
         (b"@../secret", "AGENTS.md: @../secret is outside the workspace; it is left out"),
-        (b"@nothing.md", "AGENTS.md: @nothing.md is not there; it is left out"),
+        (b"@nothing.md", "AGENTS.md: @nothing.md does not exist; it is left out"),
     ],
 )
 async def test_a_memory_file_with_a_problem_is_named_and_the_work_goes_on(data, words):

@@ -39,7 +39,7 @@ def request(items: str = "ab", system: str = "s", tools: tuple[ToolSpec, ...] = 
     [
         (request("abc"), ""),
         (request("axc"), "message 2 of 2 was rewritten"),
-        (request("a"), "the last 1 messages are gone"),
+        (request("a"), "1 message at the end removed"),
         (request(system="t"), "line 1 of the instructions changed to 't'"),
         (request(tools=(ONE, TWO)), "the tool two was added"),
         (request(tools=()), "the tool one was removed"),
@@ -65,7 +65,7 @@ async def test_a_broken_cache_is_told_once_with_what_it_cost():
     told = [event.text for event in witness.events_of(Notified)]
     assert told == [
         "the prompt cache broke: line 1 of the instructions changed to 'Be long.'; "
-        "about 100,000 tokens are read anew, 1.1500 USD more"
+        "about 100,000 tokens are sent uncached (+$1.15)"
     ]
 
 

@@ -55,9 +55,9 @@ async def test_a_compaction_that_wins_too_little_is_refused_and_given_up_after_t
     said = WORDS + "z" * int(0.86 * ROOM * DEFAULT_CHARS_PER_TOKEN)
     model, notes, told = await work_for_long(said, "Be brief.", 2)
     assert [line.partition("(")[0] for line in told[:2]] == [
-        "a compaction would hardly make the context smaller "
+        "compaction skipped: it saves too little "
     ] * 2
-    assert "no more is tried until it is full" in told[1]
+    assert "the next attempt is when the context is full" in told[1]
     assert len(told) <= 6
     assert len(notes.requests) <= 2
     assert all(said in repr(request.transcript) for request in model.requests)

@@ -10,13 +10,13 @@ import pytest
 
 from treadle import Agent, Transcript
 from treadle.context.compaction import Compactor
-from treadle.context.memory import read_memory
+from treadle.context.compaction.pins import list_open_todos
+from treadle.context.memory import MemoryFile, read_memory
 from treadle.context.reminders import (
     ChangedFiles,
     ChangedMemory,
     Reminders,
     format_changed_files,
-    list_open_todos,
 )
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.loop.driver import Driver
@@ -126,7 +126,7 @@ def test_a_file_that_became_something_else_is_news_and_is_not_read(own_place: Pa
     file.unlink()
     become(file)
     assert (changes("s"), changes("s")) == ([file], [])
-    assert "(no file any more)" in format_changed_files([file])
+    assert "(no longer a file)" in format_changed_files([file])
 
 
 def test_a_file_that_grew_beyond_comparing_is_news(own_place: Path):
@@ -234,7 +234,7 @@ async def test_a_model_that_stops_with_open_todos_is_asked_once():
     result = await agent.run("go")
     assert result.text == "Now I am."
     [text] = notices(result.transcript, "stop_hook")
-    assert "1 open: test it" in text
+    assert "1 open entry: test it" in text
 
 
 async def test_a_model_that_insists_or_asks_the_user_may_stop():
@@ -261,3 +261,29 @@ async def test_an_answer_without_work_is_not_held_up_by_old_todos():
 def test_a_pinned_list_is_read_as_well():
     pinned = NoticeItem("The todo list:\n[x] write it\n[>] test it\n[ ] ship it", "todos")
     assert list_open_todos(pinned) == ["test it", "ship it"]
+
+
+OLD_MODE = "The permission mode is now auto: other words. Plan mode, if it was on, is over."
+
+
+async def test_notices_that_an_older_version_worded_differently_are_not_repeated(own_place: Path):
+    """Notices of 0.1 have no data; their mode, file and text are read from their texts."""
+    file = MemoryFile(own_place / "AGENTS.md", "Use uv.\nAlways.")
+    old = (
+        f"What {file.path} says now; it replaces any earlier text of that file:\n"
+        f'<memory file="{file.path}">\n{file.text}\n</memory>'
+    )
+    modes, texts = ["ask", "auto", "auto", "plan"], [file.text] * 2 + ["Use pip."]
+    reminders = Reminders(
+        mode=lambda: modes.pop(0),
+        changed_memory=lambda _: [MemoryFile(file.path, texts.pop(0))],
+    )
+    before = [NoticeItem(OLD_MODE, "mode"), NoticeItem(old, "memory")]
+    agent = Agent(Scripted(["Hello."] * 3), mutators=[reminders])
+    driver = agent.start(transcript=before)
+    for expected in ([], [], ["plan", str(file.path)]):
+        await say(driver, "go")
+        notices_now = [i for i in driver.transcript[2:] if isinstance(i, NoticeItem)]
+        assert [
+            (i.data or {}).get("mode") or (i.data or {}).get("path") for i in notices_now
+        ] == expected

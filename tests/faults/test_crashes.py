@@ -124,7 +124,7 @@ def test_fault_9_a_full_disk_pauses_the_run_before_the_model_and_it_goes_on(quic
         model = Scripted(["answered"])
         driver = Agent(model).start(input="hello", store=journal)
         for _ in range(3):
-            with pytest.raises(StoreFull, match="Make room"):
+            with pytest.raises(StoreFull, match="Free some space"):
                 await driver.next()
             assert model.requests == []
         is_full = False

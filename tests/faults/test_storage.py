@@ -186,7 +186,7 @@ async def test_fault_9_a_full_disk_leaves_no_half_record_and_passes(
     is_full = True
     journal.append(said("while it is full"))
     for _ in range(3):
-        with pytest.raises(StoreFull, match="Make room"):
+        with pytest.raises(StoreFull, match="Free some space"):
             await journal.flush()
         assert (tmp_path / "s/journal.jsonl").stat().st_size == size
     assert isinstance(journal.write_error, StoreFull)

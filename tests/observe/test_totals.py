@@ -31,7 +31,7 @@ async def test_tokens_money_calls_errors_and_retries():
     assert (totals.tool_calls, totals.tool_errors) == (2, 1)
     assert (totals.requests, totals.failed_requests) == (3, 1)
     assert (totals.turns, totals.turn_reasons) == (1, {"end_turn": 1})
-    assert str(totals) == "200 tokens in, 20 out, 0.5000 USD; 3 model calls, 2 tool calls, 1 errors"
+    assert str(totals) == "200 tokens in, 20 out, $0.50; 3 model calls, 2 tool calls, 1 error"
 
 
 async def test_children_are_counted_in():
@@ -60,4 +60,4 @@ async def test_an_unknown_price_makes_the_whole_unknown_and_keeps_what_is_known(
     await Agent(model, [RecordingTool()], observers=[totals]).run("go")
     assert totals.usage.cost is None
     assert totals.known_cost == 0.25
-    assert "0.2500 USD + unknown" in str(totals)
+    assert "$0.25 + unknown" in str(totals)

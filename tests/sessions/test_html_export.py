@@ -28,6 +28,7 @@ from treadle.sessions.index import SessionSummary
 TAGS = {
     *("html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "div", "p", "pre", "a"),
     *("code", "strong", "details", "summary", "b", "i", "ins", "del", "img", "table", "tr", "td"),
+    *("em", "ul", "ol", "li", "blockquote", "hr", "br", "thead", "tbody", "th"),
 }
 DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-old <b>\n+new &"
 
@@ -47,7 +48,7 @@ class Seen(HTMLParser):
         names = {name for name, _ in attrs}
         assert names <= {
             *("class", "rel", "href", "src", "alt", "lang", "charset", "name", "content"),
-            *("http-equiv", "open"),
+            *("http-equiv", "open", "start"),
         }
         self.links += [value or "" for name, value in attrs if name in ("href", "src")]
 
@@ -64,6 +65,12 @@ HOSTILE = [
     "**<b onclick=alert(7)>**",
     "| <script> | b |\n|---|---|\n| [x](javascript:y) | `<i>` |",
     "&lt;script&gt; &#106;avascript: {body} {title}",
+    "![x](https://a.b/c.png) ![y](javascript:alert(8))",
+    "[x]\n\n[x]: javascript:alert(9)",
+    "[x]() [y](<>)",
+    '<javascript:alert(10)> <https://a.b/"onclick=alert(11)> [x](&#106;avascript:alert(12))',
+    '```x" onclick="alert(13)\ncode\n```',
+    '[x](https://a.b "title\\" onclick=\\"alert(14)")',
 ]
 
 
@@ -105,16 +112,21 @@ def test_nothing_that_can_be_written_gets_out_of_its_place(text: str) -> None:
 
 
 def test_markdown_that_is_plain_to_see_is_shown_as_such() -> None:
-    drawn = markdown_to_html(
+    text = (
         "# Title\ntext with `a<b` and **weight**\n\n- [docs](https://a.b/c?d=1&e=2)\n"
+        "- [bad](javascript:x)\n\n3. third\n\n"
         "```python\nif a < b:\n\n    pass\n```\nafter\n\n| a | b |\n|---|:-:|\n| 1 | `x` |"
     )
-    assert drawn == (
-        "<h3>Title</h3><p>text with <code>a&lt;b</code> and <strong>weight</strong></p>"
-        '<p>- <a rel="noreferrer nofollow" href="https://a.b/c?d=1&amp;e=2">docs</a></p>'
-        "<pre>if a &lt; b:\n\n    pass</pre><p>after</p>"
-        "<table><tr><td>a</td><td>b</td></tr><tr><td>1</td><td><code>x</code></td></tr></table>"
-    )
+    assert markdown_to_html(text).splitlines() == [
+        *("<h3>Title</h3>", "<p>text with <code>a&lt;b</code> and <strong>weight</strong></p>"),
+        "<ul>",
+        '<li><a href="https://a.b/c?d=1&amp;e=2" rel="noreferrer nofollow">docs</a></li>',
+        *("<li>[bad](javascript:x)</li>", "</ul>", '<ol start="3">', "<li>third</li>", "</ol>"),
+        *("<pre><code>if a &lt; b:", "", "    pass", "</code></pre>", "<p>after</p>"),
+        *("<table>", "<thead>", "<tr>", "<th>a</th>", "<th>b</th>", "</tr>", "</thead>"),
+        *("<tbody>", "<tr>", "<td>1</td>", "<td><code>x</code></td>", "</tr>", "</tbody>"),
+        "</table>",
+    ]
 
 
 async def session(*items: Item) -> Path:

@@ -138,4 +138,4 @@ async def test_fault_23_a_view_too_long_for_any_model_keeps_its_newest_part_whol
     assert sum(len(str(item)) for item in view.transcript) < 600_000
     old = view.transcript[2]
     assert isinstance(old, ToolResultItem)
-    assert "in the journal" in old.text
+    assert "session log has them" in old.text

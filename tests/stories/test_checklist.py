@@ -333,11 +333,11 @@ async def test_the_levels_of_compaction_are_nothing_a_warning_and_a_compaction()
         history: list[Item] = [to_user_item("a"), filling, to_user_item("b")]
         agent = Agent(Scripted(["ok"], card=card), mutators=[Compactor()], observers=[witness])
         await agent.chat(history)
-        return [event.text.split(":")[0] for event in witness.events_of(Notified)]
+        return [event.text.split(" from ")[0] for event in witness.events_of(Notified)]
 
     assert await told(0.60) == []
     assert await told(0.78) == ["the context is 78% full"]
-    assert "compacted" in await told(0.90)
+    assert "compacted the context" in await told(0.90)
 
 
 async def test_a_tool_may_have_a_result_limit_of_its_own():

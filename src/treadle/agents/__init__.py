@@ -1,1 +1,1 @@
-"""Who is put together: an agent of a model, tools and rules, and the doors to its loop."""
+"""Agents: a model, tools and rules put together, child agents, and structured output."""

@@ -1,10 +1,10 @@
-"""An agent: who is put together, and the doors to its loop.
+"""An agent: a model, tools and rules, and the ways to run its loop.
 
-    run       one prompt, one result            stream    the same, watched
+    run       one prompt, one result            stream    the same, with its events
     chat      the caller owns the history       start     the loop itself, step by step
 
 All of them are a few lines over `Driver.next()`. An agent holds no history: one agent serves
-many sessions at once, and `replace` makes another one that differs.
+many sessions at once, and `replace` makes a copy with other settings.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import Tool
 from treadle.core.contracts.workspace import Workspace
-from treadle.core.errors import ConfigError, LoopError, OutputMismatch
+from treadle.core.errors import ConfigError, LoopError
 from treadle.core.events import TurnResult
 from treadle.core.loop.config import AllowAll, Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
@@ -44,18 +44,18 @@ from treadle.tools.federation import CollisionPolicy, Federation, StaticSource
 from treadle.tools.function import FunctionTool
 
 ToolLike = Tool | ToolSource | Callable[..., Any]
-# True lets the call happen; False or a reason does not.
+# True allows the call; False or a reason denies it.
 Approver = Callable[[PendingApproval], bool | str | Awaitable[bool | str]]
 
-NO_APPROVER = "this call needs somebody's approval, and nobody is there to give it"
+NO_APPROVER = "this call needs approval, and this run has no approver"
 
 
 class Agent:
-    """A model, tools and rules, ready to work.
+    """A model, tools and rules, ready to run.
 
-    `approve` is asked about every call that the policy wants a person for; without it such a
-    call is denied with a reason that the model can read. With `subagents`, a list of definitions
-    that may be empty, the model gets the `task` tool and can start children.
+    `approve` decides every call for which the policy returns Ask; without it such a call is denied
+    with a reason for the model. With `subagents`, a list of definitions that may be empty, the
+    model gets the `task` tool and can start children.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class Agent:
         self._owns_model = isinstance(model, str)
         self._own_tools = source = Federation(_collect_sources(tools), collision)
         if subagents is not None:
-            nursery = SubagentRunner(self._make_child, depth=depth, open_store=open_store)
-            task = StaticSource([TaskTool(nursery, subagents)], "subagents")
+            runner = SubagentRunner(self._make_child, depth=depth, open_store=open_store)
+            task = StaticSource([TaskTool(runner, subagents)], "subagents")
             source = Federation([self._own_tools, task], collision)
         self.config = DriverConfig(
             model=_resolve_model(model),
@@ -118,14 +118,14 @@ class Agent:
         )
 
     def replace(self, **changes: Any) -> Agent:
-        """Another agent, with these settings instead."""
+        """A copy of this agent with these settings changed."""
         unknown = changes.keys() - self._settings.keys()
         if unknown:
             known = ", ".join(sorted(self._settings))
             raise TypeError(f"Agent has no setting {min(unknown)!r}; it has {known}")
         return Agent(**{**self._settings, **changes})
 
-    # --- the doors -----------------------------------------------------------------------
+    # --- ways to run ---------------------------------------------------------------------
 
     def start(
         self,
@@ -138,8 +138,8 @@ class Agent:
     ) -> Driver:
         """The loop itself: call `next()` on it.
 
-        A transcript that came from elsewhere is made lawful first; `view` is what a session's
-        log folded to, and is taken as it is.
+        A `transcript` from elsewhere is repaired first; `view`, loaded from a session's log, is
+        used as it is.
         """
         if transcript is not None:
             view = View(transcript=repaired(Transcript(transcript)))
@@ -156,7 +156,7 @@ class Agent:
         output_retries: int = 2,
         store: Store | None = None,
     ) -> Result:
-        """One prompt with a fresh history. A provider's failure is raised as its error.
+        """One prompt with a new history. A provider's failure is raised as its error.
 
         With `output`, a type or a JSON schema, the answer is an instance of it: `result.output`.
         """
@@ -164,7 +164,7 @@ class Agent:
             return await self._run_structured(prompt, output, output_retries, store)
         driver = self.start(input=prompt, store=store)
         try:
-            return _make_result(driver, await self._drive(driver, self._ask_approver))
+            return _make_result(driver, await self.finish_turn(driver))
         finally:
             await driver.aclose()
 
@@ -179,9 +179,9 @@ class Agent:
         transcript: Transcript | Sequence[Item] | None = None,
         store: Store | None = None,
     ) -> Stream:
-        """`async with agent.stream(prompt) as events`: the run, watched.
+        """`async with agent.stream(prompt) as events`: the events of a run.
 
-        A failure arrives as RunFailed. Without an approver, whoever reads the events answers
+        A failure arrives as RunFailed. Without an approver, the reader of the events answers
         ApprovalRequired with `events.approve(...)` or `events.deny(...)`.
         """
         driver = self.start(input=prompt, transcript=transcript, store=store)
@@ -194,10 +194,10 @@ class Agent:
         return Stream(driver, drive)
 
     async def chat(self, messages: list[Item], *, store: Store | None = None) -> Result:
-        """Go on with a history that the caller owns; it grows by what happened."""
+        """Continue a history that the caller owns; the new items are added to it."""
         driver = self.start(transcript=messages, store=store)
         try:
-            return _make_result(driver, await self._drive(driver, self._ask_approver))
+            return _make_result(driver, await self.finish_turn(driver))
         finally:
             messages[:] = driver.transcript
             await driver.aclose()
@@ -208,7 +208,7 @@ class Agent:
         await self.config.model.aclose()
 
     async def aclose_owned_model(self) -> None:
-        """What a child leaves behind: its model, if it is not its parent's. The tools are."""
+        """Close a child's model unless it is its parent's; its tools are the parent's."""
         if self._owns_model:
             await self.config.model.aclose()
 
@@ -221,7 +221,7 @@ class Agent:
         settings = make_child_settings(settings, definition, self._own_tools, self.config.policy)
         return Agent(**{**settings, "depth": depth})
 
-    # --- what they share -----------------------------------------------------------------
+    # --- shared --------------------------------------------------------------------------
 
     async def _drive(
         self, driver: Driver, decide: Callable[[ApprovalRequest], Awaitable[None]]
@@ -233,7 +233,7 @@ class Agent:
                 case Finished(result=result):
                     return result
                 case AwaitingInput():
-                    raise LoopError("there is nothing to do: the input is empty or was refused")
+                    raise LoopError("nothing to do: the input is empty or a hook blocked it")
                 case _:
                     pass
 
@@ -241,52 +241,37 @@ class Agent:
         for approval in request.pending:
             answer: bool | str = NO_APPROVER
             if self._approve is not None:
-                given = self._approve(approval)
-                answer = await given if inspect.isawaitable(given) else given
+                decision = self._approve(approval)
+                answer = await decision if inspect.isawaitable(decision) else decision
             if answer is True:
                 request.approve(approval.call.id)
+            elif answer:
+                request.deny(approval.call.id, answer)
             else:
-                request.deny(approval.call.id, answer or "The user said no.")
+                request.deny(approval.call.id)
 
     async def _run_structured(
         self, prompt: UserInput, output_type: object, retries: int, store: Store | None
     ) -> Result:
-        from treadle.agents.structured_output import MISSING_ANSWER, FinalAnswerTool
-        from treadle.models.output_schema import build_schema, parse_structured_output
+        from treadle.agents.structured_output import StructuredOutput
 
-        answer: FinalAnswerTool | None = None
-        if "schema" in self.config.model.card.abilities:
-            options = msgspec.structs.replace(
-                self.config.options, output_schema=build_schema(output_type, strict=True)
-            )
-            agent = self.replace(options=options)
-        else:
-            answer = FinalAnswerTool(output_type)
-            agent = self.replace(
-                tools=[*self._settings["tools"], answer], gates=[*self._settings["gates"], answer]
-            )
+        output = StructuredOutput(output_type, self.config.model)
+        added = [output.final_answer] if output.final_answer is not None else []
+        agent = self.replace(
+            options=output.add_schema(self.config.options),
+            tools=[*self._settings["tools"], *added],
+            gates=[*self._settings["gates"], *added],
+        )
         driver = agent.start(input=prompt, store=store)
         try:
-            for _ in range(retries + 1):
-                result = _make_result(driver, await agent._drive(driver, agent._ask_approver))
-                if result.reason != "end_turn":
-                    return result
-                text = answer.text if answer is not None else result.text
-                try:
-                    value = parse_structured_output(output_type, text) if text is not None else None
-                except ValueError as error:
-                    driver.submit(f"The answer does not fit: {error}. Give it again, corrected.")
-                else:
-                    if text is not None:
-                        return msgspec.structs.replace(
-                            result, text=text, output=value, usage=driver.usage
-                        )
-                    driver.submit(MISSING_ANSWER)
+            answer = await output.run(driver, agent.finish_turn, retries + 1)
+            result = _make_result(driver, answer.turn)
         finally:
             await driver.aclose()
-        raise OutputMismatch(
-            f"{self.config.model.name} gave no answer that fits in {retries + 1} tries",
-            provider=self.config.model.name,
+        if answer.text is None:
+            return result
+        return msgspec.structs.replace(
+            result, text=answer.text, output=answer.value, usage=driver.usage
         )
 
     async def _run_and_close(self, prompt: UserInput, options: dict[str, Any]) -> Result:
@@ -305,30 +290,30 @@ def _make_result(driver: Driver, turn: TurnResult) -> Result:
 def _resolve_model(model: str | Model) -> Model:
     if not isinstance(model, str):
         return model
-    from treadle.models.registry import model as named
+    from treadle.models.registry import model as get_model
 
-    return named(model)
+    return get_model(model)
 
 
 def _collect_sources(tools: Sequence[ToolLike]) -> list[ToolSource]:
-    """Tools and functions as registries, sources as they are, in the order given."""
+    """Tools and functions grouped into sources, sources unchanged, in the same order."""
     sources: list[ToolSource] = []
-    loose: list[Tool] = []
+    group: list[Tool] = []
 
-    def close() -> None:
-        if loose:
-            sources.append(StaticSource(tuple(loose)))
-            loose.clear()
+    def close_group() -> None:
+        if group:
+            sources.append(StaticSource(tuple(group)))
+            group.clear()
 
-    for given in tools:
-        if hasattr(given, "tools") and hasattr(given, "open"):
-            close()
-            sources.append(cast(ToolSource, given))
-        elif hasattr(given, "spec") and hasattr(given, "call"):
-            loose.append(cast(Tool, given))
-        elif callable(given):
-            loose.append(FunctionTool(given))
+    for tool in tools:
+        if hasattr(tool, "tools") and hasattr(tool, "open"):
+            close_group()
+            sources.append(cast(ToolSource, tool))
+        elif hasattr(tool, "spec") and hasattr(tool, "call"):
+            group.append(cast(Tool, tool))
+        elif callable(tool):
+            group.append(FunctionTool(tool))
         else:
-            raise ConfigError(f"{given!r} is not a tool, a function or a source of tools")
-    close()
+            raise ConfigError(f"{tool!r} is not a tool, a function or a source of tools")
+    close_group()
     return sources

@@ -9,7 +9,7 @@
     ---
     You review changes. ...
 
-A repository's files are data until the user trusts the folder: who reads them checks that.
+A repository's files are data until the user trusts the folder; the caller checks that.
 A definition may narrow what its agent can do, never widen it.
 """
 
@@ -29,7 +29,7 @@ MAX_FILE_BYTES = 256 * 1024
 
 
 class AgentDefinition(msgspec.Struct, frozen=True):
-    """One kind of child agent. `tools` None means all that the parent has."""
+    """One kind of child agent. `tools` None means all tools of the parent."""
 
     name: str
     description: str
@@ -45,7 +45,7 @@ GENERAL_AGENT = AgentDefinition(
     "general",
     "Does a self-contained piece of work with all tools and reports back.",
     "You work on one task that another agent gave you. Do all of it, check it, and end with a "
-    "short report: what you did or found, with file paths, and what is left. Nobody can answer "
+    "short report: what you did or found, with file paths, and what is left. You cannot ask "
     "questions: decide, and say what you assumed.",
 )
 
@@ -53,27 +53,27 @@ GENERAL_AGENT = AgentDefinition(
 def read_agent_files(
     folders: Iterable[Path], home: Path | None = None
 ) -> tuple[list[AgentDefinition], list[str]]:
-    """The definitions below these folders, and a line for each file that is not one.
+    """The definitions below these folders, and a line for each invalid file.
 
-    The first of a name wins, so give the closest folder first. Links do not lead out of a folder,
-    except at home, where they are the user's own.
+    The first definition of a name wins, so pass the closest folder first. Symlinks must stay in
+    their folder, except below the user's home.
     """
-    found: dict[str, AgentDefinition] = {}
+    definitions: dict[str, AgentDefinition] = {}
     problems: list[str] = []
     for folder in folders:
-        for place in AGENT_FOLDERS:
-            for file in sorted((folder / place).glob("*.md")):
+        for agent_folder in AGENT_FOLDERS:
+            for file in sorted((folder / agent_folder).glob("*.md")):
                 try:
                     definition = read_agent_file(file, None if folder == home else folder)
                 except ConfigError as error:
                     problems.append(str(error))
                 else:
-                    found.setdefault(definition.name, definition)
-    return list(found.values()), problems
+                    definitions.setdefault(definition.name, definition)
+    return list(definitions.values()), problems
 
 
 def read_agent_file(file: Path, within: Path | None = None) -> AgentDefinition:
-    """One file. A ConfigError says what is wrong with it."""
+    """The definition in one file; ConfigError if it is invalid."""
     try:
         head, body = parse_frontmatter(read_text(file, MAX_FILE_BYTES, within=within))
     except (FileNotFoundError, FrontmatterError) as error:
@@ -83,14 +83,15 @@ def read_agent_file(file: Path, within: Path | None = None) -> AgentDefinition:
     if not description:
         raise ConfigError(f"{file}: has no description, so a model cannot know when to use it")
     if not body.strip():
-        raise ConfigError(f"{file}: has no text under its head; write what the agent should do")
+        raise ConfigError(f"{file}: has no text after the front matter; write the instructions")
     tools = parse_list(head.get("tools"))
+    model = str(head.get("model") or "")
     return AgentDefinition(
         name,
         description,
         body.strip(),
         tuple(tools) if tools is not None else None,
-        str(head.get("model") or "").removeprefix("inherit"),
+        "" if model == "inherit" else model,
         str(head.get("mode") or head.get("permissionMode") or ""),
         _parse_max_turns(file, head.get("max_turns")),
         str(file),

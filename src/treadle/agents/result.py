@@ -1,4 +1,4 @@
-"""What a caller gets back from a run."""
+"""The result of a run, for the caller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from treadle.core.transcript.usage import Usage
 
 
 class Result(msgspec.Struct, frozen=True):
-    """How a run ended. `output` is the instance, if a type was asked for."""
+    """How a run ended. `output` is the instance of the output type, if one was given."""
 
     text: str
     reason: TerminalReason

@@ -1,8 +1,8 @@
-"""The watching door: `async with agent.stream(prompt) as events`.
+"""The events of a run: `async with agent.stream(prompt) as events`.
 
-The loop runs in a task of its own; the events arrive through a queue, the last of them is
-terminal. Leaving the block early interrupts the run and leaves nothing behind. While it is
-open the run can be steered, interrupted, and its approvals answered.
+The loop runs in a task of its own; the events arrive through a queue, and the last one is
+terminal. Leaving the block early interrupts the run and waits for its end. While the block is
+open the run can be steered and interrupted, and approvals can be answered.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 
+from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import ApprovalResolved, Event, RunFailed, TurnFinished, TurnResult
 from treadle.core.loop.background import cancel_all
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
 from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.items import Item
 
 DriveTurn = Callable[[Driver, Callable[[ApprovalRequest], Awaitable[None]]], Awaitable[TurnResult]]
 
 
-class Stream:
-    """One run, seen from outside."""
+class Stream(BaseObserver):
+    """One run and the queue of its events."""
 
     def __init__(self, driver: Driver, drive: DriveTurn) -> None:
         self.driver = driver
@@ -71,13 +71,13 @@ class Stream:
 
     @property
     def result(self) -> TurnResult:
-        """How it ended; ask after the last event."""
+        """How the run ended; available after the last event."""
         if self._run_task is None or not self._run_task.done():
-            raise RuntimeError("the run is not over: read the events to their end first")
+            raise RuntimeError("the run is not over: read all events first")
         return self._run_task.result()
 
     async def wait(self) -> None:
-        """Until the run is over, whether or not anybody reads its events."""
+        """Wait until the run is over, whether or not its events are read."""
         if self._run_task is not None:
             await asyncio.wait([self._run_task])
 
@@ -87,7 +87,7 @@ class Stream:
     def interrupt(self, reason: str = "user_cancelled") -> None:
         self.driver.interrupt(reason)
         self._approval_resolved.set()
-        if not self._has_started:  # its task has yet to take its first step
+        if not self._has_started:  # the task has not run its first step yet
             asyncio.get_running_loop().call_soon(self.driver.interrupt, reason)
 
     def approve(
@@ -95,14 +95,14 @@ class Stream:
     ) -> bool:
         return self.driver.approve(call_id, arguments=arguments, always=always)
 
-    def deny(self, call_id: str, reason: str = "The user said no.") -> bool:
-        return self.driver.deny(call_id, reason)
+    def deny(self, call_id: str, reason: str = "") -> bool:
+        return self.driver.deny(call_id, reason) if reason else self.driver.deny(call_id)
 
     # --- as an observer ------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
         if self._is_finished:
-            return  # a background task that ends behind the terminal event
+            return  # a background task that ends after the terminal event
         self._events.append(event)
         self._last_event = event
         kind = type(event)
@@ -111,9 +111,6 @@ class Stream:
         elif kind is TurnFinished or kind is RunFailed:
             self._is_finished = True
         self._wake()
-
-    def on_item(self, position: int, item: Item) -> None:
-        return None
 
     def _wake(self) -> None:
         reader = self._reader
@@ -132,7 +129,7 @@ class Stream:
             self._wake()
 
     def _emit_failure(self, error: Exception) -> None:
-        """The loop itself failed, and told no end: whoever reads gets one all the same."""
+        """The loop itself failed without a terminal event: the reader gets one from here."""
         last = self._last_event
         turn_id, seq = (last.turn_id, last.seq) if last is not None else ("", 0)
         result = TurnResult(turn_id, "error", error=error)
@@ -140,7 +137,7 @@ class Stream:
         self.on_event(RunFailed(self.driver.session_id, turn_id, seq + 1, str(error), name, result))
 
     async def _wait_for_decisions(self, request: ApprovalRequest) -> None:
-        """Somebody who reads the events answers; see ApprovalRequired."""
+        """Wait until the reader of the events has answered; see ApprovalRequired."""
         while request.unresolved and not self.driver.is_interrupted:
             self._approval_resolved.clear()
             await self._approval_resolved.wait()

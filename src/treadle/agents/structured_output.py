@@ -1,51 +1,46 @@
-"""Answers as instances: `agent.run(prompt, output=SomeType)`.
+"""Structured output: `agent.run(prompt, output=SomeType)` and `treadle -p --output-schema FILE`.
 
-A model that can be held to a schema is; any other gets one more tool, whose call is the answer.
-An answer that does not fit is returned with the reason, a bounded number of times.
+A model that supports schemas gets the schema with each request; any other gets one more tool,
+whose call is the answer. An answer that does not fit is sent back with the reason, a bounded number
+of times. Used by agent.py and apps/assembly; uses models/output_schema.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
-from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
-from treadle.core.contracts.tool import (
-    BaseTool,
-    ProbeResult,
-    ToolContext,
-    ToolOutput,
-    ToolSpec,
-)
+from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
+from treadle.core.contracts.model import Model, ModelOptions
+from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
+from treadle.core.errors import OutputMismatch
+from treadle.core.events import TurnResult
+from treadle.core.loop.driver import Driver
+from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.usage import Usage
 from treadle.models.output_schema import build_schema, parse_structured_output
 
 TOOL_NAME = "final_answer"
 DESCRIPTION = "Give the final answer. Call this once, when the work is done."
-MISSING_ANSWER = f"Give your final answer by calling the tool `{TOOL_NAME}`."
+MAX_ATTEMPTS = 3
 
 
-class FinalAnswerTool(BaseTool):
-    """A tool whose call is the answer, and the gate that ends the turn behind it."""
+class FinalAnswerTool(BaseTool, BaseGate):
+    """A tool whose call is the answer, and the gate that ends the turn after it."""
 
     def __init__(self, output_type: object) -> None:
         self._output_type = output_type
-        # Not eager: a reply that breaks off has answered nothing.
+        # Not eager: a reply that breaks off is not an answer.
         self._spec = ToolSpec(
             TOOL_NAME, DESCRIPTION, build_schema(output_type), effect="pure", eager=False
         )
-        self._text: str | None = None
+        self.text: str | None = None  # the answer as JSON, once given
 
     @property
     def spec(self) -> ToolSpec:
         return self._spec
-
-    @property
-    def text(self) -> str | None:
-        """The answer as JSON, once it was given."""
-        return self._text
 
     def check(self, arguments: Arguments) -> str | None:
         try:
@@ -55,8 +50,8 @@ class FinalAnswerTool(BaseTool):
         return None
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        self._text = msgspec.json.encode(arguments).decode()
-        return ToolOutput("The answer is taken.")
+        self.text = msgspec.json.encode(arguments).decode()
+        return ToolOutput("The answer is accepted.")
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
@@ -64,7 +59,60 @@ class FinalAnswerTool(BaseTool):
         return ProbeResult("not_done", "an answer has no effect")
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
-        return Admit() if self._text is None else Stop("end_turn", "the answer was given")
+        return Admit() if self.text is None else Stop("end_turn", "the answer was given")
 
-    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        return None
+
+class StructuredAnswer(msgspec.Struct, frozen=True):
+    """The last turn; with a JSON `text` and its `value` if that turn ended with an answer."""
+
+    turn: TurnResult
+    text: str | None = None
+    value: Any = None
+
+
+class StructuredOutput:
+    """Makes one agent answer with `output_type`, a type or a JSON schema.
+
+    Build the agent with `add_schema(options)`, and with `final_answer` as a tool and a gate unless
+    it is None; then `run` drives its turns.
+    """
+
+    def __init__(self, output_type: object, model: Model) -> None:
+        self._output_type = output_type
+        self._model = model
+        self._has_schema = "schema" in model.card.abilities
+        self.final_answer = None if self._has_schema else FinalAnswerTool(output_type)
+
+    def add_schema(self, options: ModelOptions) -> ModelOptions:
+        if not self._has_schema:
+            return options
+        schema = build_schema(self._output_type, strict=True)
+        return msgspec.structs.replace(options, output_schema=schema)
+
+    async def run(
+        self,
+        driver: Driver,
+        finish_turn: Callable[[Driver], Awaitable[TurnResult]],
+        max_attempts: int = MAX_ATTEMPTS,
+    ) -> StructuredAnswer:
+        """Drive turns until an answer fits. OutputMismatch after the last attempt; a turn that
+        does not end with `end_turn` is returned without an answer."""
+        for _ in range(max_attempts):
+            turn = await finish_turn(driver)
+            if turn.reason != "end_turn":
+                return StructuredAnswer(turn)
+            text = turn.text if self.final_answer is None else self.final_answer.text
+            if text is None:
+                driver.submit(f"Give your final answer by calling the tool `{TOOL_NAME}`.")
+                continue
+            try:
+                return StructuredAnswer(
+                    turn, text, parse_structured_output(self._output_type, text)
+                )
+            except ValueError as error:
+                driver.submit(f"The answer does not fit: {error}. Give it again, corrected.")
+        name = self._model.name
+        raise OutputMismatch(
+            f"{name} gave no answer that fits the schema in {plural(max_attempts, 'attempt')}",
+            provider=name,
+        )

@@ -1,8 +1,8 @@
-"""Child agents: the `task` tool, and what starts a child behind it.
+"""Child agents: the `task` tool and the runner that starts the children.
 
-A child has a history and a session of its own, at most its parent's permissions, and its share of
-one purse. Its last answer, bounded, is the call's result; one that dies is an error result.
-Everything it tells is relayed to the parent's observers; interrupting the parent stops it.
+A child has its own history and session, at most its parent's permissions, and shares the parent's
+budget. Its last answer, up to a limit, is the result of the call; a child that fails gives an error
+result. Its events are relayed to the parent's observers; interrupting the parent stops it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from treadle.agents.agent_files import GENERAL_AGENT, AgentDefinition
-from treadle.core.contracts.policy import Deny, PermissionRequest, Policy, Verdict
+from treadle.core.contracts.observer import BaseObserver
+from treadle.core.contracts.policy import BasePolicy, Deny, PermissionRequest, Policy, Verdict
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import (
@@ -22,11 +23,12 @@ from treadle.core.contracts.tool import (
     ToolOutput,
     ToolSpec,
 )
+from treadle.core.contracts.wrapped import WrappedSource
 from treadle.core.errors import ToolError, TreadleError
 from treadle.core.events import Event, TurnResult
 from treadle.core.loop.driver import Driver
+from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.items import Item
 from treadle.tools.function import summarize_call
 
 MAX_ANSWER_CHARS = 20_000
@@ -45,7 +47,7 @@ Kinds of agents:
 
 
 class ChildAgent(Protocol):
-    """What is needed of an agent to make its children."""
+    """What the runner needs of a child."""
 
     def start(self, *, input: str, store: Store | None = None) -> Driver: ...
 
@@ -58,8 +60,8 @@ MakeChild = Callable[[AgentDefinition, int], ChildAgent]
 OpenStore = Callable[[str, str], Awaitable[Store | None]]  # (parent session, call id)
 
 
-class EventRelay:
-    """Hands a child's events to the parent's observers."""
+class EventRelay(BaseObserver):
+    """Passes a child's events to the parent's observers."""
 
     def __init__(self, relay: Callable[[Event], None]) -> None:
         self._relay = relay
@@ -67,12 +69,9 @@ class EventRelay:
     def on_event(self, event: Event) -> None:
         self._relay(event)
 
-    def on_item(self, position: int, item: Item) -> None:
-        return None
-
 
 class SubagentRunner:
-    """Starts children: how deep, how many at once, and where their sessions are kept."""
+    """Starts children, up to a nesting depth and a number at once, each with its own store."""
 
     def __init__(
         self,
@@ -91,12 +90,16 @@ class SubagentRunner:
         self._running_count = 0
 
     async def __call__(self, definition: AgentDefinition, prompt: str, context: ToolContext) -> str:
-        """Run a child to its end; its last words."""
+        """Run a child to its end and return its last answer."""
         if self.depth >= self._max_depth:
-            raise ToolError(f"agents may be nested {self._max_depth} deep; do this one yourself")
+            raise ToolError(
+                f"agents may be nested at most {plural(self._max_depth, 'level')} deep; "
+                "do this work yourself"
+            )
         if self._running_count >= self._max_children:
             raise ToolError(
-                f"{self._running_count} agents are running already; wait for one to end"
+                f"{plural(self._running_count, 'agent')} already running, the most allowed; "
+                "wait for one to end"
             )
         self._running_count += 1
         try:
@@ -122,17 +125,18 @@ class SubagentRunner:
             await driver.aclose()
         if turn.error is not None:
             raise ToolError(f"the agent failed: {turn.error} (session {driver.session_id})")
-        text = turn.text.strip() or "(it ended without a word)"
+        text = turn.text.strip() or "(the agent ended without an answer)"
         if turn.reason != "end_turn":
             detail = turn.metadata.get("detail", "")
             text = f"[ended early: {turn.reason} {detail}]\n{text}"
         if len(text) > MAX_ANSWER_CHARS:
-            text = text[:MAX_ANSWER_CHARS] + f"... [cut, {len(text)} chars; {driver.session_id}]"
+            note = f"... [truncated, {len(text)} chars total; session {driver.session_id}]"
+            text = text[:MAX_ANSWER_CHARS] + note
         return text
 
 
 class TaskTool(BaseTool):
-    """The tool with which a model starts children."""
+    """The tool that starts children."""
 
     def __init__(self, runner: SubagentRunner, definitions: Sequence[AgentDefinition] = ()) -> None:
         self._runner = runner
@@ -164,7 +168,7 @@ class TaskTool(BaseTool):
 
     def check(self, arguments: Arguments) -> str | None:
         if not isinstance(arguments.get("prompt"), str) or not arguments["prompt"].strip():
-            return "prompt must be a text that says the whole task"
+            return "prompt must be a text that describes the whole task"
         kind = arguments.get("subagent_type", GENERAL_AGENT.name)
         if kind not in self._definitions:
             return f"there is no agent {kind!r}; there are {', '.join(self._definitions)}"
@@ -183,60 +187,45 @@ class TaskTool(BaseTool):
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
     ) -> ProbeResult:
-        return ProbeResult("unknown", "the agent's own session tells how far it came")
+        return ProbeResult("unknown", "the session of the child agent shows how far it came")
 
 
-class FilteredSource:
+class FilteredSource(WrappedSource):
     """A source that offers only some tools of another."""
 
     def __init__(self, source: ToolSource, names: Sequence[str]) -> None:
-        self._source = source
+        super().__init__(source)
         self._names = {name.lower() for name in names}
         self._unfiltered: Sequence[Tool] | None = None
         self._filtered: tuple[Tool, ...] = ()
 
-    @property
-    def name(self) -> str:
-        return self._source.name
-
     def tools(self) -> Sequence[Tool]:
-        offered = self._source.tools()
-        if offered is not self._unfiltered:
-            self._unfiltered = offered
-            self._filtered = tuple(
-                tool for tool in offered if tool.spec.name.lower() in self._names
-            )
+        tools = self._source.tools()
+        if tools is not self._unfiltered:
+            self._unfiltered = tools
+            self._filtered = tuple(tool for tool in tools if tool.spec.name.lower() in self._names)
         return self._filtered
 
-    def instructions(self) -> str:
-        return self._source.instructions()
-
-    async def open(self) -> None:
-        await self._source.open()
-
     async def aclose(self) -> None:
-        return None  # the parent's to close
+        return None  # the parent closes it
 
 
-class ReadOnlyPolicy:
-    """The parent's policy, narrowed to what provably changes nothing: a child in plan mode."""
+class ReadOnlyPolicy(BasePolicy):
+    """The parent's policy, narrowed to pure tools: for a child in plan mode."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
 
     async def decide(self, request: PermissionRequest) -> Verdict:
         if request.tool.effect != "pure":
-            return Deny("this agent may only look")
+            return Deny("this agent is in plan mode and may only use read-only tools")
         return await self._policy.decide(request)
-
-    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
-        return None
 
 
 def make_child_settings(
     settings: dict[str, Any], definition: AgentDefinition, source: ToolSource, policy: Policy
 ) -> dict[str, Any]:
-    """The settings of a child: its own words, at most its parent's tools and permissions."""
+    """The settings of a child: its own instructions, at most its parent's tools and policy."""
     tools: list[object] = [
         source if definition.tools is None else FilteredSource(source, definition.tools)
     ]

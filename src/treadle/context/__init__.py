@@ -1,1 +1,1 @@
-"""What it sees: the prompt, the project's memory, and how a long history is made to fit."""
+"""What the model sees: the system prompt, memory files, reminders, compaction."""

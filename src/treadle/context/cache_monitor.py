@@ -1,8 +1,8 @@
-"""The cache accountant: says what broke the cached beginning of a request, and what it cost.
+"""A model wrapper that reports what broke the prompt cache, and what that cost.
 
-Providers keep the beginning of a request (tools, then system, then items) while it stays the same.
-This model wraps another, compares each request with the one before it in its session, and tells
-the person in one line when something in the middle changed: what came first, and the money lost.
+Providers cache the prefix of a request (tools, then system, then items) while it stays the same.
+The wrapper compares each request with the previous one of its session. When the prefix changed it
+notifies the user in one line: the first change, and the money lost.
 """
 
 from __future__ import annotations
@@ -11,15 +11,11 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from treadle.core.contracts.model import (
-    Model,
-    ModelEvent,
-    ModelNotified,
-    ModelRequest,
-    Reply,
-)
+from treadle.core.compare import common_prefix_length
+from treadle.core.contracts.model import Model, ModelEvent, ModelNotified, ModelRequest, Reply
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.contracts.wrapped import WrappedModel, open_stream
+from treadle.core.text import format_dollars, plural
 from treadle.core.transcript.transcript import Transcript
 
 MAX_SESSIONS = 256
@@ -27,11 +23,11 @@ MAX_SESSIONS = 256
 
 class _LastRequest(msgspec.Struct, frozen=True):
     request: ModelRequest
-    cached_tokens: int  # tokens that the provider could have kept
+    cached_tokens: int  # that the provider may have cached
 
 
 class CacheMonitor(WrappedModel):
-    """A model that watches what it is asked. Everything else is the wrapped model's."""
+    """Watches the requests of the wrapped model."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
@@ -59,16 +55,16 @@ class CacheMonitor(WrappedModel):
 
     def _format_loss(self, tokens: int) -> str:
         card = self.card
-        said = f"; about {tokens:,} tokens are read anew"
+        text = f"; about {tokens:,} tokens are sent uncached"
         if card.input_price is None or card.cache_read_price is None:
-            return said
-        written = max(card.input_price, card.cache_write_price or 0.0)
-        lost = tokens * (written - card.cache_read_price) / 1e6
-        return f"{said}, {lost:.4f} USD more" if lost > 0 else said
+            return text
+        full_price = max(card.input_price, card.cache_write_price or 0.0)
+        loss = tokens * (full_price - card.cache_read_price) / 1e6
+        return f"{text} (+{format_dollars(loss)})" if loss > 0 else text
 
 
 def describe_first_change(old: ModelRequest, new: ModelRequest) -> str:
-    """What of the old request's beginning is not in the new one; empty if all of it is."""
+    """The first change that breaks the cached prefix; empty if the new request extends it."""
     return (
         _describe_tools_change(old.tools, new.tools)
         or _describe_system_change(old.system, new.system)
@@ -79,30 +75,32 @@ def describe_first_change(old: ModelRequest, new: ModelRequest) -> str:
 def _describe_tools_change(old: tuple[ToolSpec, ...], new: tuple[ToolSpec, ...]) -> str:
     if old is new or old == new:
         return ""
-    for position, (one, two) in enumerate(zip(old, new, strict=False)):
-        if one.name != two.name:
-            return f"tool {position + 1} was {one.name} and is {two.name}"
-        if one != two:
-            return f"the definition of tool {one.name} changed"
-    if len(new) > len(old):
-        return f"the tool {new[len(old)].name} was added"
-    return f"the tool {old[len(new)].name} was removed"
+    position = common_prefix_length(old, new)
+    if position == len(old):
+        return f"the tool {new[position].name} was added"
+    if position == len(new):
+        return f"the tool {old[position].name} was removed"
+    before, after = old[position].name, new[position].name
+    if before != after:
+        return f"tool {position + 1} was {before} and is {after}"
+    return f"the definition of tool {before} changed"
 
 
 def _describe_system_change(old: str, new: str) -> str:
     if old == new:
         return ""
-    lines = zip(old.splitlines(), new.splitlines(), strict=False)
-    for number, (one, two) in enumerate(lines, 1):
-        if one != two:
-            return f"line {number} of the instructions changed to {two[:60]!r}"
+    before, after = old.splitlines(), new.splitlines()
+    position = common_prefix_length(before, after)
+    if position < min(len(before), len(after)):
+        return f"line {position + 1} of the instructions changed to {after[position][:60]!r}"
     return "the instructions became longer or shorter"
 
 
 def _describe_items_change(old: Transcript, new: Transcript) -> str:
     if old.cache is new.cache and len(new) >= len(old):
         return ""  # the same list, only longer
-    for position, (one, two) in enumerate(zip(old, new, strict=False)):
-        if one is not two and one != two:
-            return f"message {position + 1} of {len(old)} was rewritten"
-    return "" if len(new) >= len(old) else f"the last {len(old) - len(new)} messages are gone"
+    position = common_prefix_length(old, new)
+    if position < min(len(old), len(new)):
+        return f"message {position + 1} of {len(old)} was rewritten"
+    removed = len(old) - len(new)
+    return f"{plural(removed, 'message')} at the end removed" if removed > 0 else ""

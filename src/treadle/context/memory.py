@@ -1,11 +1,12 @@
-"""The project's memory: AGENTS.md and CLAUDE.md, from home and from the repository down.
+"""Memory files: AGENTS.md and CLAUDE.md of the user and of the repository.
 
     ~/.treadle/AGENTS.md, ~/.claude/CLAUDE.md       the user's own
-    AGENTS.md, CLAUDE.md                            in each folder from the root to the file at hand
+    AGENTS.md, CLAUDE.md                            in each folder from the root to the current file
 
-A line `@path` imports another file of the workspace. What is huge, binary, a link out of the
-workspace or imports itself is left out with a sentence about it. Files are read when a session
-begins; a change later is told by a notice, so that the prompt stays as it was.
+A line `@path` imports another file of the workspace. Binary files, symlinks out of the workspace,
+circular imports and text over the size limits are left out, each with a problem line. Files are
+read when a session begins; later changes arrive as notices (reminders.py), so that the prompt
+stays the same.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ FILE_NAMES = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")
 MAX_FILE_CHARS = 40_000  # of one file
 MAX_TOTAL_CHARS = 120_000
 MAX_IMPORT_DEPTH = 5
-MAX_FILE_BYTES = MAX_FILE_CHARS * 4 + 1  # what is beyond is neither read nor watched
+MAX_FILE_BYTES = MAX_FILE_CHARS * 4 + 1  # bytes beyond are neither read nor watched
 
 _IMPORT = re.compile(r"^@(?P<path>[^\s`@]+)\s*$", re.MULTILINE)
 
@@ -35,12 +36,12 @@ class MemoryFile(msgspec.Struct, frozen=True):
 
     path: Path
     text: str
-    digest: str = ""  # of the file itself, to notice a change
-    within: Path | None = None  # the folder that no link may lead out of; None for the user's own
+    digest: str = ""  # of the file itself, to detect a change
+    within: Path | None = None  # symlinks must stay in this folder; None for the user's own files
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """What was found, and a line for each thing that was left out."""
+    """The files, and a line for each problem."""
 
     files: tuple[MemoryFile, ...] = ()
     problems: tuple[str, ...] = ()
@@ -56,7 +57,7 @@ class Memory(msgspec.Struct, frozen=True):
 
 
 def read_memory(root: Path, folder: Path | None = None, home: Path | None = None) -> Memory:
-    """All memory files that hold for work in `folder` (by default the root) of a repository."""
+    """All memory files that apply to work in `folder` (by default the root) of a repository."""
     reader = _MemoryReader(root)
     for file, within in _find_memory_files(root, folder or root, home):
         reader.read(file, within)
@@ -64,7 +65,7 @@ def read_memory(root: Path, folder: Path | None = None, home: Path | None = None
 
 
 def read_nested_memory(root: Path, folder: Path, known_paths: Iterable[Path]) -> Memory:
-    """The files that hold below the root for this folder and are not known yet."""
+    """The files that apply to this subfolder and are not known yet."""
     seen = {os.path.realpath(path) for path in known_paths}
     reader = _MemoryReader(root)
     for file, within in _find_memory_files(root, folder, None):
@@ -74,13 +75,13 @@ def read_nested_memory(root: Path, folder: Path, known_paths: Iterable[Path]) ->
 
 
 def reread_changed(memory: Memory) -> Memory:
-    """The files whose text is another one now: for a notice."""
-    now = ((file, _reread(file)) for file in memory.files)
-    return Memory(tuple(new for file, new in now if new.digest != file.digest))
+    """The files that have changed, as they are now."""
+    pairs = ((file, _reread(file)) for file in memory.files)
+    return Memory(tuple(new for old, new in pairs if new.digest != old.digest))
 
 
 def append_memory(file: Path, line: str) -> None:
-    """Append one thing to a memory file of its folder, making it if need be."""
+    """Append one entry to a memory file; create the file if it does not exist."""
     folder = file.parent
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -94,18 +95,18 @@ def append_memory(file: Path, line: str) -> None:
 
 
 def _reread(file: MemoryFile) -> MemoryFile:
-    """The file as it is, read as carefully as the first time: a command may have changed it."""
+    """The current file, with the same checks as the first time: a command may have changed it."""
     try:
         data = read_prefix(file.path, MAX_FILE_BYTES, within=file.within)
     except FileNotFoundError:
-        return _mark_unavailable(file, "the file is gone")
+        return _mark_unavailable(file, "the file was deleted")
     except ConfigError as error:
-        return _mark_unavailable(file, f"the file does not count any more. {error}")
+        return _mark_unavailable(file, f"the file is no longer used: {error}")
     digest = _digest(data)
     if digest == file.digest:
         return file
     if b"\0" in data:
-        return _mark_unavailable(file, "the file does not count any more: it is binary")
+        return _mark_unavailable(file, "the file is no longer used: it is binary")
     text = data.decode("utf-8", errors="replace")[:MAX_FILE_CHARS].strip()
     return MemoryFile(file.path, text, digest, file.within)
 
@@ -117,18 +118,18 @@ def _mark_unavailable(file: MemoryFile, reason: str) -> MemoryFile:
 def _find_memory_files(
     root: Path, folder: Path, home: Path | None
 ) -> list[tuple[Path, Path | None]]:
-    """The files that are there, each with the folder that it may not lead out of."""
-    places: list[tuple[Path, Path | None]] = []
+    """The files that exist, each with the folder that its symlinks must not leave."""
+    files: list[tuple[Path, Path | None]] = []
     if home is not None:
         own = (home / ".treadle" / "AGENTS.md", home / ".claude" / "CLAUDE.md")
-        places += [(file, None) for file in own]
+        files += [(file, None) for file in own]
     folders = [root]
     if folder != root and folder.is_relative_to(root):
         down = folder.relative_to(root).parts
         folders += [root.joinpath(*down[: n + 1]) for n in range(len(down))]
-    for place in folders:
-        places += [(place / name, root) for name in FILE_NAMES]
-    return [(file, within) for file, within in places if file.exists()]
+    for parent in folders:
+        files += [(parent / name, root) for name in FILE_NAMES]
+    return [(file, within) for file, within in files if file.exists()]
 
 
 def _digest(data: bytes) -> str:
@@ -136,7 +137,7 @@ def _digest(data: bytes) -> str:
 
 
 class _MemoryReader:
-    """Reads files with their imports, within bounds."""
+    """Reads files with their imports, within the size limits."""
 
     def __init__(self, root: Path) -> None:
         self._root = Path(os.path.realpath(root))
@@ -148,12 +149,12 @@ class _MemoryReader:
     def read(self, file: Path, within: Path | None) -> None:
         real = Path(os.path.realpath(file))
         if real in self._seen:
-            return  # CLAUDE.md is often a link to AGENTS.md
+            return  # CLAUDE.md is often a symlink to AGENTS.md
         self._seen.add(real)
         try:
             data = read_prefix(file, MAX_FILE_BYTES, within=within)
         except FileNotFoundError:
-            return  # it went in this moment
+            return  # deleted in the meantime
         except ConfigError as error:
             self.problems.append(str(error))
             return
@@ -163,13 +164,13 @@ class _MemoryReader:
 
     def _expand(self, file: Path, data: bytes, above: Sequence[Path]) -> str:
         if b"\0" in data:
-            self.problems.append(f"{file}: is binary; it is not read")
+            self.problems.append(f"{file}: is binary; it is left out")
             return ""
         text = self._truncate(file, data.decode("utf-8", errors="replace").strip())
         if not file.is_relative_to(self._root):
             return text  # the user's own file imports nothing of the workspace
         chain = (*above, Path(os.path.realpath(file)))
-        return _IMPORT.sub(lambda found: self._read_import(file, found["path"], chain), text)
+        return _IMPORT.sub(lambda match: self._read_import(file, match["path"], chain), text)
 
     def _truncate(self, file: Path, text: str) -> str:
         limit = min(MAX_FILE_CHARS, self._remaining_chars)
@@ -185,18 +186,18 @@ class _MemoryReader:
         target = Path(os.path.realpath(file.parent / path))
         problem, data = "", b""
         if target in above:
-            problem = "imports itself"
+            problem = f"@{path} is a circular import"
         elif len(above) > MAX_IMPORT_DEPTH:
-            problem = f"imports go deeper than {MAX_IMPORT_DEPTH}"
+            problem = f"@{path} is imported more than {MAX_IMPORT_DEPTH} levels deep"
         elif not target.is_relative_to(self._root):
             problem = f"@{path} is outside the workspace"
         else:
             try:
                 data = read_prefix(target, MAX_FILE_BYTES, within=self._root)
             except FileNotFoundError:
-                problem = f"@{path} is not there"
+                problem = f"@{path} does not exist"
             except ConfigError as error:
-                problem = f"@{path} is refused ({error})"
+                problem = f"@{path} is not allowed ({error})"
         if problem:
             self.problems.append(f"{file}: {problem}; it is left out")
             return f"(@{path} was left out)"

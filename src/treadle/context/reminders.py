@@ -1,58 +1,61 @@
-"""Reminders: what changed around the model since it last looked, appended where it helps.
+"""Reminders: notices to the model about changes around it.
 
-    changed_files    a file that was read or written is another one on disk now
-    memory           a memory file changed, or one holds for the folder that is worked in
-    mode             the user changed what may happen without a question
-    open_todos       the todo list has not been touched for many rounds; or the model wants to stop
+    changed_files    a file that the session read or wrote has changed on disk
+    memory           a memory file changed, or one applies to the folder of the work
+    mode             the user changed the permission mode
+    open_todos       the todo list is stale, or has open entries when the model wants to stop
 
-Each is said once for a change, as a notice at the end: the cached beginning of a request stays as
-it is. What was said is read off the view, so a reminder that a compaction took away is said again
-where it still holds. Finished background tasks are notices of the loop's own. Files and tools are
-others' business: who puts an agent together passes functions.
+Each change gives one notice at the end of the view, so the cached prefix of the request stays
+valid. Which notices exist is read off the view by their `data`: one that a compaction removed is
+appended again while it still applies. Notices of finished background tasks come from the loop.
+Files and tools arrive as functions; apps/assembly passes them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from treadle.context.compaction.pins import TODO_TOOLS
+from treadle.context.compaction.pins import TODO_TOOLS, list_open_todos
 from treadle.context.memory import Memory, MemoryFile, read_nested_memory, reread_changed
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import ConfigError
+from treadle.core.text import plural
 from treadle.core.transcript.items import AssistantItem, Item, NoticeItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.untrusted_files import read_prefix
 
 TODO_ROUNDS = 10
 MAX_LISTED = 20
-MAX_WATCHED_FILES = 256  # files of a session, the newest
-MAX_COMPARED_BYTES = 4 << 20  # of a file that is compared
+MAX_WATCHED_FILES = 256  # the newest of a session
+MAX_COMPARED_BYTES = 4 << 20  # larger files are compared by size and time
 MAX_SESSIONS = 64
 
 MODE_DESCRIPTIONS = {
     "plan": "nothing may be changed now; look, think, and end with a plan",
-    "ask": "what changes something may need the user's approval",
-    "accept-edits": "files of the workspace may be edited without a question",
-    "auto": "edits, and commands inside the sandbox, need no question",
-    "bypass": "nothing needs a question, except what is forbidden altogether",
+    "ask": "actions that change something may need the user's approval",
+    "accept-edits": "files of the workspace may be edited without approval",
+    "auto": "edits, and commands inside the sandbox, need no approval",
+    "bypass": "nothing needs approval; only forbidden actions are denied",
 }
 
-ListSessionPaths = Callable[[str], Sequence[Path]]  # of a session
+ListSessionPaths = Callable[[str], Sequence[Path]]  # by session id
 ListSessionMemory = Callable[[str], Sequence[MemoryFile]]
 
 
 class Reminders:
-    """The mutator. `at_stop` is the hook that belongs to it; without it, stopping is free.
+    """The mutator. Its `stop_hook` also reminds of open todos when the model wants to stop.
 
-    changed_files(session)    paths that are not what the session last saw: each change once
-    changed_memory(session)   memory files that the prompt does not hold as they are now
-    mode()                    the permission mode of the moment
+    changed_files(session)    paths that changed since the session last saw them, each change once
+    changed_memory(session)   memory files whose current text is not in the prompt
+    mode()                    the current permission mode
     """
 
     def __init__(
@@ -93,19 +96,14 @@ class Reminders:
         if self._mode is None:
             return []
         mode = self._mode()
-        text = format_mode(mode)
-        last = view.last_text("mode")
-        is_known = mode == self._initial_mode if last is None else last == text
-        return [] if is_known else [NoticeItem(text, "mode")]
+        last = view.last_data("mode")
+        known_mode = self._initial_mode if last is None else last.get("mode")
+        return [] if mode == known_mode else [make_mode_notice(mode)]
 
     def _memory_notices(self, view: _NoticeIndex, session_id: str) -> list[Item]:
         files = self._changed_memory(session_id) if self._changed_memory is not None else ()
-        due: list[Item] = []
-        for file in files:
-            notice = make_memory_notice(file)
-            if view.last_text(_notice_key(notice)) != notice.text:
-                due.append(notice)
-        return due
+        notices = [make_memory_notice(file) for file in files]
+        return [notice for notice in notices if view.last_data(_notice_key(notice)) != notice.data]
 
     def _file_notices(self, session_id: str) -> list[Item]:
         paths = self._changed_files(session_id) if self._changed_files is not None else ()
@@ -120,16 +118,16 @@ class Reminders:
         if _count_rounds_after(view.transcript, listed, self._todo_rounds) < self._todo_rounds:
             return []
         text = (
-            f"The todo list was not touched for {self._todo_rounds} rounds. Open: "
-            f"{_join_names(left, '; ')}. Bring it up to date if it is not; else go on."
+            f"The todo list has not changed for {self._todo_rounds} rounds. Open: "
+            f"{_join_names(left, '; ')}. Update it if it is out of date; otherwise continue."
         )
         return [NoticeItem(text, "open_todos")]
 
 
 class OpenTodosHook:
-    """The hook at `stop`: who worked, and leaves todos open, is asked about them once.
+    """The hook at `stop`: a model that worked and leaves todos open is reminded of them once.
 
-    One who ends with a question wants an answer from the user, and is not held up.
+    A reply that ends with a question mark waits for the user's answer and may stop.
     """
 
     points: frozenset[HookPoint] = frozenset({"stop"})
@@ -139,7 +137,7 @@ class OpenTodosHook:
         self._reminded: dict[str, list[str]] = {}
 
     def update(self, session_id: str, open_todos: list[str]) -> None:
-        """What is open in a session, before each model call."""
+        """Record the open todos of a session; called before each model call."""
         self._open_todos[session_id] = open_todos
         self._open_todos.move_to_end(session_id)
         while len(self._open_todos) > MAX_SESSIONS:
@@ -154,20 +152,21 @@ class OpenTodosHook:
             return None
         self._reminded[hook_input.session_id] = left
         return Block(
-            f"The todo list still has {len(left)} open: {_join_names(left, '; ')}. Finish them. If they "
-            "are done or no longer wanted, set the list right and end; if you are stuck, say why."
+            f"The todo list still has {plural(len(left), 'open entry', 'open entries')}: "
+            f"{_join_names(left, '; ')}. Finish them. If they are done or no longer wanted, "
+            "correct the list and end; if you are stuck, say why."
         )
 
 
-# --- what has changed ------------------------------------------------------------------------
+# --- changes ---------------------------------------------------------------------------------
 
 
 class ChangedFiles:
-    """Files on disk that are not what a session last saw; a change is reported once.
+    """Files that changed on disk since a session last saw them; each change is reported once.
 
-    `seen(session)` gives the digest of each file as the session last read or wrote it, the newest
-    last. A file is read again only when its size or time says that it may be another one; what is
-    no file any more is never read, and has changed.
+    `seen_digests(session)` gives the digest of each file as the session last read or wrote it, the
+    newest last. A file is read again only when its size or time changed. A path that is no longer
+    a regular file counts as changed and is not read.
     """
 
     def __init__(
@@ -180,23 +179,23 @@ class ChangedFiles:
         self._stamps: OrderedDict[str, dict[Path, tuple[str, object]]] = OrderedDict()
 
     def __call__(self, session_id: str) -> list[Path]:
-        looks = self._stamps.setdefault(session_id, {})
+        stamps = self._stamps.setdefault(session_id, {})
         self._stamps.move_to_end(session_id)
         while len(self._stamps) > MAX_SESSIONS:
             self._stamps.popitem(last=False)
-        found: list[Path] = []
-        for path, digest in islice(
-            reversed(self._seen_digests(session_id).items()), MAX_WATCHED_FILES
-        ):
-            look = (digest, _file_stamp(path))
-            before = looks.get(path)
-            if before != look:
-                looks[path] = look
-                # One too large to compare is taken at its size and time, once these are known.
-                is_known = before is not None and before[0] == digest
-                if self._has_changed(path, digest, if_large=is_known):
-                    found.append(path)
-        return found
+        changed: list[Path] = []
+        seen = reversed(self._seen_digests(session_id).items())
+        for path, digest in islice(seen, MAX_WATCHED_FILES):
+            stamp = (digest, _file_stamp(path))
+            before = stamps.get(path)
+            if before == stamp:
+                continue
+            stamps[path] = stamp
+            # A file too large to compare counts as changed once an earlier stamp is known.
+            is_known = before is not None and before[0] == digest
+            if self._has_changed(path, digest, if_large=is_known):
+                changed.append(path)
+        return changed
 
     def _has_changed(self, path: Path, digest: str, *, if_large: bool) -> bool:
         try:
@@ -207,10 +206,10 @@ class ChangedFiles:
 
 
 class ChangedMemory:
-    """Memory files that the prompt does not hold as they are now.
+    """Memory files whose current text is not in the prompt.
 
-    Those that changed since the prompt was built; and with `folders(session)`, those of folders
-    below the root in which the session works.
+    Those that changed since the prompt was built and, with `folders(session)`, those of the
+    subfolders in which the session works.
     """
 
     def __init__(
@@ -222,66 +221,58 @@ class ChangedMemory:
         self._memory = memory
         self._root = root
         self._folders = folders
-        self._changed_originals: dict[
-            Path, MemoryFile
-        ] = {}  # as in the prompt; what went may come back
-        self._nested_files: dict[Path, tuple[MemoryFile, ...]] = {}  # by folder, looked at once
+        # As in the prompt: a file may change back.
+        self._changed_originals: dict[Path, MemoryFile] = {}
+        self._nested_files: dict[Path, tuple[MemoryFile, ...]] = {}  # by folder, read once
 
     def __call__(self, session_id: str) -> list[MemoryFile]:
         fresh = {file.path: file for file in reread_changed(self._memory).files}
         self._changed_originals.update(
             {file.path: file for file in self._memory.files if file.path in fresh}
         )
-        found = {**self._changed_originals, **fresh}
+        files = {**self._changed_originals, **fresh}
         for folder in dict.fromkeys(self._folders(session_id) if self._folders else ()):
             if folder not in self._nested_files:
                 known = (file.path for file in self._memory.files)
                 self._nested_files[folder] = read_nested_memory(self._root, folder, known).files
-            below = self._nested_files[folder]
-            newer = {file.path: file for file in reread_changed(Memory(below)).files}
-            found.update({file.path: newer.get(file.path, file) for file in below})
-        return list(found.values())
+            nested = self._nested_files[folder]
+            newer = {file.path: file for file in reread_changed(Memory(nested)).files}
+            files.update({file.path: newer.get(file.path, file) for file in nested})
+        return list(files.values())
 
 
-# --- what is said ----------------------------------------------------------------------------
+# --- the notices -----------------------------------------------------------------------------
 
 
-def format_mode(mode: str) -> str:
+def make_mode_notice(mode: str) -> NoticeItem:
     meaning = MODE_DESCRIPTIONS.get(mode, "")
-    over = "" if mode == "plan" else " Plan mode, if it was on, is over."
-    return f"The permission mode is now {mode}{': ' if meaning else ''}{meaning}.{over}"
+    plan_over = "" if mode == "plan" else " If plan mode was on, it is over."
+    text = f"The permission mode is now {mode}{': ' if meaning else ''}{meaning}.{plan_over}"
+    return NoticeItem(text, "mode", data={"mode": mode})
 
 
 def make_memory_notice(file: MemoryFile) -> NoticeItem:
-    head = f"What {file.path} says now; it replaces any earlier text of that file:"
-    return NoticeItem(f'{head}\n<memory file="{file.path}">\n{file.text}\n</memory>', "memory")
+    head = f"Current text of {file.path}; it replaces any earlier text of that file:"
+    text = f'{head}\n<memory file="{file.path}">\n{file.text}\n</memory>'
+    return NoticeItem(text, "memory", data=_memory_data(str(file.path), file.text))
+
+
+def _memory_data(path: str, text: str) -> dict[str, str]:
+    return {"path": path, "sha256": hashlib.sha256(text.encode(errors="replace")).hexdigest()}
 
 
 def format_changed_files(paths: Sequence[Path]) -> str:
     names = [f"{path}{_describe_missing(path)}" for path in paths]
     return (
-        f"Not as you last saw them: {_join_names(names, ', ')}. Somebody else, or a command, changed "
-        "them on disk. Read them again before you rely on them."
+        f"Changed on disk since you last saw them: {_join_names(names, ', ')}. The user, another "
+        "program or a command changed them. Read them again before you rely on them."
     )
 
 
 def _describe_missing(path: Path) -> str:
     if path.is_file():
         return ""
-    return " (no file any more)" if path.exists() else " (gone)"
-
-
-def list_open_todos(item: Item) -> list[str]:
-    """What is open in the list that this item holds: a call of the tool, or what was pinned."""
-    if isinstance(item, NoticeItem):
-        lines = [line.strip() for line in item.text.splitlines()]
-        return [line[4:] for line in lines if line.startswith(("[ ] ", "[>] "))]
-    if not isinstance(item, AssistantItem):
-        return []
-    call = next(call for call in reversed(item.calls) if call.name.lower() in TODO_TOOLS)
-    listed = (call.arguments or {}).get("todos")
-    todos = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    return [str(one.get("content", "")) for one in todos if one.get("status") != "completed"]
+    return " (no longer a file)" if path.exists() else " (deleted)"
 
 
 def _join_names(names: Sequence[str], separator: str) -> str:
@@ -298,46 +289,64 @@ def _file_stamp(path: Path) -> object:
     return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-# --- what the view holds ---------------------------------------------------------------------
+# --- notices in the view ---------------------------------------------------------------------
 
 
 class _NoticeIndex:
-    """Where in a transcript the things stand that reminders are about."""
+    """The positions of notices and todo calls in a transcript, by key."""
 
     def __init__(self, transcript: Transcript, positions: dict[str, list[int]]) -> None:
         self.transcript = transcript
         self._positions = positions
 
     def last_position(self, key: str) -> int | None:
-        """The newest place of this key; what only a longer sibling holds does not count."""
-        places = self._positions.get(key, [])
-        count = bisect_left(places, len(self.transcript))
-        return places[count - 1] if count else None
+        """The newest one in this transcript; a longer one may share the positions."""
+        positions = self._positions.get(key, [])
+        count = bisect_left(positions, len(self.transcript))
+        return positions[count - 1] if count else None
 
-    def last_text(self, key: str) -> str | None:
-        place = self.last_position(key)
-        item = self.transcript[place] if place is not None else None
-        return item.text if isinstance(item, NoticeItem) else None
+    def last_data(self, key: str) -> dict[str, Any] | None:
+        """The data of the newest notice with this key."""
+        position = self.last_position(key)
+        item = self.transcript[position] if position is not None else None
+        return _notice_data(item) if isinstance(item, NoticeItem) else None
 
 
 def _index_notices(transcript: Transcript) -> _NoticeIndex:
-    """Only what is new since the last time is looked at."""
-    scratch = transcript.cache
-    places: dict[str, list[int]] = scratch.setdefault("context.reminders", {})
-    start: int = scratch.get("context.reminders.upto", 0)
+    """Reads only the items that are new since the last call."""
+    cache = transcript.cache
+    positions: dict[str, list[int]] = cache.setdefault("context.reminders", {})
+    start: int = cache.get("context.reminders.upto", 0)
     for position in range(start, len(transcript)):
         item = transcript[position]
         if isinstance(item, NoticeItem):
-            places.setdefault(_notice_key(item), []).append(position)
+            positions.setdefault(_notice_key(item), []).append(position)
         elif isinstance(item, AssistantItem) and _has_todo_call(item):
-            places.setdefault("todos", []).append(position)
-    scratch["context.reminders.upto"] = max(start, len(transcript))
-    return _NoticeIndex(transcript, places)
+            positions.setdefault("todos", []).append(position)
+    cache["context.reminders.upto"] = max(start, len(transcript))
+    return _NoticeIndex(transcript, positions)
 
 
 def _notice_key(notice: NoticeItem) -> str:
-    """Notices of a kind replace each other; those on memory do so for each file."""
-    return notice.text.partition("\n")[0] if notice.kind == "memory" else notice.kind
+    """A notice replaces the earlier one of its kind; on memory, the one about the same file."""
+    return f"memory {_notice_data(notice).get('path')}" if notice.kind == "memory" else notice.kind
+
+
+def _notice_data(notice: NoticeItem) -> dict[str, Any]:
+    return notice.data or _data_of_old_notice(notice)
+
+
+# Logs of 0.1 hold only the text of a notice.
+_OLD_MODE = re.compile(r"The permission mode is now ([\w-]+)")
+_OLD_MEMORY = re.compile(r'[^\n]*\n<memory file="([^\n]*)">\n(.*)\n</memory>', re.DOTALL)
+
+
+def _data_of_old_notice(notice: NoticeItem) -> dict[str, Any]:
+    if notice.kind == "mode" and (mode := _OLD_MODE.match(notice.text)):
+        return {"mode": mode[1]}
+    if notice.kind == "memory" and (memory := _OLD_MEMORY.fullmatch(notice.text)):
+        return _memory_data(memory[1], memory[2])
+    return {}
 
 
 def _has_todo_call(reply: AssistantItem) -> bool:

@@ -1,7 +1,7 @@
-"""How large the view is: counted by the provider, estimated in between.
+"""Estimates the tokens of the next request.
 
-A provider's usage is the truth. Between two calls the size is estimated from characters, with
-the characters per token that the last call of the session showed.
+The provider's usage is exact. Between two calls the size is estimated from characters, with the
+characters per token that the last call of the session showed.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from treadle.core.transcript.content import Document, Image
 from treadle.core.transcript.items import Item, NoticeItem, SummaryItem
 from treadle.core.transcript.transcript import Transcript
 
-DEFAULT_CHARS_PER_TOKEN = 3.5  # before the provider has said anything
-MIN_CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN = 1.5, 6.0  # what a measurement may plausibly show
-ITEM_OVERHEAD_CHARS = 30  # what a request adds around an item
+DEFAULT_CHARS_PER_TOKEN = 3.5  # before the first usage report
+MIN_CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN = 1.5, 6.0  # plausible range of a measurement
+ITEM_OVERHEAD_CHARS = 30  # that a request adds around an item
 
 
 class TokenEstimator:
-    """Calibrated by each measured call; one for a session."""
+    """Calibrated by each measured call; one per session."""
 
     def __init__(self) -> None:
         self._chars_per_token = DEFAULT_CHARS_PER_TOKEN
         self._sent_chars = 0
 
     def estimate_request(self, context: MutationContext) -> int:
-        """The size of the next request. Asked before each model call, it learns from the last."""
+        """Tokens of the next request. Calibrates itself by the usage of the last call."""
         measured = context.last_usage.total_input
         if measured > 0 and self._sent_chars > 0:
             self._chars_per_token = min(
@@ -39,19 +39,19 @@ class TokenEstimator:
         return self.tokens_for_chars(chars)
 
     def record_sent(self, chars: int) -> None:
-        """The next measurement will be of so many characters."""
+        """Set the number of characters that the next usage report is about."""
         self._sent_chars = chars
 
     def tokens_for_chars(self, chars: int) -> int:
         return int(chars / self._chars_per_token) + 1
 
     def chars_for_tokens(self, tokens: int) -> int:
-        """How many characters fit into so many tokens, carefully."""
+        """How many characters fit into this many tokens."""
         return int(tokens * self._chars_per_token)
 
 
 def count_chars(items: Sequence[Item]) -> int:
-    """Characters of a view. For a transcript only what is new since the last time is counted."""
+    """Characters of a view. A transcript counts only the items added since the last time."""
     if not isinstance(items, Transcript):
         return sum(map(count_item_chars, items))
     sums: list[int] = items.cache.setdefault("context.size", [0])

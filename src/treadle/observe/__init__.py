@@ -1,7 +1,7 @@
-"""WHAT IS TOLD: observers that write events down, add them up or hand them on; and plots.
+"""Observers that write, count or forward events; and bar charts.
 
-    jsonlines   every event and item as a line of JSON     totals   what a run used, by model
-    telemetry   spans for OpenTelemetry                    plots    bars in a terminal
+    jsonlines   every event and item as a line of JSON     totals      usage of a run, by model
+    telemetry   spans for OpenTelemetry                    bar_chart   bars in a terminal
 
-Below stands the Observer contract of the core; above, the hosts.
+Uses the Observer contract of the core. Used by the hosts.
 """

@@ -1,7 +1,7 @@
-"""Bars: for a terminal a label, a bar in eighths of a character, and the number as it was given;
-for a page the same as SVG.
+"""Bar charts: for a terminal a label, a bar in eighths of a character, and the value as text; for
+an HTML page the same as SVG.
 
-No colour, as wide as it is told to be. Where numbers come from is others' business.
+No colour. The caller gives the width and the values.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ MIN_BAR_WIDTH = 8  # characters; with less room there is no bar
 MAX_BAR_WIDTH = 60
 MIN_LABEL_WIDTH = 8
 
-
-# Names of one family are alike in front; sentences say most there.
-TruncateSide = Literal["front", "end"]
+TruncateSide = Literal["front", "end"]  # "front" for paths and names, "end" for sentences
 
 
 class ChartBar(msgspec.Struct, frozen=True):
-    """One row. Without a value there is no bar, only what is `shown`."""
+    """One row. Without a value there is no bar, only the `value_text`."""
 
     label: str
     value: float | None
@@ -39,53 +37,55 @@ def render_bars(
     truncate_side: TruncateSide = "front",
     ascii_only: bool = False,
 ) -> list[str]:
-    """The rows under one scale. `plain` is for terminals without Unicode; `cut` says which end of
-    a label gives way.
+    """The rows under one scale. `ascii_only` is for terminals without Unicode; `truncate_side` is
+    the side on which long labels are cut.
 
-    None is wider than `width` unless the numbers alone are; what is above zero is never drawn as
-    nothing.
+    No row is wider than `width` unless its value text alone is; every value above zero has a
+    visible bar.
     """
     if not rows:
         return []
-    shown = max(display_width(row.value_text) for row in rows)
-    label = max(display_width(row.label) for row in rows)
-    with_bar = width - shown - MIN_BAR_WIDTH - 4
-    if label > with_bar:
-        label = with_bar if with_bar >= MIN_LABEL_WIDTH else min(label, max(1, width - shown - 2))
-    room = min(width - label - shown - 4, MAX_BAR_WIDTH)
-    most = max((row.value or 0.0 for row in rows), default=0.0)
+    value_width = max(display_width(row.value_text) for row in rows)
+    label_width = max(display_width(row.label) for row in rows)
+    max_label = width - value_width - MIN_BAR_WIDTH - 4  # that leaves room for a bar
+    if label_width > max_label:
+        without_bar = min(label_width, max(1, width - value_width - 2))
+        label_width = max_label if max_label >= MIN_LABEL_WIDTH else without_bar
+    bar_width = min(width - label_width - value_width - 4, MAX_BAR_WIDTH)
+    max_value = max(row.value or 0.0 for row in rows)
     lines = []
     for row in rows:
-        drawn = (
-            f"  {_render_bar(row.value, most, room, ascii_only)}" if room >= MIN_BAR_WIDTH else ""
-        )
-        number = " " * (shown - display_width(row.value_text)) + row.value_text
-        lines.append(f"{fit_width(row.label, label, truncate_side)}{drawn}  {number}")
+        bar = ""
+        if bar_width >= MIN_BAR_WIDTH:
+            bar = f"  {_render_bar(row.value, max_value, bar_width, ascii_only)}"
+        value = " " * (value_width - display_width(row.value_text)) + row.value_text
+        lines.append(f"{fit_width(row.label, label_width, truncate_side)}{bar}  {value}")
     return lines
 
 
 def render_svg_bar(value: float | None, max_value: float) -> str:
-    """One bar that lies, as long as its share of the room that a page gives it."""
-    return f'<svg class="bar" aria-hidden="true"><rect width="{_percent(value, max_value):.2f}%"/></svg>'
+    """One horizontal bar, as long as its share of the available width."""
+    width = f"{_percent(value, max_value):.2f}%"
+    return f'<svg class="bar" aria-hidden="true"><rect width="{width}"/></svg>'
 
 
 def render_svg_columns(rows: Sequence[ChartBar]) -> str:
-    """All rows as bars that stand side by side; each says what it is when it is pointed at."""
-    most = max((row.value or 0.0 for row in rows), default=0.0)
-    drawn = []
-    for place, row in enumerate(rows):
-        high = _percent(row.value, most)
-        told = html.escape(f"{row.label}: {row.value_text or '0'}")
-        drawn.append(
-            f'<g><title>{told}</title><rect class="room" x="{place}" width="1" height="100"/>'
-            f'<rect x="{place}.1" width=".8" y="{100 - high:.2f}" height="{high:.2f}"/></g>'
+    """All rows as columns; each has its label and value as a tooltip."""
+    max_value = max((row.value or 0.0 for row in rows), default=0.0)
+    columns = []
+    for x, row in enumerate(rows):
+        height = _percent(row.value, max_value)
+        title = html.escape(f"{row.label}: {row.value_text or '0'}")
+        columns.append(
+            f'<g><title>{title}</title><rect class="room" x="{x}" width="1" height="100"/>'
+            f'<rect x="{x}.1" width=".8" y="{100 - height:.2f}" height="{height:.2f}"/></g>'
         )
     size = f'viewBox="0 0 {len(rows)} 100" preserveAspectRatio="none"'
-    return f'<svg class="columns" {size} role="img">{"".join(drawn)}</svg>'
+    return f'<svg class="columns" {size} role="img">{"".join(columns)}</svg>'
 
 
 def _percent(value: float | None, max_value: float) -> float:
-    """In percent; what is above zero is never drawn as nothing."""
+    """In percent; every value above zero stays visible."""
     return max(0.5, value / max_value * 100) if value and value > 0 and max_value > 0 else 0.0
 
 
@@ -95,19 +95,20 @@ def display_width(text: str) -> int:
 
 
 def fit_width(text: str, width: int, truncate_side: TruncateSide = "front") -> str:
-    """Exactly `width` columns: padded, or cut with a sign that it was."""
-    taken = display_width(text)
-    if taken <= width:
-        return text + " " * (width - taken)
-    kept: list[str] = []
+    """Exactly `width` columns: padded, or truncated with an ellipsis."""
+    text_width = display_width(text)
+    if text_width <= width:
+        return text + " " * (width - text_width)
+    fitting: list[str] = []
     left = width - 1
     for character in text if truncate_side == "end" else reversed(text):
         left -= _char_width(character)
         if left < 0:
             break
-        kept.append(character)
-    rest = " " * (width - 1 - display_width("".join(kept)))
-    return "".join([*kept, "…"] if truncate_side == "end" else ["…", *reversed(kept)]) + rest
+        fitting.append(character)
+    padding = " " * (width - 1 - display_width("".join(fitting)))
+    parts = [*fitting, "…"] if truncate_side == "end" else ["…", *reversed(fitting)]
+    return "".join(parts) + padding
 
 
 def _char_width(character: str) -> int:

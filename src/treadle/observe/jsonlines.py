@@ -1,11 +1,11 @@
-"""Events and items as lines of JSON: one encoding for every place that writes them down.
+"""Events and items as lines of JSON: one encoding for all that write them.
 
     {"type":"text_delta","session_id":"…","turn_id":"turn-1","seq":12,"text":"Hel"}
     {"type":"item","session_id":"…","position":3,"item":{"type":"assistant",…}}
 
 The types are those of core/events.py, and `item`; docs/events.md lists their fields. New types and
-fields may come at any time; VERSION grows when one is taken away or means something else. An
-observer and a function: where the bytes go is the host's business.
+fields may be added at any time; FORMAT_VERSION grows when one is removed or changes its meaning.
+The host decides where the bytes go.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ def encode_line(value: msgspec.Struct) -> bytes:
 
 
 class JsonLines:
-    """An observer that writes all it is told, a line each.
+    """An observer that writes each event and item as a line.
 
-    `lags` says that the reader is far behind: then single deltas are left out, items never.
-    Items do not say whose they are: they are taken for those of the session that spoke last,
-    unless `session_id` is given.
+    While `is_lagging()` is true deltas are left out; items are always written. Items carry no
+    session id: they get `session_id` or, without one, that of the last event.
     """
 
     def __init__(
@@ -66,8 +65,8 @@ class JsonLines:
 
 
 def without_items(event: Event) -> Event:
-    """The items of a turn were told one by one; its end need not repeat them. (Those of a child
-    are told only there, and stay.)"""
+    """The event without the items of its turn, which were written one by one. (A ChildEvent keeps
+    them: a child's items are written nowhere else.)"""
     if isinstance(event, events.TurnFinished | events.RunFailed) and event.result.items:
         short = msgspec.structs.replace(event.result, items=())
         return msgspec.structs.replace(event, result=short)

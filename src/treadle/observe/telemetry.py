@@ -1,12 +1,12 @@
 """Spans for OpenTelemetry, by its conventions for generative AI.
 
-    invoke_agent NAME          a turn; of a child agent, below the call that started it
+    invoke_agent NAME          a turn; for a child agent, below the call that started it
       chat MODEL               one attempt at a model call
-      execute_tool NAME        one tool call, until it ends, in the background too
+      execute_tool NAME        one tool call until it ends, also in the background
 
-An observer. It needs `opentelemetry-api` and imports it when made; where spans go is the program's
-choice (an SDK and its exporters). What was said stays out of the spans: names, counts, times and
-errors only.
+An observer. It needs `opentelemetry-api`, imported when an instance is made; the program chooses
+where spans go (an SDK and its exporters). Spans hold names, counts, times and errors; no content of
+the conversation.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treadle.core import events
+from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, TurnResult
-from treadle.core.transcript.items import Item
 from treadle.core.transcript.usage import Usage
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
-# Where the conventions have another word for a provider than we.
+# Providers that have another name in the conventions.
 PROVIDER_NAMES = {
     "openai-chat": "openai",
     "gemini": "gcp.gemini",
@@ -44,8 +44,8 @@ class _SessionSpans:
         self.tasks: dict[str, str] = {}  # task id -> call id
 
 
-class Telemetry:
-    """The observer. `agent` names it; without `provider` the program's own one is used."""
+class Telemetry(BaseObserver):
+    """The observer. `agent` is the agent's name; without `provider` the global one is used."""
 
     def __init__(self, provider: TracerProvider | None = None, *, agent: str = "treadle") -> None:
         try:
@@ -71,9 +71,6 @@ class Telemetry:
             session = self._sessions[event.session_id] = _SessionSpans(parent)
         self._handle_event(session, event)
 
-    def on_item(self, position: int, item: Item) -> None:
-        return None
-
     def _handle_event(self, session: _SessionSpans, event: Event) -> None:
         match event:
             case events.TurnStarted():
@@ -89,18 +86,18 @@ class Telemetry:
             case events.ToolStarted(call_id=call_id, name=name):
                 self._begin_tool(session, call_id, name)
             case events.ToolFinished(call_id=call_id, name=name, is_error=failed, result=result):
-                if call_id not in session.tools:  # refused before it began
+                if call_id not in session.tools:  # denied before it began
                     self._begin_tool(session, call_id, name)
                 self._end(session.tools.pop(call_id), result if failed else "", "tool_error")
             case events.ToolDetached(call_id=call_id, task_id=task_id):
                 session.tasks[task_id] = call_id
             case events.TaskFinished(task_id=task_id, result=result):
                 span = session.tools.pop(session.tasks.pop(task_id, ""), None)
-                if span is not None:  # it was cancelled: else the call has ended by itself
+                if span is not None:  # cancelled; a call that ends by itself has no span left
                     self._end(span, result, ABORTED)
             case events.ApprovalResolved(call_id=call_id, decision=decision) if session.turn:
-                given = {"gen_ai.tool.call.id": call_id, "treadle.decision": decision}
-                session.turn.add_event("treadle.approval", given)
+                attributes = {"gen_ai.tool.call.id": call_id, "treadle.decision": decision}
+                session.turn.add_event("treadle.approval", attributes)
             case events.WarningRaised(text=text) if session.turn is not None:
                 session.turn.add_event("treadle.warning", {"message": text})
             case events.RunFailed(result=result, error=error, kind=kind):
@@ -110,10 +107,10 @@ class Telemetry:
             case _:
                 pass
 
-    # --- beginnings ------------------------------------------------------------------------
+    # --- start of spans --------------------------------------------------------------------
 
     def _begin_turn(self, session: _SessionSpans, event: Event) -> None:
-        given = {
+        attributes = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": self._agent,
             "gen_ai.conversation.id": event.session_id,
@@ -121,13 +118,13 @@ class Telemetry:
         }
         context = self._child_context(session.parent)
         session.turn = self._tracer.start_span(
-            f"invoke_agent {self._agent}", context, attributes=given
+            f"invoke_agent {self._agent}", context, attributes=attributes
         )
 
     def _begin_request(self, session: _SessionSpans, model: str, attempt: int) -> None:
-        self._end_request(session, "it gave way to another attempt")
+        self._end_request(session, "replaced by another attempt")
         provider, name = _split_model_name(model)
-        given: dict[str, str | int] = {
+        attributes: dict[str, str | int] = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": PROVIDER_NAMES.get(provider, provider),
             "gen_ai.request.model": name,
@@ -137,25 +134,25 @@ class Telemetry:
             f"chat {name}",
             self._child_context(session.turn),
             kind=self._trace.SpanKind.CLIENT,
-            attributes=given,
+            attributes=attributes,
         )
 
     def _begin_tool(self, session: _SessionSpans, call_id: str, name: str) -> None:
-        given = {
+        attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
             "gen_ai.tool.call.id": call_id,
             "gen_ai.tool.type": "function",
         }
         session.tools[call_id] = self._tracer.start_span(
-            f"execute_tool {name}", self._child_context(session.turn), attributes=given
+            f"execute_tool {name}", self._child_context(session.turn), attributes=attributes
         )
 
     def _child_context(self, span: Span | None) -> Context | None:
-        """The context of a span; without one, whatever is current in the program."""
+        """The context of a span; without one, the program's current context."""
         return self._trace.set_span_in_context(span) if span is not None else None
 
-    # --- ends ------------------------------------------------------------------------------
+    # --- end of spans ----------------------------------------------------------------------
 
     def _end_request(self, session: _SessionSpans, problem: str = "") -> None:
         span, session.request = session.request, None
@@ -190,15 +187,15 @@ class Telemetry:
 
 
 def usage_attributes(usage: Usage) -> dict[str, int | float]:
-    """Usage as attributes. A price that is not known is left out."""
-    given: dict[str, int | float] = {
+    """Usage as attributes. An unknown cost is left out."""
+    attributes: dict[str, int | float] = {
         "gen_ai.usage.input_tokens": usage.total_input,
         "gen_ai.usage.output_tokens": usage.output,
         "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
         "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,
         "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
     }
-    return given if usage.cost is None else {**given, "treadle.cost_usd": usage.cost}
+    return attributes if usage.cost is None else {**attributes, "treadle.cost_usd": usage.cost}
 
 
 def _split_model_name(model: str) -> tuple[str, str]:

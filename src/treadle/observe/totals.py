@@ -1,23 +1,27 @@
-"""What a run used, added up as it happens: tokens and money by model, calls, errors, retries.
+"""Totals of a run: tokens and cost by model, model calls, tool calls, errors.
 
-An observer for a status line, a report at the end, a test. Child agents are counted in. What
-sessions of the past spent is read from their journals by treadle.sessions.cost.
+An observer for a status line, a final report or a test. Child agents are included. The costs of
+past sessions are read from their logs by treadle.sessions.cost.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 from treadle.core import events
+from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event
-from treadle.core.transcript.items import Item
+from treadle.core.text import format_dollars, plural
 from treadle.core.transcript.usage import Usage
 
 
-class Totals:
-    """Sums since it was made. `usage.cost` is None once a call had no known price.
+class Totals(BaseObserver):
+    """Sums since its creation. `usage.cost` is None once a call has no known price.
 
-    known_cost   what the calls with a price cost together
-    requests     model calls begun, retries included     failures   attempts that came to nothing
-    tools        calls of each tool that ended           errors     those that ended with an error
+    known_cost        the cost of the calls that have a price
+    requests          model calls started, retries included
+    failed_requests   attempts without a reply
+    calls_by_tool     finished calls of each tool; tool_errors of them ended with an error
     """
 
     def __init__(self) -> None:
@@ -27,16 +31,16 @@ class Totals:
         self.requests = 0
         self.failed_requests = 0
         self.turns = 0
-        self.calls_by_tool: dict[str, int] = {}
+        self.calls_by_tool: Counter[str] = Counter()
         self.tool_errors = 0
         self.denied_calls = 0
         self.compactions = 0
         self.child_sessions: set[str] = set()
-        self.turn_reasons: dict[str, int] = {}  # how turns ended; children's are not counted
+        self.turn_reasons: Counter[str] = Counter()  # terminal reasons, without child agents
 
     @property
     def tool_calls(self) -> int:
-        return sum(self.calls_by_tool.values())
+        return self.calls_by_tool.total()
 
     def on_event(self, event: Event) -> None:
         is_child = isinstance(event, events.ChildEvent)
@@ -46,13 +50,8 @@ class Totals:
             self.child_sessions.add(event.session_id)
         elif isinstance(event, events.TurnFinished | events.RunFailed):
             self.turns += 1
-            self.turn_reasons[event.result.reason] = (
-                self.turn_reasons.get(event.result.reason, 0) + 1
-            )
+            self.turn_reasons[event.result.reason] += 1
         self._count(event)
-
-    def on_item(self, position: int, item: Item) -> None:
-        return None
 
     def _count(self, event: Event) -> None:
         match event:
@@ -65,7 +64,7 @@ class Totals:
             case events.RetryScheduled() | events.ModelChanged():
                 self.failed_requests += 1
             case events.ToolFinished(name=name, is_error=is_error):
-                self.calls_by_tool[name] = self.calls_by_tool.get(name, 0) + 1
+                self.calls_by_tool[name] += 1
                 self.tool_errors += is_error
             case events.ApprovalResolved(decision="deny"):
                 self.denied_calls += 1
@@ -77,11 +76,12 @@ class Totals:
     def __str__(self) -> str:
         used = self.usage
         if used.cost is not None:
-            money = f"{used.cost:.4f} USD"
+            cost = format_dollars(used.cost)
         else:
-            known = f"{self.known_cost:.4f} USD + " if self.known_cost else ""
-            money = f"{known}unknown"
+            known = f"{format_dollars(self.known_cost)} + " if self.known_cost else ""
+            cost = f"{known}unknown cost"
+        calls = f"{plural(self.requests, 'model call')}, {plural(self.tool_calls, 'tool call')}"
         return (
-            f"{used.total_input:,} tokens in, {used.output:,} out, {money}; "
-            f"{self.requests} model calls, {self.tool_calls} tool calls, {self.tool_errors} errors"
+            f"{used.total_input:,} tokens in, {used.output:,} out, {cost}; "
+            f"{calls}, {plural(self.tool_errors, 'error')}"
         )

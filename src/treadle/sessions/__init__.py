@@ -1,16 +1,15 @@
-"""WHAT IS KEPT: a session's log on disk, and what can be done with it.
+"""Sessions on disk: their logs, and what can be done with them.
 
-    journal     the log of one session: a file of lines, appended and never rewritten
-    reading     lines back to entries, whatever happened to the file
-    folding     lines to the view that a driver goes on from, without holding the whole log
-    library     all sessions of this machine: found, listed, removed; searching for their text
-    travel      fork and rewind        parking    a turn that waits, on disk
-    replay      a session run again    comparing  where two sessions part
-    export      a session for people: Markdown, a page, JSON
+    log/        the log of one session: written, locked, read back, loaded into a view
+    library     all sessions of this machine: find, list, remove; search finds text in them
+    history     fork and rewind        suspend   a turn that waits on disk
+    replay      runs a session again   diff      the first difference of two sessions
+    export      a session for people: Markdown, HTML, JSON
+    index       summaries for lists    cost      costs of past sessions
 
-Below stands the Store contract of the core; above, the agents and the hosts. What a session did
-to the files is workspace/checkpoints. The names below are imported when they are used: a list of
-sessions needs no event loop.
+Uses the Store contract of the core; used by the agents and the hosts. Changes that a session made
+to files are in workspace/checkpoints. The names below load at first use: a list of sessions needs
+no event loop.
 """
 
 from __future__ import annotations

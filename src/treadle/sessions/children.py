@@ -1,9 +1,9 @@
-"""Where the sessions of child agents are: within that of the session they work for.
+"""The sessions of child agents: folders inside the session of their parent.
 
     project-1a2b3c4d/261115-3fa9c1/children/toolu-7c9f02/        see log/journal.py
     project-1a2b3c4d/261115-3fa9c1/children/toolu-7c9f02/children/…
 
-Below stands index.py; library.py asks here when somebody wants to know.
+Uses index.py; used by library.py, history.py and cost.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHILDREN_INDEX = "children.jsonl"
 
 
 class ChildSession(msgspec.Struct, frozen=True):
-    """A child agent's session; `depth` is 1 for those that the session itself started."""
+    """A child agent's session; `depth` is 1 for the direct children of the session."""
 
     depth: int
     parent: str
@@ -31,7 +31,7 @@ class ChildSession(msgspec.Struct, frozen=True):
 
 
 class ChildSessions:
-    """Reads many families. Their index is not that of the sessions which people look for first."""
+    """Summaries of child sessions. They have an index file of their own."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -39,12 +39,12 @@ class ChildSessions:
         self._summaries: list[SessionSummary] = []
 
     def walk(self, session_dir: Path, depth: int = 1) -> Iterator[ChildSession]:
-        """The oldest first."""
-        found = [
+        """All descendants, each after its parent, the oldest first."""
+        summaries = [
             summary for child in list_children(session_dir) if (summary := self._summarize(child))
         ]
-        self._summaries += found
-        for summary in sorted(found, key=lambda one: one.created):
+        self._summaries += summaries
+        for summary in sorted(summaries, key=lambda summary: summary.created):
             yield ChildSession(depth, session_dir.name, summary)
             yield from self.walk(self._root / summary.key, depth + 1)
 
@@ -60,11 +60,11 @@ class ChildSessions:
                 child, (child / FIRST_SEGMENT).stat()
             ) or self._index.get(child)
         except (OSError, SessionNotFound):
-            return None  # it has written nothing yet
+            return None  # nothing is written yet
 
 
 def list_children(session_dir: Path) -> list[Path]:
-    """The sessions of the agents that this one started."""
+    """The sessions of the direct children."""
     try:
         with os.scandir(f"{session_dir}/{CHILDREN_DIR}") as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -74,18 +74,18 @@ def list_children(session_dir: Path) -> list[Path]:
 
 
 def list_descendants(session_dir: Path) -> Iterator[Path]:
-    """Those, and theirs; every one behind its parent."""
+    """The sessions of all children, each after its parent."""
     for child in list_children(session_dir):
         yield child
         yield from list_descendants(child)
 
 
 def find_parent(session_dir: Path) -> Path | None:
-    """The session that a child works for."""
+    """The parent of a child session; None for other sessions."""
     return session_dir.parent.parent if session_dir.parent.name == CHILDREN_DIR else None
 
 
 def find_root(session_dir: Path) -> Path:
-    """The session that a person began."""
+    """The session at the top, which the user started."""
     parent = find_parent(session_dir)
     return session_dir if parent is None else find_root(parent)

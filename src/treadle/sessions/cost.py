@@ -1,11 +1,11 @@
-"""What sessions spent: their model calls, read off the journals and summed up.
+"""The costs of past sessions, read from their logs.
 
-    expenses   calls by quarter of an hour, model, session and folder; child agents count as theirs
-    totals     the same by model, session, day or folder
+    read_costs    calls by quarter of an hour, model, session and folder; those of child agents
+                  count for their session
+    group_costs   the same by model, session, day or folder
 
-Only the lines that say what a call used are decoded. What was found is remembered in one file
-beside the index, which is believed while a journal has the length and the time that it had, and
-may be deleted at any moment. What a session spent is forgotten with the session.
+Only the lines about usage are decoded. log_cache.py keeps the results; the costs of a session are
+lost when the session is removed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from treadle.core.errors import SessionNotFound
 from treadle.core.transcript.usage import Usage
 from treadle.sessions.children import list_descendants
 from treadle.sessions.library import Library
-from treadle.sessions.log.files import LocalFiles
-from treadle.sessions.log.reader import FIRST_SEGMENT, list_segments, read_header
+from treadle.sessions.log.reader import list_segments, read_header
 from treadle.sessions.log.records import has_valid_checksum
+from treadle.sessions.log_cache import LogCache, ReadPosition
 
 CACHE_NAME = "spending.jsonl"
-BUCKET_SECONDS = 900  # seconds; every zone's day begins with one
+BUCKET_SECONDS = 900  # a day begins with a new bucket in every time zone
 _CHUNK = 4 << 20
 _KIND = b'"kind":"usage"'
 
@@ -36,7 +36,7 @@ GroupBy = Literal["model", "session", "day", "project"]
 
 
 class CostBucket(msgspec.Struct, frozen=True):
-    """Calls of one model in one quarter of an hour. Either all have a price, or none."""
+    """Calls of one model in one quarter of an hour; either all have a price, or none."""
 
     start: int
     model: str
@@ -47,7 +47,7 @@ class CostBucket(msgspec.Struct, frozen=True):
 
 
 class CostTotal(msgspec.Struct, frozen=True):
-    """A sum. `usage.cost` is what is known of it; `unpriced` calls come on top."""
+    """A sum. `usage.cost` is the known part; `unpriced_calls` have no known price."""
 
     key: str
     calls: int = 0
@@ -75,55 +75,62 @@ class CostTotal(msgspec.Struct, frozen=True):
 def read_costs(
     library: Library, *, since: float | None = None, folder: Path | None = None
 ) -> list[CostBucket]:
-    """What was spent from `since` (seconds since 1970) on, in all projects or in one."""
-    memory = _CostCache(library.root)
-    found: list[CostBucket] = []
-    home = str(folder.resolve()) if folder is not None else None
+    """The costs from `since` (seconds since 1970) on, in all projects or in one folder."""
+    cache = _CostCache(library.root)
+    current: list[_CachedCosts] = []
+    buckets: list[CostBucket] = []
+    wanted_folder = str(folder.resolve()) if folder is not None else None
     for session in library.list_session_dirs():
-        for place in (session, *list_descendants(session)):
-            kept = memory.get(place, since)
-            if kept is None or home not in (None, kept.folder):
+        for session_dir in (session, *list_descendants(session)):
+            costs = cache.get(session_dir, since)
+            if costs is None:
                 continue
-            found += [
-                CostBucket(row.start, row.model, session.name, kept.folder, row.calls, row.usage)
-                for row in kept.rows
-                if since is None or row.start + BUCKET_SECONDS > since
-            ]
-    memory.save()
-    return found
+            current.append(costs)
+            if wanted_folder in (None, costs.folder):
+                buckets += [
+                    CostBucket(
+                        row.start, row.model, session.name, costs.folder, row.calls, row.usage
+                    )
+                    for row in costs.rows
+                    if since is None or row.start + BUCKET_SECONDS > since
+                ]
+    cache.save(current)
+    return buckets
 
 
 def group_costs(costs: Iterable[CostBucket], by: GroupBy) -> list[CostTotal]:
-    """Sums under each key: days in order, the dearest first of everything else."""
-    key = GROUP_KEYS[by]
-    sums: dict[str, CostTotal] = {}
-    for expense in costs:
-        name = key(expense)
-        sums[name] = sums.get(name, CostTotal(name)).add(expense)
+    """Sums by key: days in order, everything else by cost, highest first."""
+    get_key = GROUP_KEYS[by]
+    totals: dict[str, CostTotal] = {}
+    for bucket in costs:
+        key = get_key(bucket)
+        totals[key] = totals.get(key, CostTotal(key)).add(bucket)
     if by == "day":
-        return sorted(sums.values(), key=lambda one: one.key)
-    return sorted(sums.values(), key=lambda one: (one.cost or 0.0, one.usage.total), reverse=True)
+        return sorted(totals.values(), key=lambda total: total.key)
+    return sorted(
+        totals.values(), key=lambda total: (total.cost or 0.0, total.usage.total), reverse=True
+    )
 
 
 def sum_costs(costs: Iterable[CostBucket], key: str = "all") -> CostTotal:
-    """All of it."""
-    whole = CostTotal(key)
-    for expense in costs:
-        whole = whole.add(expense)
-    return whole
+    """The sum of all."""
+    total = CostTotal(key)
+    for bucket in costs:
+        total = total.add(bucket)
+    return total
 
 
 @lru_cache(maxsize=10_000)
 def format_local_day(seconds: float) -> str:
-    """The day here, as 2026-10-31."""
+    """The day in the local time zone, as 2026-10-31."""
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d")
 
 
 GROUP_KEYS: dict[GroupBy, Callable[[CostBucket], str]] = {
-    "model": lambda expense: expense.model,
-    "session": lambda expense: expense.session,
-    "day": lambda expense: format_local_day(expense.start),
-    "project": lambda expense: expense.folder,
+    "model": lambda bucket: bucket.model,
+    "session": lambda bucket: bucket.session,
+    "day": lambda bucket: format_local_day(bucket.start),
+    "project": lambda bucket: bucket.folder,
 }
 
 
@@ -137,108 +144,76 @@ class _CacheRow(msgspec.Struct, frozen=True, array_like=True):
     usage: Usage
 
 
-class _CachedJournal(msgspec.Struct, frozen=True):
-    """What is known of one journal, and how far it was read."""
+class _CachedCosts(msgspec.Struct, frozen=True):
+    """The costs of one log, and how far it was read."""
 
-    key: str = msgspec.field(name="place")  # below the library's root
+    key: str = msgspec.field(name="place")
     folder: str
     segment: int
     offset: int
     bytes: int
     modified: int
-    last_seqs: dict[int, int] = msgspec.field(
-        name="newest"
-    )  # by epoch, the last entry counted: a line may stand there twice
+    # By epoch, the last entry counted: a line may exist twice.
+    last_seqs: dict[int, int] = msgspec.field(name="newest")
     rows: list[_CacheRow]
 
+    @property
+    def read_position(self) -> ReadPosition:
+        return ReadPosition(self.segment, self.offset, self.bytes, self.modified)
 
-class _CostCache:
+
+class _CostCache(LogCache[_CachedCosts]):
     def __init__(self, root: Path) -> None:
-        self._root = root
-        self._prefix_length = len(str(root)) + 1
-        self._saved = _load_cache(root / CACHE_NAME)
-        self._current: dict[str, _CachedJournal] = {}
+        super().__init__(root, CACHE_NAME, _CachedCosts)
 
-    def get(self, session_dir: Path, since: float | None) -> _CachedJournal | None:
-        """What a journal spent; None if there is none, or all of it is older."""
-        name = str(session_dir)[self._prefix_length :]
-        known = self._saved.get(name)
+    def get(self, session_dir: Path, since: float | None) -> _CachedCosts | None:
+        """The costs of a log; None if there is none, or all of it is older than `since`."""
+        key = self.key(session_dir)
+        known = self.records.get(key)
         try:
-            files = (
-                list_segments(session_dir)
-                if (session_dir / "journal-2.jsonl").exists()
-                else [session_dir / FIRST_SEGMENT]
-            )
+            files = list_segments(session_dir)
             status = files[-1].stat()
+            if known is not None and known.read_position.is_current(len(files), status):
+                return known
             if known is None and since is not None and status.st_mtime < since:
                 return None
-            is_same = known is not None and (len(files), status.st_size, status.st_mtime_ns) == (
-                known.segment,
-                known.bytes,
-                known.modified,
-            )
-            kept = known if is_same else _read_journal(session_dir, name, files, status, known)
+            return _read_log(session_dir, key, files, status, known)
         except (OSError, SessionNotFound):
-            return None  # removed while we looked, or not ours to read
-        if kept is not None:
-            self._current[name] = kept
-        return kept
-
-    def save(self) -> None:
-        """What was looked at stays known; a disk that takes no more costs only the memory."""
-        if self._current.items() <= self._saved.items():
-            return
-        path = self._root / CACHE_NAME
-        draft = path.with_name(f".{CACHE_NAME}.{os.getpid()}")
-        try:
-            fd = LocalFiles().open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            with os.fdopen(fd, "wb") as file:
-                for name, kept in {**self._saved, **self._current}.items():
-                    if name in self._current or (self._root / name / FIRST_SEGMENT).exists():
-                        file.write(msgspec.json.encode(kept) + b"\n")
-            draft.replace(path)
-        except OSError:
-            return
+            return None  # removed in the meantime, or not readable
 
 
-def _read_journal(
+def _read_log(
     session_dir: Path,
-    name: str,
+    key: str,
     files: list[Path],
     status: os.stat_result,
-    previous: _CachedJournal | None,
-) -> _CachedJournal:
-    if previous is not None and (
-        previous.segment > len(files)
-        or (previous.segment == len(files) and previous.offset > status.st_size)
-    ):
-        previous = None  # cut since then
-    header = read_header(session_dir) if previous is None else None
-    folder = (
-        previous.folder if previous is not None else header.folder if header is not None else ""
-    )
-    newest = dict(previous.last_seqs) if previous is not None else {}
-    rows = {(r.start, r.model, r.usage.cost is None): r for r in previous.rows} if previous else {}
-    segment, offset = (previous.segment, previous.offset) if previous is not None else (1, 0)
-    for number in range(segment, len(files) + 1):
-        scan = _UsageScanner(files[number - 1], offset if number == segment else 0)
-        for raw in scan.lines():
-            _add_record(raw, newest, rows)
-        offset = scan.offset
-    return _CachedJournal(
-        name,
-        folder,
+    previous: _CachedCosts | None,
+) -> _CachedCosts:
+    if previous is None or not previous.read_position.is_valid(len(files), status):
+        header = read_header(session_dir)
+        previous = _CachedCosts(key, header.folder if header else "", 1, 0, 0, 0, {}, [])
+    last_seqs = dict(previous.last_seqs)
+    rows = {(row.start, row.model, row.usage.cost is None): row for row in previous.rows}
+    offset = previous.offset
+    for path, start in previous.read_position.unread_files(files):
+        scanner = _UsageScanner(path, start)
+        for raw in scanner.lines():
+            _add_record(raw, last_seqs, rows)
+        offset = scanner.offset
+    return _CachedCosts(
+        key,
+        previous.folder,
         len(files),
         offset,
         status.st_size,
         status.st_mtime_ns,
-        newest,
+        last_seqs,
         list(rows.values()),
     )
 
 
 class _UsageRecord(msgspec.Struct, frozen=True, gc=False):
-    """A line of kind `usage`, without what else the journal says of it."""
+    """The fields of a `usage` line that count here."""
 
     n: int
     e: int
@@ -261,17 +236,14 @@ def _add_record(
     if line.n <= last_seqs.get(line.e, -1) or not has_valid_checksum(raw):
         return
     last_seqs[line.e] = line.n
-    at, is_unknown = int(line.t) // BUCKET_SECONDS * BUCKET_SECONDS, line.usage.cost is None
-    key = (at, line.model, is_unknown)
-    before = rows.get(key, _CacheRow(at, line.model, 0, _ZERO_USAGE[is_unknown]))
-    rows[key] = _CacheRow(at, line.model, before.calls + 1, before.usage + line.usage)
-
-
-_ZERO_USAGE = {True: Usage(cost=None), False: Usage()}
+    start, is_unpriced = int(line.t) // BUCKET_SECONDS * BUCKET_SECONDS, line.usage.cost is None
+    key = (start, line.model, is_unpriced)
+    before = rows.get(key, _CacheRow(start, line.model, 0, Usage()))
+    rows[key] = _CacheRow(start, line.model, before.calls + 1, before.usage + line.usage)
 
 
 class _UsageScanner:
-    """The lines of a file that may say what a call used; `offset` is where the whole ones end."""
+    """Finds the usage lines of a file; `offset` is where the last complete line ends."""
 
     def __init__(self, path: Path, offset: int) -> None:
         self._path = path
@@ -290,23 +262,7 @@ class _UsageScanner:
 
 
 def _find_usage_lines(data: bytes, end: int) -> Iterator[bytes]:
-    place = 0
-    while (hit := data.find(_KIND, place, end)) >= 0:
-        place = data.find(b"\n", hit) + 1
-        yield data[data.rfind(b"\n", 0, hit) + 1 : place]
-
-
-def _load_cache(path: Path) -> dict[str, _CachedJournal]:
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return {}
-    decoder = msgspec.json.Decoder(_CachedJournal)
-    found: dict[str, _CachedJournal] = {}
-    for line in data.splitlines():
-        try:
-            kept = decoder.decode(line)
-        except msgspec.DecodeError:
-            continue
-        found[kept.key] = kept
-    return found
+    position = 0
+    while (hit := data.find(_KIND, position, end)) >= 0:
+        position = data.find(b"\n", hit) + 1
+        yield data[data.rfind(b"\n", 0, hit) + 1 : position]

@@ -1,7 +1,6 @@
-"""Where two histories part: the first item that is not the same in both.
+"""Compares two histories: the first item that differs.
 
-What a provider counts and names (usage, ids of replies) does not make a difference; what was
-said, called and answered does.
+Messages, calls and results count; usage, reply ids, model names and data for programs do not.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from treadle.core.compare import common_prefix_length
 from treadle.core.transcript.items import (
     AssistantItem,
     Item,
@@ -21,7 +21,7 @@ from treadle.core.transcript.usage import Usage
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The first place where two histories differ; None stands for the end of one."""
+    """The first difference of two histories; None means that a history has ended."""
 
     position: int
     left: Item | None
@@ -29,12 +29,14 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def find_first_difference(left: Sequence[Item], right: Sequence[Item]) -> Difference | None:
-    for position in range(max(len(left), len(right))):
-        one = left[position] if position < len(left) else None
-        two = right[position] if position < len(right) else None
-        if one is None or two is None or not is_same(one, two):
-            return Difference(position, one, two)
-    return None
+    position = common_prefix_length(left, right, is_same)
+    if position == len(left) == len(right):
+        return None
+    return Difference(position, _item_at(left, position), _item_at(right, position))
+
+
+def _item_at(items: Sequence[Item], position: int) -> Item | None:
+    return items[position] if position < len(items) else None
 
 
 def is_same(one: Item, two: Item) -> bool:
@@ -46,13 +48,15 @@ def _comparable_value(item: Item) -> object:
         return msgspec.structs.replace(item, usage=Usage(), response_id="", model="")
     if isinstance(item, ToolResultItem):
         return (item.call_id, item.name, item.content, item.is_error)
+    if isinstance(item, NoticeItem):
+        return (item.text, item.kind, item.next_move)
     return item
 
 
 def format_item(item: Item | None) -> str:
-    """An item as text, for a person who compares."""
+    """An item as text for the user."""
     if item is None:
-        return "(nothing: the history ends here)"
+        return "(the history ends here)"
     if isinstance(item, (NoticeItem, SummaryItem)):
         return f"{type(item).__name__.removesuffix('Item').lower()}:\n{item.text}"
     if isinstance(item, ToolResultItem):

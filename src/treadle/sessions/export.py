@@ -1,11 +1,12 @@
-"""A session for people: Markdown and JSON; html_export.py makes one HTML page of it.
+"""A session as Markdown or JSON; html_export.py renders it as one HTML page.
 
-All of the log is shown as it was said, also what was compacted away or gone back from; those
-places are marked. Nothing is opened for writing.
+The whole log is exported, with the items that a compaction or a rewind removed from the view; these
+points are marked. Nothing is opened for writing.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from treadle.core.text import format_dollars, plural
 from treadle.core.transcript.content import Document, Image, Text, Thinking, ToolCall
 from treadle.core.transcript.entries import Entry, ItemAdded, Rewound, TurnEnded, ViewRewritten
 from treadle.core.transcript.items import (
@@ -25,10 +27,11 @@ from treadle.core.transcript.items import (
 from treadle.sessions.index import SessionSummary
 from treadle.sessions.log.journal import read_records
 from treadle.sessions.log.records import to_json
+from treadle.sessions.log_cache import ReadPosition
 
 
 class ExportBlock(msgspec.Struct, frozen=True):
-    """One piece of a page: who speaks, a heading, a text, and what kind of text that is."""
+    """One part of an exported session: the role, a heading, the text and its kind."""
 
     role: str
     title: str
@@ -38,11 +41,8 @@ class ExportBlock(msgspec.Struct, frozen=True):
 
 
 def read_blocks(session_dir: Path) -> list[ExportBlock]:
-    """What happened, in order."""
-    found: list[ExportBlock] = []
-    for _, entry in read_records(session_dir):
-        found += _entry_blocks(entry)
-    return found
+    """All blocks of a session, in order."""
+    return [block for _, entry in read_records(session_dir) for block in _entry_blocks(entry)]
 
 
 def _entry_blocks(entry: Entry) -> list[ExportBlock]:
@@ -52,7 +52,7 @@ def _entry_blocks(entry: Entry) -> list[ExportBlock]:
         case ViewRewritten(mutator=mutator, start=start, stop=stop):
             return [ExportBlock("engine", "", f"{mutator}: items {start} to {stop} left the view")]
         case Rewound(turn_id=turn_id):
-            return [ExportBlock("engine", "", f"went back to before {turn_id}")]
+            return [ExportBlock("engine", "", f"rewound to before {turn_id}")]
         case TurnEnded(reason=reason, detail=detail) if reason != "end_turn":
             return [ExportBlock("engine", "", f"the turn ended: {reason} {detail}".strip())]
         case _:
@@ -64,34 +64,34 @@ def _item_blocks(item: Item) -> list[ExportBlock]:
         return [ExportBlock("engine", "", item.text)]
     if isinstance(item, ToolResultItem):
         return _result_blocks(item)
-    who = "assistant" if isinstance(item, AssistantItem) else "user"
-    found: list[ExportBlock] = []
+    role = "assistant" if isinstance(item, AssistantItem) else "user"
+    blocks: list[ExportBlock] = []
     for part in item.content:
         match part:
             case Text(text=text) if text:
-                found.append(ExportBlock(who, "", text))
+                blocks.append(ExportBlock(role, "", text))
             case Thinking(text=text) if text:
-                found.append(ExportBlock(who, "thinking", text))
+                blocks.append(ExportBlock(role, "thinking", text))
             case ToolCall(name=name, raw=raw):
-                found.append(ExportBlock("call", name, raw, "code"))
+                blocks.append(ExportBlock("call", name, raw, "code"))
             case Image() as image:
-                found.append(_image_block(who, image))
+                blocks.append(_image_block(role, image))
             case Document(media_type=kind, title=title):
-                found.append(ExportBlock(who, "", f"[{kind}] {title}".strip()))
+                blocks.append(ExportBlock(role, "", f"[{kind}] {title}".strip()))
             case _:
                 pass
-    return found
+    return blocks
 
 
 def _result_blocks(item: ToolResultItem) -> list[ExportBlock]:
-    """What a tool gave; of a change to files the difference, which the model is not told."""
+    """The result of a call; for an edit its diff, which only the user sees."""
     if item.is_error:
         return [ExportBlock("tool", f"{item.name}: error", item.text, "error")]
     title = f"{item.name}: result"
     if item.display.startswith("--- ") and "\n+++ " in item.display:
         return [ExportBlock("tool", title, item.display, "diff")]
-    pictures = [_image_block("tool", part) for part in item.content if isinstance(part, Image)]
-    return [ExportBlock("tool", title, item.text, "code"), *pictures]
+    images = [_image_block("tool", part) for part in item.content if isinstance(part, Image)]
+    return [ExportBlock("tool", title, item.text, "code"), *images]
 
 
 def _image_block(role: str, image: Image) -> ExportBlock:
@@ -117,19 +117,16 @@ def render_markdown(summary: SessionSummary, blocks: Sequence[ExportBlock]) -> s
 
 
 def _fence_code(text: str, language: str = "") -> str:
-    longest = run = 0
-    for char in text:
-        run = run + 1 if char == "`" else 0
-        longest = max(longest, run)
+    longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
 
 
 def describe_session(summary: SessionSummary) -> str:
-    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.created))
-    cost = "" if summary.usage.cost is None else f" · ${summary.usage.cost:.4f}"
-    turns = f"{summary.turns} turn{'s' if summary.turns != 1 else ''}"
-    return f"Session {summary.id} · {summary.folder} · {at} · {turns}{cost}"
+    created = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.created))
+    cost = "" if summary.usage.cost is None else f" · {format_dollars(summary.usage.cost)}"
+    turns = plural(summary.turns, "turn")
+    return f"Session {summary.id} · {summary.folder} · {created} · {turns}{cost}"
 
 
 def render_json(summary: SessionSummary, session_dir: Path) -> bytes:
@@ -138,5 +135,5 @@ def render_json(summary: SessionSummary, session_dir: Path) -> bytes:
         b'{"n":%d,"t":%.3f,"entry":%b}' % (line.seq, line.time, to_json(entry))
         for line, entry in read_records(session_dir)
     ]
-    head = to_json(msgspec.structs.replace(summary, read_position=type(summary.read_position)()))
+    head = to_json(msgspec.structs.replace(summary, read_position=ReadPosition()))
     return b'{"session":%b,"entries":[%b]}\n' % (head, b",\n".join(entries))

@@ -1,8 +1,8 @@
-"""Going back in a session, and leaving it for another: rewind and fork.
+"""Rewind a session to before a turn, or fork it into a new one.
 
-Both only append: a rewind is an entry of the same log, a fork a new log that begins with the
-other's entries. What happened to the files is the checkpoints' business; here is only which of
-them belongs to which turn.
+Both only append: a rewind is an entry of the same log; a fork is a new log that begins with the
+entries of its parent. workspace/checkpoints restores files; this module only knows which
+checkpoints belong to which turn.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import StoreError
+from treadle.core.text import plural
 from treadle.core.transcript.entries import Checkpoint, ItemAdded, Rewound, TurnBegan, View
 from treadle.core.transcript.items import UserItem
 from treadle.sessions.children import find_parent, find_root
@@ -23,9 +24,9 @@ from treadle.sessions.log.view_loader import ViewLoader
 
 
 class TurnInfo(msgspec.Struct, frozen=True):
-    """A turn that is in the view: where it began, what was said, and the files around it.
+    """A turn in the view: its first entry, the user's message, and its checkpoints.
 
-    `before` and `after` name trees of checkpoints; empty if none was taken.
+    `checkpoint_before` and `checkpoint_after` name trees; empty if none was taken.
     """
 
     turn_id: str
@@ -39,24 +40,24 @@ class TurnInfo(msgspec.Struct, frozen=True):
 
 def list_turns(session_dir: Path) -> list[TurnInfo]:
     """The turns that are still in the view, oldest first."""
-    found: list[TurnInfo] = []
-    for line, entry in read_records(session_dir):
+    turns: list[TurnInfo] = []
+    for record, entry in read_records(session_dir):
         match entry:
             case TurnBegan(turn_id=turn_id):
-                found.append(TurnInfo(turn_id, len(found) + 1, line.seq, line.time))
+                turns.append(TurnInfo(turn_id, len(turns) + 1, record.seq, record.time))
             case Rewound(turn_id=turn_id):
-                for position, mark in enumerate(found):
-                    if mark.turn_id == turn_id:
-                        del found[position:]
+                for position, turn in enumerate(turns):
+                    if turn.turn_id == turn_id:
+                        del turns[position:]
                         break
-            case ItemAdded(item=UserItem() as item) if found and not found[-1].text:
-                found[-1] = msgspec.structs.replace(found[-1], text=item.text)
-            case Checkpoint(turn_id=turn_id, tree=tree) if found:
-                if found[-1].turn_id == turn_id:
-                    found[-1] = _add_checkpoint(found[-1], tree)
+            case ItemAdded(item=UserItem() as item) if turns and not turns[-1].text:
+                turns[-1] = msgspec.structs.replace(turns[-1], text=item.text)
+            case Checkpoint(turn_id=turn_id, tree=tree) if turns:
+                if turns[-1].turn_id == turn_id:
+                    turns[-1] = _add_checkpoint(turns[-1], tree)
             case _:
                 pass
-    return found
+    return turns
 
 
 def _add_checkpoint(turn: TurnInfo, tree: str) -> TurnInfo:
@@ -66,24 +67,24 @@ def _add_checkpoint(turn: TurnInfo, tree: str) -> TurnInfo:
 
 
 def find_turn(session_dir: Path, name: str) -> TurnInfo:
-    """A turn by its id, or by its number as a list shows it; -1 is the last one."""
-    known = list_turns(session_dir)
-    for mark in known:
-        if name in (mark.turn_id, str(mark.number), str(mark.number - len(known) - 1)):
-            return mark
+    """A turn by its id, or by its number as in a list; -1 is the last one."""
+    turns = list_turns(session_dir)
+    for turn in turns:
+        if name in (turn.turn_id, str(turn.number), str(turn.number - len(turns) - 1)):
+            return turn
     raise StoreError(
-        f"session {session_dir.name} has no turn {name!r}; it has {len(known)}, from 1 to {len(known)}"
+        f"session {session_dir.name} has no turn {name!r}; it has {plural(len(turns), 'turn')}"
     )
 
 
 async def rewind(journal: Journal, turn_id: str) -> View:
-    """Go back to before this turn, durably; what a driver goes on from.
+    """Go back to before this turn, durably; returns the view to continue from.
 
-    The log keeps what came after. End the driver that is at work first.
+    The log keeps the later entries. Close the running driver first.
     """
     await journal.flush()
-    if all(mark.turn_id != turn_id for mark in list_turns(journal.session_dir)):
-        raise StoreError(f"session {journal.session_id} has no turn {turn_id!r} to go back to")
+    if all(turn.turn_id != turn_id for turn in list_turns(journal.session_dir)):
+        raise StoreError(f"session {journal.session_id} has no turn {turn_id!r}")
     journal.append(Rewound(turn_id))
     await journal.flush()
     return load_view(journal.session_dir)
@@ -92,39 +93,38 @@ async def rewind(journal: Journal, turn_id: str) -> View:
 def fork(
     library: Library, session_dir: Path, *, folder: Path, before_turn: str | None = None
 ) -> tuple[Journal, View]:
-    """A new session with this one's history, up to before a turn or to the end.
+    """A new session with the history of this one, up to before a turn or to the end.
 
     Nothing is copied, and the parent does not change. `folder` is where the fork will work.
     """
     if find_parent(session_dir) is not None:
         raise StoreError(
-            f"session {session_dir.name} is a child agent's, which goes when its parent goes: "
+            f"session {session_dir.name} belongs to a child agent and is removed with its parent: "
             f"fork that one, {find_root(session_dir).name}"
         )
     if before_turn is None:
-        reading = JournalReader(session_dir)
-        for _ in reading.records():
-            pass
-        upto = reading.seq
+        reader = JournalReader(session_dir)
+        reader.read_to_end()
+        last_seq = reader.seq
     else:
-        upto = find_turn(session_dir, before_turn).seq - 1
-    journal = library.create(folder, parent=ForkPoint(session_dir.name, upto))
-    return journal, load_view(session_dir, last_seq=upto)
+        last_seq = find_turn(session_dir, before_turn).seq - 1
+    journal = library.create(folder, parent=ForkPoint(session_dir.name, last_seq))
+    return journal, load_view(session_dir, last_seq=last_seq)
 
 
 def load_view(session_dir: Path, *, last_seq: int | None = None) -> View:
-    """What a session's log amounts to, without opening it for writing."""
+    """The view of a session, without opening it for writing."""
     return ViewLoader(JournalReader(session_dir, last_seq=last_seq)).load()
 
 
 def list_checkpoint_trees(session_dir: Path) -> set[str]:
-    """Every checkpoint that a session's own log names, gone back from or not."""
-    found: set[str] = set()
+    """Every checkpoint that the session's own log names, also of turns that were rewound."""
+    trees: set[str] = set()
     for path in list_segments(session_dir):
         with path.open("rb", buffering=1 << 20) as file:
             for raw in file:
                 if b'"kind":"checkpoint"' in raw[:120]:
                     entry = decode_entry(raw)
                     if isinstance(entry, Checkpoint):
-                        found.add(entry.tree)
-    return found
+                        trees.add(entry.tree)
+    return trees

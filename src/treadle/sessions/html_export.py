@@ -1,7 +1,8 @@
-"""A session as one HTML page: without scripts, and without anything from elsewhere.
+"""A session as one HTML page, without scripts and without external resources.
 
-What a model, a tool or a file says is text and stays text: everything is escaped first, and only
-then marked up as far as Markdown is plain to see. The blocks are export.py's.
+Text of the model, the tools and files never becomes HTML of its own: it is escaped, or rendered as
+Markdown with raw HTML and images off and only http(s) links. export.py makes the blocks;
+markdown-it-py renders the Markdown and is imported at the first use.
 """
 
 from __future__ import annotations
@@ -9,17 +10,25 @@ from __future__ import annotations
 import base64
 import html
 import json
-import re
 from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
 from treadle.core.sanitize import strip_escapes
+from treadle.core.text import plural
 from treadle.core.transcript.content import Image, parse_arguments
 from treadle.sessions.export import ExportBlock, describe_session
 from treadle.sessions.index import SessionSummary
 
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 SUMMARY_CHARS = 100
-MAX_OPEN_DIFF_LINES = 40  # of a difference; longer ones are closed at first
+MAX_OPEN_DIFF_LINES = 40  # longer diffs are collapsed at first
+LINK_SCHEMES = ("https://", "http://")
+ALLOWED_ATTRIBUTES = ("href", "start")
 
 _TEMPLATE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -53,9 +62,11 @@ p + pre, pre + p {{ margin-top: .5rem; }} details pre {{ border-top: 1px solid v
 code {{ font: .875em ui-monospace, monospace; background: var(--soft); padding: .1em .25em; }}
 ins {{ color: var(--good); text-decoration: none; }} del {{ color: var(--bad);
   text-decoration: none; }} pre i {{ color: var(--faint); font-style: normal; }}
+ul, ol {{ margin: .5rem 0; padding-left: 1.5rem; }} pre code {{ font: inherit; padding: 0; }}
+blockquote {{ margin: .5rem 0; padding-left: .8rem; border-left: .2rem solid var(--line); }}
 table {{ border-collapse: collapse; margin: .5rem 0; }}
-td {{ border: 1px solid var(--line); padding: .2rem .6rem; overflow-wrap: anywhere; }}
-tr:first-child td {{ font-weight: 600; background: var(--soft); }}
+th, td {{ border: 1px solid var(--line); padding: .2rem .6rem; overflow-wrap: anywhere; }}
+th {{ text-align: left; background: var(--soft); }}
 img {{ max-width: 100%; height: auto; border: 1px solid var(--line); border-radius: .4rem; }}
 @media (max-width: 40rem) {{ .tool {{ margin-left: .5rem; }} body {{ margin-top: 1rem; }} }}
 </style></head><body><h1>{title}</h1><div class="about">{about}</div>
@@ -65,7 +76,7 @@ img {{ max-width: 100%; height: auto; border: 1px solid var(--line); border-radi
 
 
 def render_html(summary: SessionSummary, blocks: Sequence[ExportBlock]) -> str:
-    """The whole of it."""
+    """The whole page."""
     names = {"user": "You", "assistant": "Agent", "call": "Agent", "tool": "Agent"}
     body, last = [], ""
     for block in blocks:
@@ -98,10 +109,10 @@ def _render_block(block: ExportBlock) -> str:
             )
         case "diff":
             lines = block.text.splitlines()
-            drawn = "\n".join(map(_render_diff_line, lines))
+            body = "\n".join(map(_render_diff_line, lines))
             is_short = len(lines) <= MAX_OPEN_DIFF_LINES
             return _render_details(
-                "tool", block.title, f"{len(lines)} lines", drawn, is_open=is_short
+                "tool", block.title, plural(len(lines), "line"), body, is_open=is_short
             )
     if block.role == "engine":
         return f'<div class="engine">{escape_html(block.text)}</div>'
@@ -122,16 +133,16 @@ def _render_details(
 
 
 def _render_call(raw: str) -> tuple[str, str]:
-    """What is called for in a few words, and all of it with its lines as lines."""
-    given = parse_arguments(raw)
-    if isinstance(given, str):
+    """The first argument as a summary, and all arguments, one per line."""
+    arguments = parse_arguments(raw)
+    if isinstance(arguments, str):
         return "", escape_html(raw)
     texts = {
         key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for key, value in given.items()
+        for key, value in arguments.items()
     }
-    shown = [f"<i>{escape_html(key)}:</i> {escape_html(text)}" for key, text in texts.items()]
-    return _first_line(next(iter(texts.values()), "")), "\n".join(shown)
+    lines = [f"<i>{escape_html(key)}:</i> {escape_html(text)}" for key, text in texts.items()]
+    return _first_line(next(iter(texts.values()), "")), "\n".join(lines)
 
 
 def _first_line(text: str) -> str:
@@ -151,69 +162,49 @@ def _render_image(image: Image) -> str:
     if image.media_type not in IMAGE_TYPES:
         return f"<p>[{escape_html(image.media_type)}]</p>"
     data = base64.b64encode(image.data).decode()
-    return f'<p><img alt="a picture" src="data:{image.media_type};base64,{data}"></p>'
+    return f'<p><img alt="image" src="data:{image.media_type};base64,{data}"></p>'
 
 
-# --- prose -----------------------------------------------------------------------------------
-
-_FENCE = re.compile(
-    r"^ {0,3}(`{3,}|~{3,})[^\n`]*\n(.*?)(?:^ {0,3}\1[`~]*[ \t]*$\n?|\Z)",
-    re.MULTILINE | re.DOTALL,
-)
-_HEADING = re.compile(r"#{1,6} +([^\n]+?) *#*")
-_TABLE = re.compile(r"\|[^\n]*\n\|[-:| ]+(?:\n\|[^\n]*)*")
-_CODE = re.compile(r"(`[^`\n]+`)")
-_BOLD = re.compile(r"\*\*(?=\S)([^*\n]+?)(?<=\S)\*\*")
-_LINK = re.compile(r"\[([^\[\]\n]+)\]\((https?://[^\s()<>]+)\)")
+# --- Markdown --------------------------------------------------------------------------------
 
 
 def markdown_to_html(text: str) -> str:
-    """Markdown, as far as it is plain to see; whatever else there is stays as it was written."""
-    drawn, place = [], 0
-    for fence in _FENCE.finditer(text):
-        drawn += _render_paragraphs(text[place : fence.start()])
-        drawn.append(f"<pre>{escape_html(fence[2].removesuffix(chr(10)))}</pre>")
-        place = fence.end()
-    return "".join([*drawn, *_render_paragraphs(text[place:])])
+    """Markdown as safe HTML."""
+    parser = _markdown_parser()
+    tokens = parser.parse(strip_escapes(text))
+    for token in tokens:
+        _restrict(token)
+    html_text: str = parser.renderer.render(tokens, parser.options, {})
+    return html_text
 
 
-def _render_paragraphs(text: str) -> list[str]:
-    drawn = []
-    for part in re.split(r"\n{2,}|\n(?=#{1,6} )", text.strip("\n")):
-        first, _, rest = part.partition("\n")
-        heading = _HEADING.fullmatch(first)
-        if heading is not None:
-            drawn.append(f"<h3>{_render_inline(heading[1])}</h3>")
-            part = rest
-        if _TABLE.fullmatch(part.strip()):
-            drawn.append(_render_table(part.strip().splitlines()))
-        elif part.strip():
-            drawn.append(f"<p>{_render_inline(part.rstrip())}</p>")
-    return drawn
+@cache
+def _markdown_parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    parser.validateLink = _is_safe_link  # type: ignore[method-assign]  # its documented override
+    return parser
 
 
-def _render_table(lines: list[str]) -> str:
-    rows = [
-        "".join(
-            f"<td>{_render_inline(cell.strip())}</td>"
-            for cell in line.strip().strip("|").split("|")
-        )
-        for line in (lines[0], *lines[2:])
-    ]
-    return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+def _is_safe_link(url: str) -> bool:
+    return url.lower().startswith(LINK_SCHEMES)
 
 
-def _render_inline(text: str) -> str:
-    pieces = []
-    for piece in _CODE.split(text):
-        if len(piece) > 2 and _CODE.fullmatch(piece):
-            pieces.append(f"<code>{escape_html(piece[1:-1])}</code>")
-        else:
-            marked = _BOLD.sub(r"<strong>\1</strong>", escape_html(piece))
-            pieces.append(_LINK.sub(r'<a rel="noreferrer nofollow" href="\2">\1</a>', marked))
-    return "".join(pieces)
+def _restrict(token: Token) -> None:
+    """Headings below those of the page, no attributes but the allowed ones."""
+    if token.type in ("heading_open", "heading_close"):
+        token.tag = "h3"
+    token.info = ""
+    token.attrs = {name: token.attrs[name] for name in ALLOWED_ATTRIBUTES if name in token.attrs}
+    if token.type == "link_open":
+        if not _is_safe_link(str(token.attrs.get("href", ""))):  # the parser allows an empty one
+            token.attrs.clear()
+        token.attrs["rel"] = "noreferrer nofollow"
+    for child in token.children or ():
+        _restrict(child)
 
 
 def escape_html(text: str) -> str:
-    """Text that a page shows and never obeys."""
+    """Text that the browser shows and never interprets."""
     return html.escape(strip_escapes(text))

@@ -1,16 +1,13 @@
-"""What a list of sessions shows, gathered from the journals and remembered in one index file.
+"""Summaries of sessions for lists, read from the logs and cached in one index file.
 
-A summary is read off the lines without decoding most of them, and goes on where it stopped when
-the journal has grown. The index is only a memory of that: what it says is believed while the
-journal has the length and the time that it had, and it can be deleted at any moment.
+Most lines of a log are not decoded. log_cache.py keeps the summaries; used by library.py and
+children.py.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -18,9 +15,9 @@ import msgspec
 from treadle.core.transcript.entries import ItemAdded, Suspended, TurnEnded, UsageRecorded
 from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.usage import Usage
-from treadle.sessions.log.files import LocalFiles
-from treadle.sessions.log.reader import FIRST_SEGMENT, list_segments, read_header
+from treadle.sessions.log.reader import list_segments, read_header
 from treadle.sessions.log.records import ForkPoint, JournalHeader, decode_entry, parse_record
+from treadle.sessions.log_cache import LogCache, ReadPosition
 
 INDEX_NAME = "index.jsonl"
 TITLE_CHARS = 80
@@ -30,17 +27,8 @@ _KIND_PATTERN = re.compile(
 _SUMMARY_KINDS = {b"turn", b"usage", b"end", b"parked", b"item", b"rewind"}
 
 
-class ReadPosition(msgspec.Struct, frozen=True):
-    """How far a journal has been read, and how to know that it is still the same."""
-
-    segment: int = 0
-    offset: int = 0
-    bytes: int = -1
-    modified: int = -1
-
-
 class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One session, in a line. `state` is what its log says: done, open, parked, or why it ended."""
+    """One session. `state` is empty, open, done, or the reason why the last turn ended."""
 
     id: str
     project: str
@@ -65,14 +53,10 @@ class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 def summarize_session(
     session_dir: Path, previous: SessionSummary | None = None, project: str = ""
 ) -> SessionSummary:
-    """What is in a journal; `known` is what an earlier look gave, and saves reading it again."""
+    """The summary of a log; `previous` is an earlier one, which saves reading it all again."""
     files = list_segments(session_dir)
     status = files[-1].stat()
-    if previous is not None and previous.read_position.segment == len(files):
-        previous = (
-            previous if previous.read_position.offset <= status.st_size else None
-        )  # cut since then
-    if previous is None or previous.read_position.segment > len(files):
+    if previous is None or not previous.read_position.is_valid(len(files), status):
         header = read_header(session_dir) or JournalHeader(0, session_dir.name, 0.0)
         previous = SessionSummary(
             session_dir.name,
@@ -82,18 +66,16 @@ def summarize_session(
             parent=header.parent,
             format=header.format,
         )
-    gathered = _SummaryBuilder(previous)
+    builder = _SummaryBuilder(previous)
     offset = previous.read_position.offset
-    for number in range(max(previous.read_position.segment, 1), len(files) + 1):
-        offset = gathered.read_file(
-            files[number - 1], offset if number == previous.read_position.segment else 0
-        )
-    mark = ReadPosition(len(files), offset, status.st_size, status.st_mtime_ns)
-    return gathered.build(max(previous.updated, status.st_mtime_ns / 1e9), mark)
+    for path, start in previous.read_position.unread_files(files):
+        offset = builder.read_file(path, start)
+    position = ReadPosition(len(files), offset, status.st_size, status.st_mtime_ns)
+    return builder.build(max(previous.updated, status.st_mtime_ns / 1e9), position)
 
 
 class _SummaryBuilder:
-    """A summary that grows line by line."""
+    """Updates a summary line by line."""
 
     def __init__(self, previous: SessionSummary) -> None:
         self._previous = previous
@@ -105,7 +87,7 @@ class _SummaryBuilder:
         self._suspended = previous.suspended
 
     def read_file(self, path: Path, offset: int) -> int:
-        """Take in the whole lines behind `offset`; where the last of them ends."""
+        """Add the complete lines after `offset`; returns where the last of them ends."""
         with path.open("rb", buffering=1 << 20) as file:
             file.seek(offset)
             for raw in file:
@@ -157,11 +139,9 @@ class _SummaryBuilder:
 def _make_title(raw: bytes, session_dir: Path) -> str:
     from treadle.sessions.log.view_loader import load_content
 
-    whole = parse_record(raw)
+    record = parse_record(raw)
     try:
-        entry = load_content(
-            decode_entry(raw), whole.blob if whole is not None else "", session_dir
-        )
+        entry = load_content(decode_entry(raw), record.blob if record else "", session_dir)
     except msgspec.DecodeError:
         return ""
     if not isinstance(entry, ItemAdded) or not isinstance(entry.item, UserItem):
@@ -170,85 +150,20 @@ def _make_title(raw: bytes, session_dir: Path) -> str:
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
 
 
-class SessionIndex:
-    """The memory of summaries: a file of lines, the last one of a session counts.
-
-    Child agents' sessions are remembered in another file than those that people look for first.
-    """
+class SessionIndex(LogCache[SessionSummary]):
+    """The cached summaries. Sessions of child agents have an index file of their own."""
 
     def __init__(self, root: Path, name: str = INDEX_NAME) -> None:
-        self._root = root
-        self._path = root / name
-        self._line_count = 0
-        self.summaries: dict[str, SessionSummary] = self._load()
+        super().__init__(root, name, SessionSummary)
 
     def get_unchanged(self, session_dir: Path, status: os.stat_result) -> SessionSummary | None:
-        """What is known of this journal, if it has not changed since."""
-        known = self.summaries.get(self._key(session_dir))
-        if known is None or known.read_position.segment != 1:
+        """The cached summary, if the log is one file and has not changed since."""
+        summary = self.records.get(self.key(session_dir))
+        if summary is None or not summary.read_position.is_current(1, status):
             return None
-        same = (known.read_position.bytes, known.read_position.modified) == (
-            status.st_size,
-            status.st_mtime_ns,
-        )
-        return known if same else None
+        return summary
 
     def get(self, session_dir: Path) -> SessionSummary:
-        """The summary as of now, from memory where that is right."""
-        key = self._key(session_dir)
-        return summarize_session(session_dir, self.summaries.get(key), key.rpartition("/")[0])
-
-    def _key(self, session_dir: Path) -> str:
-        return str(session_dir)[len(str(self._root)) + 1 :]
-
-    def save(self, summaries: Iterable[SessionSummary]) -> None:
-        """Add these; a disk that takes no more costs only the memory."""
-        new = [summary for summary in summaries if self.summaries.get(summary.key) != summary]
-        if not new:
-            return
-        self.summaries.update({summary.key: summary for summary in new})
-        try:
-            if self._line_count > 2 * len(self.summaries) + 1000:
-                self._rewrite()
-            else:
-                self._append(new)
-        except OSError:
-            return
-
-    def _append(self, new: list[SessionSummary]) -> None:
-        files = LocalFiles()
-        files.make_folder(self._root)
-        fd = files.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            os.write(fd, b"".join([msgspec.json.encode(summary) + b"\n" for summary in new]))
-        finally:
-            os.close(fd)
-        self._line_count += len(new)
-
-    def _rewrite(self) -> None:
-        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        fd = LocalFiles().open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        with os.fdopen(fd, "wb") as file:
-            for key, summary in self.summaries.items():
-                if (self._root / key / FIRST_SEGMENT).exists():
-                    file.write(msgspec.json.encode(summary) + b"\n")
-        draft.replace(self._path)
-
-    def _load(self) -> dict[str, SessionSummary]:
-        found: dict[str, SessionSummary] = {}
-        decoder = msgspec.json.Decoder(SessionSummary)
-        try:
-            data = self._path.read_bytes()
-        except OSError:
-            return found
-        for line in data.split(b"\n"):
-            if not line:
-                continue
-            self._line_count += 1
-            try:
-                summary = decoder.decode(line)
-            except msgspec.DecodeError:
-                continue
-            found[summary.key] = summary
-        return found
+        """The current summary; reads only what the cache does not know."""
+        key = self.key(session_dir)
+        return summarize_session(session_dir, self.records.get(key), key.rpartition("/")[0])

@@ -1,12 +1,11 @@
-"""All sessions of this machine: made, found, listed, searched, removed.
+"""All sessions of this machine: create, find, list, remove.
 
     ~/.local/share/treadle/sessions/          (XDG_DATA_HOME)
-      index.jsonl                             a memory of summaries; may be deleted
-      project-1a2b3c4d/                       one folder a project: its name, a hash of its path
-        261115-3fa9c1/                        one folder a session: see log/journal.py
+      index.jsonl                             cached summaries; may be deleted
+      project-1a2b3c4d/                       one folder per project: its name, a hash of its path
+        261115-3fa9c1/                        one folder per session: see log/journal.py
 
-Everything is found from the folders themselves, so a session that is there is listed, whatever
-became of the index.
+The folders are the source: every existing session is listed, whatever the index holds.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treadle.core.errors import SessionInOtherFolder, SessionNotFound, StoreError
+from treadle.core.text import plural
 from treadle.sessions.index import SessionIndex, SessionSummary
 from treadle.sessions.log.files import LocalFiles
 from treadle.sessions.log.lock import acquire_lock, is_locked
@@ -40,7 +40,7 @@ _ID_PATTERN = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,80}")
 
 
 class PruneResult(msgspec.Struct, frozen=True):
-    """What was removed to make room, and what it freed."""
+    """The removed sessions, and the bytes that were freed and that remain."""
 
     removed: tuple[SessionSummary, ...]
     freed_bytes: int
@@ -68,37 +68,40 @@ class Library:
                 )
 
     def find(self, name: str, *, folder: Path | None = None) -> Path:
-        """Where the session of this id is; the beginning of an id will do if it is the only one.
+        """The folder of a session, by its id or the beginning of its id if that is unique.
 
-        With a folder the session has to be that folder's: SessionElsewhere says whose it is.
-        Sessions of child agents are looked for if no other has this name.
+        With a `folder` the session must belong to it, else SessionInOtherFolder. Sessions of child
+        agents are searched if no other one matches.
         """
         if _ID_PATTERN.fullmatch(name) is None:
-            raise SessionNotFound(f"{name!r} is not the id of a session; `treadle sessions` lists")
-        found = _match_name(name, self.list_session_dirs()) or _match_name(
+            raise SessionNotFound(f"{name!r} is not a session id; `treadle sessions` lists them")
+        matches = _match_name(name, self.list_session_dirs()) or _match_name(
             name, self._list_child_dirs()
         )
-        if not found:
+        if not matches:
             raise SessionNotFound(
                 f"there is no session {name!r} under {self.root}; `treadle sessions` lists them"
             )
-        if len(found) > 1:
-            some = ", ".join(sorted(place.name for place in found)[:5])
-            raise SessionNotFound(f"{name!r} is the beginning of {len(found)} sessions: {some}")
-        if folder is not None and found[0].relative_to(self.root).parts[0] != project_name(folder):
-            raise SessionInOtherFolder(found[0].name, self.get_summary(found[0]).folder)
-        return found[0]
+        if len(matches) > 1:
+            some = ", ".join(sorted(match.name for match in matches)[:5])
+            raise SessionNotFound(f"{name!r} matches {len(matches)} sessions: {some}")
+        [session_dir] = matches
+        if folder is not None and session_dir.relative_to(self.root).parts[0] != project_name(
+            folder
+        ):
+            raise SessionInOtherFolder(session_dir.name, self.get_summary(session_dir).folder)
+        return session_dir
 
     def find_latest(self, folder: Path) -> Path | None:
         """The session of this folder that was written to last."""
         project = self.root / project_name(folder)
-        found = [(status.st_mtime_ns, place) for place, status in _list_journals(str(project))]
-        return Path(max(found)[1]) if found else None
+        by_time = [(status.st_mtime_ns, path) for path, status in _list_journals(str(project))]
+        return Path(max(by_time)[1]) if by_time else None
 
     def resume(
         self, name: str, *, folder: Path | None = None, take_over: bool = False
     ) -> ResumedSession:
-        """Open a session by its id, where it stopped."""
+        """Open a session by its id, to continue it."""
         from treadle.sessions.log.journal import resume
 
         return resume(self.find(name, folder=folder), take_over=take_over)
@@ -107,49 +110,49 @@ class Library:
         return SessionIndex(self.root).get(session_dir)
 
     def checkpoint_dir(self, folder: Path) -> Path:
-        """Where the files of this project are kept; all of its sessions share what is the same."""
+        """The folder for the checkpoints of this project, shared by its sessions."""
         return self.root.parent / "checkpoints" / project_name(folder)
 
     # --- all of them -----------------------------------------------------------------------
 
     def list_session_dirs(self) -> Iterator[Path]:
         for project in _list_folders(str(self.root)):
-            for place, _ in _list_journals(project):
-                yield Path(place)
+            for path, _ in _list_journals(project):
+                yield Path(path)
 
     def list_summaries(
         self, *, folder: Path | None = None, limit: int | None = None
     ) -> list[SessionSummary]:
-        """The sessions written to last come first."""
+        """The sessions, last written first."""
         root = str(self.root)
         projects = [f"{root}/{project_name(folder)}"] if folder is not None else _list_folders(root)
-        found = [pair for project in projects for pair in _list_journals(project)]
-        found.sort(key=lambda pair: pair[1].st_mtime_ns, reverse=True)
+        journals = [pair for project in projects for pair in _list_journals(project)]
+        journals.sort(key=lambda pair: pair[1].st_mtime_ns, reverse=True)
         index = SessionIndex(self.root)
-        shown = [
-            index.get_unchanged(Path(place), status) or index.get(Path(place))
-            for place, status in found[:limit]
+        summaries = [
+            index.get_unchanged(Path(path), status) or index.get(Path(path))
+            for path, status in journals[:limit]
         ]
-        index.save(shown)
-        return shown
+        index.save(summaries)
+        return summaries
 
     def list_child_sessions(self, session_dirs: Iterable[Path]) -> list[list[ChildSession]]:
-        """For each session its child agents and theirs, every one behind its parent."""
+        """For each session its descendants, each after its parent."""
         from treadle.sessions.children import ChildSessions
 
-        kinship = ChildSessions(self.root)
-        found = [list(kinship.walk(place)) for place in session_dirs]
-        kinship.save_index()
-        return found
+        children = ChildSessions(self.root)
+        lists = [list(children.walk(session_dir)) for session_dir in session_dirs]
+        children.save_index()
+        return lists
 
     def _list_child_dirs(self) -> Iterator[Path]:
         from treadle.sessions.children import list_descendants
 
-        for place in self.list_session_dirs():
-            yield from list_descendants(place)
+        for session_dir in self.list_session_dirs():
+            yield from list_descendants(session_dir)
 
     def describe_state(self, summary: SessionSummary) -> str:
-        """What a person wants to know: running, parked, interrupted, done, or how it ended."""
+        """For the user: running, parked, interrupted, done, or why the last turn ended."""
         if is_locked(self.root / summary.key):
             return "running"
         if summary.suspended is not None:
@@ -157,7 +160,7 @@ class Library:
         return "interrupted" if summary.state == "open" else summary.state
 
     def list_forks(self, session_id: str) -> list[SessionSummary]:
-        """The sessions that read this one's entries."""
+        """The forks of this session, which read its entries."""
         return [
             summary
             for summary in self.list_summaries()
@@ -167,20 +170,18 @@ class Library:
     # --- making room -----------------------------------------------------------------------
 
     def remove(self, session_dir: Path, *, with_forks: bool = False) -> int:
-        """Delete a session; how many bytes that frees. One that others read from is kept."""
+        """Delete a session; returns the bytes freed. One with forks is kept unless `with_forks`."""
         forks = self.list_forks(session_dir.name)
         if forks and not with_forks:
             names = ", ".join(fork.id for fork in forks[:5])
             raise StoreError(
-                f"session {session_dir.name} is the beginning of {len(forks)} fork(s): {names}. "
+                f"session {session_dir.name} has {plural(len(forks), 'fork')}: {names}. "
                 "Remove them too (--forks), or keep it."
             )
         freed = 0
         for fork in forks:
             freed += self.remove(self.root / fork.key, with_forks=True)
-        lock = acquire_lock(
-            session_dir, LocalFiles()
-        )  # nobody has it open, and nobody opens it now
+        lock = acquire_lock(session_dir, LocalFiles())  # SessionBusy if a process has it open
         try:
             freed += folder_size(session_dir)
             shutil.rmtree(session_dir)
@@ -196,9 +197,9 @@ class Library:
         dry_run: bool = False,
         now: float | None = None,
     ) -> PruneResult:
-        """Remove what is older than `days`, then the oldest until all fit into `most_bytes`.
+        """Remove sessions older than `days`, then the oldest until all fit into `max_bytes`.
 
-        A session that is open, parked, or the beginning of one that stays, stays too.
+        Sessions that are open, parked or have forks are kept.
         """
         oldest_kept = (time.time() if now is None else now) - days * 86_400
         summaries = self.list_summaries()
@@ -208,11 +209,11 @@ class Library:
         for summary in reversed(summaries):
             if summary.updated >= oldest_kept and total - freed <= max_bytes:
                 continue
-            place = self.root / summary.key
-            if summary.suspended is not None or summary.id in needed or is_locked(place):
+            session_dir = self.root / summary.key
+            if summary.suspended is not None or summary.id in needed or is_locked(session_dir):
                 continue
             if not dry_run:
-                self.remove(place)
+                self.remove(session_dir)
             freed += sizes[summary.key]
             removed.append(summary)
         return PruneResult(tuple(removed), freed, total - freed)
@@ -224,7 +225,7 @@ def default_root() -> Path:
 
 
 def project_name(folder: Path) -> str:
-    """A name for a project that people recognise and that no other has."""
+    """A readable and unique folder name for a project."""
     real = str(folder.resolve())
     digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:8]
     readable = re.sub(r"[^0-9A-Za-z._-]+", "-", folder.resolve().name).strip("-.")[:40]
@@ -232,7 +233,7 @@ def project_name(folder: Path) -> str:
 
 
 def folder_size(folder: Path) -> int:
-    """What a folder takes on the disk."""
+    """The size of all files in a folder, in bytes."""
     total = 0
     for base, _, names in os.walk(folder):
         for name in names:
@@ -244,13 +245,13 @@ def folder_size(folder: Path) -> int:
 
 
 def _match_name(name: str, session_dirs: Iterable[Path]) -> list[Path]:
-    """Those of this name, or else those whose name begins like it."""
-    alike = [place for place in session_dirs if place.name.startswith(name)]
-    return [place for place in alike if place.name == name] or alike
+    """The sessions with this name, or else those whose name starts with it."""
+    matches = [path for path in session_dirs if path.name.startswith(name)]
+    return [path for path in matches if path.name == name] or matches
 
 
 def _list_folders(root: str) -> list[str]:
-    """The paths of the folders in one; strings, because there may be thousands."""
+    """The subfolders, as strings, because there may be thousands."""
     try:
         with os.scandir(root) as entries:
             return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -259,8 +260,8 @@ def _list_folders(root: str) -> list[str]:
 
 
 def _list_journals(project: str) -> Iterator[tuple[str, os.stat_result]]:
-    for place in _list_folders(project):
+    for path in _list_folders(project):
         try:
-            yield place, os.stat(f"{place}/{FIRST_SEGMENT}")  # noqa: PTH116 - hot
+            yield path, os.stat(f"{path}/{FIRST_SEGMENT}")  # noqa: PTH116 - hot
         except OSError:
             continue

@@ -1,13 +1,13 @@
-"""A session run again: who speaks and what the tools answer comes from the log.
+"""Runs a session again with the replies and tool results of its log.
 
-    Recording   what the log holds of one stretch between rewinds: openers, replies, results
-    .model      a Model that says what was said            .source  tools that answer as they did
-    .mutator    brings in what came from outside the loop (compactions, notices), and compares
+    Recording   one part of a log between rewinds: user messages, replies, results
+    .model      a Model that gives the recorded replies
+    .source     tools that give the recorded results
+    .mutator    adds recorded items from outside the loop (compactions, notices), and compares
 
-The loop itself is the one that is under test: it has to ask, call and answer in the same order,
-and come to the same transcript. Nothing here reaches a network or has an effect; with live tools
-each is called and its answer compared, and the recorded one is used to go on. Whoever stands
-above puts this into an agent: agents and the loop are not known here.
+The loop is under test: it must make the same calls in the same order and come to the same
+transcript. There is no network access and no effect. Live tools, if given, are called and their
+results compared; the recorded result is used to continue. The caller builds an agent from these.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from treadle.core.contracts.model import (
     Reply,
 )
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
-from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.source import BaseSource, ToolSource
 from treadle.core.contracts.tool import (
     BaseTool,
     ProbeResult,
@@ -47,7 +47,7 @@ NO_LIMIT = 1 << 40
 
 
 class ToolMismatch(msgspec.Struct, frozen=True):
-    """A tool of today answers otherwise than the recorded one did."""
+    """The result of a live tool differs from the recorded one."""
 
     call_id: str
     name: str
@@ -57,14 +57,13 @@ class ToolMismatch(msgspec.Struct, frozen=True):
 
 
 class Recording:
-    """One stretch of a session: from a view, through the entries that followed."""
+    """One part of a session: a view, and the entries that followed it."""
 
     def __init__(self, start: View, entries: Sequence[Entry]) -> None:
         self.start = start
-        self.items_before_reply: list[list[Item]] = [
-            []
-        ]  # what came before each reply, and after the last
-        self.views: list[Transcript] = []  # what each reply was an answer to
+        # The items before each reply; the last list holds those after the last reply.
+        self.items_before_reply: list[list[Item]] = [[]]
+        self.views: list[Transcript] = []  # the view that each reply answers
         self.replies: list[AssistantItem] = []
         self.results: dict[str, ToolResultItem] = {}
         self.tool_names: set[str] = set()
@@ -98,7 +97,7 @@ class Recording:
         return self.reply_count >= len(self.replies)
 
     def next_user_items(self) -> list[UserItem]:
-        """What was said by a person before the next reply."""
+        """The user messages before the next reply."""
         if self.reply_count >= len(self.items_before_reply):
             return []
         return [
@@ -109,7 +108,7 @@ class Recording:
         return ReplaySource(self, live_source)
 
     def difference(self, transcript: Sequence[Item]) -> Difference | None:
-        """Where the run went another way; None if it came to the same transcript."""
+        """The first difference of the run; None if it came to the same transcript."""
         if self.mutator.difference is not None:
             return self.mutator.difference
         self.mutator.compare(transcript, self.reply_count)
@@ -117,19 +116,19 @@ class Recording:
 
 
 def split_recordings(entries: Sequence[Entry]) -> list[Recording]:
-    """A session as stretches that can be run again: a rewind ends one and begins the next."""
-    found: list[Recording] = []
-    begun = 0
+    """The parts of a session that can be run again: a rewind ends one and begins the next."""
+    recordings: list[Recording] = []
+    start = 0
     for position, entry in enumerate(entries):
         if isinstance(entry, Rewound):
-            found.append(Recording(fold_entries(entries[:begun]), entries[begun:position]))
-            begun = position + 1
-    found.append(Recording(fold_entries(entries[:begun]), entries[begun:]))
-    return [recording for recording in found if recording.replies]
+            recordings.append(Recording(fold_entries(entries[:start]), entries[start:position]))
+            start = position + 1
+    recordings.append(Recording(fold_entries(entries[:start]), entries[start:]))
+    return [recording for recording in recordings if recording.replies]
 
 
 class ReplayModel:
-    """Says what was said, in the same order. A Model."""
+    """A Model that gives the recorded replies in order."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -164,28 +163,19 @@ class ReplayModel:
         return None
 
 
-class ReplaySource:
-    """Every tool that was called. A ToolSource."""
+class ReplaySource(BaseSource):
+    """A ToolSource with every tool that was called."""
+
+    name = "recorded"
 
     def __init__(self, recording: Recording, live_source: ToolSource | None) -> None:
         self._live = live_source
-        today = (
-            {tool.spec.name: tool for tool in live_source.tools()}
-            if live_source is not None
-            else {}
-        )
+        live = {tool.spec.name: tool for tool in live_source.tools()} if live_source else {}
         names = sorted(recording.tool_names)
-        self._tools = tuple(ReplayTool(name, recording, today.get(name)) for name in names)
-
-    @property
-    def name(self) -> str:
-        return "recorded"
+        self._tools = tuple(ReplayTool(name, recording, live.get(name)) for name in names)
 
     def tools(self) -> Sequence[Tool]:
         return self._tools
-
-    def instructions(self) -> str:
-        return ""
 
     async def open(self) -> None:
         if self._live is not None:
@@ -197,13 +187,13 @@ class ReplaySource:
 
 
 class ReplayTool(BaseTool):
-    """Answers as it did. With a tool of today it asks that one too, and notes what differs."""
+    """Gives the recorded result. A live tool, if given, is called too, and differences recorded."""
 
     def __init__(self, name: str, recording: Recording, live_tool: Tool | None) -> None:
         self._recording = recording
         self._live_tool = live_tool
         schema = {"type": "object", "properties": {}, "additionalProperties": True}
-        # Pure: it has no effect, and needs no place in a ledger.
+        # Pure: it has no effect, so no intent is recorded.
         self._spec = ToolSpec(name, "As recorded.", schema, "pure", max_result_chars=NO_LIMIT)
 
     @property
@@ -213,7 +203,7 @@ class ReplayTool(BaseTool):
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         result = self._recording.results.get(context.call_id)
         if result is None:
-            raise ToolError("the recording ends before this call was answered")
+            raise ToolError("the recording has no result for this call")
         if self._live_tool is not None:
             await self._compare(self._live_tool, arguments, context, result)
         return ToolOutput(
@@ -233,17 +223,17 @@ class ReplayTool(BaseTool):
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
     ) -> ProbeResult:
-        return ProbeResult("unknown", "this is a recording")
+        return ProbeResult("unknown", "a replayed call has no effect to check")
 
 
 async def _call_live_tool(tool: Tool, arguments: Arguments, context: ToolContext) -> str:
-    """What a tool of today says, whatever it does instead of saying it."""
+    """The result of a live tool as text; an exception gives its error text."""
     try:
         problem = tool.check(arguments)
         if problem is not None:
             return f"error: {problem}"
         output = await tool.call(arguments, context)
-    except Exception as error:  # noqa: BLE001 - whatever it throws is its answer
+    except Exception as error:  # noqa: BLE001 - any exception is the tool's result
         return f"error: {error}"
     if isinstance(output.content, str):
         return output.content
@@ -251,7 +241,7 @@ async def _call_live_tool(tool: Tool, arguments: Arguments, context: ToolContext
 
 
 class ReplayMutator:
-    """Compares before each reply, and brings in what came from outside. A Mutator."""
+    """A Mutator that compares before each reply, and adds recorded items from outside the loop."""
 
     name = "replay"
     points: frozenset[MutationPoint] = frozenset({"before_model"})
@@ -263,16 +253,16 @@ class ReplayMutator:
         self.difference: Difference | None = None
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
-        asked = self._recording.reply_count
-        if asked >= len(self._recording.views) or not self._is_matching(context.transcript, asked):
+        index = self._recording.reply_count
+        if index >= len(self._recording.views) or not self._is_matching(context.transcript, index):
             return None
-        recorded = self._recording.views[asked]
+        recorded = self._recording.views[index]
         self._compared_length = len(recorded)
         return None if list(recorded) == list(context.transcript) else recorded
 
     def skip_to_next_reply(self) -> View:
-        """The view before the next reply, for a driver that begins there: what made the model
-        speak was not said by a person, and cannot be said again."""
+        """The view before the next reply, for a driver that starts there: no user message, which
+        could be submitted again, caused this reply."""
         recorded = self._recording.views[self._recording.reply_count]
         self._skipped_to = self._recording.reply_count
         return View(transcript=recorded)
@@ -283,21 +273,21 @@ class ReplayMutator:
         return self.difference is None
 
     def compare(self, transcript: Sequence[Item], reply_index: int) -> None:
-        """What the loop added since the last reply, against what was added then."""
+        """Compare the items that the loop added since the last reply with the recorded ones."""
         replies = self._recording.replies[reply_index - 1 : reply_index] if reply_index else []
-        then = _conversation_items([*replies, *self._recording.items_before_reply[reply_index]])
-        now = _conversation_items(list(transcript)[self._compared_length :])
+        recorded = _conversation_items([*replies, *self._recording.items_before_reply[reply_index]])
+        actual = _conversation_items(list(transcript)[self._compared_length :])
         if self._is_last(reply_index):
-            now = now[: len(then)]  # the log may stop in the middle of a round
-        difference = find_first_difference(then, now)
+            actual = actual[: len(recorded)]  # the log may stop in the middle of a round
+        difference = find_first_difference(recorded, actual)
         if difference is not None:
-            place = self._compared_length + difference.position
-            self.difference = msgspec.structs.replace(difference, position=place)
+            position = self._compared_length + difference.position
+            self.difference = msgspec.structs.replace(difference, position=position)
 
     def _is_last(self, reply_index: int) -> bool:
         return reply_index >= len(self._recording.replies)
 
 
 def _conversation_items(items: Sequence[Item]) -> list[Item]:
-    """What people, the model and the tools said; what the engine adds is brought in as it was."""
+    """Without notices and summaries of the engine, which are added as recorded."""
     return [item for item in items if isinstance(item, (UserItem, AssistantItem, ToolResultItem))]

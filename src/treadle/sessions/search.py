@@ -1,6 +1,6 @@
-"""Text in thousands of sessions, found by ripgrep where it is there.
+"""Searches the text of all sessions, with ripgrep if it is installed.
 
-What is looked for is looked for as it stands in the files, that is, as JSON writes it.
+The search text is encoded as JSON first, because the files hold JSON.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ import asyncio
 import json
 import os
 import re
-import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
+from treadle.core.ripgrep import find_ripgrep
 from treadle.sessions.children import CHILDREN_DIR
 
 CONTEXT_CHARS = 60  # characters shown on each side
@@ -25,7 +24,7 @@ _REGEX_SPECIAL = re.compile(r"([][\\.^$*+?{}()|&~#-])")
 
 
 class SearchHit(msgspec.Struct, frozen=True):
-    """A place where the text stands; in `child`, if a child agent of the session said it."""
+    """One match. `child` is the child agent's session, if the match is in one."""
 
     session: str
     project: str
@@ -34,22 +33,23 @@ class SearchHit(msgspec.Struct, frozen=True):
 
 
 async def search(root: Path, text: str, *, limit: int = 100) -> list[SearchHit]:
-    """Where this text stands, whatever its case; at most three places a session's file."""
-    wanted = json.dumps(text, ensure_ascii=False)[1:-1]
-    if not wanted.strip():
+    """The matches, ignoring case, newest files first; at most three per file."""
+    escaped_text = json.dumps(text, ensure_ascii=False)[1:-1]
+    if not escaped_text.strip():
         return []
-    program = find_ripgrep()
+    program = find_ripgrep(not_in=Path.cwd())
     lines = (
-        _search_in_python(root, wanted)
+        _search_in_python(root, escaped_text)
         if program is None
-        else await _search_with_ripgrep(program, root, wanted)
+        else await _search_with_ripgrep(program, root, escaped_text)
     )
     hits: list[SearchHit] = []
-    for path, found in sorted(lines, key=_newest_first_key):
+    for path, match in sorted(lines, key=_newest_first_key):
         parts = Path(path).relative_to(root).parts
-        said = _extract_string(found, wanted) if parts[-1].startswith("journal") else found
-        if len(parts) > 2 and said:
-            hits.append(SearchHit(parts[1], parts[0], _unescape_json(said), _child_name(parts)))
+        if parts[-1].startswith("journal"):
+            match = _extract_string(match, escaped_text)
+        if len(parts) > 2 and match:
+            hits.append(SearchHit(parts[1], parts[0], _unescape_json(match), _child_name(parts)))
         if len(hits) >= limit:
             break
     return hits
@@ -64,21 +64,11 @@ def _child_name(parts: tuple[str, ...]) -> str:
 
 
 def _newest_first_key(line: tuple[str, str]) -> float:
-    """The newest first. Not by ripgrep, which sorts only if it works with one thread."""
+    """ripgrep could sort, but then uses one thread only."""
     try:
         return -os.stat(line[0]).st_mtime  # noqa: PTH116 - hot
     except OSError:
         return 0.0
-
-
-def find_ripgrep() -> str | None:
-    """The program, from our own environment or from the system; none of the current folder."""
-    beside = Path(sys.executable).parent / "rg"
-    if beside.exists():
-        return str(beside.absolute())
-    found = shutil.which("rg")
-    is_foreign = found is None or Path(found).resolve().is_relative_to(Path.cwd())
-    return None if is_foreign else found
 
 
 async def _search_with_ripgrep(
@@ -96,11 +86,11 @@ async def _search_with_ripgrep(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
         cwd="/",
-        env={"LANG": "C.UTF-8"},  # it needs none of our variables, and least of all the keys
+        env={"LANG": "C.UTF-8"},  # not our variables: they hold API keys
     )
     out, _ = await process.communicate()
     pairs = [line.partition("\0") for line in out.decode(errors="replace").split("\n") if line]
-    return [(path, found) for path, _, found in pairs]
+    return [(path, match) for path, _, match in pairs]
 
 
 def _search_in_python(root: Path, escaped_text: str) -> Iterator[tuple[str, str]]:
@@ -110,19 +100,19 @@ def _search_in_python(root: Path, escaped_text: str) -> Iterator[tuple[str, str]
     folded = escaped_text.casefold()
     for path in sorted(root.rglob("journal*.jsonl")):
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-            found = 0
+            count = 0
             for line in file:
-                # Most lines do not hold it, and the pattern takes its time to find out.
+                # Most lines do not match, and the pattern is slow to find that out.
                 match = pattern.search(line) if folded in line.casefold() else None
                 if match is not None:
                     yield str(path), match[0]
-                    found += 1
-                if found >= MAX_HITS_PER_FILE:
+                    count += 1
+                if count >= MAX_HITS_PER_FILE:
                     break
 
 
 def _extract_string(match: str, escaped_text: str) -> str:
-    """What is text of the piece of a JSON line around the find; nothing, if it is a key."""
+    """The JSON string around the match; empty if it is a key."""
     begin = max(0, match.lower().find(escaped_text.lower()))
     before = [quote.end() for quote in _QUOTE.finditer(match, 0, begin)]
     after = _QUOTE.search(match, begin + len(escaped_text))
@@ -132,6 +122,6 @@ def _extract_string(match: str, escaped_text: str) -> str:
 
 
 def _unescape_json(match: str) -> str:
-    """A piece of a JSON line, as a person would write it."""
+    """A piece of a JSON string as one readable line."""
     text = re.sub(r"\\[nrt]", " ", match).replace('\\"', '"').replace("\\\\", "\\")
     return " ".join(text.split())

@@ -1,8 +1,8 @@
-"""Turns that wait on disk: the process may end, and another goes on exactly there.
+"""Suspended turns: they wait on disk, and another process can continue them.
 
-A turn is parked by an entry that says why and what wakes it. It stays open: who resumes the
-session has the same pending move before him, so nothing needs to be restored. Hosts decide when
-to park and whether to wake by themselves what costs money.
+An entry in the log gives the reason and the condition to wake. The turn stays open: a resumed
+session has the same pending move, so nothing needs to be restored. The hosts decide when to suspend
+a turn and whether to resume one without the user.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from treadle.sessions.library import Library
 
 
 class SuspendedSession(msgspec.Struct, frozen=True):
-    """A session that waits, and whether what it waits for has come."""
+    """A suspended session, and whether its condition to wake is met."""
 
     summary: SessionSummary
     entry: Suspended
@@ -27,7 +27,7 @@ class SuspendedSession(msgspec.Struct, frozen=True):
 
 
 async def suspend_turn(store: Store, entry: Suspended) -> None:
-    """Write down that the turn waits. When this returns, the process may end.
+    """Record durably that the turn waits; after that the process may end.
 
     Close the driver afterwards without interrupting it: an interrupted turn is over.
     """
@@ -36,13 +36,12 @@ async def suspend_turn(store: Store, entry: Suspended) -> None:
 
 
 def wake_at(timestamp: float) -> WakeCondition:
-    """A moment, in seconds since 1970."""
+    """Wake at this time, in seconds since 1970."""
     return WakeCondition("time", at=timestamp)
 
 
 def is_due(wake: WakeCondition, *, now: float | None = None) -> bool:
-    """Whether what was waited for is there. Answers and money come from a person: always due
-    to be asked for, never by themselves."""
+    """Whether the condition is met. Answers and budgets come from the user, so never by itself."""
     match wake.on:
         case "time":
             return (time.time() if now is None else now) >= wake.at
@@ -53,10 +52,10 @@ def is_due(wake: WakeCondition, *, now: float | None = None) -> bool:
 
 
 def list_suspended(library: Library, *, now: float | None = None) -> list[SuspendedSession]:
-    """Every parked session, those that are due first, the oldest first among them."""
-    found = [
+    """Every suspended session: due ones first, then the oldest first."""
+    sessions = [
         SuspendedSession(summary, summary.suspended, is_due(summary.suspended.wake, now=now))
         for summary in library.list_summaries()
         if summary.suspended is not None
     ]
-    return sorted(found, key=lambda one: (not one.is_due, one.summary.updated))
+    return sorted(sessions, key=lambda session: (not session.is_due, session.summary.updated))

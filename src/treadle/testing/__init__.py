@@ -1,9 +1,9 @@
-"""Fakes, faults and conformance suites, shipped with the engine for whoever builds on it.
+"""Fakes, fault injection and conformance suites, shipped for programs that use the engine.
 
-    clock       a clock that stands still          stores       a store in memory
-    tools       tools that record and wait         chaos        models that break
-    observers   a witness, and a broken observer   provider     a provider server on loopback
-    conformance what every implementation of a contract has to pass
+    clock         a clock without waiting            stores      a store in memory
+    tools         tools that record and wait         chaos       a model that fails
+    observers     one that records, one that fails   provider    a provider server on loopback
+    faulty_files  a file system that fails           conformance suites for the contracts
 
 The model that follows a script is treadle.models.Scripted.
 """

@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told otherwise."""
+"""A clock for tests, without waiting."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 
 
 class ManualClock:
-    """Sleeping takes no time; what was asked for is kept in `slept`.
+    """Sleeping takes no time; the requested seconds are in `sleeps`.
 
-    With `held=True` every sleep waits until `release()`, so that a test can act meanwhile.
+    With `blocked=True` every sleep waits until `release()`, so that a test can act meanwhile.
     """
 
     def __init__(self, *, blocked: bool = False, random_value: float = 0.5) -> None:

@@ -1,8 +1,8 @@
 """A file system that fails, shortens or stops at any chosen call.
 
-It has the shape of a journal's file layer and does the real calls, so what is left behind is what
-a disk would hold. Every call is counted and named; a plan says what goes wrong at which. A kill
-stops everything: each later call raises Killed too, as a dead process does nothing more.
+It implements sessions/log/files.py with real calls, so the files are what a disk would hold after
+the fault. Calls are counted and named; a plan says which one fails. After a kill each later call
+raises Killed too, because a dead process does nothing more.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import msgspec
 
 
 class FileFault(msgspec.Struct, frozen=True):
-    """What goes wrong at one call.
+    """The fault of one call.
 
-    error   the call fails with `errno`, having done nothing
-    part    a write takes half of what it was given; with an errno the next one fails
+    error   the call fails with `errno` and does nothing
+    part    a write writes half of its data; with an errno the next write fails
     kill    the process ends before the call
-    torn    the process ends when a write has taken half
+    torn    the process ends after a write has written half of its data
     done    the process ends right after the call
     """
 
@@ -35,13 +35,13 @@ FaultPlan = Mapping[int, FileFault] | Callable[[int, str], FileFault | None]
 
 
 class Killed(BaseException):
-    """The process would have ended here. Nothing may catch it but the test."""
+    """The process would have ended here. Only the test may catch it."""
 
 
 class FaultyFiles:
-    """The local file system, with faults at the calls that `plan` names (the first is 1).
+    """The local file system, with faults at the calls in `plan` (the first is 1).
 
-    `really` ends this very process with SIGKILL instead of raising Killed.
+    `send_sigkill` ends this process with SIGKILL instead of raising Killed.
     """
 
     def __init__(self, plan: FaultPlan | None = None, *, send_sigkill: bool = False) -> None:
@@ -113,32 +113,32 @@ class FaultyFiles:
         path.unlink(missing_ok=True)
 
     def close(self, fd: int) -> None:
-        """Never fails and never stops: the kernel closes what a dead process had open."""
+        """Never fails: the kernel closes the files of a dead process too."""
         self._paths.pop(fd, None)
         os.close(fd)
 
     # --- for the test ----------------------------------------------------------------------
 
     def count_call(self, name: str) -> None:
-        """A place in the test's own code that counts as a call, such as a tool's effect."""
+        """Count a point in the test's own code as a call, such as a tool's effect."""
         with _CountedCall(self, name):
             pass
 
     def close_all(self) -> None:
-        """What the kernel does for a process that ended."""
+        """Close all files, as the kernel does when a process ends."""
         for fd in list(self._paths):
             self.close(fd)
 
     def lose_power(self, rng: random.Random) -> None:
-        """Forget a part of what was written and not synced; zeros may stand in its place."""
+        """Lose a part of the unsynced data; zeros may replace it."""
         self.close_all()
         for path, synced in self._synced_sizes.items():
             if not path.exists() or (size := path.stat().st_size) <= synced:
                 continue
-            kept = rng.randint(synced, size)
+            remaining = rng.randint(synced, size)
             with path.open("r+b") as file:
-                file.truncate(kept)
-                if kept < size and rng.random() < 0.3:
+                file.truncate(remaining)
+                if remaining < size and rng.random() < 0.3:
                     file.truncate(size)  # the length was on disk, the data was not
 
     def _name(self, fd: int) -> str:
@@ -162,7 +162,7 @@ class FaultyFiles:
 
 
 class _CountedCall:
-    """One counted call: what the plan wants before it, and after it."""
+    """One counted call, with its fault before or after it."""
 
     def __init__(self, files: FaultyFiles, name: str) -> None:
         self._files = files

@@ -1,4 +1,4 @@
-"""Observers for tests: one that remembers, one that breaks."""
+"""Observers for tests: one that records, one that fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EventT = TypeVar("EventT", bound=Event)
 
 
 class RecordingObserver:
-    """Remembers every event and every item, in order."""
+    """Records every event and every item, in order."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -32,7 +32,7 @@ class RecordingObserver:
 
 
 class FailingObserver:
-    """Raises whatever it is told."""
+    """Raises at every event and item."""
 
     def __init__(self) -> None:
         self.call_count = 0

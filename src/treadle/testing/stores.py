@@ -1,4 +1,4 @@
-"""Stores for tests: one that keeps everything in memory, and one that fails when told to."""
+"""A store in memory for tests; it can crash and fail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from treadle.core.transcript.entries import Entry
 
 
 class MemoryStore:
-    """Entries count once they are flushed, as on a disk; `crash()` forgets the rest."""
+    """Entries are durable once flushed, as on a disk; `crash()` loses the rest.
+
+    While `failure` is set, a flush raises it.
+    """
 
     def __init__(self, session_id: str = "session", entries: Sequence[Entry] = ()) -> None:
         self._session_id = session_id
@@ -45,10 +48,10 @@ class MemoryStore:
         self.is_closed = True
 
     def crash(self) -> None:
-        """The process dies: what was not flushed is gone."""
+        """The process dies: unflushed entries are lost."""
         self.queued.clear()
 
     @property
     def entries(self) -> list[Entry]:
-        """All that was appended, durable or not."""
+        """All entries, durable or not."""
         return [*self.durable, *self.queued]

@@ -1,4 +1,4 @@
-"""Tools for tests: they record their calls, and fail, wait or talk as told."""
+"""Tools for tests: they record their calls, and answer, fail or wait."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from treadle.core.contracts.source import BaseSource
 from treadle.core.contracts.tool import (
     Access,
     BaseTool,
@@ -22,8 +23,8 @@ from treadle.core.transcript.entries import EffectClass
 class RecordingTool(BaseTool):
     """Answers with `answer` (a text, an exception to raise, or a function of the arguments).
 
-    `calls` holds the arguments of every execution, `keys` their idempotency keys. With a gate
-    it waits there; `entered` tells that it has come so far, `cancelled` that it was cut off.
+    `calls` holds the arguments of every execution, `idempotency_keys` their keys. With `release`
+    a call waits for that event; `started` is set before that, `cancel_count` counts cancellations.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class RecordingTool(BaseTool):
         self._release = release
         self._access = access
         self._check = check
-        self._probe = probe or ProbeResult("unknown", "nobody looked")
+        self._probe = probe or ProbeResult("unknown", "no probe was given")
         self.calls: list[Arguments] = []
         self.idempotency_keys: list[str] = []
         self.started = asyncio.Event()
@@ -95,8 +96,8 @@ class RecordingTool(BaseTool):
             raise answer
         if isinstance(answer, str):
             return ToolOutput(answer)
-        given = answer(arguments)
-        return given if isinstance(given, ToolOutput) else ToolOutput(str(given))
+        output = answer(arguments)
+        return output if isinstance(output, ToolOutput) else ToolOutput(str(output))
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
         return {"call": context.call_id}
@@ -107,27 +108,20 @@ class RecordingTool(BaseTool):
         return self._probe
 
 
-class ChangingSource:
+class ChangingSource(BaseSource):
     """A source whose tools can be changed while an agent works."""
 
-    def __init__(self, tools: Sequence[Tool] = (), name: str = "shifting") -> None:
+    def __init__(self, tools: Sequence[Tool] = (), name: str = "changing") -> None:
         self._tools: Sequence[Tool] = tuple(tools)
-        self._name = name
+        self.name = name
         self.open_count = 0
         self.close_count = 0
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     def tools(self) -> Sequence[Tool]:
         return self._tools
 
     def set_tools(self, tools: Sequence[Tool]) -> None:
         self._tools = tuple(tools)
-
-    def instructions(self) -> str:
-        return ""
 
     async def open(self) -> None:
         self.open_count += 1

@@ -131,7 +131,7 @@ async def test_a_lost_blob_is_told_and_the_call_stays_answered(tmp_path: Path) -
         if path.is_file():
             path.write_bytes(b"something else")
     resumed = resume(tmp_path / "s")
-    assert "blob is lost" in resumed.warnings[0]
+    assert "blob is missing" in resumed.warnings[0]
     await resumed.journal.aclose()
 
 

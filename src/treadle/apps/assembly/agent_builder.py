@@ -59,7 +59,7 @@ from treadle.core.transcript.items import Item
 from treadle.policy.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit, TokenBudget
 
 if TYPE_CHECKING:
-    from treadle.agents.structured_output import FinalAnswerTool
+    from treadle.agents.structured_output import StructuredOutput
     from treadle.context.memory import Memory
     from treadle.tools.builtin import BuiltinSource
     from treadle.tools.mcp.server import McpServer
@@ -117,7 +117,7 @@ class AgentBuilder:
         self.observers: list[Observer] = [_WorkspacePreloader(context.workspace)]
         self.options = ModelOptions(thinking=_parse_thinking(context.settings.thinking))
         self.servers: tuple[McpServer, ...] = ()
-        self.final_answer: FinalAnswerTool | None = None
+        self.structured_output: StructuredOutput | None = None
         self.prompt = SystemPrompt(())
         self._skills = ""
         self._memory: Memory | None = None
@@ -233,23 +233,19 @@ class AgentBuilder:
         self.observers.append(files)
 
     def add_output_schema(self, schema: dict[str, Any]) -> None:
-        """By the model's own means, or by a tool whose call is the answer."""
-        if "schema" in self.context.model.card.abilities:
-            from treadle.models.output_schema import build_schema
+        """Make the agent answer with JSON that fits this schema."""
+        from treadle.agents.structured_output import StructuredOutput
 
-            closed = build_schema(schema, strict=True)
-            self.options = msgspec.structs.replace(self.options, output_schema=closed)
-            return
-        from treadle.agents.structured_output import FinalAnswerTool
-
-        self.final_answer = FinalAnswerTool(schema)
-        self.gates.append(self.final_answer)
+        self.structured_output = output = StructuredOutput(schema, self.context.model)
+        self.options = output.add_schema(self.options)
+        if output.final_answer is not None:
+            self.gates.append(output.final_answer)
 
     def build(self, approve: Approver | None) -> Agent:
         place = self.context
         tools: list[ToolLike] = list(self.sources)
-        if self.final_answer is not None:
-            tools.append(self.final_answer)
+        if self.structured_output is not None and self.structured_output.final_answer is not None:
+            tools.append(self.structured_output.final_answer)
         return Agent(
             self._wrap_model(),
             tools,

@@ -30,7 +30,7 @@ from treadle.core.transcript.entries import View
 from treadle.policy.budgets import SharedBudget
 
 if TYPE_CHECKING:
-    from treadle.agents.structured_output import FinalAnswerTool
+    from treadle.agents.structured_output import StructuredOutput
     from treadle.tools.mcp.server import McpServer
     from treadle.workspace.local import WorkspaceOptions
 
@@ -75,7 +75,7 @@ class AgentSession(msgspec.Struct, frozen=True):
     prompt: SystemPrompt
     notes: tuple[str, ...]
     shared_budget: SharedBudget | None = None
-    final_answer: FinalAnswerTool | None = None
+    structured_output: StructuredOutput | None = None
     servers: tuple[McpServer, ...] = ()
     interrupt_handle: InterruptHandle = msgspec.field(default_factory=InterruptHandle)
     small_model: Model | None = None
@@ -190,7 +190,7 @@ def _build_session(
         prompt=bench.prompt,
         notes=tuple(context.notes),
         shared_budget=bench.shared_budget,
-        final_answer=bench.final_answer,
+        structured_output=bench.structured_output,
         servers=bench.servers,
         interrupt_handle=bench.interrupt_handle,
         small_model=context.small_model,

@@ -40,14 +40,13 @@ from treadle.apps.services.crash_report import CrashReport
 from treadle.apps.settings import Settings, load_settings
 from treadle.core.contracts.observer import Observer
 from treadle.core.errors import LoopError, TreadleError
-from treadle.core.events import ChildEvent, Event, TurnResult, UsageUpdated
+from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import PendingApproval
 from treadle.core.transcript.content import Text, UserContent
 from treadle.core.transcript.entries import View, WakeCondition
-from treadle.core.transcript.items import Item
 from treadle.core.transcript.pending import RunTools, pending
-from treadle.core.transcript.usage import Usage
+from treadle.observe.totals import Totals
 
 if TYPE_CHECKING:
     from treadle.apps.cli.resume_answers import ResumeInput
@@ -109,22 +108,6 @@ def _get_current_folder() -> Path:
         ) from error
 
 
-class UsageObserver:
-    """An observer that adds up what a run and its child agents used, however it ends."""
-
-    def __init__(self) -> None:
-        self.usage = Usage()
-
-    def on_event(self, event: Event) -> None:
-        while isinstance(event, ChildEvent):
-            event = event.child
-        if isinstance(event, UsageUpdated):
-            self.usage = self.usage + event.last
-
-    def on_item(self, position: int, item: Item) -> None:
-        return None
-
-
 class HeadlessRun:
     """One run, from the wiring to the last line."""
 
@@ -150,7 +133,7 @@ class HeadlessRun:
             frozenset()
         )  # calls that the person's ruling is about
         self._suspended: TurnSuspended | None = None
-        self._usage = UsageObserver()
+        self._totals = Totals()
         self._denied: list[str] = []
         self._driver: Driver | None = None
         self._task: asyncio.Task[object] | None = None
@@ -233,7 +216,7 @@ class HeadlessRun:
         )
 
     async def _build_session(self, stream_json: StreamJsonWriter | None) -> AgentSession:
-        line, observers = self._command_line, list[Observer]([self._usage])
+        line, observers = self._command_line, list[Observer]([self._totals])
         if stream_json is not None:
             observers.append(stream_json)
         if self._progress is not None:
@@ -290,7 +273,7 @@ class HeadlessRun:
                 return await session.agent.finish_turn(driver), None
             from treadle.apps.cli.structured_output import run_structured_turn
 
-            return await run_structured_turn(session, driver, self._schema)
+            return await run_structured_turn(session, driver)
         finally:
             if timer is not None:
                 timer.cancel()
@@ -413,7 +396,7 @@ class HeadlessRun:
             detail=detail,
             rounds=rounds,
             seconds=round(time.monotonic() - self._started_at, 3),
-            usage=self._usage.usage,
+            usage=self._totals.usage,
             denied=tuple(self._denied),
         )
 

@@ -1,7 +1,6 @@
-"""An answer that fits a schema: `--output-schema`.
+"""`--output-schema`: reads the schema, and runs the turns until an answer fits it.
 
-The wiring holds the model to the schema, by its own means or by a last tool; here the answer is
-read, and one that does not fit is sent back with the reason, a few times.
+Uses agents/structured_output.py; used by headless.py.
 """
 
 from __future__ import annotations
@@ -11,17 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.agents.structured_output import MISSING_ANSWER
 from treadle.apps.assembly import AgentSession
 from treadle.apps.cli.options import UsageError
-from treadle.core.errors import OutputMismatch
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.items import AssistantItem
-from treadle.models.output_schema import parse_structured_output
-
-MAX_ATTEMPTS = 3
 
 
 def read_schema(file: str) -> dict[str, object]:
@@ -34,24 +28,11 @@ def read_schema(file: str) -> dict[str, object]:
     return schema
 
 
-async def run_structured_turn(
-    session: AgentSession, driver: Driver, schema: dict[str, object]
-) -> tuple[TurnResult, object]:
+async def run_structured_turn(session: AgentSession, driver: Driver) -> tuple[TurnResult, object]:
     """The turn that gave the answer, with the answer as its text, and the value in it."""
-    for _ in range(MAX_ATTEMPTS):
-        turn = await session.agent.finish_turn(driver)
-        if turn.reason != "end_turn":
-            return turn, None
-        text = session.final_answer.text if session.final_answer is not None else turn.text
-        if text is None:
-            driver.submit(MISSING_ANSWER)
-            continue
-        try:
-            value = parse_structured_output(schema, text)
-        except ValueError as error:
-            driver.submit(f"The answer does not fit: {error}. Give it again, corrected.")
-            continue
-        said = AssistantItem((Text(text),))
-        return msgspec.structs.replace(turn, items=(*turn.items, said)), value
-    name = session.model.name
-    raise OutputMismatch(f"{name} gave no answer that fits in {MAX_ATTEMPTS} tries", provider=name)
+    assert session.structured_output is not None, "the session has an output schema"
+    answer = await session.structured_output.run(driver, session.agent.finish_turn)
+    if answer.text is None:
+        return answer.turn, None
+    items = (*answer.turn.items, AssistantItem((Text(answer.text),)))
+    return msgspec.structs.replace(answer.turn, items=items), answer.value

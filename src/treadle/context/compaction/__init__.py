@@ -1,9 +1,9 @@
-"""Making a long history fit: first cheap trims, then a summary, and proof of what was kept.
+"""Makes a long history fit the model's window: cheap trims first, then a summary.
 
-pins      what survives every compaction, word for word
+pins      what survives every compaction verbatim
 trims     old large results become references that `recall` can open
-summary   a small model sums up what is older
-compactor the mutator that decides when, in which order, and refuses what does not help
+summary   a small model summarizes older items
+compactor the mutator: decides when to compact and in which order, rejects useless compactions
 """
 
 from treadle.context.compaction.compactor import Compactor

@@ -1,17 +1,19 @@
 """The mutator that keeps a view within its model's window.
 
-    below 0.70 of the room   nothing            below 0.85   nothing yet
-    above 0.85               trims; if that is not enough a summary; then ever harder cuts
-    the provider says so     the same at once, to half of the room
+    below 0.70 of the room   nothing
+    below 0.85               one warning
+    above 0.85               trims; if that is not enough a summary; then harder cuts
+    context too long         the same at once, to half of the room
 
 The room is the window without the reply's share and without the fixed part (instructions, tools),
-which no compaction makes smaller. A compaction that wins nothing worth a broken cache is refused,
-and said; after two in a row no more is tried before the room is full. Everything that leaves the
-view stays in the log, where `recall` and `uncompact` find it.
+which compaction cannot reduce. A compaction that saves too little to justify a broken cache is
+rejected with a warning; after two in a row the next attempt is made when the room is full. Items
+that leave the view stay in the log, where `recall` and `uncompact` find them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from treadle.context.compaction.pins import (
@@ -32,21 +34,22 @@ from treadle.context.token_estimator import TokenEstimator, count_chars
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import ContextTooLong
+from treadle.core.text import plural
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import AssistantItem, Item, SummaryItem
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.transcript import Transcript
 
 WARN_SHARE, COMPACT_SHARE, TARGET_SHARE = 0.70, 0.85, 0.50
-REPLY_SHARE = 0.25  # of the window at most, whatever the model could say
-TAIL_SHARE = 0.30  # of the aim: what stays as it is at the end
-MIN_SAVING_SHARE = 0.10  # of the room: less is not worth reading the rest anew
+REPLY_SHARE = 0.25  # of the window at most, whatever the model's output limit is
+TAIL_SHARE = 0.30  # of the target: the newest items, which stay unchanged
+MIN_SAVING_SHARE = 0.10  # of the room: less is not worth a broken cache
 MAX_FAILED_ATTEMPTS = 2
-MIN_CALLS_BETWEEN_SUMMARIES = 6  # a summary is a model call: not one for each of the others
+MIN_CALLS_BETWEEN_SUMMARIES = 6  # a summary is a model call of its own
 
 
 class _CompactionState:
-    """What is remembered of a session: its calibration, and how often nothing was won."""
+    """State of one session: its token calibration and the failed attempts."""
 
     def __init__(self) -> None:
         self.estimator = TokenEstimator()
@@ -56,7 +59,7 @@ class _CompactionState:
 
 
 class Compactor:
-    """Keeps views small. `model` writes the summaries; without one, older items are only named."""
+    """Keeps views small. `model` writes the summaries; without one only tool calls are counted."""
 
     def __init__(self, model: Callable[[], Model] | Model | None = None) -> None:
         self._model = model
@@ -72,7 +75,7 @@ class Compactor:
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
         if isinstance(pending(context.transcript), RunTools):
-            return None  # they are read off the view: cut arguments would be carried out
+            return None  # the loop runs these calls from the view: keep their arguments whole
         session = self._sessions.setdefault(context.session_id, _CompactionState())
         used = session.estimator.estimate_request(context)
         room = get_token_limit(context)
@@ -97,16 +100,14 @@ class Compactor:
     ) -> Transcript | None:
         focus = await context.run_pre_compact_hooks()
         if focus is None:
-            context.notify("a hook forbade the compaction")
+            context.notify("a hook blocked the compaction")
             return None
-        meter = session.estimator
-        most = (
-            meter.chars_for_tokens(token_limit - 1) - context.overhead_chars
-        )  # that could be sent at all
-        target = int(TARGET_SHARE * most)
+        estimator = session.estimator
+        max_chars = estimator.chars_for_tokens(token_limit - 1) - context.overhead_chars
+        target = int(TARGET_SHARE * max_chars)
         before = count_chars(context.transcript)
         if context.point != "before_model":
-            target = min(target, before // 2)  # the estimate was wrong, or a person wants it
+            target = min(target, before // 2)  # the estimate was wrong, or the user asked for it
         best: list[Item] = list(context.transcript)
         focus = f"{context.focus}\n{focus}".strip()
         async for candidate in self._candidates(context, session, target, focus):
@@ -115,27 +116,27 @@ class Compactor:
             if count_chars(best) <= target:
                 break
         if context.point != "on_request":
-            # Only what cannot be sent otherwise costs the user's own words.
-            best = _force_fit(best, target if context.point == "context_too_long" else most)
+            # User messages are cut only if the request cannot be sent otherwise.
+            best = _force_fit(best, target if context.point == "context_too_long" else max_chars)
         after = count_chars(best)
         may_wait = context.point == "before_model" and used < token_limit
-        if after >= before or (may_wait and before - after < MIN_SAVING_SHARE * most):
+        if after >= before or (may_wait and before - after < MIN_SAVING_SHARE * max_chars):
             session.failed_attempts += 1
             context.notify(_failed_attempt_message(session.failed_attempts, used, token_limit))
             return None
         session.failed_attempts = 0
-        meter.record_sent(context.overhead_chars + after)
-        saved = meter.tokens_for_chars(before - after)
+        estimator.record_sent(context.overhead_chars + after)
+        saved = estimator.tokens_for_chars(before - after)
         context.notify(
-            f"compacted: about {used:,} tokens became {max(0, used - saved):,}; "
-            "nothing is lost: recall finds it, /uncompact brings it back"
+            f"compacted the context from about {used:,} to {max(0, used - saved):,} tokens; the "
+            "session log keeps everything (recall reads it, /uncompact restores it)"
         )
         return Transcript(best)
 
     async def _candidates(
         self, context: MutationContext, session: _CompactionState, target: int, focus: str
     ) -> AsyncIterator[list[Item]]:
-        """Smaller views, the gentlest first."""
+        """Smaller views, the least lossy first."""
         items: list[Item] = list(context.transcript)
         tail = count_tail_items(items, int(target * TAIL_SHARE))
         lighter = trim_old_items(items, tail)
@@ -155,11 +156,11 @@ class Compactor:
         target: int,
         focus: str,
     ) -> list[Item]:
-        """The older part as pins and one summary; the tail as it is."""
+        """The older items as pins and one summary; the tail unchanged."""
         old, new = items[: len(items) - tail], items[len(items) - tail :]
         if not any(not is_pin(item) for item in old):
             return items
-        keep = collect_pins(old)
+        pins = collect_pins(old)
         text = ""
         model = self._model() if callable(self._model) else self._model
         is_soon = session.calls_since_summary < MIN_CALLS_BETWEEN_SUMMARIES
@@ -167,31 +168,27 @@ class Compactor:
             model = None
         if model is not None:
             session.calls_since_summary = 0
-            limit = int(model.card.window * 2)  # characters: well below any window in tokens
+            limit = int(model.card.window * 2)  # characters: safely below the window in tokens
+            session_id, reserve = context.session_id, context.reserve
             text = await summarize(
-                model,
-                old,
-                limit,
-                focus=focus,
-                session_id=context.session_id,
-                reserve=context.reserve,
+                model, old, limit, focus=focus, session_id=session_id, reserve=reserve
             )
-        room = max(500, target - count_chars(keep) - count_chars(new))
+        room = max(500, target - count_chars(pins) - count_chars(new))
         if not text or len(text) > max(room, count_chars(old) // 2):
             if model is not None:
-                context.notify("the summary could not be used; older work is named instead")
+                context.notify("the summary is unusable; a count of tool calls replaces it")
             text = _summarize_without_model(old)
-        return [*keep, SummaryItem(text[:room], len(old)), *new]
+        return [*pins, SummaryItem(text[:room], len(old)), *new]
 
 
 def get_token_limit(context: MutationContext) -> int:
-    """What a request may use of the window, in tokens: the rest is for the reply."""
+    """The tokens of the window that a request may use; the rest is for the reply."""
     window = context.card.window
     return window - min(context.card.max_output, int(window * REPLY_SHARE))
 
 
 def count_tail_items(items: Sequence[Item], budget: int) -> int:
-    """How many items at the end stay as they are: whole rounds, as many as fit, at least one."""
+    """How many items at the end stay unchanged: whole rounds, as many as fit, at least one."""
     length, used = 0, 0
     for position in range(len(items) - 1, -1, -1):
         used += count_chars([items[position]])
@@ -204,7 +201,7 @@ def count_tail_items(items: Sequence[Item], budget: int) -> int:
 
 
 def _shrink_further(items: list[Item]) -> Iterator[list[Item]]:
-    """Ever harder cuts of what tools and the model said."""
+    """Harder and harder cuts of tool results and replies."""
     yield trim_old_items(items, 0)
     for limit in (2_000, 500, 120):
         items = truncate_replies(truncate_results(items, limit), limit)
@@ -212,7 +209,7 @@ def _shrink_further(items: list[Item]) -> Iterator[list[Item]]:
 
 
 def _force_fit(items: list[Item], limit: int) -> list[Item]:
-    """The last resort: large messages of the user lose their middle, then the oldest go."""
+    """The last resort: cut the middle of large user messages, then drop the oldest."""
     for longest in (8_000, 2_000, 500, 120):
         if count_chars(items) <= limit:
             return items
@@ -221,48 +218,43 @@ def _force_fit(items: list[Item], limit: int) -> list[Item]:
 
 
 def _keep_newest(items: list[Item], target: int) -> list[Item]:
-    """When even the pins do not fit: the newest words that do, and a sentence about the rest."""
+    """When even the pins do not fit: the newest messages that do, and a note about the rest."""
     tail = items[len(items) - max(count_tail_items(items, target // 2), 1) :]
-    words = collect_user_messages(items[: len(items) - len(tail)])
+    older = collect_user_messages(items[: len(items) - len(tail)])
     used = count_chars(tail)
-    kept: list[str] = []
-    while words and used + len(words[-1]) < target - 300:
-        used += len(words[-1]) + len(MESSAGE_SEPARATOR)
-        kept.insert(0, words.pop())
+    newest: list[str] = []
+    while older and used + len(older[-1]) < target - 300:
+        used += len(older[-1]) + len(MESSAGE_SEPARATOR)
+        newest.insert(0, older.pop())
     note = SummaryItem("Earlier messages are out of view; recall finds them.", len(items))
-    return [note, *([make_user_messages_notice(kept)] if kept else []), *tail]
+    return [note, *([make_user_messages_notice(newest)] if newest else []), *tail]
 
 
 def _summarize_without_model(items: Sequence[Item]) -> str:
-    """What can be said of older work without a model: which tools were called, how often."""
-    counts: dict[str, int] = {}
-    notes: list[str] = []
-    for item in items:
-        if isinstance(item, SummaryItem):
-            notes.append(item.text)
-        elif isinstance(item, AssistantItem):
-            for call in item.calls:
-                counts[call.name] = counts.get(call.name, 0) + 1
-    calls = ", ".join(f"{name} {count} times" for name, count in counts.items())
-    return "\n".join([*notes[-1:], f"Earlier work is out of view ({calls or 'talk'})."])
+    """The newest earlier summary, and how often each tool was called."""
+    summaries = [item.text for item in items if isinstance(item, SummaryItem)]
+    replies = [item for item in items if isinstance(item, AssistantItem)]
+    counts = Counter(call.name for reply in replies for call in reply.calls)
+    calls = ", ".join(f"{name}: {plural(count, 'call')}" for name, count in counts.items())
+    note = f"Earlier work is out of view ({calls or 'no tool calls'})."
+    return "\n".join([*summaries[-1:], note])
 
 
 def _fixed_tokens(context: MutationContext, estimator: TokenEstimator, token_limit: int) -> int:
-    """Tokens of the instructions and tools, which leave something of the room."""
+    """Tokens of the instructions and tools; ContextTooLong if they fill the room."""
     fixed = estimator.tokens_for_chars(context.overhead_chars)
     if fixed >= token_limit:
         raise ContextTooLong(
-            f"the instructions and tools alone need about {fixed:,} tokens, and {context.card.name} "
-            f"has room for {token_limit:,}; choose a model with a larger window, or fewer tools",
+            f"the instructions and tools alone need about {fixed:,} tokens, but "
+            f"{context.card.name} has room for {token_limit:,}; choose a model with a larger "
+            "window, or fewer tools",
             provider=context.card.name,
         )
     return fixed
 
 
 def _failed_attempt_message(attempts: int, used: int, token_limit: int) -> str:
-    line = (
-        f"a compaction would hardly make the context smaller ({used:,} of {token_limit:,} tokens)"
-    )
+    message = f"compaction skipped: it saves too little ({used:,} of {token_limit:,} tokens used)"
     if attempts < MAX_FAILED_ATTEMPTS:
-        return f"{line}; it was not done"
-    return f"{line}; no more is tried until it is full. /clear or a larger model helps"
+        return message
+    return f"{message}; the next attempt is when the context is full. Use /clear or a larger model"

@@ -1,12 +1,12 @@
-"""What survives every compaction, word for word.
+"""What survives every compaction verbatim.
 
-    the user's own words      gathered in one notice of kind "said"
-    open todos                the newest list, as a notice of kind "todos"
-    rulings                   each call that was denied, as a notice of kind "ruling"
-    files being edited        their paths, as a notice of kind "files"
-    tools that came late      as they were announced, in notices of kind "tools"
+    user messages             gathered in one notice of kind "said", data: messages
+    open todos                the newest list, as a notice of kind "todos", data: open
+    denied calls              each as a notice of kind "ruling"
+    edited files              their paths, as a notice of kind "files", data: paths
+    late tools                as announced, in notices of kind "tools"
 
-Pins are ordinary items of the view, so the next compaction finds them again; the agent's own
+Pins are ordinary items of the view, so the next compaction finds them again. The agent's own
 definition is in the system prompt, which compaction never touches.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle.core.transcript.content import Text, UserContent
+from treadle.core.transcript.content import Text, ToolCall, UserContent
 from treadle.core.transcript.items import (
     AssistantItem,
     Item,
@@ -26,50 +26,77 @@ from treadle.core.transcript.items import (
 TODO_TOOLS = frozenset({"todo", "todowrite", "todo_write"})
 EDITING_TOOLS = frozenset({"write", "edit", "multiedit", "apply_patch"})
 PATH_KEYS = ("file_path", "path")
-USER_MESSAGES_HEADING = "What the user said so far, word for word:"
-MESSAGE_SEPARATOR = (
-    "\n---\n"  # a message that holds this line itself is cut and joined again the same
-)
+PIN_KINDS = frozenset({"said", "todos", "ruling", "files", "tools"})
+MESSAGE_SEPARATOR = "\n---\n"
 MAX_DENIALS = 40
 MAX_FILES = 60
 
 
 def collect_pins(items: Sequence[Item]) -> list[Item]:
-    """What of these items stays in view: the user's words first, then the rest."""
-    others = [
-        notice for notice in (_find_todos(items), _find_edited_files(items)) if notice is not None
+    """The pins of these items: the user messages first, then the rest."""
+    messages = collect_user_messages(items)
+    pins = [
+        make_user_messages_notice(messages) if messages else None,
+        *_find_denials(items)[-MAX_DENIALS:],
+        _find_todos(items),
+        _find_edited_files(items),
+        *(item for item in items if isinstance(item, NoticeItem) and item.kind == "tools"),
     ]
-    late = [item for item in items if isinstance(item, NoticeItem) and item.kind == "tools"]
-    said = collect_user_messages(items)
-    first = [make_user_messages_notice(said)] if said else []
-    return [*first, *_find_denials(items)[-MAX_DENIALS:], *others, *late]
+    return [pin for pin in pins if pin is not None]
 
 
 def is_pin(item: Item) -> bool:
     if isinstance(item, NoticeItem):
-        return item.kind in ("said", "todos", "ruling", "files", "tools")
+        return item.kind in PIN_KINDS
     return isinstance(item, UserItem)
 
 
 def collect_user_messages(items: Sequence[Item]) -> list[str]:
-    """What the user said, message by message, gathered before or not."""
-    words: list[str] = []
+    """The text of every user message, whether or not an earlier compaction gathered it."""
+    messages: list[str] = []
     for item in items:
         if isinstance(item, UserItem):
-            words.append("\n".join(_content_text(part) for part in item.content))
+            messages.append("\n".join(_content_text(part) for part in item.content))
         elif isinstance(item, NoticeItem) and item.kind == "said":
-            words += item.text.removeprefix(USER_MESSAGES_HEADING + "\n").split(MESSAGE_SEPARATOR)
-    return words
+            pinned = _pinned_list(item, "messages")
+            messages += _messages_of_old_notice(item.text) if pinned is None else pinned
+    return messages
 
 
 def make_user_messages_notice(messages: Sequence[str]) -> NoticeItem:
-    return NoticeItem(
-        f"{USER_MESSAGES_HEADING}\n{MESSAGE_SEPARATOR.join(messages)}", kind="said", next_move="ask"
-    )
+    text = f"All messages of the user so far, verbatim:\n{MESSAGE_SEPARATOR.join(messages)}"
+    return NoticeItem(text, "said", next_move="ask", data={"messages": list(messages)})
+
+
+def list_open_todos(item: Item) -> list[str]:
+    """The open todos of a pinned list, or of the last todo call in a reply."""
+    if isinstance(item, NoticeItem):
+        pinned = _pinned_list(item, "open")
+        return _todos_of_old_notice(item.text) if pinned is None else pinned
+    if not isinstance(item, AssistantItem):
+        return []
+    calls = [call for call in item.calls if call.name.lower() in TODO_TOOLS]
+    return _open_todos_of_call(calls[-1]) if calls else []
+
+
+def _pinned_list(notice: NoticeItem, key: str) -> list[str] | None:
+    return (notice.data or {}).get(key)
+
+
+def _open_todos_of_call(call: ToolCall) -> list[str]:
+    listed = (call.arguments or {}).get("todos")
+    todos = [todo for todo in listed if isinstance(todo, dict)] if isinstance(listed, list) else []
+    return [str(todo.get("content", "")) for todo in todos if todo.get("status") != "completed"]
 
 
 def _content_text(part: UserContent) -> str:
     return part.text if isinstance(part, Text) else f"[a {part.media_type} that was shown]"
+
+
+def _calls_by_id(items: Sequence[Item]) -> dict[str, ToolCall]:
+    return {
+        call.id: call for item in items if isinstance(item, AssistantItem) for call in item.calls
+    }
 
 
 def _find_todos(items: Sequence[Item]) -> NoticeItem | None:
@@ -81,32 +108,37 @@ def _find_todos(items: Sequence[Item]) -> NoticeItem | None:
             and item.name.lower() in TODO_TOOLS
             and not item.is_error
         ):
-            # The person's side of the answer holds the list itself.
-            return NoticeItem(f"The todo list:\n{item.display or item.text}", kind="todos")
+            # The result for the user holds the list itself.
+            text = f"The todo list:\n{item.display or item.text}"
+            call = _calls_by_id(items).get(item.call_id)
+            data = {"open": _open_todos_of_call(call)} if call is not None else None
+            return NoticeItem(text, "todos", data=data)
     return None
 
 
 def _find_denials(items: Sequence[Item]) -> list[NoticeItem]:
-    calls = {
-        call.id: call for item in items if isinstance(item, AssistantItem) for call in item.calls
-    }
-    found: list[NoticeItem] = []
+    calls = _calls_by_id(items)
+    denials: list[NoticeItem] = []
     for item in items:
         if isinstance(item, NoticeItem) and item.kind == "ruling":
-            found.append(item)
-        elif isinstance(item, ToolResultItem) and item.is_error and item.text.startswith("denied:"):
+            denials.append(item)
+        elif isinstance(item, ToolResultItem) and (
+            item.outcome == "denied" or _is_old_denial(item)
+        ):
             call = calls.get(item.call_id)
-            what = f"{item.name} {call.raw if call else ''}".strip()
-            found.append(NoticeItem(f"This call was not allowed: {what}\n{item.text}", "ruling"))
-    unique: dict[str, NoticeItem] = {notice.text: notice for notice in found}
-    return list(unique.values())
+            described = f"{item.name} {call.raw if call else ''}".strip()
+            text = f"This call was not allowed: {described}\n{item.text}"
+            denials.append(NoticeItem(text, "ruling"))
+    return list({notice.text: notice for notice in denials}.values())
 
 
 def _find_edited_files(items: Sequence[Item]) -> NoticeItem | None:
     paths: dict[str, None] = {}
     for item in items:
         if isinstance(item, NoticeItem) and item.kind == "files":
-            paths.update(dict.fromkeys(item.text.splitlines()[1:]))
+            pinned = _pinned_list(item, "paths")
+            known = _paths_of_old_notice(item.text) if pinned is None else pinned
+            paths.update(dict.fromkeys(known))
         elif isinstance(item, AssistantItem):
             for call in item.calls:
                 if call.name.lower() not in EDITING_TOOLS:
@@ -119,4 +151,26 @@ def _find_edited_files(items: Sequence[Item]) -> NoticeItem | None:
     if not paths:
         return None
     newest = list(paths)[-MAX_FILES:]
-    return NoticeItem("Files that were changed in this session:\n" + "\n".join(newest), "files")
+    text = "Files that were changed in this session:\n" + "\n".join(newest)
+    return NoticeItem(text, "files", data={"paths": newest})
+
+
+# --- logs of 0.1: their items have neither data nor an outcome, only these texts --------------
+
+
+def _messages_of_old_notice(text: str) -> list[str]:
+    heading = "What the user said so far, word for word:\n"
+    return text.removeprefix(heading).split(MESSAGE_SEPARATOR)
+
+
+def _todos_of_old_notice(text: str) -> list[str]:
+    lines = [line.strip() for line in text.splitlines()]
+    return [line[4:] for line in lines if line.startswith(("[ ] ", "[>] "))]
+
+
+def _paths_of_old_notice(text: str) -> list[str]:
+    return text.splitlines()[1:]
+
+
+def _is_old_denial(item: ToolResultItem) -> bool:
+    return item.outcome == "finished" and item.is_error and item.text.startswith("denied:")

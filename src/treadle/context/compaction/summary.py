@@ -1,7 +1,7 @@
 """A summary of older items, written by a model of the user's choice.
 
-It is asked to sum up what its reader needs to go on; what must survive word for word is pinned
-elsewhere, so a poor summary loses comfort, not facts.
+Used by compactor.py. Facts that must survive verbatim are pinned by pins.py, so a poor summary
+loses convenience, not facts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
 INSTRUCTIONS = """\
-You write notes for a coding agent that has to go on with its work after its conversation was cut.
+You write notes for a coding agent that has to continue its work after its conversation was cut.
 Sum up the conversation below for it: what was asked for and why, what was found out (names, paths,
 commands, numbers, errors, exactly), what was done and how it was checked, what was tried and
 failed, what is left to do and in which order. The user's own messages are kept beside your notes;
@@ -46,8 +46,8 @@ async def summarize(
     session_id: str = "",
     reserve: ReserveBudget = no_reservation,
 ) -> str:
-    """Notes on these items, or an empty text if there are none to be had. `limit`: characters
-    shown. `reserve` asks whether there is money for it."""
+    """Notes on these items; empty if the model fails or `reserve` finds no budget for the call.
+    `limit` is the number of characters shown to the model."""
     shown = format_items(items, limit)
     task = f"<conversation>\n{shown}\n</conversation>"
     if focus:
@@ -56,7 +56,7 @@ async def summarize(
         Transcript([to_user_item(task)]),
         system=INSTRUCTIONS,
         options=ModelOptions(max_tokens=MAX_TOKENS),
-        session_id=f"{session_id}/summary",  # its own cached beginning
+        session_id=f"{session_id}/summary",  # its own cached prefix
     )
     settle = reserve(model.card, len(task) + len(INSTRUCTIONS), MAX_TOKENS)
     if settle is None:
@@ -77,13 +77,13 @@ async def summarize(
 
 
 def format_items(items: Sequence[Item], limit: int) -> str:
-    """A conversation for reading; when it is too long its oldest part is left out."""
+    """The items as text; when it is too long the oldest part is left out."""
     lines: list[str] = []
     left = limit
     for item in reversed(items):
         text = _format_item(item)
         if len(text) > left:
-            lines.append("[what came before is left out]")
+            lines.append("[earlier items are left out]")
             break
         left -= len(text) + 1
         lines.append(text)

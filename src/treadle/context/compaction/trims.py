@@ -1,7 +1,7 @@
-"""Cheap trims: what is large and old becomes a reference that `recall` can open.
+"""Cheap trims: large old results become references that `recall` can open.
 
-The log keeps the whole; only the view gets smaller. A trimmed result is still the answer to its
-call, so no law is touched.
+The log keeps everything; only the view gets smaller. A trimmed result still answers its call, so
+the transcript stays valid.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PREVIEW_CHARS = 300
 def trim_old_items(
     items: Sequence[Item], keep_last: int, max_chars: int = LARGE_RESULT_CHARS
 ) -> list[Item]:
-    """Large results and pictures before the last `keep_last` items, as references."""
+    """Large results and images before the last `keep_last` items become references."""
     border = len(items) - keep_last
     return [
         _trim_item(item, max_chars) if position < border else item
@@ -46,8 +46,7 @@ def trim_old_items(
 
 
 def truncate_results(items: Sequence[Item], limit: int) -> list[Item]:
-    """Every result cut to about `limit` characters, its beginning and end kept: the last resort
-    before the user's words."""
+    """Cut every result to about `limit` characters, keeping its beginning and end."""
     return [
         _truncate_result(item, limit) if isinstance(item, ToolResultItem) else item
         for item in items
@@ -55,12 +54,12 @@ def truncate_results(items: Sequence[Item], limit: int) -> list[Item]:
 
 
 def truncate_user_messages(items: Sequence[Item], limit: int) -> list[Item]:
-    """User messages that are larger than `limit`, with their middle left out."""
+    """Cut the middle of user messages that are longer than `limit`."""
     return [_truncate_user_message(item, limit) for item in items]
 
 
 def truncate_replies(items: Sequence[Item], limit: int) -> list[Item]:
-    """Replies with texts and call arguments of at most about `limit` characters each."""
+    """Cut each text and call argument of the replies to about `limit` characters."""
     return [
         _truncate_reply(item, limit) if isinstance(item, AssistantItem) else item for item in items
     ]
@@ -73,12 +72,12 @@ def _trim_item(item: Item, max_chars: int) -> Item:
         return _remove_thinking(item)
     if not isinstance(item, ToolResultItem):
         return item
-    has_pictures = any(isinstance(part, (Image, Document)) for part in item.content)
-    if not has_pictures and len(item.text) <= max_chars:
+    has_media = any(isinstance(part, (Image, Document)) for part in item.content)
+    if not has_media and len(item.text) <= max_chars:
         return item
     text = item.text
     note = (
-        f"{text[:PREVIEW_CHARS]}\n[{len(text):,} characters, out of view now; "
+        f"{text[:PREVIEW_CHARS]}\n[{len(text):,} characters are out of view; "
         f'recall with id "{item.call_id}" shows them]'
     )
     return msgspec.structs.replace(item, content=(Text(note),))
@@ -106,17 +105,18 @@ def _truncate_user_message(item: Item, limit: int) -> Item:
         return msgspec.structs.replace(item, content=(Text(truncate_middle(item.text, limit)),))
     if isinstance(item, NoticeItem) and item.kind == "said":
         return make_user_messages_notice(
-            [truncate_middle(words, limit) for words in collect_user_messages([item])]
+            [truncate_middle(message, limit) for message in collect_user_messages([item])]
         )
     return item
 
 
 def _remove_thinking(item: AssistantItem) -> AssistantItem:
-    """A reply of an earlier turn; what was thought then is of no use now."""
-    kept = tuple(
+    content = tuple(
         part for part in item.content if not isinstance(part, (Thinking, RedactedThinking))
     )
-    return msgspec.structs.replace(item, content=kept) if kept and kept != item.content else item
+    if not content or content == item.content:
+        return item
+    return msgspec.structs.replace(item, content=content)
 
 
 def _truncate_reply(item: AssistantItem, limit: int) -> AssistantItem:

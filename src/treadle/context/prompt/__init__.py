@@ -1,11 +1,11 @@
 """The system prompt: sections in a stable order, byte for byte the same from turn to turn.
 
-    identity · how to work · what the tools say of themselves · facts of the environment ·
-    the project's memory · skills · what the user added
+    identity · how to work · instructions of the tools · environment · memory files · skills ·
+    the user's additions
 
-Each section of ours is a Markdown file beside this one. What changes during a session is not
-written here: it is appended to the conversation as a notice, so that the cached beginning of the
-request stays valid.
+Built-in sections are Markdown files beside this one. Changes during a session are not written
+here: they are appended to the conversation as notices, so that the cached prefix of the request
+stays valid.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SystemPrompt(msgspec.Struct, frozen=True):
         return "\n\n".join(section.text.strip() for section in self.sections if section.text)
 
     def format_sizes(self) -> str:
-        """The size of each section, for a person."""
+        """The size of each section, for the user."""
         rows = [(section.name, len(section.text)) for section in self.sections if section.text]
         rows.append(("all", len(self.text)))
         width = max(len(name) for name, _ in rows)
@@ -49,7 +49,7 @@ class SystemPrompt(msgspec.Struct, frozen=True):
 
 
 def read_section(name: str) -> str:
-    """A section of ours."""
+    """The text of a built-in section."""
     return (SECTION_DIR / f"{name}.md").read_text(encoding="utf-8")
 
 
@@ -62,7 +62,7 @@ def build_prompt(
     user_text: str = "",
     for_small_model: bool = False,
 ) -> SystemPrompt:
-    """The prompt of a session. `is_small` is for models that can follow only a few sentences."""
+    """The prompt of a session; `for_small_model` gives one of a few sentences."""
     if for_small_model:
         return SystemPrompt(
             (PromptSection("identity", read_section("small")), PromptSection("added", user_text))
@@ -87,7 +87,7 @@ def describe_environment(
     today: datetime | None = None,
     git: str = "",
 ) -> str:
-    """What the model should know of where it works; fixed when the session begins."""
+    """The environment of the model's work; fixed when the session begins."""
     day = (today or datetime.now(UTC)).strftime("%Y-%m-%d")
     lines = [
         "# Environment",

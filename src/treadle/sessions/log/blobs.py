@@ -1,7 +1,7 @@
-"""Content too long for a line, in files named by their SHA-256.
+"""Content too long for a line of the log, in files named by their SHA-256.
 
-Written before the line that names it; the same content is stored once. A blob that is missing
-or does not match its name is noticed when it is read.
+A blob is written before the line that names it; the same content is stored once. A missing or
+damaged blob is detected when it is read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Blobs:
         return self._directory / name[:2] / name
 
     def put(self, data: bytes) -> str:
-        """Store it durably, all or nothing, and say its name."""
+        """Store the content durably, all or nothing; returns its name."""
         name = hashlib.sha256(data).hexdigest()
         path = self.path(name)
         if _file_size(path) == len(data):
@@ -52,7 +52,7 @@ class Blobs:
         return name
 
     def get(self, name: str) -> bytes | None:
-        """The content, or None if it is gone or not what its name says."""
+        """The content, or None if it is missing or damaged."""
         try:
             data = self.path(name).read_bytes()
         except OSError:

@@ -1,7 +1,7 @@
-"""The system calls under a journal, one method each, and nothing else.
+"""The system calls of a journal, one method each.
 
-A journal reaches the disk through this alone, so that a test can stop, shorten or fail any one
-of them (treadle.testing.faulty_files). Private by construction: files 0600, folders 0700.
+A journal uses the disk only through this, so that a test can stop, shorten or fail any call
+(treadle.testing.faulty_files). Files get mode 0600, folders 0700.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 class Files(Protocol):
     """What a journal needs of a file system.
 
-    Promises: errors are OSErrors with their errno; `write` may take fewer bytes than given.
+    Promises: errors are OSErrors with their errno; `write` may write fewer bytes than given.
     """
 
     def make_folder(self, path: Path) -> None: ...
@@ -28,7 +28,7 @@ class Files(Protocol):
     def sync_folder(self, path: Path) -> None: ...
 
     def size(self, fd: int) -> tuple[int, bool]:
-        """How long an open file is, and whether it still has a name."""
+        """The length of an open file, and whether it still has a name."""
 
     def truncate(self, fd: int, size: int) -> None: ...
 
@@ -43,7 +43,7 @@ class LocalFiles:
     """The file system of this machine."""
 
     def make_folder(self, path: Path) -> None:
-        """The folder and those above it; whatever is new belongs to this user alone."""
+        """The folder and its missing parents, for this user alone."""
         if path.is_dir():
             return
         if path.parent != path:
@@ -64,7 +64,7 @@ class LocalFiles:
         os.fdatasync(fd)
 
     def sync_folder(self, path: Path) -> None:
-        """A new name is durable only when its folder is."""
+        """A new name is durable only when its folder is synced."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -89,7 +89,7 @@ class LocalFiles:
 
 
 def write_all(files: Files, fd: int, data: bytes) -> None:
-    """Every byte, however few the system takes at a time."""
+    """Write every byte, with as many calls as the system needs."""
     rest = memoryview(data)
     while rest:
         rest = rest[files.write(fd, rest) :]

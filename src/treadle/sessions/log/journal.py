@@ -1,13 +1,13 @@
 """The log of one session on disk: an implementation of the Store contract.
 
-    place/journal.jsonl     the log; journal-2.jsonl, … if the disk refused to take more of it
-    place/blobs/ab/abcd…    content above 64 KiB
-    place/lock              who has it open
-    place/*.corrupt         what was torn off by a crash
+    SESSION/journal.jsonl     the log; journal-2.jsonl, … after a failed sync
+    SESSION/blobs/ab/abcd…    content above 64 KiB
+    SESSION/lock              which process has it open
+    SESSION/*.corrupt         incomplete lines that a crash left
 
-`append` only queues. A flush writes all that is queued at once and syncs once, off the event
-loop; what nobody flushes is written a moment later by itself. Below: segment.py, which knows
-what may go wrong with a file; reader.py and view_loader.py, which read it back.
+`append` only queues. A flush writes everything queued at once and syncs once, off the event loop;
+without a flush the queue is written after a short delay. Uses segment.py to write, reader.py and
+view_loader.py to read back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import msgspec
 
 from treadle._version import __version__
 from treadle.core.errors import SessionTooNew, StoreError
-from treadle.core.transcript.content import Text
+from treadle.core.text import plural
 from treadle.core.transcript.entries import Entry, TurnEnded, View
 from treadle.core.transcript.integrity import repaired
 from treadle.core.transcript.pending import Rest, pending
@@ -36,6 +36,7 @@ from treadle.sessions.log.reader import (
     JournalReader,
     JournalTail,
     find_session_dir,
+    read_header,
 )
 from treadle.sessions.log.records import (
     FORMAT_VERSION,
@@ -47,15 +48,14 @@ from treadle.sessions.log.records import (
     encode_large_content,
     encode_record,
     format_blob_reference,
-    with_content,
     without_content,
 )
 from treadle.sessions.log.segment import Segment, to_store_error
-from treadle.sessions.log.view_loader import ViewLoader, load_content
+from treadle.sessions.log.view_loader import ViewLoader, load_content, mark_lost_content
 
-WRITE_DELAY = 0.1  # seconds that entries may wait for company
-MAX_QUEUED_ENTRIES = 256  # entries that are not kept waiting
-RETRY_DELAY = 2.0  # seconds, when the disk would not take them
+WRITE_DELAY = 0.1  # seconds that entries may wait to be written together
+MAX_QUEUED_ENTRIES = 256  # then they are written without delay
+RETRY_DELAY = 2.0  # seconds, after a failed write
 
 
 class _QueuedEntry(msgspec.Struct, frozen=True):
@@ -141,7 +141,7 @@ class Journal:
 
     @property
     def sync_count(self) -> int:
-        """How often the disk was waited for."""
+        """How many syncs were done."""
         return self._segment.sync_count
 
     def append(self, entry: Entry) -> None:
@@ -160,7 +160,7 @@ class Journal:
             writing = self._write_task
             if writing is None:
                 writing = self._start_write()
-            # Shielded: who waits may be cancelled, what is half written must become whole.
+            # Shielded: the caller may be cancelled, the write must be completed.
             await asyncio.shield(writing)
 
     async def load(self) -> Sequence[Entry]:
@@ -189,8 +189,10 @@ class Journal:
 
     @property
     def unwritten_entries(self) -> tuple[Entry, ...]:
-        """What is only in memory: to be exported if the disk stays away."""
-        return tuple(kept.entry for kept in self._queue if not isinstance(kept.entry, WriterOpened))
+        """The entries that are only in memory, to export if the disk keeps failing."""
+        return tuple(
+            queued.entry for queued in self._queue if not isinstance(queued.entry, WriterOpened)
+        )
 
     # --- the writer ----------------------------------------------------------------------
 
@@ -200,7 +202,7 @@ class Journal:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return  # nobody to write in the background: a flush will
+            return  # no event loop to write in the background: a flush will
         if len(self._queue) >= MAX_QUEUED_ENTRIES and self.write_error is None:
             self._start_write()
         elif self._timer is None:
@@ -233,28 +235,28 @@ class Journal:
             self._durable_seq = batch[-1].seq
 
     def _write_batch(self, batch: tuple[_QueuedEntry, ...]) -> None:
-        """Runs in a thread: nothing here touches what the loop's thread changes."""
+        """Runs in a thread; must not touch state that the event loop's thread changes."""
         self._segment.append(b"".join([self._encode_queued(queued) for queued in batch]))
 
     def _encode_queued(self, queued: _QueuedEntry) -> bytes:
-        entry, mark = queued.entry, ""
+        entry, blob_reference = queued.entry, ""
         content = encode_large_content(entry)
         if content is not None:
             try:
-                mark = format_blob_reference(self._blobs.put(content), len(content))
+                blob_reference = format_blob_reference(self._blobs.put(content), len(content))
             except OSError as error:
                 raise to_store_error(error, self.session_dir / "blobs") from error
             entry = without_content(entry)
-        return encode_record(entry, queued.seq, self._epoch, queued.time, mark)
+        return encode_record(entry, queued.seq, self._epoch, queued.time, blob_reference)
 
 
 def _retrieve_exception(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
-        task.exception()  # kept in `trouble`, and raised to whoever flushes
+        task.exception()  # is in `write_error`, and raised to the caller of flush
 
 
 class ResumedSession(msgspec.Struct, frozen=True):
-    """A session taken up again. `damages` is what could not be read, `notes` are for the person."""
+    """A resumed session. `damage` lists unreadable parts, `warnings` are lines for the user."""
 
     journal: Journal
     view: View
@@ -269,18 +271,18 @@ def resume(
     files: Files | None = None,
     clock: Callable[[], float] = time.time,
 ) -> ResumedSession:
-    """Open a session where it stopped, whatever stopped it.
+    """Open a session to continue it, also after a crash.
 
-    `take_over` opens it although another process has it: that one finds out before it writes
-    again, and stops. SessionUnknown, SessionBusy and SessionTooNew say what they mean.
+    `take_over` opens it although another process has it open; that process notices before its next
+    write, and stops. Raises SessionNotFound, SessionBusy and SessionTooNew.
     """
     files = files or LocalFiles()
-    reading = JournalReader(session_dir)
-    if reading.is_newer_format:
-        assert reading.header is not None
+    header = read_header(session_dir)
+    if header is not None and header.format > FORMAT_VERSION:
         raise SessionTooNew(
-            f"session {session_dir.name} is of format {reading.header.format}, and this version writes "
-            f"format {FORMAT_VERSION}: it can be shown and exported, but not gone on with. Update treadle."
+            f"session {session_dir.name} has format {header.format}, and this version writes "
+            f"format {FORMAT_VERSION}: it can be shown and exported, but not continued. "
+            "Update treadle."
         )
     lock = acquire_lock(session_dir, files, take_over=take_over)
     try:
@@ -293,31 +295,31 @@ def resume(
 
 
 def _record_takeover(session_dir: Path, files: Files, clock: Callable[[], float]) -> None:
-    """Tell the old writer first; what it wrote before that is read with the rest."""
-    reading = JournalReader(session_dir)
-    for _ in reading.records():
-        pass
-    line = encode_record(make_writer_record(), reading.seq, reading.epoch + 1, clock())
+    """Write the new epoch first, which stops the old writer; its last lines are read after that."""
+    reader = JournalReader(session_dir)
+    reader.read_to_end()
+    line = encode_record(make_writer_record(), reader.seq, reader.epoch + 1, clock())
     try:
-        fd = files.open(reading.tail.path, os.O_WRONLY | os.O_APPEND)
+        fd = files.open(reader.tail.path, os.O_WRONLY | os.O_APPEND)
         try:
-            write_all(files, fd, b"\n" + line if reading.tail.torn_bytes else line)
+            write_all(files, fd, b"\n" + line if reader.tail.torn_bytes else line)
             files.sync(fd)
         finally:
             files.close(fd)
     except OSError as error:
-        raise to_store_error(error, reading.tail.path) from error
+        raise to_store_error(error, reader.tail.path) from error
 
 
 def _resume_locked(
     reader: JournalReader, lock: int, take_over: bool, files: Files, clock: Callable[[], float]
 ) -> ResumedSession:
-    folding = ViewLoader(reader)
-    view = folding.load()
-    place = reader.session_dir
+    loader = ViewLoader(reader)
+    view = loader.load()
+    session_dir = reader.session_dir
     journal = Journal(
-        place,
-        reader.header or JournalHeader(FORMAT_VERSION, place.name, clock(), writer=__version__),
+        session_dir,
+        reader.header
+        or JournalHeader(FORMAT_VERSION, session_dir.name, clock(), writer=__version__),
         seq=reader.seq,
         epoch=reader.epoch if take_over else reader.epoch + 1,
         tail=reader.tail,
@@ -326,26 +328,26 @@ def _resume_locked(
         clock=clock,
         has_writer_record=take_over,
     )
-    if reader.damage or folding.lost_blobs:
+    if reader.damage or loader.lost_blobs:
         view = msgspec.structs.replace(view, transcript=repaired(view.transcript))
     if view.open_turn is not None and isinstance(pending(view.transcript), Rest):
-        # It had answered, and died before it could say that the turn was over.
+        # The process ended between the last reply and the end of the turn.
         journal.append(TurnEnded(view.open_turn, "end_turn", "the process ended before it"))
         view = msgspec.structs.replace(view, open_turn=None)
-    return ResumedSession(journal, view, tuple(reader.damage), _list_warnings(reader, folding))
+    return ResumedSession(journal, view, tuple(reader.damage), _list_warnings(reader, loader))
 
 
 def _list_warnings(reader: JournalReader, loader: ViewLoader) -> tuple[str, ...]:
-    """One line each, for the person."""
-    notes = [f"the journal is damaged: {damage}" for damage in reader.damage]
-    notes += [f"a blob is lost: {name}" for name in loader.lost_blobs]
+    """One line each, for the user."""
+    warnings = [f"the session log is damaged: {damage}" for damage in reader.damage]
+    warnings += [f"a blob is missing or damaged: {name}" for name in loader.lost_blobs]
     for kind, count in loader.unknown_kinds.items():
-        notes.append(f"{count} entries of the unknown kind {kind!r} are ignored")
+        entries = plural(count, "entry", "entries")
+        warnings.append(f"ignored {entries} of the unknown kind {kind!r}")
     if loader.truncated_count:
-        notes.append(
-            f"{loader.truncated_count} old items are too long to be shown to a model whole"
-        )
-    return tuple(notes)
+        items = plural(loader.truncated_count, "old item")
+        warnings.append(f"truncated {items} in the view; the log keeps them whole")
+    return tuple(warnings)
 
 
 def make_writer_record() -> WriterOpened:
@@ -353,19 +355,18 @@ def make_writer_record() -> WriterOpened:
 
 
 def read_entries(session_dir: Path, *, last_seq: int | None = None) -> list[Entry]:
-    """Every entry of a session, in order, its parents' first. Opens nothing for writing."""
+    """Every entry of a session in order, those of its parents first. Opens nothing for writing."""
     return [entry for _, entry in read_records(session_dir, last_seq=last_seq)]
 
 
 def read_records(session_dir: Path, *, last_seq: int | None = None) -> list[tuple[Record, Entry]]:
-    """The same, each with what its line says: number, time."""
-    found: list[tuple[Record, Entry]] = []
-    for line, where in JournalReader(session_dir, last_seq=last_seq).records():
+    """The same, each with its record (number, time; without the raw line)."""
+    pairs: list[tuple[Record, Entry]] = []
+    for record, blob_dir in JournalReader(session_dir, last_seq=last_seq).records():
         try:
-            entry = decode_entry(line.raw)
+            entry = decode_entry(record.raw)
         except msgspec.DecodeError:
             continue  # a kind of a newer version
-        lost = Text(f"[This content is lost: blob {line.blob}.]")
-        whole = load_content(entry, line.blob, where) or with_content(entry, (lost,))
-        found.append((msgspec.structs.replace(line, raw=b""), whole))
-    return found
+        entry = load_content(entry, record.blob, blob_dir) or mark_lost_content(entry, record.blob)
+        pairs.append((msgspec.structs.replace(record, raw=b""), entry))
+    return pairs

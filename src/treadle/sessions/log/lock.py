@@ -1,7 +1,7 @@
-"""One writer a session: a lock that the kernel gives back when its holder dies.
+"""One writer per session: a lock that the kernel releases when its process ends.
 
-The lock is a flock on a file beside the journal; what the file says is only for the person who
-finds the session taken. No lock is ever thought stale by its age.
+The lock is a flock on a file beside the journal; the content of the file is only shown to a user
+who finds the session locked. A lock never expires by age.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOCK_NAME = "lock"
 
 
 class LockHolder(msgspec.Struct, frozen=True):
-    """Who has a session open."""
+    """The process that has a session open."""
 
     pid: int
     host: str
@@ -34,11 +34,10 @@ class LockHolder(msgspec.Struct, frozen=True):
 
 
 def acquire_lock(session_dir: Path, files: Files, *, take_over: bool = False) -> int:
-    """The lock of a session, as a descriptor to close. SessionBusy says who has it."""
+    """The lock of a session, as a descriptor to close; SessionBusy if another process has it."""
     path = session_dir / LOCK_NAME
     if take_over:
-        # The old holder keeps its lock on a file that has no name any more; the epoch in the
-        # journal tells it that it was replaced.
+        # The old holder keeps a lock on the unlinked file; the new epoch in the journal stops it.
         path.unlink(missing_ok=True)
     while True:
         fd = files.open(path, os.O_RDWR | os.O_CREAT)
@@ -46,17 +45,17 @@ def acquire_lock(session_dir: Path, files: Files, *, take_over: bool = False) ->
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             files.close(fd)
-            who = read_lock_holder(session_dir)
+            holder = read_lock_holder(session_dir)
             raise SessionBusy(
-                f"session {session_dir.name} is open in {who or 'another process'}. "
+                f"session {session_dir.name} is open in {holder or 'another process'}. "
                 "End that process, or read the session with `treadle sessions show`."
             ) from None
         if _is_same_file(fd, path):
             break
-        files.close(fd)  # somebody took over between the two calls: look again
-    me = LockHolder(os.getpid(), socket.gethostname(), time.time())
+        files.close(fd)  # another process took over between the two calls: try again
+    holder = LockHolder(os.getpid(), socket.gethostname(), time.time())
     os.ftruncate(fd, 0)
-    os.pwrite(fd, msgspec.json.encode(me), 0)
+    os.pwrite(fd, msgspec.json.encode(holder), 0)
     return fd
 
 
@@ -68,7 +67,7 @@ def _is_same_file(fd: int, path: Path) -> bool:
 
 
 def read_lock_holder(session_dir: Path) -> LockHolder | None:
-    """Who says to have the session open; a guess, unless is_held."""
+    """The last process that locked the session; it may have ended, see is_locked."""
     try:
         return msgspec.json.decode((session_dir / LOCK_NAME).read_bytes(), type=LockHolder)
     except (OSError, msgspec.DecodeError):
@@ -76,7 +75,7 @@ def read_lock_holder(session_dir: Path) -> LockHolder | None:
 
 
 def is_locked(session_dir: Path) -> bool:
-    """Whether some process has the session open at this moment."""
+    """Whether a process has the session open now."""
     try:
         fd = os.open(session_dir / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -1,9 +1,9 @@
-"""A journal read back, whatever happened to its files.
+"""Reads a journal, also a damaged one.
 
-Lines that vouch for themselves are given in order, once each; everything else is reported with
-its place and size and left where it is. A journal may be several files (segments): a new one
-begins where the disk would not take more of the old one. A fork begins with its parent's lines,
-which are not copied. Nothing is written here; journal.py cuts off a torn tail.
+Valid lines are returned in order, once each; everything else is reported with its position and size
+and left in place. A journal may have several files (segments): a new one begins after a failed
+sync. A fork begins with the lines of its parent, which are not copied. Nothing is written here;
+segment.py removes a torn tail.
 """
 
 from __future__ import annotations
@@ -14,13 +14,8 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import SessionNotFound, StoreError
-from treadle.sessions.log.records import (
-    FORMAT_VERSION,
-    JournalHeader,
-    Record,
-    decode_header,
-    parse_record,
-)
+from treadle.core.text import plural
+from treadle.sessions.log.records import JournalHeader, Record, decode_header, parse_record
 
 FIRST_SEGMENT = "journal.jsonl"
 _BUFFER = 1 << 20
@@ -28,7 +23,7 @@ _RECORD_START = b'{"c":"'
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """Something in a journal that could not be used."""
+    """A part of a journal that could not be read."""
 
     path: str
     line: int
@@ -36,11 +31,11 @@ class Damage(msgspec.Struct, frozen=True):
     problem: str
 
     def __str__(self) -> str:
-        return f"{self.path}, line {self.line}: {self.problem} ({self.bytes} bytes)"
+        return f"{self.path}, line {self.line}: {self.problem} ({plural(self.bytes, 'byte')})"
 
 
 class JournalTail(msgspec.Struct, frozen=True):
-    """The last file of a journal: where its last whole line ends, and what stands behind it."""
+    """The last file of a journal: where its last complete line ends, and what follows it."""
 
     path: Path
     segment: int = 1
@@ -51,7 +46,7 @@ class JournalTail(msgspec.Struct, frozen=True):
 
 
 class JournalReader:
-    """One pass over a session's lines. What was found out is known when the pass is over."""
+    """One pass over the lines of a session. Its attributes are complete after the pass."""
 
     def __init__(self, session_dir: Path, *, last_seq: int | None = None) -> None:
         self.session_dir = session_dir
@@ -63,16 +58,17 @@ class JournalReader:
         self.tail = JournalTail(session_dir / FIRST_SEGMENT)
         self._last_seq = last_seq
 
-    @property
-    def is_newer_format(self) -> bool:
-        return self.header is not None and self.header.format > FORMAT_VERSION
-
     def records(self) -> Iterator[tuple[Record, Path]]:
-        """Every line that counts, with the folder in which its blobs stand."""
-        for place, upto in list_lineage(self.session_dir):
-            limit = self._last_seq if upto is None else upto
-            for line in self._session_records(place, limit):
-                yield line, place
+        """Every valid line, with the folder of its session, which has its blobs."""
+        for session_dir, last_seq in list_lineage(self.session_dir):
+            limit = self._last_seq if last_seq is None else last_seq
+            for record in self._session_records(session_dir, limit):
+                yield record, session_dir
+
+    def read_to_end(self) -> None:
+        """Complete the attributes; the lines are not needed."""
+        for _ in self.records():
+            pass
 
     def _session_records(self, session_dir: Path, limit: int | None) -> Iterator[Record]:
         self.epoch = 0
@@ -86,7 +82,7 @@ class JournalReader:
     def _accept(self, line: Record, path: Path) -> bool:
         if line.epoch < self.epoch:
             self._add_damage(
-                path, 0, len(line.raw), f"entry {line.seq} is of a writer that was replaced"
+                path, 0, len(line.raw), f"entry {line.seq} is from a writer that was replaced"
             )
             return False
         if line.kind == "opened":
@@ -96,8 +92,8 @@ class JournalReader:
             self.duplicate_count += 1
             return False
         if line.seq > self.seq + 1:
-            lost = f"{self.seq + 1} to {line.seq - 1}"
-            self._add_damage(path, 0, 0, f"the entries {lost} are missing before this place")
+            missing = f"{self.seq + 1} to {line.seq - 1}"
+            self._add_damage(path, 0, 0, f"the entries {missing} are missing")
         self.seq, self.epoch = line.seq, line.epoch
         return True
 
@@ -119,49 +115,45 @@ class JournalReader:
                     if not torn:
                         first_torn = number
                     line = _find_record(raw)
-                    lost = size if line is None else raw.rindex(line.raw)
-                    torn += lost
+                    torn += size if line is None else raw.rindex(line.raw)
                     if line is None:
                         continue
                 if torn:
-                    problem = "not a line of a journal, skipped"
-                    self._add_damage(path, first_torn, torn, problem)
+                    self._add_damage(path, first_torn, torn, "skipped: not a line of a journal")
                     torn = 0
                 end = start
                 yield line
         self.tail = JournalTail(path, segment, end, torn, lacks_newline and not torn, has_header)
         if torn:
-            self._add_damage(
-                path, first_torn, torn, "the last line was not written whole, left out"
-            )
+            self._add_damage(path, first_torn, torn, "skipped: the last line is incomplete")
 
     def _add_damage(self, path: Path, line: int, size: int, problem: str) -> None:
         self.damage.append(Damage(str(path), line, size, problem))
 
 
 def _find_record(raw: bytes) -> Record | None:
-    """The whole line behind a torn one, or behind a block of zeros."""
-    at = raw.rfind(_RECORD_START)
-    while at > 0:
-        line = parse_record(raw[at:])
-        if line is not None:
-            return line
-        at = raw.rfind(_RECORD_START, 0, at)
+    """The complete line after a torn one, or after a block of zeros."""
+    start = raw.rfind(_RECORD_START)
+    while start > 0:
+        record = parse_record(raw[start:])
+        if record is not None:
+            return record
+        start = raw.rfind(_RECORD_START, 0, start)
     return None
 
 
 def list_segments(session_dir: Path) -> list[Path]:
     """The files of a journal, in order."""
-    found = [session_dir / FIRST_SEGMENT]
-    while (path := session_dir / f"journal-{len(found) + 1}.jsonl").exists():
-        found.append(path)
-    if not found[0].exists():
+    files = [session_dir / FIRST_SEGMENT]
+    while (path := session_dir / f"journal-{len(files) + 1}.jsonl").exists():
+        files.append(path)
+    if not files[0].exists():
         raise SessionNotFound(f"there is no session in {session_dir}")
-    return found
+    return files
 
 
 def read_header(session_dir: Path) -> JournalHeader | None:
-    """What a session says of itself; None if its first line is lost."""
+    """The header of a session; None if it is damaged."""
     for path in list_segments(session_dir):
         with path.open("rb", buffering=4096) as file:
             header = decode_header(file.readline(1 << 20).rstrip(b"\n"))
@@ -171,28 +163,27 @@ def read_header(session_dir: Path) -> JournalHeader | None:
 
 
 def list_lineage(session_dir: Path) -> list[tuple[Path, int | None]]:
-    """The sessions whose lines make up this one, oldest first, each with its last entry."""
-    found: list[tuple[Path, int | None]] = [(session_dir, None)]
+    """The session and the parents it was forked from, oldest first, each with its last entry."""
+    lineage: list[tuple[Path, int | None]] = [(session_dir, None)]
     header = read_header(session_dir)
     while header is not None and header.parent is not None:
         parent = header.parent
-        upto = min(parent.seq, found[0][1]) if found[0][1] is not None else parent.seq
+        child_last = lineage[0][1]
+        last_seq = parent.seq if child_last is None else min(parent.seq, child_last)
         session_dir = find_session_dir(session_dir, parent.session)
-        if any(session_dir == known for known, _ in found):
+        if any(session_dir == known for known, _ in lineage):
             raise StoreError(f"session {parent.session} is its own ancestor; its header is wrong")
-        found.insert(0, (session_dir, upto))
+        lineage.insert(0, (session_dir, last_seq))
         header = read_header(session_dir)
-    return found
+    return lineage
 
 
 def find_session_dir(session_dir: Path, session_id: str) -> Path:
-    """Where another session is: with this one's project, or with any other."""
-    near = session_dir.parent / session_id
-    if (near / FIRST_SEGMENT).exists():
-        return near
-    for far in session_dir.parent.parent.glob(f"*/{session_id}"):
-        if (far / FIRST_SEGMENT).exists():
-            return far
+    """The folder of another session: in the same project, or in any other."""
+    root = session_dir.parent.parent
+    for path in (session_dir.parent / session_id, *root.glob(f"*/{session_id}")):
+        if (path / FIRST_SEGMENT).exists():
+            return path
     raise SessionNotFound(
-        f"session {session_dir.name} is a fork of {session_id}, which is not there any more"
+        f"session {session_dir.name} is a fork of {session_id}, which no longer exists"
     )

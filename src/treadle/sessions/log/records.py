@@ -1,12 +1,12 @@
-"""One line of a journal: how an entry looks on disk, and back.
+"""One line of a journal: encodes an entry, and decodes it.
 
     {"c":"5d41402a","n":12,"e":1,"t":1767225600.250,"kind":"item","item":{…}}
       checksum      number epoch time               the entry, as entries.py names it
 
-The checksum is the CRC-32 of everything behind it, so a line vouches for itself. `n` counts
-entries and orders them (the time is for people only); `e` counts the writers that took the
-session over. Content above 64 KiB stands beside the journal as a blob, and the line names it.
-Values and bytes only: files are journal.py's and reader.py's business.
+The checksum is the CRC-32 of everything after it, so each line can be verified alone. `n` numbers
+and orders the entries (the time is only for display); `e` counts the writers of the session.
+Content above 64 KiB is stored as a blob beside the journal, and the line names it. Values and bytes
+only; journal.py and reader.py handle the files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FORMAT_VERSION = 1
 BLOB_THRESHOLD_BYTES = 64 * 1024
 MAX_BYTES_PER_CHAR = 6  # a control character, as an escape
 
-_CHECKSUMMED_FROM = 15  # behind {"c":"5d41402a"
+_CHECKSUMMED_FROM = 15  # after {"c":"5d41402a"
 _NEWLINE = 10
 _KINDS = {b"item": "item", b"turn": "turn", b"end": "end", b"usage": "usage"}
 _RECORD_PREFIX = re.compile(
@@ -36,14 +36,14 @@ _RECORD_PREFIX = re.compile(
 
 
 class ForkPoint(msgspec.Struct, frozen=True):
-    """Where a fork left: the history up to and with this entry is the other session's."""
+    """The parent of a fork, and the last entry that the fork has from it."""
 
     session: str
     seq: int
 
 
 class JournalHeader(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The first line of every file of a journal."""
+    """The first line of each file of a journal."""
 
     format: int
     session: str
@@ -55,7 +55,7 @@ class JournalHeader(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WriterOpened(msgspec.Struct, frozen=True, tag="opened", tag_field="kind"):
-    """A writer took the session over. Not an entry: it has the number of the last one."""
+    """A new writer opened the session. Not an entry: it has the number of the last one."""
 
     pid: int
     host: str
@@ -63,7 +63,7 @@ class WriterOpened(msgspec.Struct, frozen=True, tag="opened", tag_field="kind"):
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """What a line says of itself. `raw` holds all of it."""
+    """The metadata of a line; `raw` is the whole line."""
 
     seq: int
     epoch: int
@@ -82,13 +82,13 @@ ContentItem = AssistantItem | UserItem | ToolResultItem  # the items whose conte
 
 
 def add_checksum(body: bytes) -> bytes:
-    """A whole line: the checksum, what it vouches for, the end."""
+    """A whole line: the checksum, the body, the line end."""
     rest = b"," + body
     return b'{"c":"%08x"%b\n' % (zlib.crc32(rest), rest)
 
 
 def has_valid_checksum(raw: bytes) -> bool:
-    """Whether a line, with or without its end, is what was written."""
+    """Whether a line, with or without its end, matches its checksum."""
     if raw[:6] != b'{"c":"' or raw[14:16] != b'",':
         return False
     end = -1 if raw[-1:] == b"\n" else None
@@ -101,7 +101,7 @@ def has_valid_checksum(raw: bytes) -> bool:
 def encode_record(
     entry: Entry | WriterOpened, seq: int, epoch: int, time: float, blob_reference: str = ""
 ) -> bytes:
-    """The line of an entry. `blob` is what the line says of content that stands beside it."""
+    """The line of an entry. `blob_reference` names content that is stored as a blob."""
     body = to_json(entry)
     return add_checksum(
         b'"n":%d,"e":%d,"t":%.3f,%b%b' % (seq, epoch, time, blob_reference.encode(), body[1:])
@@ -122,7 +122,7 @@ def decode_header(raw: bytes) -> JournalHeader | None:
 
 
 def parse_record(raw: bytes) -> Record | None:
-    """A line that was written by a journal; None if it is anything else."""
+    """The record of a line; None if it is not a valid line of a journal."""
     head = _RECORD_PREFIX.match(raw)
     if head is None:
         return None
@@ -142,7 +142,7 @@ def decode_entry(raw: bytes) -> Entry:
     except msgspec.DecodeError:
         if b"\\ud" not in raw:
             raise
-        # Half of a surrogate pair: Python's own reader takes it, msgspec's does not.
+        # Half of a surrogate pair: Python's decoder accepts it, msgspec's does not.
         return msgspec.convert(json.loads(raw), Entry)  # type: ignore[no-any-return]
 
 
@@ -157,11 +157,11 @@ def to_json(value: Any) -> bytes:
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
 
 
-# --- content that stands beside the journal ------------------------------------------------
+# --- content in blobs ----------------------------------------------------------------------
 
 
 def encode_large_content(entry: Entry | WriterOpened) -> bytes | None:
-    """The content of this entry's item as JSON, if it is too long for a line."""
+    """The content of the entry's item as JSON, if it is too long for a line."""
     item = _content_item(entry)
     if item is None or _content_size(item) * MAX_BYTES_PER_CHAR < BLOB_THRESHOLD_BYTES:
         return None
@@ -170,7 +170,7 @@ def encode_large_content(entry: Entry | WriterOpened) -> bytes | None:
 
 
 def without_content(entry: Entry | WriterOpened) -> Entry:
-    """The entry as it stands in the line when its content is a blob."""
+    """The entry as in the line when its content is a blob."""
     return with_content(entry, ())
 
 
@@ -209,7 +209,7 @@ def _content_item(entry: Entry | WriterOpened) -> ContentItem | None:
 
 
 def _content_size(item: ContentItem) -> int:
-    """Characters and bytes in an item: cheaper than to encode it in order to find out."""
+    """Characters and bytes of an item; cheaper than encoding it."""
     total = 0
     for part in item.content:
         if type(part) is Text:

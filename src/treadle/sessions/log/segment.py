@@ -1,8 +1,8 @@
-"""The file that a journal is appended to: whole lines, durably, or none of them.
+"""The file that a journal appends to: all lines of a batch durably, or none.
 
-Half a batch is cut off again. A file whose sync failed is never trusted more: the kernel may
-have dropped what it could not write, so the same lines go to a new file, and whoever reads both
-takes each once. Blocking calls; journal.py keeps them off the event loop.
+A partial batch is truncated again. A file whose sync failed is not used again: the kernel may have
+dropped the data, so the same lines are written to a new file, and a reader skips duplicates.
+Blocking calls; journal.py runs them off the event loop.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Segment:
         self._end = tail.end if tail is not None else 0
         self._number = tail.segment if tail is not None else 1
         self._is_new = tail is None
-        self._partial_bytes = 0  # bytes behind `end` that do not count
+        self._partial_bytes = 0  # bytes after `_end` of an incomplete batch
         self.sync_count = 0
         if tail is not None:
             self._repair_tail(tail)
@@ -46,7 +46,7 @@ class Segment:
         )
 
     def append(self, lines: bytes) -> None:
-        """Write these lines so that they count, or raise a StoreError and leave nothing."""
+        """Write these lines durably, or raise a StoreError and write none."""
         try:
             self._write(lines)
         except OSError as error:
@@ -68,9 +68,9 @@ class Segment:
         rest = memoryview(lines)
         try:
             while rest:
-                taken = self._files.write(self._fd, rest)
-                self._partial_bytes += taken
-                rest = rest[taken:]
+                written = self._files.write(self._fd, rest)
+                self._partial_bytes += written
+                rest = rest[written:]
         except OSError:
             self._try_truncate_partial()
             raise
@@ -79,20 +79,16 @@ class Segment:
             self.sync_count += 1
         except OSError:
             self.close()
-            self._number, self._end, self._partial_bytes, self._is_new = (
-                self._number + 1,
-                0,
-                0,
-                True,
-            )
+            self._number += 1
+            self._end, self._partial_bytes, self._is_new = 0, 0, True
             self._create_file(lines)
             return
         self._end, self._partial_bytes = self._end + self._partial_bytes, 0
-        # Whoever replaced us between the look and the write has not seen these lines.
+        # A writer that took over between the check and the write has not seen these lines.
         self._check_ownership()
 
     def _create_file(self, lines: bytes) -> None:
-        """A new file: the header and the first lines, under a name that counts once it is whole."""
+        """A new file with the header and the first lines; it gets its name when it is complete."""
         files, path = self._files, self.path
         header = msgspec.structs.replace(self._header, segment=self._number)
         data = encode_header(header) + lines
@@ -117,29 +113,28 @@ class Segment:
         size, is_named = self._files.size(self._fd)
         if not is_named:
             raise StoreError(
-                f"{self.path} was deleted while the session was open. What was said is still in "
+                f"{self.path} was deleted while the session was open. The session is still in "
                 "memory: export it before you end this process."
             )
         if size != self._end:
-            raise SessionBusy(
-                f"session {self._session_dir.name} was taken over by another process; this one stops"
-            )
+            name = self._session_dir.name
+            raise SessionBusy(f"session {name} was taken over by another process; this one stops")
 
     def _truncate_partial(self) -> None:
-        """Remove the lines that were begun and not finished, if nobody wrote behind them."""
+        """Remove an incomplete batch, if no other process wrote after it."""
         if self._partial_bytes and self._files.size(self._fd)[0] == self._end + self._partial_bytes:
             self._files.truncate(self._fd, self._end)
         self._partial_bytes = 0
 
     def _try_truncate_partial(self) -> None:
-        half = self._partial_bytes
+        partial_bytes = self._partial_bytes
         try:
             self._truncate_partial()
         except OSError:
-            self._partial_bytes = half  # tried again before the next line is written
+            self._partial_bytes = partial_bytes  # tried again before the next write
 
     def _repair_tail(self, tail: JournalTail) -> None:
-        """Put aside what stands behind the last whole line."""
+        """Move the bytes after the last complete line to another file."""
         if tail.end and not tail.torn_bytes and not tail.lacks_newline:
             return
         try:
@@ -173,12 +168,10 @@ class Segment:
 
 
 def to_store_error(error: OSError, path: Path) -> StoreError:
-    """What the system said, as an error of ours that says what to do."""
-    why = os.strerror(error.errno) if error.errno else str(error)
+    """A system error as a StoreError that says what to do."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
     if error.errno in _DISK_FULL_ERRNOS:
-        return StoreFull(
-            f"{path} cannot be written: {why}. Make room; the session goes on where it stopped."
-        )
+        return StoreFull(f"cannot write {path}: {reason}. Free some space, then continue.")
     return StoreError(
-        f"{path} cannot be written: {why}. What was said is still in memory and can be exported."
+        f"cannot write {path}: {reason}. The session is still in memory and can be exported."
     )

@@ -1,9 +1,9 @@
-"""Lines to the view that a driver goes on from, without holding the whole log.
+"""Loads the view that a driver continues from, without holding the whole log in memory.
 
-The core's own fold is shown stand-ins for the items; a line is decoded only if its item is still
-in the view when the log has been read. A compacted session of a gigabyte costs what its view
-costs. A view of more than VIEW_BYTES, which no model could be shown, keeps its newest part whole;
-of older items only the beginning is in the view, and all of it in the log.
+The fold of the core gets placeholders for the items; a line is decoded only if its item is still
+in the view at the end of the log. A compacted session of a gigabyte needs as much memory as its
+view. In a view of more than MAX_VIEW_BYTES, which is too large for any model, only the newest items
+are whole; older ones are truncated. The log keeps all of them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from treadle.sessions.log.reader import JournalReader
 from treadle.sessions.log.records import Record, decode_content, decode_entry, with_content
 
 MAX_VIEW_BYTES = 96 << 20
-PREVIEW_CHARS = 400  # characters
-_MIN_DEFERRED_BYTES = 1024  # bytes of a line that is not worth a stand-in
+PREVIEW_CHARS = 400
+_MIN_DEFERRED_BYTES = 1024  # shorter lines are decoded at once
 
 _RESULT_PATTERN = re.compile(
     rb'\{[^{]*"kind":"item","item":\{"type":"tool_result",'
@@ -38,7 +38,7 @@ _MESSAGE_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"user",')
 
 
 class _DeferredItem:
-    """A long line whose item may be wanted: its bytes, or the number to find it again by."""
+    """A long line whose item may be needed: its bytes, or its number to read it again."""
 
     __slots__ = ("blob", "preview", "raw", "seq", "session_dir", "size")
 
@@ -52,7 +52,7 @@ class _DeferredItem:
 
 
 class ViewLoader:
-    """One fold over a session's lines."""
+    """One fold over the lines of a session."""
 
     def __init__(self, reader: JournalReader, max_bytes: int = MAX_VIEW_BYTES) -> None:
         self._reader = reader
@@ -61,15 +61,15 @@ class ViewLoader:
         self._recent_bytes = 0
         self._has_queued_messages = False
         self._remaining_bytes = max_bytes
-        self._items: dict[int, Item] = {}  # what stand-ins stand for, by number
-        self._reread_seqs: set[int] = set()  # numbers of lines that are wanted whole after all
-        self.unknown_kinds: dict[str, int] = {}  # kinds of a newer version, and how many
+        self._items: dict[int, Item] = {}  # the real items of placeholders, by number
+        self._reread_seqs: set[int] = set()  # lines to read again
+        self.unknown_kinds: dict[str, int] = {}  # of a newer version, with counts
         self.lost_blobs: list[str] = []
         self.truncated_count = 0
 
     def load(self) -> View:
-        """What the lines amount to."""
-        # A million values and no circles: looking for some would take a tenth of the time.
+        """The view of the session."""
+        # A million values without cycles: the collector would take a tenth of the time.
         was_on = gc.isenabled()
         gc.disable()
         try:
@@ -93,20 +93,20 @@ class ViewLoader:
         )
 
     def _resolve_placeholders(self, transcript: Transcript) -> None:
-        """Settle what stands behind each stand-in, the newest first while there is room."""
+        """Find the item of each placeholder, the newest first; whole while there is room."""
         for position in range(len(transcript) - 1, -1, -1):
-            held = _deferred_item(transcript[position])
-            if held is not None and held.seq not in self._items:
-                self._remaining_bytes -= held.size
-                self._items[held.seq] = self._resolve_item(
-                    transcript[position], held, self._remaining_bytes >= 0
+            deferred = _deferred_item(transcript[position])
+            if deferred is not None and deferred.seq not in self._items:
+                self._remaining_bytes -= deferred.size
+                self._items[deferred.seq] = self._resolve_item(
+                    transcript[position], deferred, self._remaining_bytes >= 0
                 )
 
     def _replace_placeholders(self, transcript: Transcript) -> Transcript:
-        """One item, one object: the view and its history have to agree on that."""
+        """The view and its history must hold the same object for one item."""
         return Transcript(
             [
-                item if (held := _deferred_item(item)) is None else self._items[held.seq]
+                item if (deferred := _deferred_item(item)) is None else self._items[deferred.seq]
                 for item in transcript
             ]
         )
@@ -114,35 +114,31 @@ class ViewLoader:
     # --- while the log is read ---------------------------------------------------------------
 
     def _read_entries(self, lines: Iterable[tuple[Record, Path]]) -> Iterator[Entry]:
-        for line, place in lines:
+        for line, session_dir in lines:
             if line.kind == "item" and (len(line.raw) > _MIN_DEFERRED_BYTES or line.blob):
-                yield self._make_placeholder(line, place)
-            else:
-                entry = self._decode_entry(line, place)
-                if entry is not None:
-                    self._has_queued_messages = (
-                        self._has_queued_messages or type(entry) is InputQueued
-                    )
-                    yield entry
+                yield self._make_placeholder(line, session_dir)
+            elif (entry := self._decode_entry(line, session_dir)) is not None:
+                self._has_queued_messages |= type(entry) is InputQueued
+                yield entry
 
     def _make_placeholder(self, line: Record, session_dir: Path) -> Entry:
-        """An entry that the fold treats as it would the real one."""
+        """An entry that the fold treats like the real one."""
         item: Item
         if (result := _RESULT_PATTERN.match(line.raw)) is not None:
             item = ToolResultItem(result.group(1).decode(), result.group(2).decode(), ())
         elif _REPLY_PATTERN.match(line.raw) is not None:
             item = AssistantItem(())
         elif self._has_queued_messages or _MESSAGE_PATTERN.match(line.raw) is None:
-            # A message that was queued is known again by its value, and a result whose id is not
-            # plain by what it says: no stand-in will do.
+            # The fold compares a queued message by its value, and needs the id of a result: a
+            # placeholder has neither.
             entry = self._decode_entry(line, session_dir)
             assert entry is not None, "the kind of this line is known"
             return entry
         else:
             item = UserItem(())
-        held = _DeferredItem(line, session_dir)
-        vars(item)["held"] = held
-        self._recent.append(held)
+        deferred = _DeferredItem(line, session_dir)
+        vars(item)["deferred"] = deferred
+        self._recent.append(deferred)
         self._recent_bytes += len(line.raw)
         while self._recent_bytes > self._max_bytes:
             self._release_bytes(self._recent.popleft())
@@ -158,7 +154,7 @@ class ViewLoader:
     # --- when it has been read ---------------------------------------------------------------
 
     def _release_bytes(self, deferred: _DeferredItem) -> None:
-        """Keep no more of a line than will be shown of it if there is no room."""
+        """Keep only the preview of a line."""
         raw, deferred.raw = deferred.raw, None
         if raw is None:
             return
@@ -180,32 +176,31 @@ class ViewLoader:
             return deferred.preview
         if deferred.raw is not None and not isinstance(placeholder, ToolResultItem):
             return self._truncate_item(self._decode_item(deferred.raw, deferred, whole=False))
-        assert isinstance(placeholder, ToolResultItem), "all else was shortened when it was let go"
-        text = f"[{deferred.size} bytes of an old result are left out; they are in the journal.]"
+        assert isinstance(placeholder, ToolResultItem), "other items have a preview"
+        text = f"[{deferred.size} bytes of an old result are left out; the session log has them.]"
         return ToolResultItem(
             placeholder.call_id, placeholder.name, (Text(text),), is_truncated=True
         )
 
     def _reread_items(self) -> None:
-        for line, place in JournalReader(self._reader.session_dir).records():
+        for line, session_dir in JournalReader(self._reader.session_dir).records():
             if line.seq in self._reread_seqs:
-                held = _DeferredItem(line, place)
-                self._items[line.seq] = self._decode_item(line.raw, held, whole=True)
+                deferred = _DeferredItem(line, session_dir)
+                self._items[line.seq] = self._decode_item(line.raw, deferred, whole=True)
 
     def _decode_item(self, raw: bytes, deferred: _DeferredItem, *, whole: bool) -> Item:
         entry = decode_entry(raw)
-        if (
-            whole or _REPLY_PATTERN.match(raw) is not None
-        ):  # its calls are needed even of an old one
+        # A reply needs its calls, even if its text is truncated.
+        if whole or _REPLY_PATTERN.match(raw) is not None:
             entry = self._load_content(entry, deferred.blob, deferred.session_dir)
-        assert isinstance(entry, ItemAdded), "only items have stand-ins"
+        assert isinstance(entry, ItemAdded), "only items have placeholders"
         return entry.item
 
     def _load_content(self, entry: Entry, blob: str, session_dir: Path) -> Entry:
         whole = load_content(entry, blob, session_dir)
         if whole is None:
             self.lost_blobs.append(blob)
-            return with_content(entry, (Text(f"[This content is lost: blob {blob}.]"),))
+            return mark_lost_content(entry, blob)
         return whole
 
     @staticmethod
@@ -218,26 +213,31 @@ class ViewLoader:
                 for part in item.content
             ]
         )
-        if not content:  # it is a blob
-            content = (Text("[Left out; it is in the journal.]"),)
+        if not content:  # it is in a blob
+            content = (Text("[Left out; the session log has it.]"),)
         return msgspec.structs.replace(item, content=content)
 
 
 def load_content(entry: Entry, blob: str, session_dir: Path) -> Entry | None:
-    """The entry with the content that stands beside the journal; None if that is lost."""
+    """The entry with its content from the blob; None if that is lost."""
     if not blob:
         return entry
     data = Blobs(session_dir / "blobs", LocalFiles()).get(blob)
     return None if data is None else with_content(entry, decode_content(entry, data))
 
 
+def mark_lost_content(entry: Entry, blob: str) -> Entry:
+    """The entry with a note in place of its content."""
+    return with_content(entry, (Text(f"[This content is lost: blob {blob}.]"),))
+
+
 def _deferred_item(item: Item) -> _DeferredItem | None:
-    found = vars(item).get("held")
-    return found if isinstance(found, _DeferredItem) else None
+    deferred = vars(item).get("deferred")
+    return deferred if isinstance(deferred, _DeferredItem) else None
 
 
 def _truncate_text(text: str) -> str:
     if len(text) <= _MIN_DEFERRED_BYTES:
         return text
     left = len(text) - PREVIEW_CHARS
-    return f"{text[:PREVIEW_CHARS]}… [{left} more characters are in the journal]"
+    return f"{text[:PREVIEW_CHARS]}… [{left} more characters are in the session log]"

@@ -1,5 +1,5 @@
-"""What every implementation of a contract has to pass: one suite a contract, free of a test runner.
+"""Conformance suites: one per contract, for any implementation.
 
-Each suite is an async function that raises AssertionError with the broken promise in words, so
-that it runs under pytest, unittest or a plain script.
+A check is an async function that raises AssertionError with the broken promise, so that it runs
+under pytest, unittest or in a plain script. The suite of the Store is a class for pytest.
 """

@@ -1,13 +1,13 @@
-"""What every Model has to keep, as checks that any implementation can be put through.
+"""The promises of a Model (core/contracts/model.py), as checks.
 
-Each promise of core/contracts/model.py is one async function that asks the model something and
-asserts what came back. `PROMISES` holds them all; a test is parametrised over them:
+Each promise is one async function that sends the model a request and checks the events. A test is
+parametrised over MODEL_CHECKS:
 
-    @pytest.mark.parametrize("promise", PROMISES, ids=name_of)
-    async def test_my_model(promise):
-        await promise(MyModel(...), Questions())
+    @pytest.mark.parametrize("check", MODEL_CHECKS, ids=check_name)
+    async def test_my_model(check):
+        await check(MyModel(...), ConformanceRequests())
 
-What is asked can be changed for a model that needs other words to talk, call or overflow.
+The requests can be changed for a model that needs other ones to answer, call a tool or fail.
 """
 
 from __future__ import annotations
@@ -57,13 +57,14 @@ ADD_TOOL = ToolSpec(
 
 
 class ConformanceRequests(msgspec.Struct, frozen=True):
-    """What the suite asks. None leaves out what this model cannot be brought to do.
+    """The requests of the suite. None leaves out a check that this model cannot pass by design.
 
-    talk        answered with text
-    call        answered with at least one call of the tool `add`
-    cut         the limit of tokens that cuts a talk
-    cut_call    the limit of tokens that cuts a call in the middle
-    impossible  a request that has to fail
+    text              answered with text
+    call              answered with at least one call of the tool `add`
+    text_token_limit  the max_tokens that truncates a text answer
+    call_token_limit  the max_tokens that truncates a call in the middle
+    failing           a request that must fail
+    concurrency       how many streams run at once
     """
 
     text: ModelRequest = ModelRequest(Transcript([to_user_item("Say hello.")]))
@@ -107,12 +108,12 @@ async def announces_every_call_once(model: Model, requests: ConformanceRequests)
         return
     events = await _collect_events(model, requests.call)
     reply = _get_reply(events)
-    assert reply.calls, "the model was to call a tool"
+    assert reply.calls, "the model must call a tool"
     assert reply.stop == "tool_use"
-    ready = [event.call for event in events if isinstance(event, ModelToolCallRequested)]
-    begun = [(event.id, event.name) for event in events if isinstance(event, ModelToolCallBegan)]
-    assert ready == list(reply.calls)
-    assert begun == [(call.id, call.name) for call in reply.calls]
+    requested = [event.call for event in events if isinstance(event, ModelToolCallRequested)]
+    began = [(event.id, event.name) for event in events if isinstance(event, ModelToolCallBegan)]
+    assert requested == list(reply.calls)
+    assert began == [(call.id, call.name) for call in reply.calls]
     assert len({call.id for call in reply.calls}) == len(reply.calls)
     assert all(call.id and call.name for call in reply.calls)
     _assert_deltas_match_reply(events)
@@ -126,17 +127,13 @@ async def continues_after_a_tool_round(model: Model, requests: ConformanceReques
     longer = requests.call.transcript.extend([reply, *answers])
     options = msgspec.structs.replace(requests.call.options, tool_choice="auto")
     request = msgspec.structs.replace(requests.call, transcript=longer, options=options)
-    after = _get_reply(
-        await _collect_events(model, _with_max_tokens(request, requests.text_token_limit or 4))
-    )
+    after = await _get_short_reply(model, request, requests)
     assert not {call.id for call in reply.calls} & {call.id for call in after.calls}
 
 
 async def reports_max_tokens(model: Model, requests: ConformanceRequests) -> None:
     if requests.text_token_limit is not None:
-        reply = _get_reply(
-            await _collect_events(model, _with_max_tokens(requests.text, requests.text_token_limit))
-        )
+        reply = await _get_short_reply(model, requests.text, requests)
         assert reply.stop == "max_tokens"
     if requests.call_token_limit is not None and requests.call is not None:
         events = await _collect_events(
@@ -144,17 +141,17 @@ async def reports_max_tokens(model: Model, requests: ConformanceRequests) -> Non
         )
         reply = _get_reply(events)
         assert reply.stop == "max_tokens"
-        assert all(call.problem is None for call in reply.calls), "no cut call is in the reply"
+        assert all(call.problem is None for call in reply.calls), "no truncated call in the reply"
         assert [e.call for e in events if isinstance(e, ModelToolCallRequested)] == list(
             reply.calls
         )
 
 
 async def accepts_any_valid_history(model: Model, requests: ConformanceRequests) -> None:
-    """Other models' thoughts, calls with odd ids, failed calls, notices, summaries."""
+    """Thinking of other models, calls with unusual ids, failed calls, notices, summaries."""
     foreign = (
-        Thinking("Somebody else's thought.", signature="not yours", origin="nobody"),
-        RedactedThinking("sealed by somebody else", origin="nobody"),
+        Thinking("The thinking of another model.", signature="not yours", origin="other"),
+        RedactedThinking("encrypted by another provider", origin="other"),
         Text("I add."),
         ToolCall("an id: of /another/ kind", "add", '{"a": 1, "b": 2}'),
         ToolCall("", "add", '{"a": 1, "b"'),
@@ -162,34 +159,28 @@ async def accepts_any_valid_history(model: Model, requests: ConformanceRequests)
     history: list[Item] = [
         SummaryItem("They greeted each other.", replaces=4),
         to_user_item("add 1 and 2"),
-        AssistantItem(foreign, stop="tool_use", model="nobody/else"),
+        AssistantItem(foreign, stop="tool_use", model="other/model"),
         ToolResultItem("an id: of /another/ kind", "add", (Text("3"),)),
         ToolResultItem("", "add", (Text("the arguments were cut off"),), is_error=True),
         NoticeItem("The clock strikes.", kind="time"),
-        AssistantItem((Thinking("Only a thought.", origin="nobody"),)),
+        AssistantItem((Thinking("Only thinking.", origin="other"),)),
         to_user_item("Say hello. \ud800 \x00"),
     ]
     request = msgspec.structs.replace(
         requests.text, transcript=Transcript(history), tools=(ADD_TOOL,)
     )
-    _get_reply(
-        await _collect_events(model, _with_max_tokens(request, requests.text_token_limit or 4))
-    )
+    await _get_short_reply(model, request, requests)
 
 
 async def does_not_change_the_transcript(model: Model, requests: ConformanceRequests) -> None:
     before = list(requests.text.transcript)
-    await _collect_events(model, _with_max_tokens(requests.text, requests.text_token_limit or 4))
+    await _get_short_reply(model, requests.text, requests)
     assert len(requests.text.transcript) == len(before)
     assert all(one is two for one, two in zip(before, requests.text.transcript, strict=True))
 
 
 async def reports_usage(model: Model, requests: ConformanceRequests) -> None:
-    usage = _get_reply(
-        await _collect_events(
-            model, _with_max_tokens(requests.text, requests.text_token_limit or 4)
-        )
-    ).usage
+    usage = (await _get_short_reply(model, requests.text, requests)).usage
     assert usage.requests == 1
     assert min(usage.input, usage.output, usage.cache_read, usage.cache_write) >= 0
     assert usage.cost is None or usage.cost >= 0
@@ -208,10 +199,10 @@ async def serves_many_streams_at_once(model: Model, requests: ConformanceRequest
 
 
 async def can_be_closed_and_cancelled(model: Model, requests: ConformanceRequests) -> None:
-    """At the first piece: the consumer leaves, then is cancelled; the model serves the next."""
-    begun = asyncio.Event()
+    """The consumer closes one stream and is cancelled in another; then the model still works."""
+    began = asyncio.Event()
 
-    async def leave() -> None:
+    async def close_early() -> None:
         stream = cast(AsyncGenerator[ModelEvent, None], model.stream(requests.text))
         async with aclosing(stream):
             await anext(stream)
@@ -220,44 +211,40 @@ async def can_be_closed_and_cancelled(model: Model, requests: ConformanceRequest
         stream = cast(AsyncGenerator[ModelEvent, None], model.stream(requests.text))
         async with aclosing(stream):
             async for _ in stream:
-                begun.set()
+                began.set()
                 await asyncio.Event().wait()
 
     with _track_tasks() as tasks:
-        await leave()
+        await close_early()
         listener = asyncio.create_task(listen())
-        await begun.wait()
+        await began.wait()
         listener.cancel()
         await asyncio.wait([listener])
     assert listener.cancelled()
     assert [task for task in tasks if not task.done()] == [], "nothing is left running"
-    _get_reply(
-        await _collect_events(
-            model, _with_max_tokens(requests.text, requests.text_token_limit or 4)
-        )
-    )
+    await _get_short_reply(model, requests.text, requests)
 
 
 @contextmanager
 def _track_tasks() -> Iterator[list[asyncio.Task[Any]]]:
-    """The tasks that this one begins, and those that they begin in turn."""
+    """The tasks that the current one starts, and those that they start."""
     loop = asyncio.get_running_loop()
-    begun: list[asyncio.Task[Any]] = []
-    family = {asyncio.current_task()}
+    started: list[asyncio.Task[Any]] = []
+    parents = {asyncio.current_task()}
     before = loop.get_task_factory()
 
     def make(
         loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **more: Any
     ) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **more)
-        if asyncio.current_task() in family:
-            family.add(task)
-            begun.append(task)
+        if asyncio.current_task() in parents:
+            parents.add(task)
+            started.append(task)
         return task
 
     loop.set_task_factory(make)  # type: ignore[arg-type]
     try:
-        yield begun
+        yield started
     finally:
         loop.set_task_factory(before)
 
@@ -269,7 +256,7 @@ async def fails_with_a_model_error(model: Model, requests: ConformanceRequests) 
         await _collect_events(model, requests.failing)
     except ModelError:
         return
-    raise AssertionError("a request that cannot be answered raises a ModelError")
+    raise AssertionError("a failing request raises a ModelError")
 
 
 MODEL_CHECKS: tuple[ModelCheck, ...] = (
@@ -289,9 +276,9 @@ MODEL_CHECKS: tuple[ModelCheck, ...] = (
 
 
 async def check_model(model: Model, requests: ConformanceRequests | None = None) -> None:
-    """The whole suite; the first promise that is broken raises AssertionError."""
-    for promise in MODEL_CHECKS:
-        await promise(model, requests or ConformanceRequests())
+    """The whole suite; raises AssertionError at the first broken promise."""
+    for check in MODEL_CHECKS:
+        await check(model, requests or ConformanceRequests())
 
 
 def check_name(check: ModelCheck) -> str:
@@ -309,6 +296,13 @@ def _get_reply(events: list[ModelEvent]) -> AssistantItem:
     return last.item
 
 
+async def _get_short_reply(
+    model: Model, request: ModelRequest, requests: ConformanceRequests
+) -> AssistantItem:
+    limited = _with_max_tokens(request, requests.text_token_limit or 4)
+    return _get_reply(await _collect_events(model, limited))
+
+
 def _assert_deltas_match_reply(events: list[ModelEvent]) -> None:
     reply = _get_reply(events)
     assert "".join(e.text for e in events if isinstance(e, ModelTextDelta)) == reply.text
@@ -316,7 +310,7 @@ def _assert_deltas_match_reply(events: list[ModelEvent]) -> None:
     assert "".join(e.text for e in events if isinstance(e, ModelThinkingDelta)) == "".join(thoughts)
     for call in reply.calls:
         pieces = [e.text for e in events if isinstance(e, ModelToolCallDelta) and e.id == call.id]
-        assert "".join(pieces) == call.raw, "the pieces of a call are its arguments"
+        assert "".join(pieces) == call.raw, "the deltas of a call are its arguments"
 
 
 def _with_max_tokens(request: ModelRequest, tokens: int) -> ModelRequest:

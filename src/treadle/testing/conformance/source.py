@@ -10,7 +10,7 @@ from treadle.core.contracts.source import ToolSource
 
 
 async def check_source(make: Callable[[], ToolSource]) -> None:
-    """Raise AssertionError with the first promise that is broken."""
+    """Raise AssertionError at the first broken promise."""
     source = make()
     assert source.name, "a source has a name"
     await source.open()
@@ -23,13 +23,13 @@ async def check_source(make: Callable[[], ToolSource]) -> None:
         for tool in tools:
             spec = tool.spec
             assert spec.name.replace("_", "").replace("-", "").isalnum(), (
-                f"{spec.name!r}: providers take letters, digits, _ and - only"
+                f"{spec.name!r}: providers accept only letters, digits, _ and -"
             )
-            assert len(spec.name) <= 64, f"{spec.name}: providers take names up to 64 characters"
+            assert len(spec.name) <= 64, f"{spec.name}: providers accept names up to 64 characters"
             assert spec.schema.get("type") == "object", f"{spec.name}: arguments are an object"
             msgspec.json.encode(spec.schema)
             assert spec.effect in ("pure", "verifiable", "irreversible"), (
-                f"{spec.name}: {spec.effect!r} is no effect"
+                f"{spec.name}: {spec.effect!r} is not an effect class"
             )
             required = spec.schema.get("required") or []
             if required:
@@ -37,4 +37,4 @@ async def check_source(make: Callable[[], ToolSource]) -> None:
             assert isinstance(tool.summary({}), str), f"{spec.name}: a summary never fails"
     finally:
         await source.aclose()
-    await source.aclose()  # closing twice is harmless
+    await source.aclose()  # closing twice is allowed

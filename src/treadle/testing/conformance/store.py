@@ -1,11 +1,11 @@
-"""What every Store has to pass, whether it keeps its entries in a file, a row or a cloud.
+"""The promises of a Store (core/contracts/store.py), as tests.
 
-Subclass `StoreConformance`, say how a store is opened, and let pytest collect it:
+Subclass `StoreConformance`, define how to open a store, and let pytest collect it:
 
     class TestMine(StoreConformance):
         async def open(self, session_id: str) -> Store: ...
 
-`open` is called again with the same id to see what is left after a close or a crash.
+`open` is called again with the same id to check the entries after a close or a crash.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class StoreConformance:
 
     async def test_append_does_not_wait(self) -> None:
         store = await self.open("quick")
-        # A plain function: that it returns at all before the loop turns is the promise.
+        # The promise: it is a plain function, and returns without the event loop running.
         for number in range(1000):
             store.append(user_entry(str(number)))
         await store.flush()
@@ -178,13 +178,13 @@ class StoreConformance:
         )
 
     async def _write_and_reload(self, session_id: str, entries: Sequence[Entry]) -> list[Entry]:
-        """These entries, written by one opening and read by another."""
+        """Write these entries with one store and read them with another."""
         store = await self.open(session_id)
         for entry in entries:
             store.append(entry)
         await store.flush()
         await store.aclose()
         again = await self.open(session_id)
-        found = list(await again.load())
+        loaded = list(await again.load())
         await again.aclose()
-        return found
+        return loaded

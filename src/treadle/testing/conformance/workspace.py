@@ -3,7 +3,7 @@
     async def test_it():
         await check_workspace(make)      # make() opens a workspace on an empty folder
 
-For any implementation, near or far: files are reached through the workspace alone.
+For any implementation, local or remote: the checks use files only through the workspace.
 """
 
 # ruff: noqa: ASYNC110 - waiting for what other processes do
@@ -20,7 +20,7 @@ OpenWorkspace = Callable[[], Awaitable[Workspace]]
 
 
 async def check_workspace(make: OpenWorkspace) -> None:
-    """Raise AssertionError with the first promise that is broken."""
+    """Raise AssertionError at the first broken promise."""
     for check in (
         _check_files,
         _check_conflicts,
@@ -39,23 +39,23 @@ async def check_workspace(make: OpenWorkspace) -> None:
 
 async def _check_files(workspace: Workspace) -> None:
     written = await workspace.write("a/b.txt", b"one\n", mode=0o640)
-    assert written.size == 4, "a write tells what it wrote, and makes the folders on the way"
-    found = await workspace.read("a/b.txt")
-    assert found.data == b"one\n", "what was written is what is read"
-    assert found.digest == written.digest, "the same content has the same digest"
-    assert found.mode == 0o640, "a mode that was given is kept"
+    assert written.size == 4, "a write returns its size, and creates missing folders"
+    read = await workspace.read("a/b.txt")
+    assert read.data == b"one\n", "a read returns what was written"
+    assert read.digest == written.digest, "the same content has the same digest"
+    assert read.mode == 0o640, "the given mode is set"
     again = await workspace.write("a/b.txt", b"two\n")
-    assert again.mode == 0o640, "a write keeps the mode of what it replaces"
+    assert again.mode == 0o640, "a write keeps the mode of the file it replaces"
     assert again.digest != written.digest, "other content has another digest"
     part = await workspace.read("a/b.txt", limit=2)
-    assert (part.data, part.size, part.is_truncated) == (b"tw", 4, True), "a limit is kept and told"
-    assert part.digest == again.digest, "the digest is that of the whole"
+    assert (part.data, part.size, part.is_truncated) == (b"tw", 4, True), "a limit is reported"
+    assert part.digest == again.digest, "the digest is that of the whole file"
     absolute = str(workspace.root / "a/b.txt")
     assert str(workspace.resolve("a/../a/b.txt")) == absolute, "a path is resolved"
     assert (await workspace.read(absolute)).data == b"two\n", "absolute paths inside work, too"
     await workspace.remove("a/b.txt", expected=again.digest)
     error = await _assert_refused(workspace.read("a/b.txt"))
-    assert isinstance(error.__cause__, FileNotFoundError), "a missing file is told by the cause"
+    assert isinstance(error.__cause__, FileNotFoundError), "the cause is FileNotFoundError"
 
 
 async def _check_conflicts(workspace: Workspace) -> None:
@@ -64,11 +64,11 @@ async def _check_conflicts(workspace: Workspace) -> None:
     second = await workspace.write("c.txt", b"2", expected=first.digest)
     await _assert_refused(workspace.write("c.txt", b"3", expected=first.digest))
     await _assert_refused(workspace.remove("c.txt", expected=first.digest))
-    assert (await workspace.read("c.txt")).data == b"2", "what was refused changed nothing"
+    assert (await workspace.read("c.txt")).data == b"2", "a refused write changes nothing"
     writes = [workspace.write("c.txt", bytes([n]), expected=second.digest) for n in range(4)]
-    ended = await asyncio.gather(*writes, return_exceptions=True)
-    made = [one for one in ended if not isinstance(one, WorkspaceError)]
-    assert len(made) == 1, "of writes that expect the same, one wins"
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    done = [result for result in results if not isinstance(result, WorkspaceError)]
+    assert len(done) == 1, "of writes that expect the same digest, one wins"
 
 
 async def _check_path_escapes(workspace: Workspace) -> None:
@@ -79,24 +79,24 @@ async def _check_path_escapes(workspace: Workspace) -> None:
 
 
 async def _check_commands(workspace: Workspace) -> None:
-    heard: list[str] = []
-    done = await workspace.run("echo out; echo err >&2; exit 3", on_output=heard.append)
-    assert done.exit_code == 3, "the exit code is told"
-    assert done.output == "out\nerr\n", "both streams are taken, in order"
-    assert done.total_bytes == len(done.output), "the size is told"
+    chunks: list[str] = []
+    done = await workspace.run("echo out; echo err >&2; exit 3", on_output=chunks.append)
+    assert done.exit_code == 3, "the exit code is reported"
+    assert done.output == "out\nerr\n", "both streams are captured, in order"
+    assert done.total_bytes == len(done.output), "the size is reported"
     done = await workspace.run("mkdir -p sub; cd sub; echo $X", env={"X": "y"})
     assert done.output == "y\n", "variables are passed"
-    assert done.cwd == str(workspace.root / "sub"), "where the shell ended is told"
+    assert done.cwd == str(workspace.root / "sub"), "the last folder of the shell is reported"
     done = await workspace.run("pwd; read x; echo $?", cwd="sub")
-    assert done.output == f"{workspace.root}/sub\n1\n", "it runs where it is told, without input"
+    assert done.output == f"{workspace.root}/sub\n1\n", "it runs in `cwd`, without input"
     assert (await workspace.run("kill -9 $$")).signal == "SIGKILL", "a signal is named"
     done = await workspace.run(r"printf '\033[2J\000\377'")
-    assert done.output.isprintable(), "output is harmless text"
+    assert done.output.isprintable(), "output is text without control characters"
     done = await workspace.run("head -c 3000000 /dev/zero | tr '\\0' x; echo end")
-    assert len(done.output) < 100_000, "of long output the middle is left out"
-    assert done.output.endswith("end\n"), "and its end is there"
-    assert done.total_bytes == 3_000_004, "the whole size is told"
-    assert (await workspace.read(done.full_output, limit=3)).data == b"xxx", "the whole is kept"
+    assert len(done.output) < 100_000, "the middle of long output is left out"
+    assert done.output.endswith("end\n"), "the end of long output is kept"
+    assert done.total_bytes == 3_000_004, "the whole size is reported"
+    assert (await workspace.read(done.full_output, limit=3)).data == b"xxx", "all output is saved"
     await _assert_refused(workspace.run("true", cwd="no/such/folder"))
 
 
@@ -104,18 +104,18 @@ async def _check_programs(workspace: Workspace) -> None:
     await workspace.run("mkdir sub")
     argv = ["sh", "-c", "cat; pwd; echo $X >&2; exit 5"]
     done = await workspace.execute(argv, cwd="sub", env={"X": "y"}, stdin=b"in\0\xff\n")
-    assert done.stdout == b"in\0\xff\n" + f"{workspace.root}/sub\n".encode(), "stdout is its own"
-    assert (done.exit_code, done.stderr) == (5, b"y\n"), "and so is stderr"
-    assert not done.is_truncated, "what is whole is not called cut"
+    assert done.stdout == b"in\0\xff\n" + f"{workspace.root}/sub\n".encode(), "stdout is separate"
+    assert (done.exit_code, done.stderr) == (5, b"y\n"), "stderr is separate"
+    assert not done.is_truncated, "complete output is not marked as truncated"
     long = await workspace.execute(["seq", "200000"], limit=4)
-    assert (long.stdout, long.is_truncated) == (b"1\n2\n", True), "a limit is kept and told"
-    assert long.exit_code == 0, "and does not end the program"
+    assert (long.stdout, long.is_truncated) == (b"1\n2\n", True), "a limit is reported"
+    assert long.exit_code == 0, "a limit does not end the program"
     assert (await workspace.execute(["sh", "-c", "kill -9 $$"])).signal == "SIGKILL", "a signal"
     slow = await workspace.execute(["sh", "-c", "echo begun; sleep 1000"], timeout=0.3)
-    assert (slow.timed_out, slow.stdout) == (True, b"begun\n"), "time runs out for it, too"
+    assert (slow.timed_out, slow.stdout) == (True, b"begun\n"), "a program can time out"
     await workspace.write("sub/f", b"here\n")
     read = await workspace.execute(["cat", "f"], cwd="sub", read_only=True)
-    assert (read.stdout, read.exit_code) == (b"here\n", 0), "one that only reads can do that"
+    assert (read.stdout, read.exit_code) == (b"here\n", 0), "a read-only program can read"
     await _assert_refused(workspace.execute(["no-such-program"], read_only=True))
     await _assert_refused(workspace.execute(["no-such-program"]))
     await _assert_refused(workspace.execute(["true"], cwd="no/such/folder"))
@@ -123,8 +123,8 @@ async def _check_programs(workspace: Workspace) -> None:
 
 async def _check_timeout_and_cancel(workspace: Workspace) -> None:
     done = await workspace.run("echo begun; sleep 1000 & sleep 1000", timeout=0.5)
-    assert done.timed_out, "that time ran out is told"
-    assert done.output == "begun\n", "with the output so far"
+    assert done.timed_out, "a timeout is reported"
+    assert done.output == "begun\n", "a timeout keeps the output so far"
     command = "trap '' TERM; touch begun; sleep 1000; touch not-ended"
     work = asyncio.ensure_future(workspace.run(command))
     while not await _exists(workspace, "begun"):
@@ -145,8 +145,8 @@ async def _check_background(workspace: Workspace) -> None:
     done = await running.kill()
     assert done.exit_code is None or done.exit_code != 0, "a killed command did not succeed"
     short = await workspace.start("echo short; exit 2")
-    assert (await short.wait()).exit_code == 2, "its end can be waited for"
-    assert (await short.wait()).output == "short\n", "and more than once"
+    assert (await short.wait()).exit_code == 2, "`wait` returns at its end"
+    assert (await short.wait()).output == "short\n", "`wait` can be called again"
 
 
 async def _exists(workspace: Workspace, path: str) -> bool:
@@ -162,4 +162,4 @@ async def _assert_refused(work: Awaitable[object]) -> WorkspaceError:
         await work
     except WorkspaceError as error:
         return error
-    raise AssertionError("this has to be refused with a WorkspaceError")
+    raise AssertionError("this must raise a WorkspaceError")

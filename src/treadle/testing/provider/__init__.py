@@ -1,13 +1,13 @@
-"""A provider on loopback for tests: scripted replies, every fault by name, strict judgement.
+"""A provider on loopback for tests: scripted replies, faults by name, strict request checks.
 
-    async with ProviderServer([Reply("Hello"), Reply(calls=(Call("add", {"a": 1}),))],
-                              faults=[Fault("overloaded", times=3)]) as server:
+    async with ProviderServer([FakeReply("Hello"), FakeReply(calls=(FakeCall("add", {"a": 1}),))],
+                              faults=[ProviderFault("overloaded", times=3)]) as server:
         model = Anthropic("any", base_url=server.url, api_key="k")    # or server.url + "/v1"
         ...
         assert server.violations == []
 
 It speaks Anthropic Messages, OpenAI chat completions and OpenAI Responses, streaming or not, and
-runs alone as `python -m treadle.testing.provider`. It knows nothing of the models it tests.
+runs alone as `python -m treadle.testing.provider`. It imports nothing of the models it tests.
 """
 
 from .answers import ProviderFault

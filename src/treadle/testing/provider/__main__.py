@@ -1,6 +1,6 @@
 """The loopback provider as a process: `python -m treadle.testing.provider --script FILE`.
 
-Prints its URL on the first line, then serves until it is told to stop (SIGTERM, SIGINT).
+Prints its URL on the first line, then serves until SIGTERM or SIGINT.
 For benchmarks and for tests of whole programs; inside one process use `ProviderServer`.
 """
 
@@ -40,7 +40,7 @@ def _parse_arguments() -> argparse.Namespace:
         help="JSON, or the path of a JSON file",
     )
     parser.add_argument("--fault", action="append", default=[], metavar="NAME or JSON")
-    parser.add_argument("--lenient", action="store_true", help="judge no requests")
+    parser.add_argument("--lenient", action="store_true", help="do not check requests")
     parser.add_argument("--context-window", type=int)
     parser.add_argument("--api-key")
     parser.add_argument("--log", metavar="FILE", help="write each request and violation there")

@@ -1,6 +1,6 @@
 """The plan of one answer of the loopback provider, and the fault that may change it.
 
-Plain data: `server` makes a plan, `faults` spoil it, `playing` carries it out byte by byte.
+Plain data: `server` makes a plan, `faults` change it, `http` sends it byte by byte.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ ConnectionEnding = Literal["clean", "close", "reset", "hang"]
 
 
 class ProviderFault(msgspec.Struct, frozen=True):
-    """One fault: which, from the how many-th generation request on, and how often (-1: for ever).
+    """Fault name, index of the first generation request it applies to, repeat count (-1: always).
 
-    The rest are its settings; each fault reads the ones that it knows.
+    The other fields are settings; each fault reads those that it uses.
     """
 
     name: str
@@ -36,7 +36,7 @@ class ProviderFault(msgspec.Struct, frozen=True):
 
 @dataclass
 class PlannedAnswer:
-    """How one answer will go over the socket."""
+    """How one answer is sent."""
 
     dialect: FakeDialect
     reply: FakeReply

@@ -1,7 +1,7 @@
-"""What the loopback provider can do wrong, by name.
+"""The faults of the loopback provider, by name.
 
 A fault changes the plan of one answer: the reply before it is rendered, or the answer after.
-Names are the keys of `FAULTS`. It sends nothing: `playing` carries the plan out.
+Names are the keys of `FAULTS`. Nothing is sent here: `http` sends the plan.
 
     plan.reply ──"reply"──▶ events or body ──"answer"──▶ bytes, pauses, an ending
 """
@@ -38,7 +38,7 @@ ApplyFault = Callable[[PlannedAnswer, ProviderFault], None]
 
 
 class FaultSpec(NamedTuple):
-    """A fault's deed, when it is done, and whether it spoils the attempt (a retry is expected)."""
+    """A fault: its stage, its function, and whether it fails the attempt (a retry is expected)."""
 
     stage: Literal["reply", "answer"]
     apply: ApplyFault
@@ -51,18 +51,18 @@ FAULTS: Final[dict[str, FaultSpec]] = {}
 def _register_fault(
     stage: Literal["reply", "answer"], *, fails_attempt: bool = False
 ) -> Callable[[ApplyFault], ApplyFault]:
-    def keep(act: ApplyFault) -> ApplyFault:
-        FAULTS[act.__name__] = FaultSpec(stage, act, fails_attempt)
-        return act
+    def register(apply: ApplyFault) -> ApplyFault:
+        FAULTS[apply.__name__] = FaultSpec(stage, apply, fails_attempt)
+        return apply
 
-    return keep
+    return register
 
 
 # -- refusals
 
 
 def _register_refusal(name: str, status: int, kind: str, message: str) -> None:
-    """A fault that is only a refusal; its `message` replaces the words."""
+    """A fault that is only an error response; its `message` replaces the default one."""
 
     def refuse(plan: PlannedAnswer, fault: ProviderFault) -> None:
         plan.refuse(status, kind, fault.message or message)
@@ -72,7 +72,7 @@ def _register_refusal(name: str, status: int, kind: str, message: str) -> None:
 
 @_register_fault("answer", fails_attempt=True)
 def rate_limited(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """429; `value` is the Retry-After header (see `retry_after`), None leaves it out."""
+    """429; `value` is the Retry-After header (see `make_retry_after`), None leaves it out."""
     if fault.value is not None:
         plan.headers["retry-after"] = fault.value
     plan.refuse(429, "rate_limit_error", fault.message or "This request would exceed a rate limit")
@@ -95,13 +95,9 @@ _register_refusal("too_large", 413, "request_too_large", "Request exceeds the ma
 
 @_register_fault("answer", fails_attempt=True)
 def context_too_long(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """400 in the words that the services use for a full window."""
-    message = fault.message or "prompt is too long: 210000 tokens > 200000 maximum"
-    kind = "invalid_request_error"
-    if not plan.dialect.render_ping():
-        kind = "context_length_exceeded"
-        message = fault.message or "This model's maximum context length is 200000 tokens"
-    plan.refuse(400, kind, message)
+    """400 with the error of the service for a full context window."""
+    error = plan.dialect.context_violation(210_000, 200_000)
+    plan.refuse(error.status, error.kind, fault.message or error.message)
 
 
 @_register_fault("answer", fails_attempt=True)
@@ -114,7 +110,7 @@ def redirect(plan: PlannedAnswer, fault: ProviderFault) -> None:
 
 @_register_fault("answer", fails_attempt=True)
 def html(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """200 with a page, as a captive portal or a company proxy gives."""
+    """200 with an HTML page, as from a captive portal or a proxy."""
     plan.headers["content-type"] = "text/html"
     plan.status = fault.status or 200
     plan.body = b"<!DOCTYPE html><html><body><h1>Sign in to the network</h1></body></html>"
@@ -137,7 +133,7 @@ def reset(plan: PlannedAnswer, fault: ProviderFault) -> None:
 
 @_register_fault("answer", fails_attempt=True)
 def stall_headers(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """The request is taken, and nothing ever comes."""
+    """The request is read, and no response is sent."""
     plan.is_silent, plan.ending = True, "hang"
 
 
@@ -165,7 +161,7 @@ def disconnect_in_arguments(plan: PlannedAnswer, fault: ProviderFault) -> None:
 
 @_register_fault("answer", fails_attempt=True)
 def no_final_event(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """The body ends properly, but without the event that says so."""
+    """The body is complete, but without the final event."""
     plan.events = [event for event in plan.events if event.kind != "end"]
 
 
@@ -175,7 +171,7 @@ def stall_in_text(plan: PlannedAnswer, fault: ProviderFault) -> None:
     plan.cut_at, plan.ending = _offset_inside(plan, "text"), "hang"
 
 
-# -- streams of strange form
+# -- streams of unusual form
 
 
 @_register_fault("answer")
@@ -227,13 +223,13 @@ def multi_line(plan: PlannedAnswer, fault: ProviderFault) -> None:
 
 @_register_fault("answer")
 def split_bytes(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """`count` bytes (1) to each chunk and write."""
+    """`count` bytes (1) per chunk and write."""
     plan.chunk_bytes = fault.count or 1
 
 
 @_register_fault("answer", fails_attempt=True)
 def missing_blank_line(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """The last event lacks its blank line, so by the specification it never happened."""
+    """The last event lacks its blank line, so by the specification it must be ignored."""
     plan.drops_last_blank_line = True
 
 
@@ -267,11 +263,11 @@ def error_event(plan: PlannedAnswer, fault: ProviderFault) -> None:
 
 @_register_fault("answer")
 def gzip(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """The body is compressed, though nobody asked."""
+    """The body is compressed although the client did not ask for it."""
     plan.is_gzipped = True
 
 
-# -- replies of strange content
+# -- replies of unusual content
 
 BAD_ARGUMENTS: Final[dict[str, Callable[[str], str]]] = {
     "truncated": lambda raw: raw[: max(1, len(raw) // 2)],
@@ -288,18 +284,18 @@ BAD_ARGUMENTS: Final[dict[str, Callable[[str], str]]] = {
 
 @_register_fault("reply")
 def bad_arguments(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """The first call's arguments, spoiled as `value` says (a key of BAD_ARGUMENTS)."""
-    spoil = BAD_ARGUMENTS[fault.value or "truncated"]
+    """The arguments of the first call, changed by the entry `value` of BAD_ARGUMENTS."""
+    change = BAD_ARGUMENTS[fault.value or "truncated"]
     _change_calls(
-        plan, lambda i, call: _replace_call(call, arguments=spoil(call.raw)) if not i else call
+        plan, lambda i, call: _replace_call(call, arguments=change(call.raw)) if not i else call
     )
 
 
 @_register_fault("reply")
 def same_ids(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """Every call has the id `value`; empty is possible."""
-    made = "same" if fault.value is None else fault.value
-    _change_calls(plan, lambda _, call: _replace_call(call, id=made))
+    """Every call has the id `value`, which may be empty."""
+    call_id = "same" if fault.value is None else fault.value
+    _change_calls(plan, lambda _, call: _replace_call(call, id=call_id))
 
 
 @_register_fault("reply")
@@ -313,13 +309,13 @@ def many_calls(plan: PlannedAnswer, fault: ProviderFault) -> None:
 
 @_register_fault("reply")
 def empty_reply(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """No text, no calls, a natural stop."""
+    """No text, no calls, stop reason end_turn."""
     plan.reply = FakeReply(usage=plan.reply.usage)
 
 
 @_register_fault("reply")
 def max_tokens_in_call(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """The output limit is met inside the last call's arguments."""
+    """The output limit is reached inside the arguments of the last call."""
     calls = [part for part in plan.reply.all_parts() if isinstance(part, FakeCall)]
     last = len(calls) - 1
     cut = BAD_ARGUMENTS["truncated"]
@@ -347,7 +343,7 @@ def negative_usage(plan: PlannedAnswer, fault: ProviderFault) -> None:
 
 @_register_fault("answer", fails_attempt=True)
 def endless(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """Text deltas for ever, one each `seconds` (0.001)."""
+    """Text deltas without end, one every `seconds` (0.001)."""
     first = next((event for event in plan.events if event.kind == "text"), None)
     plan.events = plan.events[: 1 + plan.events.index(first)] if first else plan.events
     plan.repeated_event = first or plan.events[0]
@@ -356,7 +352,7 @@ def endless(plan: PlannedAnswer, fault: ProviderFault) -> None:
 
 @_register_fault("answer", fails_attempt=True)
 def pings_only(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """Keep-alives for ever, one each `seconds` (0.001); no content."""
+    """Keep-alives without end, one every `seconds` (0.001); no content."""
     plan.events = plan.events[:1]
     plan.repeated_event = plan.dialect.render_ping() or SseEvent("", b"", "comment")
     plan.pause_seconds = fault.seconds or 0.001
@@ -364,48 +360,46 @@ def pings_only(plan: PlannedAnswer, fault: ProviderFault) -> None:
 
 @_register_fault("answer", fails_attempt=True)
 def slow_loris(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """One byte each `seconds` (0.01)."""
+    """One byte every `seconds` (0.01)."""
     plan.chunk_bytes, plan.pause_seconds = 1, fault.seconds or 0.01
 
 
 @_register_fault("answer")
 def slow_start(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """`count` pings (20), one each `seconds` (0.005), and then the whole reply."""
+    """`count` pings (20), one every `seconds` (0.005), then the whole reply."""
     plan.ping_count, plan.ping_seconds = fault.count or 20, fault.seconds or 0.005
 
 
 @_register_fault("answer")
 def paced(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """The normal reply, one event each `seconds` (0.005)."""
+    """The normal reply, one event every `seconds` (0.005)."""
     plan.pause_seconds = fault.seconds or 0.005
 
 
-# -- inside
+# -- helpers
 
 
 def _offset_inside(plan: PlannedAnswer, kind: str) -> int:
-    """How many bytes of the stream end half-way through the second event of a kind."""
-    sent = len(plan.prefix)
-    wanted = [number for number, event in enumerate(plan.events) if event.kind == kind][:2]
-    target = wanted[-1] if wanted else len(plan.events) // 2
+    """The offset of the middle of the second event of a kind."""
+    offset = len(plan.prefix)
+    matches = [number for number, event in enumerate(plan.events) if event.kind == kind][:2]
+    target = matches[-1] if matches else len(plan.events) // 2
     for event in plan.events[:target]:
-        sent += len(plan.encode(event))
-    return sent + len(plan.encode(plan.events[target])) // 2
+        offset += len(plan.encode(event))
+    return offset + len(plan.encode(plan.events[target])) // 2
 
 
 def _change_middle_event(plan: PlannedAnswer, change: Callable[[bytes], bytes]) -> None:
     middle = len(plan.events) // 2
-    spoiled = plan.events[middle]
-    plan.events[middle] = spoiled._replace(data=change(spoiled.data))
+    event = plan.events[middle]
+    plan.events[middle] = event._replace(data=change(event.data))
 
 
 def _change_calls(plan: PlannedAnswer, change: Callable[[int, FakeCall], FakeCall]) -> None:
     parts = list(plan.reply.all_parts())
-    places = [number for number, part in enumerate(parts) if isinstance(part, FakeCall)]
-    for index, place in enumerate(places):
-        call = parts[place]
-        assert isinstance(call, FakeCall)
-        parts[place] = change(index, call)
+    calls = [(position, part) for position, part in enumerate(parts) if isinstance(part, FakeCall)]
+    for index, (position, call) in enumerate(calls):
+        parts[position] = change(index, call)
     plan.reply = msgspec.structs.replace(plan.reply, parts=tuple(parts))
 
 

@@ -1,7 +1,7 @@
-"""HTTP/1.1 by hand for the loopback provider: reads a request, carries out a plan.
+"""HTTP/1.1 for the loopback provider: reads a request, sends a planned answer.
 
-By hand, because it has to cut, stall and split where a proper server never would. It decides
-nothing: `server` above made the plan.
+Without a library, because it must cut, stall and split where a normal server never does. `server`
+makes the plan.
 """
 
 import asyncio
@@ -66,14 +66,14 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
 
 def format_response(status: int, body: bytes, headers: Mapping[str, str]) -> bytes:
     """A whole response with a length."""
-    named = {"content-type": "application/json", **headers, "content-length": str(len(body))}
-    return _format_head(status, named) + body
+    all_headers = {"content-type": "application/json", **headers, "content-length": str(len(body))}
+    return _format_head(status, all_headers) + body
 
 
 async def send_answer(
     plan: PlannedAnswer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> bool:
-    """Send the planned answer; true if the connection may carry another request."""
+    """Send the planned answer; True if the connection can be used again."""
     if not plan.is_silent:
         if plan.body is not None:
             body, headers = plan.body, plan.headers
@@ -82,9 +82,9 @@ async def send_answer(
             writer.write(format_response(plan.status, body, headers))
             await writer.drain()
             return True
-        coding = {"content-encoding": "gzip"} if plan.is_gzipped else {}
-        chunked = {**plan.headers, **coding, "transfer-encoding": "chunked"}
-        writer.write(_format_head(plan.status, chunked))
+        encoding = {"content-encoding": "gzip"} if plan.is_gzipped else {}
+        headers = {**plan.headers, **encoding, "transfer-encoding": "chunked"}
+        writer.write(_format_head(plan.status, headers))
         await _send_stream(plan, writer)
         if plan.ending == "clean":
             writer.write(b"0\r\n\r\n")

@@ -1,7 +1,7 @@
-"""What the loopback provider says: replies as values, the same for every dialect.
+"""The replies of the loopback provider as values, the same for every dialect.
 
-Plain data that also reads from JSON (`Script` is the shape of a script file). It knows nothing of
-HTTP or of any provider's format; `dialects` renders it, `server` plays it.
+Plain data that can be read from JSON. Independent of HTTP and of the formats: `dialects` renders
+it, `server` uses it.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ FakeStop = Literal[
 
 
 class FakeText(msgspec.Struct, frozen=True, tag="text"):
-    """Text, in one delta for each string (a single string is cut into small ones)."""
+    """Text, one delta per string (a single string is split into small ones)."""
 
     text: str | tuple[str, ...]
 
@@ -43,7 +43,7 @@ class FakeRedactedThinking(msgspec.Struct, frozen=True, tag="redacted"):
 
 
 class FakeCall(msgspec.Struct, frozen=True, tag="call"):
-    """A tool call. Arguments given as a string are sent as they are, valid or not."""
+    """A tool call. Arguments given as a string are sent unchanged, valid or not."""
 
     name: str
     arguments: dict[str, object] | str = msgspec.field(default_factory=dict)
@@ -70,9 +70,9 @@ class FakeUsage(msgspec.Struct, frozen=True):
 
 
 class FakeReply(msgspec.Struct, frozen=True):
-    """One answer. Without `parts` it is thinking, then text, then calls; `stop` follows from it.
+    """One answer. Without `parts` it is thinking, then text, then calls.
 
-    `usage=None` leaves the counts out altogether.
+    `stop` is derived if not given; `usage=None` leaves the counts out.
     """
 
     text: str | tuple[str, ...] = ""
@@ -85,12 +85,12 @@ class FakeReply(msgspec.Struct, frozen=True):
     def all_parts(self) -> tuple[FakePart, ...]:
         if self.parts:
             return self.parts
-        made: list[FakePart] = []
+        parts: list[FakePart] = []
         if self.thinking:
-            made.append(FakeThinking(self.thinking))
+            parts.append(FakeThinking(self.thinking))
         if self.text:
-            made.append(FakeText(self.text))
-        return (*made, *self.calls)
+            parts.append(FakeText(self.text))
+        return (*parts, *self.calls)
 
     def stop_reason(self) -> FakeStop:
         if self.stop is not None:
@@ -105,8 +105,8 @@ class FakeReply(msgspec.Struct, frozen=True):
 
 
 class ReplyScript(msgspec.Struct, frozen=True):
-    """Replies in order. By "request" each one is used once, whoever asks; by "turn" the number of
-    assistant turns in the request picks it, so that many conversations can run at once."""
+    """Replies in order. By "request" each one is used once, for any client; by "turn" the number
+    of assistant turns in the request selects it, so that many conversations can run at once."""
 
     replies: tuple[FakeReply, ...]
     by: Literal["request", "turn"] = "request"

@@ -1,8 +1,7 @@
-"""A provider on loopback: real sockets, scripted replies, faults by name, strict judgement.
+"""A provider on loopback: real sockets, scripted replies, faults by name, strict request checks.
 
-Raw HTTP/1.1 over asyncio streams, so that it can misbehave at every byte. It imports nothing of
-the models that it tests. `script` says what it answers, `faults` how it goes wrong, `dialects`
-how it looks on the wire.
+Raw HTTP/1.1 over asyncio streams, so that a fault can be at any byte. It imports nothing of the
+models that it tests. `script` holds the replies, `faults` the faults, `dialects` the formats.
 """
 
 import asyncio
@@ -35,11 +34,11 @@ PickReply = Callable[[ReceivedRequest], FakeReply]
 
 
 class ProviderServer:
-    """Plays a script to whoever asks. `requests` and `violations` remember all that came in.
+    """Answers requests by a script; `requests` and `violations` record them.
 
-    The script is replies in order, a `Script`, or a function from request to reply. With `strict`
-    a request that the real service would refuse is a violation, and gets a 400. With `api_key`
-    any other key gets a 401.
+    The script is replies in order, a ReplyScript, or a function from request to reply. With
+    `strict` a request that the real service would refuse is a violation, and gets a 400. With
+    `api_key` any other key gets a 401.
     """
 
     def __init__(
@@ -88,8 +87,8 @@ class ProviderServer:
         trace: TracebackType | None,
     ) -> None:
         await self.stop_listening()
-        for visit in self._connection_tasks:
-            visit.cancel()
+        for task in self._connection_tasks:
+            task.cancel()
         await asyncio.gather(*self._connection_tasks, return_exceptions=True)
 
     @property
@@ -109,13 +108,13 @@ class ProviderServer:
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def stop_listening(self) -> None:
-        """From here on connections are refused; open ones live on. `listen` undoes it."""
+        """Refuse new connections; open ones stay. `listen` accepts again."""
         if self._server is not None:
             self._server.close()
             self._server = None
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something that this server counts makes the condition true."""
+        """Wait until the condition on this server's counters is true."""
         while not condition():
             self._changed.clear()
             await self._changed.wait()
@@ -174,31 +173,31 @@ class ProviderServer:
 
     def _plan_answer(self, request: ReceivedRequest, dialect: FakeDialect) -> PlannedAnswer:
         try:
-            asked = request.json
+            payload = request.json
         except (msgspec.DecodeError, UnicodeError):
-            asked = {}
-        plan = PlannedAnswer(dialect, FakeReply(), bool(asked.get("stream")))
+            payload = {}
+        plan = PlannedAnswer(dialect, FakeReply(), bool(payload.get("stream")))
         plan.headers["request-id"] = plan.headers["x-request-id"] = f"req_{request.number:04}"
-        hit = [fault for fault in self.faults if fault.applies_to(request.number)]
-        problems = self._check_request(request, asked, dialect)
+        faults = [fault for fault in self.faults if fault.applies_to(request.number)]
+        problems = self._check_request(request, payload, dialect)
         if problems:
             first = problems[0]
             plan.refuse(first.status, first.kind, str(first))
             return plan
-        # A spoiled attempt uses up no reply: the next one gets what this would have had.
-        spoiled = any(FAULTS[fault.name].fails_attempt for fault in hit)
-        reply = self._pick_reply(request, asked, dialect, spoiled)
-        if reply is None and spoiled:
-            reply = FakeReply("never heard to its end")
+        # A failed attempt uses up no reply: the next one gets it.
+        fails_attempt = any(FAULTS[fault.name].fails_attempt for fault in faults)
+        reply = self._pick_reply(request, payload, dialect, fails_attempt)
+        if reply is None and fails_attempt:
+            reply = FakeReply("never read to its end")
         if reply is None:
             plan.refuse(400, "invalid_request_error", "the script is over")
             return plan
         plan.reply = reply
-        for fault in hit:
+        for fault in faults:
             if FAULTS[fault.name].stage == "reply":
                 FAULTS[fault.name].apply(plan, fault)
-        self._render(plan, request, asked)
-        for fault in hit:
+        self._render(plan, request, payload)
+        for fault in faults:
             if FAULTS[fault.name].stage == "answer":
                 FAULTS[fault.name].apply(plan, fault)
         return plan
@@ -215,7 +214,7 @@ class ProviderServer:
                 RequestViolation("", "Request exceeds the maximum size", 413, "request_too_large")
             ]
         if window is not None and size // 4 > window:
-            return [_make_window_violation(size // 4, window, dialect)]
+            return [dialect.context_violation(size // 4, window)]
         if not self._strict:
             return []
         problems = dialect.check_request(payload, self._limits)
@@ -255,16 +254,6 @@ class ProviderServer:
         else:
             plan.body = msgspec.json.encode(plan.dialect.render_response(plan.reply, model, serial))
             plan.headers["content-type"] = "application/json"
-
-
-def _make_window_violation(tokens: int, window: int, dialect: FakeDialect) -> RequestViolation:
-    if isinstance(dialect, FakeAnthropic):
-        return RequestViolation("", f"prompt is too long: {tokens} tokens > {window} maximum")
-    message = (
-        f"This model's maximum context length is {window} tokens. However, your messages "
-        f"resulted in {tokens} tokens."
-    )
-    return RequestViolation("", message, kind="context_length_exceeded")
 
 
 def unused_url() -> str:

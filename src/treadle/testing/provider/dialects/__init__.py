@@ -1,7 +1,7 @@
-"""The three formats that the loopback provider speaks, one module each.
+"""The three formats of the loopback provider, one module each.
 
-A dialect renders a reply (as stream events or as one object), shapes errors, and judges requests
-as strictly as the real service does. It touches no socket: `server` above does.
+A dialect renders a reply (as stream events or as one object), renders errors, and checks requests
+as strictly as the real service does. No sockets: `server` uses them.
 """
 
 from collections.abc import Mapping
@@ -40,5 +40,9 @@ class FakeDialect(Protocol):
     def render_error_event(self, kind: str, message: str) -> SseEvent: ...
 
     def render_ping(self) -> SseEvent | None:
-        """The service's keep-alive event; None where a comment line does that work."""
+        """The service's keep-alive event; None if it uses a comment line."""
+        ...
+
+    def context_violation(self, tokens: int, window: int) -> RequestViolation:
+        """The service's error for a request that is larger than the context window."""
         ...

@@ -1,7 +1,7 @@
-"""Anthropic Messages, as the loopback provider speaks and judges it.
+"""Anthropic Messages in the loopback provider: rendering and request checks.
 
-`signature` marks thinking as this service's own: a block that comes back changed, or from another
-service, is refused, as the real one does.
+`signature` marks thinking as made by this service: a block that comes back changed, or from another
+service, is refused, as by the real one.
 """
 
 import hashlib
@@ -32,6 +32,7 @@ from .request_checks import (
     check_schema,
     check_unique,
     check_unknown_keys,
+    count_assistant_messages,
     split_words,
 )
 
@@ -58,11 +59,10 @@ def sign_thinking(thinking: str) -> str:
 
 
 class FakeAnthropic:
-    """A Dialect."""
+    """A FakeDialect."""
 
     def count_assistant_turns(self, request: Mapping[str, object]) -> int:
-        messages = as_list(request.get("messages"))
-        return sum(as_dict(message).get("role") == "assistant" for message in messages)
+        return count_assistant_messages(request)
 
     def check_request(
         self, request: Mapping[str, object], limits: ServerLimits
@@ -107,6 +107,9 @@ class FakeAnthropic:
 
     def render_ping(self) -> SseEvent:
         return _make_event("ping", "ping")
+
+    def context_violation(self, tokens: int, window: int) -> RequestViolation:
+        return RequestViolation("", f"prompt is too long: {tokens} tokens > {window} maximum")
 
 
 def _make_event(name: str, kind: str, **fields: object) -> SseEvent:
@@ -156,8 +159,8 @@ def _render_block(index: int, part: FakePart, serial: int) -> dict[str, object]:
         case FakeRedactedThinking():
             return {"type": "redacted_thinking", "data": part.data}
         case FakeCall():
-            made = f"toolu_{serial:04}_{index}" if part.id is None else part.id
-            return {"type": "tool_use", "id": made, "name": part.name, "input": part.arguments}
+            call_id = f"toolu_{serial:04}_{index}" if part.id is None else part.id
+            return {"type": "tool_use", "id": call_id, "name": part.name, "input": part.arguments}
 
 
 def _render_stop_reason(reply: FakeReply) -> str:
@@ -175,7 +178,7 @@ def _render_usage(reply: FakeReply) -> dict[str, object]:
     }
 
 
-# -- judging
+# -- request checks
 
 
 def _check_request(

@@ -1,7 +1,7 @@
-"""OpenAI chat completions, as the loopback provider speaks and judges it.
+"""OpenAI chat completions in the loopback provider: rendering and request checks.
 
-Judged by the strictest of the compatible servers: arguments that are not JSON are refused here,
-as several of them do, although the original lets them pass.
+As strict as the strictest compatible server: arguments that are not JSON are refused, as by
+several of them, although OpenAI accepts them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,6 +23,7 @@ from .request_checks import (
     check_schema,
     check_unique,
     check_unknown_keys,
+    count_assistant_messages,
     is_json,
     split_words,
 )
@@ -50,18 +51,25 @@ _FINISH_REASONS: Final[dict[FakeStop, str]] = {
 
 
 def render_openai_error(kind: str, message: str) -> dict[str, object]:
-    """An error as both OpenAI formats lay it out."""
+    """An error in the form of both OpenAI formats."""
     code = "context_length_exceeded" if kind == "context_length_exceeded" else None
     name = "invalid_request_error" if code else kind
     return {"error": {"message": message, "type": name, "param": None, "code": code}}
 
 
+def openai_context_violation(tokens: int, window: int) -> RequestViolation:
+    message = (
+        f"This model's maximum context length is {window} tokens. However, your messages "
+        f"resulted in {tokens} tokens."
+    )
+    return RequestViolation("", message, kind="context_length_exceeded")
+
+
 class FakeOpenAIChat:
-    """A Dialect."""
+    """A FakeDialect."""
 
     def count_assistant_turns(self, request: Mapping[str, object]) -> int:
-        messages = as_list(request.get("messages"))
-        return sum(as_dict(message).get("role") == "assistant" for message in messages)
+        return count_assistant_messages(request)
 
     def check_request(
         self, request: Mapping[str, object], limits: ServerLimits
@@ -135,11 +143,14 @@ class FakeOpenAIChat:
     def render_ping(self) -> None:
         return None
 
+    def context_violation(self, tokens: int, window: int) -> RequestViolation:
+        return openai_context_violation(tokens, window)
+
 
 def _render_call(part: FakeCall, serial: int, index: int) -> dict[str, object]:
-    made = f"call_{serial:04}_{index}" if part.id is None else part.id
+    call_id = f"call_{serial:04}_{index}" if part.id is None else part.id
     function = {"name": part.name, "arguments": part.raw}
-    return {"id": made, "type": "function", "function": function}
+    return {"id": call_id, "type": "function", "function": function}
 
 
 def _render_usage(reply: FakeReply) -> dict[str, object]:
@@ -155,7 +166,7 @@ def _render_usage(reply: FakeReply) -> dict[str, object]:
     }
 
 
-# -- judging
+# -- request checks
 
 
 def _check_request(

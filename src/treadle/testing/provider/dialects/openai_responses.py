@@ -1,7 +1,7 @@
-"""OpenAI Responses, as the loopback provider speaks and judges it.
+"""OpenAI Responses in the loopback provider: rendering and request checks.
 
-Reasoning items carry `encrypted_content` that only this service can have made. Responses with
-`store` on are remembered, so that `previous_response_id` finds the calls still open.
+Reasoning items carry `encrypted_content` that only this service makes. Responses with `store` on
+are kept, so that `previous_response_id` finds the open calls.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import msgspec
 from treadle.testing.provider.script import FakeCall, FakePart, FakeReply, FakeText, FakeThinking
 
 from . import SseEvent
-from .openai_chat import render_openai_error
+from .openai_chat import openai_context_violation, render_openai_error
 from .request_checks import (
     NAME_PATTERN,
     RequestViolation,
@@ -50,7 +50,7 @@ def encrypt_thinking(thinking: str) -> str:
 
 
 class FakeOpenAIResponses:
-    """A Dialect."""
+    """A FakeDialect."""
 
     def __init__(self) -> None:
         self._stored: dict[str, list[Mapping[str, object]]] = {}
@@ -59,12 +59,9 @@ class FakeOpenAIResponses:
         before = self._history(request)
         turns, inside = 0, False
         for item in [*before, *map(as_dict, as_list(request.get("input")))]:
-            said = item.get("role") == "assistant" or item.get("type") in (
-                "function_call",
-                "reasoning",
-            )
-            turns += said and not inside
-            inside = said
+            is_output = _is_model_output(item)
+            turns += is_output and not inside
+            inside = is_output
         return turns
 
     def check_request(
@@ -74,10 +71,10 @@ class FakeOpenAIResponses:
 
     def store_response(self, request: Mapping[str, object], reply: FakeReply, serial: int) -> None:
         if request.get("store") is not False:
-            given = request.get("input")
-            items = [as_dict(i) for i in as_list(given)] or [{"role": "user", "content": given}]
-            made = _render_items(reply, serial)
-            self._stored[_response_id(serial)] = [*self._history(request), *items, *made]
+            content = request.get("input")
+            items = [as_dict(i) for i in as_list(content)] or [{"role": "user", "content": content}]
+            output = _render_items(reply, serial)
+            self._stored[_response_id(serial)] = [*self._history(request), *items, *output]
 
     def _history(self, request: Mapping[str, object]) -> list[Mapping[str, object]]:
         return self._stored.get(str(request.get("previous_response_id")), [])
@@ -89,14 +86,14 @@ class FakeOpenAIResponses:
             body = {"type": name, "sequence_number": len(events), **fields}
             events.append(SseEvent(name, msgspec.json.encode(body), kind))
 
-        begun = {
+        started = {
             **self.render_response(reply, model, serial),
             "status": "in_progress",
             "output": [],
+            "usage": None,
         }
-        begun["usage"] = None
-        emit("response.created", "start", response=begun)
-        emit("response.in_progress", "start", response=begun)
+        emit("response.created", "start", response=started)
+        emit("response.in_progress", "start", response=started)
         parts = reply.all_parts()
         for index, (part, item) in enumerate(zip(parts, _render_items(reply, serial), strict=True)):
             empty = {"message": "content", "function_call": "arguments", "reasoning": "summary"}
@@ -148,6 +145,13 @@ class FakeOpenAIResponses:
 
     def render_ping(self) -> None:
         return None
+
+    def context_violation(self, tokens: int, window: int) -> RequestViolation:
+        return openai_context_violation(tokens, window)
+
+
+def _is_model_output(item: Mapping[str, object]) -> bool:
+    return item.get("role") == "assistant" or item.get("type") in ("function_call", "reasoning")
 
 
 def _response_id(serial: int) -> str:
@@ -229,7 +233,7 @@ def _render_usage(reply: FakeReply) -> dict[str, object]:
     }
 
 
-# -- judging
+# -- request checks
 
 
 def _check_request(
@@ -251,10 +255,10 @@ def _check_request(
             yield from check_schema(path, tool.get("name"), tool.get("parameters"), 64)
     names = [tool.get("name") for tool in tools if tool.get("type") == "function"]
     yield from check_unique("tools", names, "Tool names")
-    given = request.get("input")
-    if isinstance(given, str) and given:
+    content = request.get("input")
+    if isinstance(content, str) and content:
         return
-    items = [as_dict(item) for item in as_list(given)]
+    items = [as_dict(item) for item in as_list(content)]
     if not items:
         yield RequestViolation("input", "Missing required parameter: 'input'")
         return
@@ -307,8 +311,8 @@ def _check_message(
         yield RequestViolation(f"{path}.role", f"Invalid value: {role!r}")
     if not content or not isinstance(content, str | list):
         yield RequestViolation(f"{path}.content", "must not be empty")
-    said = ("output_text", "refusal")
-    allowed = said if role == "assistant" else ("input_text", "input_image", "input_file")
+    output_types = ("output_text", "refusal")
+    allowed = output_types if role == "assistant" else ("input_text", "input_image", "input_file")
     for index, part in enumerate(map(as_dict, as_list(content))):
         kind = part.get("type")
         if kind not in allowed:
@@ -339,11 +343,7 @@ def _check_pairs(
         if item.get("type") != "reasoning":
             continue
         following = items[number + 1] if number + 1 < len(items) else {}
-        said = following.get("role") == "assistant" or following.get("type") in (
-            "function_call",
-            "reasoning",
-        )
-        if not said:
+        if not _is_model_output(following):
             yield RequestViolation(
                 f"input.{number}",
                 f"Item '{item.get('id')}' of type 'reasoning' was provided without its required "

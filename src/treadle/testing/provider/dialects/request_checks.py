@@ -1,7 +1,6 @@
-"""How requests are judged: the rules, a problem, and the checks that all dialects share.
+"""Request checks that all dialects share: the limits, a violation, the checks.
 
-Each dialect has its own judgement beside its rendering. None of it raises on strange input: a
-request is unknown data until it is judged.
+Each dialect has further checks beside its rendering. None of them raises on unexpected input.
 """
 
 import base64
@@ -34,7 +33,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestViolation(msgspec.Struct, frozen=True):
-    """One reason for refusal: where in the request, and the sentence that the service gives."""
+    """One reason for refusal: the path in the request, and the message of the service."""
 
     path: str
     message: str
@@ -46,7 +45,7 @@ class RequestViolation(msgspec.Struct, frozen=True):
 
 
 def split_words(text: str) -> frozenset[str]:
-    """The field names that a service knows."""
+    """The words of a text, such as field names of a service."""
     return frozenset(text.split())
 
 
@@ -56,6 +55,11 @@ def as_list(value: object) -> list[object]:
 
 def as_dict(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
+
+
+def count_assistant_messages(request: Mapping[str, object]) -> int:
+    messages = as_list(request.get("messages"))
+    return sum(as_dict(message).get("role") == "assistant" for message in messages)
 
 
 def check_unknown_keys(
@@ -68,7 +72,7 @@ def check_unknown_keys(
 def check_image(
     path: str, media_type: object, data: object, limits: ServerLimits
 ) -> Iterator[RequestViolation]:
-    """Checks one base64 image: its size, its encoding, and that it is what it says."""
+    """Checks one base64 image: its size, its encoding, and its media type."""
     if media_type not in _IMAGE_SIGNATURES:
         yield RequestViolation(path, f"unsupported image media type {media_type!r}")
         return
@@ -119,11 +123,11 @@ def check_schema(
         yield RequestViolation(path, "the tool's schema must be an object schema (type: object)")
 
 
-def check_unique(path: str, values: Iterable[object], what: str) -> Iterator[RequestViolation]:
+def check_unique(path: str, values: Iterable[object], label: str) -> Iterator[RequestViolation]:
     seen: set[object] = set()
     for value in values:
         if value in seen:
-            yield RequestViolation(path, f"{what} must be unique: {value!r}")
+            yield RequestViolation(path, f"{label} must be unique: {value!r}")
         seen.add(value)
 
 

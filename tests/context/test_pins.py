@@ -1,0 +1,60 @@
+"""Pins decide by the outcome of a result and the data of a notice; logs of 0.1 have only texts."""
+
+import pytest
+
+from treadle.context.compaction.pins import (
+    collect_pins,
+    collect_user_messages,
+    list_open_todos,
+    make_user_messages_notice,
+)
+from treadle.core.transcript.content import Text, ToolCall
+from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, ToolResultItem, UserItem
+
+TODOS = '{"todos": [{"content": "a", "status": "completed"}, {"content": "[ ] b"}]}'
+
+
+def kinds(items: list[Item]) -> list[str]:
+    return [item.kind for item in collect_pins(items) if isinstance(item, NoticeItem)]
+
+
+def result(text: str, **fields: object) -> ToolResultItem:
+    return ToolResultItem("1", "rm", (Text(text),), **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("item", "is_pinned"),
+    [
+        (result("Not today.", is_error=True, outcome="denied"), True),
+        (result("denied: an error text of the tool's own", outcome="interrupted"), False),
+        (result("denied: this is the file's content"), False),
+        (result("denied: never delete", is_error=True), True),  # written by 0.1
+    ],
+)
+def test_a_denied_call_is_known_by_its_outcome(item: ToolResultItem, is_pinned: bool):
+    call = AssistantItem((ToolCall("1", "rm", "{}"),))
+    assert kinds([call, item]) == ["ruling"] * is_pinned
+
+
+def test_user_messages_are_gathered_from_data_and_from_old_texts():
+    messages = ["one\n---\nstill one", "two"]
+    notice = make_user_messages_notice(messages)
+    assert collect_user_messages([notice, UserItem((Text("three"),))]) == [*messages, "three"]
+    old = NoticeItem("What the user said so far, word for word:\none\n---\ntwo", "said")
+    assert collect_user_messages([old]) == ["one", "two"]
+
+
+def test_open_todos_and_edited_files_stay_known_over_compactions():
+    items: list[Item] = [
+        AssistantItem((ToolCall("1", "todo", TODOS), ToolCall("2", "edit", '{"path": "x.py"}'))),
+        ToolResultItem("1", "todo", (Text("kept"),), display="shown to the user"),
+        ToolResultItem("2", "edit", (Text("done"),)),
+    ]
+    first = collect_pins(items)
+    assert collect_pins(first) == first
+    todos, files = first
+    assert list_open_todos(todos) == ["[ ] b"]
+    assert isinstance(files, NoticeItem)
+    assert files.data == {"paths": ["x.py"]}
+    old = NoticeItem("Files that were changed in this session:\nx.py", "files")
+    assert collect_pins([old]) == [files]
