@@ -34,7 +34,14 @@ from treadle.core.errors import ConfigError, LoopError, OutputMismatch
 from treadle.core.events import TurnResult
 from treadle.core.loop.config import AllowAll, Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
-from treadle.core.steps import ApprovalRequest, AwaitingInput, Finished, PendingApproval, UserInput
+from treadle.core.steps import (
+    ApprovalRequest,
+    AwaitingInput,
+    Denial,
+    Finished,
+    PendingApproval,
+    UserInput,
+)
 from treadle.core.transcript.entries import View
 from treadle.core.transcript.integrity import repaired
 from treadle.core.transcript.items import Item
@@ -44,8 +51,9 @@ from treadle.tools.federation import CollisionPolicy, Federation, StaticSource
 from treadle.tools.function import FunctionTool
 
 ToolLike = Tool | ToolSource | Callable[..., Any]
-# True lets the call happen; False or a reason does not.
-Approver = Callable[[PendingApproval], bool | str | Awaitable[bool | str]]
+# True approves the call; False, a reason or a Denial denies it.
+ApproverAnswer = bool | str | Denial
+Approver = Callable[[PendingApproval], ApproverAnswer | Awaitable[ApproverAnswer]]
 
 NO_APPROVER = "this call needs somebody's approval, and nobody is there to give it"
 
@@ -239,14 +247,16 @@ class Agent:
 
     async def _ask_approver(self, request: ApprovalRequest) -> None:
         for approval in request.pending:
-            answer: bool | str = NO_APPROVER
+            answer: ApproverAnswer = Denial(NO_APPROVER, "headless")
             if self._approve is not None:
                 given = self._approve(approval)
                 answer = await given if inspect.isawaitable(given) else given
             if answer is True:
                 request.approve(approval.call.id)
-            else:
-                request.deny(approval.call.id, answer or "The user said no.")
+                continue
+            if not isinstance(answer, Denial):
+                answer = Denial(answer or "The user said no.")
+            request.deny(approval.call.id, answer.reason, decided_by=answer.decided_by)
 
     async def _run_structured(
         self, prompt: UserInput, output_type: object, retries: int, store: Store | None

@@ -274,6 +274,7 @@ def _build_family_card(name: str, model: str) -> ModelCard:
         output_price=free,
         abilities=abilities,
         note=f"Not in the catalog: a window of {window:,} tokens is assumed.",
+        is_assumed=True,
     )
 
 

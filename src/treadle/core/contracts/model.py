@@ -64,6 +64,7 @@ class ModelCard(msgspec.Struct, frozen=True):
     cache_write_price: float | None = None
     abilities: frozenset[str] = frozenset()
     note: str = ""  # one line for the person: what to expect of it
+    is_assumed: bool = False  # the model is not in the catalog; its window is a guess
 
 
 class ModelTextDelta(msgspec.Struct, frozen=True, gc=False):

@@ -7,7 +7,7 @@ means in a mode, and how rules are written, is policy/'s business.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -36,10 +36,14 @@ class Deny(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """Somebody has to decide. `rules` are what "always" would save, shown before it does."""
+    """The user has to decide. `rules` are what "always" would save, shown before it does.
+
+    `kind` "question": the call is itself a question to the user, which approval cannot answer.
+    """
 
     reason: str
     rules: tuple[str, ...] = ()
+    kind: Literal["approval", "question"] = "approval"
 
 
 Verdict = Allow | Deny | Ask

@@ -103,7 +103,13 @@ class CallPreparer:
                 return msgspec.structs.replace(prepared, refusal=f"denied: {answers[-1].reason}")
             if not (answers and isinstance(answers[-1], Permit)):
                 pending_approvals.append(
-                    PendingApproval(prepared.call, prepared.summary, verdict.reason, verdict.rules)
+                    PendingApproval(
+                        prepared.call,
+                        prepared.summary,
+                        verdict.reason,
+                        verdict.rules,
+                        verdict.kind,
+                    )
                 )
         if isinstance(verdict, Ask) and decision is not None and decision.always:
             await self._save_rules(prepared, decision, verdict.rules)

@@ -35,6 +35,7 @@ class DefaultModel(msgspec.Struct, frozen=True):
     model: str
     reason: str
     summary: str
+    is_usable: bool = True
 
 
 class LocalServer(msgspec.Struct, frozen=True):
@@ -74,6 +75,7 @@ def find_embedded_default() -> DefaultModel:
             "no key is set and no local server answers",
             "No model can run here: set a key, such as ANTHROPIC_API_KEY, start a local server, "
             "or install the embedded one; `treadle models` lists them all.",
+            is_usable=False,
         )
     why = "no key is set and no local server answers"
     return _build_default(f"embedded/{weights.name}", why, weights.note)
