@@ -30,7 +30,7 @@ from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import Tool
 from treadle.core.contracts.workspace import Workspace
-from treadle.core.errors import ConfigError, LoopError, OutputMismatch
+from treadle.core.errors import ConfigError, LoopError
 from treadle.core.events import TurnResult
 from treadle.core.loop.config import AllowAll, Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
@@ -261,43 +261,31 @@ class Agent:
     async def _run_structured(
         self, prompt: UserInput, output_type: object, retries: int, store: Store | None
     ) -> Result:
-        from treadle.agents.structured_output import MISSING_ANSWER, FinalAnswerTool
-        from treadle.models.output_schema import build_schema, parse_structured_output
+        from treadle.agents.structured_output import constrain_output, finish_structured_turn
 
-        answer: FinalAnswerTool | None = None
-        if "schema" in self.config.model.card.abilities:
-            options = msgspec.structs.replace(
-                self.config.options, output_schema=build_schema(output_type, strict=True)
-            )
-            agent = self.replace(options=options)
-        else:
-            answer = FinalAnswerTool(output_type)
+        model, options = self.config.model, self.config.options
+        options, answer = constrain_output(model.card, options, output_type)
+        agent = self.replace(options=options)
+        if answer is not None:
             agent = self.replace(
                 tools=[*self._settings["tools"], answer], gates=[*self._settings["gates"], answer]
             )
         driver = agent.start(input=prompt, store=store)
         try:
-            for _ in range(retries + 1):
-                result = _make_result(driver, await agent._drive(driver, agent._ask_approver))
-                if result.reason != "end_turn":
-                    return result
-                text = answer.text if answer is not None else result.text
-                try:
-                    value = parse_structured_output(output_type, text) if text is not None else None
-                except ValueError as error:
-                    driver.submit(f"The answer does not fit: {error}. Give it again, corrected.")
-                else:
-                    if text is not None:
-                        return msgspec.structs.replace(
-                            result, text=text, output=value, usage=driver.usage
-                        )
-                    driver.submit(MISSING_ANSWER)
+            turn, text, value = await finish_structured_turn(
+                driver,
+                agent.finish_turn,
+                answer,
+                output_type,
+                attempts=retries + 1,
+                model=model.name,
+            )
+            result = _make_result(driver, turn)
+            if text is None:
+                return result
+            return msgspec.structs.replace(result, text=text, output=value, usage=driver.usage)
         finally:
             await driver.aclose()
-        raise OutputMismatch(
-            f"{self.config.model.name} gave no answer that fits in {retries + 1} tries",
-            provider=self.config.model.name,
-        )
 
     async def _run_and_close(self, prompt: UserInput, options: dict[str, Any]) -> Result:
         try:

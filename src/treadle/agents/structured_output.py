@@ -6,12 +6,17 @@ An answer that does not fit is returned with the reason, a bounded number of tim
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
 from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
+from treadle.core.contracts.model import ModelCard, ModelOptions
 from treadle.core.contracts.tool import ProbeResult, Resources, ToolContext, ToolOutput, ToolSpec
+from treadle.core.errors import OutputMismatch
+from treadle.core.events import TurnResult
+from treadle.core.loop.driver import Driver
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.usage import Usage
 from treadle.models.output_schema import build_schema, parse_structured_output
@@ -71,3 +76,41 @@ class FinalAnswerTool:
 
     def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
         return None
+
+
+def constrain_output(
+    card: ModelCard, options: ModelOptions, output_type: object
+) -> tuple[ModelOptions, FinalAnswerTool | None]:
+    """Options that hold the model to the type, or the tool for a model that cannot be held."""
+    if "schema" not in card.abilities:
+        return options, FinalAnswerTool(output_type)
+    schema = build_schema(output_type, strict=True)
+    return msgspec.structs.replace(options, output_schema=schema), None
+
+
+async def finish_structured_turn(
+    driver: Driver,
+    finish_turn: Callable[[Driver], Awaitable[TurnResult]],
+    final_answer: FinalAnswerTool | None,
+    output_type: object,
+    *,
+    attempts: int,
+    model: str,
+) -> tuple[TurnResult, str | None, Any]:
+    """Run turns until the answer fits: the last turn, the text of the answer, and its value.
+
+    The text is None if the turn ended without an answer, for another reason than `end_turn`.
+    """
+    for _ in range(attempts):
+        turn = await finish_turn(driver)
+        if turn.reason != "end_turn":
+            return turn, None, None
+        text = final_answer.text if final_answer is not None else turn.text
+        if text is None:
+            driver.submit(MISSING_ANSWER)
+            continue
+        try:
+            return turn, text, parse_structured_output(output_type, text)
+        except ValueError as error:
+            driver.submit(f"The answer does not fit: {error}. Give it again, corrected.")
+    raise OutputMismatch(f"{model} gave no answer that fits in {attempts} tries", provider=model)

@@ -286,15 +286,13 @@ async def build_agent(
             mutators.append(checkpoints)
             all_observers.append(checkpoints)
         final_answer: FinalAnswerTool | None = None
-        if options.output_schema is not None and "schema" in model.card.abilities:
-            from treadle.models.output_schema import build_schema
+        if options.output_schema is not None:
+            from treadle.agents.structured_output import constrain_output
 
-            schema = build_schema(options.output_schema, strict=True)
-            model_options = msgspec.structs.replace(model_options, output_schema=schema)
-        elif options.output_schema is not None:
-            from treadle.agents.structured_output import FinalAnswerTool
-
-            final_answer = FinalAnswerTool(options.output_schema)
+            model_options, final_answer = constrain_output(
+                model.card, model_options, options.output_schema
+            )
+        if final_answer is not None:
             gates.append(final_answer)
             tools.append(final_answer)
 
