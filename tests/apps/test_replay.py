@@ -14,7 +14,7 @@ from treadle.agents.agent import Agent
 from treadle.apps.cli import exit_codes
 from treadle.apps.cli.commands.permissions import run as permissions
 from treadle.core.contracts.policy import Ask
-from treadle.core.steps import PendingApproval
+from treadle.core.steps import Denial, PendingApproval
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Library
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
@@ -37,7 +37,7 @@ async def test_a_session_is_replayed_with_todays_tools_and_goes_on_with_another_
         assert (same.code, same.out) == (0, f"{session}: 4 replies, the same transcript\n")
         live = await run(None, "replay", session, "--live-tools")
         assert (live.code, live.out) == (0, same.out)
-        assert "not asked, because they do more than look: bash" in live.err
+        assert "not called, because they are not read-only: bash" in live.err
         Path("notes.txt").write_text("two\n")
         drifted = await run(None, "replay", session, "--live-tools")
         assert drifted.code == exit_codes.ERROR
@@ -71,15 +71,15 @@ class AskAlways:
 
 @pytest.fixture
 def past(own_place: Path) -> None:
-    """Five questions: three approved, one denied by a person, one where nobody could be asked."""
+    """Five requests: three approved, one denied by the user, one without a user to ask."""
     commands = ["npm test", "npm test -- --watch", "npm run lint", "npm publish", "npm install"]
 
-    def approve(approval: PendingApproval) -> bool | str:
+    def approve(approval: PendingApproval) -> bool | str | Denial:
         command = str((approval.call.arguments or {})["command"])
         if "publish" in command:
             return "never"
         if "install" in command:
-            return "This needs a person's approval, and nobody can be asked in this run (x)."
+            return Denial("no user", "headless")
         return True
 
     script = [Say(calls=[("bash", {"command": command})]) for command in commands]
@@ -97,21 +97,21 @@ def test_a_rule_is_tested_against_what_was_asked(past, capsys):
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "Bash(npm test:*) would have covered 2 of 5 questions and no denied call"
     assert "  + bash: npm test" in out
-    assert out[-1] == "1 of the questions came up where nobody could be asked"
+    assert out[-1] == "1 request came from a run without a user to ask"
 
 
 def test_a_rule_that_is_too_wide_is_said_to_be(past, capsys):
     assert permissions(["backtest", "Bash(npm:*)"]) == exit_codes.ERROR
     out = capsys.readouterr().out
     assert "would have covered 4 of 5 questions and 1 of 1 denied calls" in out
-    assert "  - denied then: bash: npm publish" in out
+    assert "  - was denied: bash: npm publish" in out
 
 
 def test_the_past_is_that_of_the_folder_unless_all_is_said(past, capsys, monkeypatch):
     Path("empty").mkdir()
     monkeypatch.chdir("empty")
     assert permissions(["backtest", "Bash(npm test:*)"]) == exit_codes.SUCCESS
-    assert "nobody was asked anything yet" in capsys.readouterr().err
+    assert "no past approval requests" in capsys.readouterr().err
     assert permissions(["backtest", "--all", "Bash(npm test:*)"]) == exit_codes.SUCCESS
     assert "would have covered 2 of 5" in capsys.readouterr().out
 

@@ -67,6 +67,8 @@ _CODES_BY_ERROR: tuple[tuple[tuple[type[TreadleError], ...], int], ...] = (
 
 
 def exit_code_for(error: BaseException) -> int:
+    if isinstance(error, KeyboardInterrupt):
+        return ABORTED
     is_io_error = isinstance(error, StoreError) and isinstance(error.__cause__, OSError)
     default = IO_ERROR if is_io_error else ERROR
     return next((code for kinds, code in _CODES_BY_ERROR if isinstance(error, kinds)), default)
