@@ -343,7 +343,10 @@ async def test_a_server_that_never_answers_is_told_of_and_not_waited_for():
     async with ProviderServer([LAST]) as server:
         ran = await run(server, "-p", "go", "--verbose", TREADLE_SERVER_WAIT="0.5")
     assert (ran.code, ran.out) == (0, "That is all.\n")
-    assert "MCP server mute is still starting after 0.5 s; its tools are added when it is up" in ran.err
+    assert (
+        "MCP server mute is still starting after 0.5 s; its tools are added when it is up"
+        in ran.err
+    )
 
 
 # ------------------------------------------------------------------ skills, agents, reminders

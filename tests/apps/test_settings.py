@@ -84,7 +84,9 @@ def test_a_file_that_is_not_text_is_said_with_its_line(user_file: Path):
 
 def test_an_unknown_variable_is_noted_with_the_nearest():
     settings = load_settings(here(), environ={"TREADLE_MODLE": "x"})
-    assert settings.notes == ("unknown environment variable TREADLE_MODLE; did you mean 'TREADLE_MODEL'?",)
+    assert settings.notes == (
+        "unknown environment variable TREADLE_MODLE; did you mean 'TREADLE_MODEL'?",
+    )
 
 
 def test_aliases_are_a_table(user_file: Path):

@@ -1,6 +1,6 @@
 """Small texts for people: suggestions, plurals, amounts, ages. Used by every part that prints.
 
-Pure functions. What must not reach a terminal is core/sanitize.py; what is secret, core/redaction.py.
+Pure functions. See core/sanitize.py for terminal escapes and core/redaction.py for secrets.
 """
 
 from __future__ import annotations

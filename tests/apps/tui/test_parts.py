@@ -194,7 +194,7 @@ def test_custom_commands_are_read_from_no_pipe_and_from_nowhere_else():
     found, problems = find_custom_commands([Path("p"), Path("home")], home=Path("home"))
     assert {"good", "mine"} <= {one.name for one in found}
     for words in (
-        *("pipe.md: is a named pipe", "endless.md: leads out", "p/.treadle/commands/out.md: leads"),
+        *("pipe.md: is a named pipe", "endless.md: leaves", "p/.treadle/commands/out.md: leaves"),
         *("huge.md: larger than 256 KiB", "p/.claude/commands: leads out of p"),
     ):
         assert any(words in problem for problem in problems), words

@@ -78,7 +78,10 @@ def test_servers_that_are_not_started_for_it_are_named(capsys):
     file.parent.mkdir()
     file.write_text('{"mcpServers": {"tiny": {"command": "false"}}}')
     _, sizes = told(capsys, "--model", "sonnet")
-    assert sizes.splitlines()[-1] == "not included: tools of MCP servers, which are not started here: tiny"
+    assert (
+        sizes.splitlines()[-1]
+        == "not included: tools of MCP servers, which are not started here: tiny"
+    )
     _, sizes = told(capsys, "--model", "embedded")
     assert "MCP servers are off: embedded" in sizes
 

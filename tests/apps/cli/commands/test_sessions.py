@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from treadle.agents.agent import Agent
-from treadle.apps.cli.commands import sessions
+from treadle.apps.cli import exit_codes
 from treadle.apps.cli.main import run
 from treadle.core.steps import Finished
 from treadle.models.scripted import Say, Scripted
