@@ -212,12 +212,12 @@ async def test_a_server_is_started_again_only_as_it_was_approved():
     ]
     async with ProviderServer([change, *calls, LAST]) as server:
         ran = await run(server, "-p", "go", "--verbose", *FREELY, TREADLE_SERVER_WAIT="50")
-    told, words = said(server.requests[-1]), "it is not what you approved any more: look at what"
+    told, words = said(server.requests[-1]), "it changed since you approved it: review"
     assert ran.code == 0
     assert "outside of the sandbox" in asked.out
     assert told.count("went away during greet") == 2
     assert f"the server theirs is not running ({words}" in told
-    assert f"the server theirs does not start: {words}" in ran.err
+    assert f"MCP server theirs does not start: {words}" in ran.err
     assert told.count("hello you") == 1
     assert not Path("sub/ran").exists()
 

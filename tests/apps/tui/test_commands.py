@@ -42,7 +42,7 @@ async def test_commands_that_tell_something(monkeypatch):
             ("/skills", "there are no skills"),
             ("/uncompact", "all of it is in view already"),
             ("/remember tests need a database", "AGENTS.md"),
-            ("/redo", "there is nothing to bring back"),
+            ("/redo", "nothing to redo"),
             ("/nonsense", "there is no /nonsense"),
             ("/hlep", "/help?"),
             ("/mode sideways", "there is no mode 'sideways'"),
@@ -136,10 +136,10 @@ async def test_what_a_turn_did_to_files_is_taken_back_and_brought_back(monkeypat
         await on.sees("done")
         await on.idle()
         await on.send("/undo")
-        await on.sees("turn 1 taken back: 1 removed")
+        await on.sees("turn 1 undone: 1 file removed")
         assert not exists("a.txt")
         await on.send("/redo")
-        await on.sees("brought back: 1 written")
+        await on.sees("turn 1 redone: 1 file written")
         assert exists("a.txt")
 
 

@@ -60,10 +60,9 @@ def open_checkpoints(library: Library, folder: Path) -> Checkpoints:
 
 def format_restored(restored: RestoreResult) -> str:
     """`2 files written, 1 file removed`."""
-    if not restored.written and not restored.removed:
-        return "no files changed"
-    written, removed = len(restored.written), len(restored.removed)
-    return f"{plural(written, 'file')} written, {plural(removed, 'file')} removed"
+    counts = (("written", len(restored.written)), ("removed", len(restored.removed)))
+    parts = [f"{plural(count, 'file')} {verb}" for verb, count in counts if count]
+    return ", ".join(parts) or "no files changed"
 
 
 def list_skipped(restored: RestoreResult) -> list[str]:

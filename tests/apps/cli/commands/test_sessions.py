@@ -161,7 +161,7 @@ def test_prune_says_what_would_go_and_takes_the_files_with_it(made: str, told: T
     store = Library().checkpoint_dir(Path.cwd())
     assert any(path.is_file() for path in store.rglob("*"))
     assert run(["sessions", "prune", "--days", "0"]) == 0
-    assert "1 removed" in told()[0]
+    assert "1 session removed" in told()[0]
     assert not any(path.is_file() for path in store.rglob("*"))
 
 
