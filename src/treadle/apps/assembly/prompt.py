@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from treadle.context.memory import Memory
 
 UNATTENDED_INSTRUCTION = (
-    "Nobody can answer questions during this run: decide, and say in the end what you chose."
+    "The user cannot answer questions during this run: decide, and say at the end what you chose."
 )
 
 
