@@ -51,7 +51,7 @@ OPTIONS: tuple[CliOption, ...] = (
         "suspend",
         help="suspend the turn on disk instead of waiting: rate limit, approval, question, budget",
     ),
-    CliOption("until", "COMMAND", "repeat until this command succeeds"),
+    CliOption("until", "COMMAND", "continue until this command succeeds"),
     _option_for_setting("model", "NAME"),
     _option_for_setting("small_model", "NAME"),
     _option_for_setting("thinking", "HOW"),
