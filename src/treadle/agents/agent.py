@@ -55,7 +55,7 @@ ToolLike = Tool | ToolSource | Callable[..., Any]
 ApproverAnswer = bool | str | Denial
 Approver = Callable[[PendingApproval], ApproverAnswer | Awaitable[ApproverAnswer]]
 
-NO_APPROVER = "this call needs somebody's approval, and nobody is there to give it"
+NO_APPROVER = "this call needs the user's approval, and the user cannot be asked"
 
 
 class Agent:
