@@ -453,7 +453,7 @@ async def test_invalid_utf_8_is_said_with_its_place():
         (("-p", "x", "--file", "nowhere"), "cannot be attached"),
         (("-p", "x", "--model", "nobody/none"), "Write PROVIDER/MODEL"),
         (("-p", "two", "prompts"), "quote a prompt"),
-        ((), "there is no terminal here; -p does one task"),
+        ((), "not a terminal; use -p PROMPT for one task"),
         (("hello you", "--suspend"), "--suspend works only with -p"),
     ],
 )
