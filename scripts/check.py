@@ -61,7 +61,7 @@ def every_stage(fast: bool, scratch: Path) -> Iterator[Stage]:
 
 
 def pytest_stage(fast: bool, arguments: Sequence[str]) -> Stage:
-    # Starting workers costs a second or two: it pays for the whole suite, not for a chosen part.
+    # Starting workers takes a second or two: worth it only for the whole suite.
     spread = [] if arguments else ["-n", str(min(os.cpu_count() or 1, 8))]
     chosen = ["-m", "not slow"] if fast else []
     return Stage("tests", python("-m", "pytest", *spread, *chosen, *arguments))

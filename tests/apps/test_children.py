@@ -55,11 +55,11 @@ async def test_a_session_is_shown_with_its_children_and_a_child_by_its_id():
     ran, _ = await family()
     session = ran.lines[0]["session_id"]
     shown = (await run(None, "sessions", "show", session)).out
-    below = shown[shown.index("## Child agents") :].splitlines()[2:]
+    below = shown[shown.index("## Subagents") :].splitlines()[2:]
     assert ["Ask around" in below[0], "Look deep" in below[1], len(below)] == [True, True, 2]
     assert all("done" in line and "$0." in line for line in below)
     child = below[0].split()[0]
-    assert "## Child agents" in (await run(None, "sessions", "show", child[:-1])).out
+    assert "## Subagents" in (await run(None, "sessions", "show", child[:-1])).out
     leaf = below[1].split()[0]
     assert "In the well." in (await run(None, "sessions", "show", leaf)).out
     forked = await run(None, "sessions", "fork", leaf)
@@ -74,10 +74,10 @@ async def test_a_search_finds_what_a_child_said_and_names_the_session(monkeypatc
     assert {(hit.session, bool(hit.child)) for hit in by_hand} == {(session, True)}
     found = (await run(None, "sessions", "search", "in the WELL")).out.splitlines()
     assert found
-    assert all(line.startswith(f"{session}  in its child ") for line in found)
+    assert all(line.startswith(f"{session}  in subagent ") for line in found)
     own = (await run(None, "sessions", "search", "That is all")).out
     assert own.startswith(f"{session}  ")
-    assert "child" not in own
+    assert "subagent" not in own
 
 
 async def test_the_report_counts_what_the_whole_family_used():
@@ -93,7 +93,7 @@ async def test_the_report_counts_what_the_whole_family_used():
 async def test_a_report_of_a_turn_that_was_put_off_counts_what_was_used_before():
     question = FakeReply(calls=(FakeCall("ask", {"question": "Which?"}),))
     async with ProviderServer([task("Look"), FakeReply("Seen."), question]) as server:
-        ran = await run(server, "-p", "Begin", "--park", "--output-format", "json", *FREELY)
+        ran = await run(server, "-p", "Begin", "--suspend", "--output-format", "json", *FREELY)
     [report] = ran.lines
     assert (ran.code, report["usage"]["requests"]) == (exit_codes.SUSPENDED, 3)
 
@@ -103,4 +103,4 @@ async def test_what_is_removed_takes_its_children_with_it():
     assert (await run(None, "sessions", "remove", ran.lines[0]["session_id"])).code == 0
     root = Path.home() / ".local/share/treadle/sessions"
     assert list(root.rglob("journal*.jsonl")) == []
-    assert (await run(None, "sessions")).out == "there are no sessions yet\n"
+    assert (await run(None, "sessions")).out == "no sessions\n"

@@ -88,7 +88,7 @@ async def test_a_projects_hook_runs_only_trusted_and_approved_as_it_is():
         changed = await run(server, "-p", "go", "--verbose", *FREELY)
     assert "waits until you trust the folder: sh guard.sh" in untrusted.err
     assert "runs sh guard.sh" in shown.out
-    assert "`treadle trust --approve` lets them run" in shown.out
+    assert "run `treadle trust --approve` to allow them" in shown.out
     assert "is new and waits for your approval" in waiting.err
     assert "approved: settings.json/PreToolUse/0" in approved.out
     assert "changed since you approved it" in changed.err
@@ -152,7 +152,7 @@ async def test_in_an_untrusted_folder_the_users_own_hooks_run_in_the_sandbox(own
         assert (Path("checked").exists(), Path("ran").read_text()) == (True, "")
         await run(None, "trust")
         await run(server, "-p", "go", "--verbose", *WALLED)
-    assert "your own hooks run in the sandbox here" in ran.err
+    assert "your own hooks run in the sandbox" in ran.err
     assert Path("got").read_text() == "of the home"
 
 
@@ -212,12 +212,12 @@ async def test_a_server_is_started_again_only_as_it_was_approved():
     ]
     async with ProviderServer([change, *calls, LAST]) as server:
         ran = await run(server, "-p", "go", "--verbose", *FREELY, TREADLE_SERVER_WAIT="50")
-    told, words = said(server.requests[-1]), "it is not what you approved any more: look at what"
+    told, words = said(server.requests[-1]), "it changed since you approved it: review"
     assert ran.code == 0
     assert "outside of the sandbox" in asked.out
     assert told.count("went away during greet") == 2
     assert f"the server theirs is not running ({words}" in told
-    assert f"the server theirs does not start: {words}" in ran.err
+    assert f"MCP server theirs does not start: {words}" in ran.err
     assert told.count("hello you") == 1
     assert not Path("sub/ran").exists()
 
@@ -274,7 +274,7 @@ async def test_everything_of_a_server_that_is_approved_is_shown_and_no_secret_is
             MY_API_KEY=key, MY_PLACE="here", TREADLE_SERVER_WAIT="20",
         )  # fmt: skip
     assert "A_KEY=, B=here, C_TOKEN=theirs-in-the-file" in said(server.requests[-1])
-    assert "the server near of this folder gets no secret: MY_API_KEY stays empty" in ran.err
+    assert "MCP server near of this folder gets no secrets: MY_API_KEY stays empty" in ran.err
 
 
 async def test_a_server_that_comes_late_is_announced_and_judged_by_its_own_rules():
@@ -317,7 +317,7 @@ async def test_a_server_that_cannot_start_stops_nobody():
         ran = await run(server, "-p", "go", "--verbose")
     assert (ran.code, ran.out) == (0, "That is all.\n")
     assert "server 'wrong': it needs a command or a url" in ran.err
-    assert ran.err.count("the server broken is down and is started again: ") == 1
+    assert ran.err.count("MCP server broken is down and will be restarted: ") == 1
 
 
 async def test_a_file_that_names_its_servers_otherwise_is_told_of():
@@ -325,7 +325,7 @@ async def test_a_file_that_names_its_servers_otherwise_is_told_of():
     async with ProviderServer([LAST]) as server:
         ran = await run(server, "-p", "go", "--verbose")
     assert ran.code == 0
-    assert '.mcp.json names no servers: they stand under "mcpServers"' in ran.err
+    assert '.mcp.json defines no servers: put them under the key "mcpServers"' in ran.err
 
 
 async def test_a_folders_broken_file_of_servers_stops_nobody():
@@ -333,7 +333,7 @@ async def test_a_folders_broken_file_of_servers_stops_nobody():
     async with ProviderServer([LAST]) as server:
         ran = await run(server, "-p", "go", "--verbose")
     assert (ran.code, ran.out) == (0, "That is all.\n")
-    assert "no server of this folder is started: " in ran.err
+    assert "no MCP server of this folder is started: " in ran.err
     assert ".mcp.json:1: not JSON: " in ran.err
     assert ".mcp.json:1: not JSON: " in (await run(None, "trust", "--approve")).out
 
@@ -343,7 +343,10 @@ async def test_a_server_that_never_answers_is_told_of_and_not_waited_for():
     async with ProviderServer([LAST]) as server:
         ran = await run(server, "-p", "go", "--verbose", TREADLE_SERVER_WAIT="0.5")
     assert (ran.code, ran.out) == (0, "That is all.\n")
-    assert "the server mute is not up after 0.5 s; its tools come when it is" in ran.err
+    assert (
+        "MCP server mute is still starting after 0.5 s; its tools are added when it is up"
+        in ran.err
+    )
 
 
 # ------------------------------------------------------------------ skills, agents, reminders

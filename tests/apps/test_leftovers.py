@@ -65,7 +65,7 @@ async def test_a_child_agent_that_was_killed_is_in_doubt_and_its_work_is_kept():
     child = listed[1]["id"]
     assert "I look." in (await run(None, "sessions", "show", child)).out
     assert (ran.code, ran.out) == (0, "That is all.\n")
-    assert "in doubt since the interruption: task " in ran.err
+    assert "calls open at the interruption: task " in ran.err
     told = json.dumps(json.loads(server.requests[-1].body)["messages"][-1])
     assert "outcome unknown" in told
     assert Path("effects").read_text() == "x\n"
@@ -105,19 +105,19 @@ async def test_a_rate_limit_whose_time_has_come_is_resumed_and_only_then():
     async with ProviderServer(
         [LAST], faults=[ProviderFault("rate_limited", value="3600")]
     ) as server:
-        ran = await run(server, "-p", "go", "--park", "--output-format", "json")
+        ran = await run(server, "-p", "go", "--suspend", "--output-format", "json")
         session = ran.lines[0]["session_id"]
-        early = await run(server, "resume", "--parked")
+        early = await run(server, "resume", "--suspended")
         assert (ran.code, early.code, len(server.requests)) == (75, 75, 1)
         journal = Library().resume(session).journal
         await suspend_turn(
             journal, Suspended("turn-1", "rate_limit", wake_at(1.0))
         )  # an hour has passed
         await journal.aclose()
-        late = await run(server, "resume", "--parked")
+        late = await run(server, "resume", "--suspended")
     assert (late.code, late.out) == (0, "That is all.\n")
     assert [len(json.loads(request.body)["messages"]) for request in server.requests] == [1, 1]
-    assert (await run(None, "resume")).out == "nothing waits\n"
+    assert (await run(None, "resume")).out == "no suspended turns\n"
 
 
 async def test_what_was_always_allowed_is_not_asked_about_in_the_next_process():

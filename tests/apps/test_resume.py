@@ -79,7 +79,7 @@ async def test_fault_27_a_call_that_was_killed_is_not_run_again_and_the_person_i
     answer = json.dumps(messages(server.requests[1])[-1])
     assert "Interrupted, outcome unknown" in answer
     [line] = ran.err.splitlines()
-    assert line.startswith('treadle: in doubt since the interruption: bash {"command":"echo x')
+    assert line.startswith('treadle: calls open at the interruption: bash {"command":"echo x')
     assert line.endswith("outcome unknown, not run again")
     assert server.violations == []
     assert again.code == exit_codes.USAGE_ERROR  # it is finished: nothing is left to do
@@ -173,12 +173,12 @@ async def test_the_changes_of_a_turn_are_undone_brought_back_and_gone_back_over(
             exit_codes.ERROR,
             {"a.txt": "one", "kept.txt": "mine", "b.txt": "changed by hand"},
         )
-        assert "left alone: b.txt" in left.err
+        assert "not restored: b.txt" in left.err
 
         # The model remembers its own changes: it is told what became of them.
         await run(server, "-p", "go on", "--continue", *FREELY)
     told = json.dumps(messages(server.requests[-1])[-1])
-    assert "took back what turn 2 changed in the files" in told
+    assert "undid the file changes of turn 2" in told
     assert server.violations == []
 
 
@@ -204,7 +204,7 @@ async def test_a_home_folder_is_not_copied_for_undo():
         process = await start(server, "-p", "go", "--verbose", *FREELY, cwd=Path.home())
         ran = await finish(process)
     assert ran.code == 0
-    assert ran.err.count("its files are not kept for undo") == 1
+    assert ran.err.count("contains your home folder, which is not copied") == 1
     assert not (Path.home() / ".local/share/treadle/checkpoints").exists()
 
 
@@ -219,19 +219,19 @@ async def test_files_that_are_not_kept_are_named_once():
 # ------------------------------------------------------------------ put off
 
 
-async def parked(server: ProviderServer, *arguments: str) -> tuple[Ran, str]:
-    ran = await run(server, "-p", "go", "--park", "--output-format", "json", *arguments)
+async def suspended(server: ProviderServer, *arguments: str) -> tuple[Ran, str]:
+    ran = await run(server, "-p", "go", "--suspend", "--output-format", "json", *arguments)
     [report] = ran.lines
     assert (ran.code, report["reason"], report["exit_code"]) == (75, "parked", 75)
-    assert "treadle: parked: " in ran.err
+    assert "treadle: suspended: " in ran.err
     return ran, report["session_id"]
 
 
 async def test_an_approval_that_nobody_can_give_waits_on_disk_and_is_given_later():
     async with ProviderServer([bash("touch made"), LAST]) as server:
-        _, session = await parked(server)
+        _, session = await suspended(server)
         listed = await run(None, "resume")
-        still = await run(server, "resume", "--parked")
+        still = await run(server, "resume", "--suspended")
         assert not Path("made").exists()
         ran = await run(server, "resume", session, "--approve")
     assert f"treadle resume {session} --approve" in listed.out
@@ -239,12 +239,12 @@ async def test_an_approval_that_nobody_can_give_waits_on_disk_and_is_given_later
     assert (ran.code, ran.out) == (0, "That is all.\n")
     assert Path("made").exists()
     assert len(server.requests) == 2  # nothing was asked twice
-    assert (await run(None, "resume")).out == "nothing waits\n"
+    assert (await run(None, "resume")).out == "no suspended turns\n"
 
 
 async def test_a_call_that_is_denied_later_is_answered_with_the_reason():
     async with ProviderServer([bash("touch made"), LAST]) as server:
-        _, session = await parked(server)
+        _, session = await suspended(server)
         ran = await run(server, "resume", session, "--deny", "not on a Friday")
     assert ran.code == 0
     assert not Path("made").exists()
@@ -254,12 +254,12 @@ async def test_a_call_that_is_denied_later_is_answered_with_the_reason():
 async def test_a_long_rate_limit_waits_on_disk_until_its_time_has_come():
     faults = [ProviderFault("rate_limited", value="3600")]
     async with ProviderServer([LAST], faults=faults) as server:
-        ran, session = await parked(server)
-        early = await run(server, "resume", "--parked")
+        ran, session = await suspended(server)
+        early = await run(server, "resume", "--suspended")
         assert early.code == exit_codes.SUSPENDED
         assert len(server.requests) == 1
         now = await run(server, "resume", session)
-    assert "again in 3600 s" in ran.err
+    assert "retry in 3600 s" in ran.err
     assert f"{session}  rate_limit: " in early.err
     assert (now.code, now.out) == (0, "That is all.\n")
     assert [message["role"] for message in messages(server.requests[-1])] == ["user"]
@@ -273,13 +273,13 @@ async def test_what_is_due_goes_on_by_itself_in_its_own_folder():
     Path("there").mkdir()
     async with ProviderServer([bash("touch here"), LAST]) as server:
         process = await start(
-            server, "-p", "go", "--park", "--output-format", "json", cwd=Path("there")
+            server, "-p", "go", "--suspend", "--output-format", "json", cwd=Path("there")
         )
         session = (await finish(process)).lines[0]["session_id"]
         journal = Library().resume(session).journal
         await suspend_turn(journal, Suspended("turn-1", "rate_limit", wake_at(1.0)))
         await journal.aclose()
-        ran = await run(server, "resume", "--parked")
+        ran = await run(server, "resume", "--suspended")
         assert (
             ran.code == exit_codes.SUSPENDED
         )  # its time had come, and then it waited for an approval
@@ -290,7 +290,7 @@ async def test_what_is_due_goes_on_by_itself_in_its_own_folder():
 
 async def test_a_budget_that_is_used_up_waits_for_more_money():
     async with ProviderServer([bash("ls"), LAST]) as server:
-        _, session = await parked(server, "--max-cost", "0.0001")
+        _, session = await suspended(server, "--max-cost", "0.0001")
         assert server.requests == []
         again = await run(server, "resume", session, "--max-cost", "0.0001")
         ran = await run(server, "resume", session, "--max-cost", "2")
@@ -317,21 +317,24 @@ async def test_a_question_waits_on_disk_and_goes_on_with_the_answer_alone():
         )
     )
     async with ProviderServer([both, LAST]) as server:
-        ran, session = await parked(server, *FREELY)
+        ran, session = await suspended(server, *FREELY)
         assert not Path("effects").exists()
         listed = await run(None, "resume")
         still = await run(server, "resume", session, "--approve", *FREELY)
-        done = await run(server, "resume", "--parked", session, "--answer", "MariaDB", *FREELY)
-    question = "it asks: Which database? [Postgres | SQLite]"
+        done = await run(server, "resume", "--suspended", session, "--answer", "MariaDB", *FREELY)
+    question = "the model asks: Which database? [Postgres | SQLite]"
     assert ran.lines[0]["detail"] == question
-    assert f"parked: {question}; treadle resume {session} --answer TEXT" in ran.err
-    assert f"{session}  question: {question} (treadle resume {session} --answer" in listed.out
+    assert f"suspended: {question}; to continue: treadle resume {session} --answer TEXT" in ran.err
+    assert (
+        f"{session}  question: {question} (to continue: treadle resume {session} --answer"
+        in listed.out
+    )
     assert still.code == exit_codes.SUSPENDED  # a yes is no answer
     assert (done.code, done.out, done.err) == (0, "That is all.\n", "")
     assert "The user answered: MariaDB" in results(server.requests[-1])
     assert Path("effects").read_text() == "x\n"
     assert (len(server.requests), server.violations) == (2, [])
-    assert (await run(None, "resume")).out == "nothing waits\n"
+    assert (await run(None, "resume")).out == "no suspended turns\n"
 
 
 async def test_an_answer_is_kept_while_the_call_beside_it_still_waits_for_an_approval():
@@ -342,13 +345,13 @@ async def test_an_answer_is_kept_while_the_call_beside_it_still_waits_for_an_app
         )
     )
     async with ProviderServer([both, LAST]) as server:
-        _, session = await parked(server)
+        _, session = await suspended(server)
         waits = await run(server, "resume", session, "--answer", "this one")
         assert not Path("made").exists()
         too_many = await run(server, "resume", session, "--answer", "again")
         done = await run(server, "resume", session, "--approve")
-    assert "touch made] waits for somebody's approval" in waits.err
-    assert (too_many.code, "nothing was asked" in too_many.err) == (exit_codes.USAGE_ERROR, True)
+    assert "touch made] needs approval" in waits.err
+    assert (too_many.code, "has no question" in too_many.err) == (exit_codes.USAGE_ERROR, True)
     assert (done.code, Path("made").exists()) == (0, True)
     assert "The user answered: this one" in results(server.requests[-1])
     assert (len(server.requests), server.violations) == (2, [])
@@ -358,11 +361,11 @@ async def test_several_questions_are_answered_in_their_order_or_not_at_all():
     malformed = FakeCall("ask", {"question": ""})
     asked = FakeReply(calls=(malformed, *ask("First?", "Second?").calls))
     async with ProviderServer([asked, LAST]) as server:
-        ran, session = await parked(server)
+        ran, session = await suspended(server)
         half = await run(server, "resume", session, "--answer", "one")
         done = await run(server, "resume", session, "--deny", "I do not know")
     assert "2 questions, one --answer each: 1. First? [Postgres | SQLite]; 2. Sec" in ran.err
-    assert (half.code, "it asks: Second?" in half.err) == (exit_codes.SUSPENDED, True)
+    assert (half.code, "the model asks: Second?" in half.err) == (exit_codes.SUSPENDED, True)
     first, second, third = messages(server.requests[-1])[-1]["content"]
     assert (done.code, server.violations) == (0, [])
     assert "the question is empty" in json.dumps(first)
@@ -370,14 +373,14 @@ async def test_several_questions_are_answered_in_their_order_or_not_at_all():
     assert "denied: I do not know" in json.dumps(third)
 
 
-async def test_without_parking_nobody_is_asked_and_a_child_never_puts_the_turn_off():
+async def test_without_suspend_there_are_no_questions_and_a_subagent_never_suspends_the_turn():
     child = FakeReply(calls=(FakeCall("task", {"description": "look", "prompt": "Look"}),))
     async with ProviderServer([ask("Which?"), LAST, child, ask("Which?"), LAST, LAST]) as server:
         alone = await run(server, "-p", "go")
-        parent = await run(server, "-p", "go", "--park", *FREELY)
+        parent = await run(server, "-p", "go", "--suspend", *FREELY)
     assert (alone.code, parent.code, server.violations) == (0, 0, [])
     offered = [
         {tool["name"] for tool in json.loads(server.requests[at].body)["tools"]} for at in (0, 2)
     ]
     assert ["ask" in names for names in offered] == [False, True]
-    assert "nobody can be asked in this run" in results(server.requests[4])
+    assert "be asked in this run" in results(server.requests[4])

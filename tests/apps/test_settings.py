@@ -48,7 +48,7 @@ def test_a_project_may_only_narrow_and_only_where_it_is_trusted():
     assert (trusted.max_turns, trusted.sandbox) == (5, "required")
     assert (trusted.max_cost, trusted.permission_mode) == (5.0, "ask")
     assert (trusted.network, trusted.model) == (False, "")
-    assert sum("may only narrow" in note for note in trusted.notes) == 4
+    assert sum("may only narrow settings" in note for note in trusted.notes) == 4
     stranger = load_settings(here(), environ={}, is_trusted=lambda: False)
     assert stranger.max_turns == 200
     assert "not trusted" in stranger.notes[0]
@@ -57,7 +57,7 @@ def test_a_project_may_only_narrow_and_only_where_it_is_trusted():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('modle = "x"', "config.toml:1: no setting is called 'modle'; did you mean 'model'?"),
+        ('modle = "x"', "config.toml:1: unknown setting 'modle'; did you mean 'model'?"),
         ("\n\nmax_turns = -1", "config.toml:3: max_turns is -1"),
         ("max_turns = 1.5", "a whole number"),
         ("max_turns = true", "a whole number"),
@@ -84,7 +84,9 @@ def test_a_file_that_is_not_text_is_said_with_its_line(user_file: Path):
 
 def test_an_unknown_variable_is_noted_with_the_nearest():
     settings = load_settings(here(), environ={"TREADLE_MODLE": "x"})
-    assert settings.notes == ("TREADLE_MODLE means nothing; did you mean 'TREADLE_MODEL'?",)
+    assert settings.notes == (
+        "unknown environment variable TREADLE_MODLE; did you mean 'TREADLE_MODEL'?",
+    )
 
 
 def test_aliases_are_a_table(user_file: Path):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from treadle.apps.cli import main
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/promises.md").read_text()
 CODE = re.findall(r"`([^`\n]+)`", PAGE)
@@ -29,10 +31,11 @@ def functions_of(path: str) -> frozenset[str]:
 @cache
 def commands() -> dict[str, Path]:
     """The file of each command, from the table in main.py."""
-    table = re.findall(
-        r'"(\w+)": \(\s*"treadle\.apps\.cli\.commands\.(\w+)"', (CLI / "main.py").read_text()
-    )
-    return {name: CLI / "commands" / f"{module}.py" for name, module in table}
+    modules = {name: target.partition(":")[0] for name, (target, _) in main.COMMANDS.items()}
+    return {
+        name: CLI / "commands" / f"{module.rpartition('.')[2]}.py"
+        for name, module in modules.items()
+    }
 
 
 @cache

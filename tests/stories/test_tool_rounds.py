@@ -393,7 +393,7 @@ async def test_always_saves_the_rules_that_were_shown():
 async def test_without_anybody_to_ask_a_call_is_denied_and_the_model_reads_why():
     record = RecordingTool()
     result = await Agent(calling(("record", {})), [record], policy=Asking()).run("x")
-    assert "needs approval" in answers(result.transcript)[0]
+    assert "the user cannot be asked" in answers(result.transcript)[0]
     assert record.calls == []
 
 

@@ -34,7 +34,14 @@ from treadle.core.errors import ConfigError, LoopError
 from treadle.core.events import TurnResult
 from treadle.core.loop.config import AllowAll, Clock, DriverConfig, RealClock
 from treadle.core.loop.driver import Driver
-from treadle.core.steps import ApprovalRequest, AwaitingInput, Finished, PendingApproval, UserInput
+from treadle.core.steps import (
+    ApprovalRequest,
+    AwaitingInput,
+    Denial,
+    Finished,
+    PendingApproval,
+    UserInput,
+)
 from treadle.core.transcript.entries import View
 from treadle.core.transcript.integrity import repaired
 from treadle.core.transcript.items import Item
@@ -44,10 +51,11 @@ from treadle.tools.federation import CollisionPolicy, Federation, StaticSource
 from treadle.tools.function import FunctionTool
 
 ToolLike = Tool | ToolSource | Callable[..., Any]
-# True allows the call; False or a reason denies it.
-Approver = Callable[[PendingApproval], bool | str | Awaitable[bool | str]]
+# True approves the call; False, a reason or a Denial denies it.
+ApproverAnswer = bool | str | Denial
+Approver = Callable[[PendingApproval], ApproverAnswer | Awaitable[ApproverAnswer]]
 
-NO_APPROVER = "this call needs approval, and this run has no approver"
+NO_APPROVER = "this call needs the user's approval, and the user cannot be asked"
 
 
 class Agent:
@@ -239,16 +247,16 @@ class Agent:
 
     async def _ask_approver(self, request: ApprovalRequest) -> None:
         for approval in request.pending:
-            answer: bool | str = NO_APPROVER
+            answer: ApproverAnswer = Denial(NO_APPROVER, "headless")
             if self._approve is not None:
                 decision = self._approve(approval)
                 answer = await decision if inspect.isawaitable(decision) else decision
             if answer is True:
                 request.approve(approval.call.id)
-            elif answer:
-                request.deny(approval.call.id, answer)
-            else:
-                request.deny(approval.call.id)
+                continue
+            if not isinstance(answer, Denial):
+                answer = Denial(answer or "The user said no.")
+            request.deny(approval.call.id, answer.reason, decided_by=answer.decided_by)
 
     async def _run_structured(
         self, prompt: UserInput, output_type: object, retries: int, store: Store | None

@@ -1,4 +1,4 @@
-"""The hosts: each puts an agent together and shows it to someone.
+"""The hosts: the command line and the terminal UI.
 
-They stand above everything else and do not know each other; what they share is wiring and settings.
+Hosts do not import each other; they share settings, assembly and services.
 """

@@ -1,27 +1,28 @@
-"""Settings: what the user wants, from five places, each value with its origin.
+"""Reads the settings from five sources and records the origin of each value.
 
     defaults < ~/.treadle/config.toml < .treadle/config.toml < TREADLE_* < flags
 
-The project's file counts only in a trusted folder, and may only narrow. An unknown key or a value
-of the wrong kind is an error with file and line. Permission rules are kept elsewhere
-(policy/ruleset/rules_file.py). Above: wiring and the hosts. This reads; it decides nothing.
+The project file is read only in a trusted folder, and may only narrow. An unknown key or a value
+of the wrong kind is a ConfigError with file and line. Not permission rules: those are in
+policy/ruleset/rules_file.py. Used by assembly and by the hosts.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from treadle.core.errors import ConfigError
+from treadle.core.text import suggest
 from treadle.core.untrusted_files import read_text
 
-SettingKind = Literal["text", "whole", "number", "seconds", "switch", "word", "texts", "table"]
-# How a project may change a value: to a smaller one, to an earlier word, to `false`, or not at all.
+SettingKind = Literal["text", "integer", "number", "seconds", "boolean", "choice", "list", "table"]
+# How a project may change a value: to a smaller number, to an earlier choice, to `false`, or never.
 NarrowingRule = Literal["smaller", "earlier", "off", "never"]
 
 
@@ -39,38 +40,40 @@ class Setting(msgspec.Struct, frozen=True):
         return f"TREADLE_{self.name.upper()}"
 
 
-# Words stand in the order from narrow to wide.
+# Choices are ordered from narrow to wide.
 SETTINGS: tuple[Setting, ...] = (
-    Setting("model", "text", "the model, as in `treadle models`; several by commas stand in"),
-    Setting("small_model", "text", "who writes summaries of long sessions (the model itself)"),
-    Setting("thinking", "text", "how much the model reasons: low, medium, high, or tokens"),
+    Setting(
+        "model", "text", "model name (see `treadle models`); comma-separated names are fallbacks"
+    ),
+    Setting("small_model", "text", "model that summarizes long sessions (default: the model)"),
+    Setting("thinking", "text", "reasoning effort: low, medium, high, or a number of tokens"),
     Setting(
         "permission_mode",
-        "word",
-        "what may happen without a question",
+        "choice",
+        "which calls run without approval",
         ("plan", "ask", "accept-edits", "auto", "bypass"),
         "earlier",
     ),
-    Setting("sandbox", "word", "walls around commands", ("required", "auto", "off"), "earlier"),
-    Setting("network", "switch", "whether sandboxed commands reach the network", (), "off"),
-    Setting("max_turns", "whole", "tool rounds a turn", (), "smaller"),
-    Setting("max_cost", "number", "USD a session", (), "smaller"),
-    Setting("max_time", "seconds", "how long a turn may take (90, 5m, 2h)", (), "smaller"),
-    Setting("max_tokens", "whole", "tokens a session", (), "smaller"),
-    Setting("goal_attempts", "whole", "how often the command of --until may fail", (), "smaller"),
-    Setting("server_wait", "seconds", "how long -p waits for its MCP servers to start"),
-    Setting("append_system_prompt", "text", "added to what the model is told first"),
-    Setting("add_dir", "texts", "folders beside this one that it may work in"),
-    Setting("theme", "word", "the colours of the screen", ("dark", "light", "none")),
-    Setting("aliases", "table", "names of your own for models"),
+    Setting("sandbox", "choice", "sandbox for commands", ("required", "auto", "off"), "earlier"),
+    Setting("network", "boolean", "allow network access in the sandbox", (), "off"),
+    Setting("max_turns", "integer", "limit of tool rounds per turn", (), "smaller"),
+    Setting("max_cost", "number", "limit of the cost of a session, in USD", (), "smaller"),
+    Setting("max_time", "seconds", "limit of the time of a turn (90, 5m, 2h)", (), "smaller"),
+    Setting("max_tokens", "integer", "limit of the tokens of a session", (), "smaller"),
+    Setting("goal_attempts", "integer", "how often the --until command may fail", (), "smaller"),
+    Setting("server_wait", "seconds", "how long -p waits for MCP servers to start"),
+    Setting("append_system_prompt", "text", "text added to the system prompt"),
+    Setting("add_dir", "list", "more folders the agent may work in"),
+    Setting("theme", "choice", "colours of the terminal UI", ("dark", "light", "none")),
+    Setting("aliases", "table", "your own names for models"),
 )
 SETTINGS_BY_NAME = {setting.name: setting for setting in SETTINGS}
-# Dangerous enough to be said anew each time.
+# Dangerous: only for one run, never from a file or a variable.
 FLAG_ONLY_VALUES = {"permission_mode": ("bypass",)}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What counts. `origins` says where each value that is no default comes from."""
+    """The settings in force. `origins` has the source of each value that is not a default."""
 
     model: str = ""
     small_model: str = ""
@@ -86,7 +89,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     server_wait: float = 10.0
     append_system_prompt: str = ""
     add_dir: tuple[str, ...] = ()
-    theme: Literal["", "dark", "light", "none"] = ""  # as the terminal lets us guess
+    theme: Literal["", "dark", "light", "none"] = ""  # empty: detect from the terminal
     aliases: dict[str, Any] = {}
     origins: dict[str, str] = {}
     notes: tuple[str, ...] = ()
@@ -96,7 +99,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def treadle_home() -> Path:
-    """The user's own folder: settings, rules, trust."""
+    """The user's folder for settings, rules and trust: ~/.treadle."""
     return Path.home() / ".treadle"
 
 
@@ -107,20 +110,20 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     is_trusted: Callable[[], bool] | None = None,
 ) -> Settings:
-    """The settings in a folder. `flags` are values by name, read and checked like all others."""
+    """Load the settings for a folder. `flags` maps names to values, which are checked as well."""
     env = os.environ if environ is None else environ
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     notes: list[str] = []
 
-    def take(found: Mapping[str, tuple[object, str]]) -> None:
-        for name, (value, origin) in found.items():
+    def override(source: Mapping[str, tuple[object, str]]) -> None:
+        for name, (value, origin) in source.items():
             values[name], origins[name] = value, origin
 
-    take(_read_file(treadle_home() / "config.toml"))
+    override(_read_file(treadle_home() / "config.toml"))
     _apply_project_file(folder, values, origins, notes, is_trusted)
-    take(_read_environment(env, notes))
-    take(_read_flags(flags or {}))
+    override(_read_environment(env, notes))
+    override(_read_flags(flags or {}))
     return msgspec.convert({**values, "origins": origins, "notes": notes}, Settings, strict=False)
 
 
@@ -132,16 +135,16 @@ def project_config_file(folder: Path) -> Path:
 
 
 def symlink_boundary(folder: Path) -> Path | None:
-    """What the folder's own files may not lead out of by a link: the folder itself.
+    """The directory that symlinks in project files must not escape.
 
-    None at home: there they are the user's own, and may be links as the user likes.
+    None in the home folder: those files belong to the user, who may use symlinks.
     """
     is_home = os.path.realpath(folder / ".treadle") == os.path.realpath(treadle_home())
     return None if is_home else folder
 
 
 def _read_file(file: Path, within: Path | None = None) -> dict[str, tuple[object, str]]:
-    """The values of a file with their lines; no file means none."""
+    """The values of a file, each with its origin `file:line`; empty if there is no file."""
     try:
         text = read_text(file, within=within)
     except FileNotFoundError:
@@ -152,23 +155,21 @@ def _read_file(file: Path, within: Path | None = None) -> dict[str, tuple[object
         parsed = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(_format_toml_error(file, text, str(error))) from error
-    found: dict[str, tuple[object, str]] = {}
+    values: dict[str, tuple[object, str]] = {}
     for name, value in parsed.items():
         where = f"{file}:{_find_line(text, name)}"
         setting = SETTINGS_BY_NAME.get(name)
         if setting is None:
-            raise ConfigError(
-                f"{where}: no setting is called {name!r}{suggest_name(name, SETTINGS_BY_NAME)}"
-            )
-        found[name] = (_validate(setting, value, where, by_flag=False), where)
-    return found
+            raise ConfigError(f"{where}: {format_unknown_setting(name)}")
+        values[name] = (_validate(setting, value, where, by_flag=False), where)
+    return values
 
 
 def _format_toml_error(file: Path, text: str, problem: str) -> str:
     at = re.search(r"\(at line (\d+), column (\d+)\)", problem)
     line = at.group(1) if at else str(text.count("\n") + 1)
-    said = re.sub(r" \(at .*\)$", "", problem)
-    return f"{file}:{line}: not TOML: {said}"
+    message = re.sub(r" \(at .*\)$", "", problem)
+    return f"{file}:{line}: not TOML: {message}"
 
 
 def _find_line(text: str, name: str) -> int:
@@ -184,21 +185,21 @@ def _apply_project_file(
     notes: list[str],
     is_trusted: Callable[[], bool] | None,
 ) -> None:
-    """Take from the project's file what makes the agent do less."""
+    """Apply the values of the project file that narrow what the agent may do."""
     file = project_config_file(folder)
     if not file.exists() or os.path.realpath(file) == os.path.realpath(
         treadle_home() / "config.toml"
     ):
         return
     if is_trusted is None or not is_trusted():
-        notes.append(f"{file} is not read: the folder is not trusted")
+        notes.append(f"{file} is ignored: the folder is not trusted (run `treadle trust`)")
         return
     for name, (value, where) in _read_file(file, symlink_boundary(folder)).items():
         setting = SETTINGS_BY_NAME[name]
         if is_narrower(setting, value, values.get(name, getattr(Settings(), name))):
             values[name], origins[name] = value, where
         else:
-            notes.append(f"{where}: a project may only narrow; {name} stays as it is")
+            notes.append(f"{where}: {name} is ignored: a project may only narrow settings")
 
 
 def is_narrower(setting: Setting, new: Any, old: Any) -> bool:
@@ -218,60 +219,73 @@ def is_narrower(setting: Setting, new: Any, old: Any) -> bool:
 
 def _read_environment(env: Mapping[str, str], notes: list[str]) -> dict[str, tuple[object, str]]:
     known = {setting.variable: setting for setting in SETTINGS if setting.kind != "table"}
-    found: dict[str, tuple[object, str]] = {}
+    values: dict[str, tuple[object, str]] = {}
     for variable in sorted(name for name in env if name.startswith("TREADLE_")):
         setting = known.get(variable)
         if setting is not None:
             if env[variable].strip():
                 value = _validate(setting, env[variable].strip(), variable, by_flag=False)
-                found[setting.name] = (value, variable)
+                values[setting.name] = (value, variable)
         else:
-            notes.append(f"{variable} means nothing{suggest_name(variable, known)}")
-    return found
+            hint = suggest_name(variable, known)
+            notes.append(f"unknown environment variable {variable}{hint}")
+    return values
 
 
 def _read_flags(flags: Mapping[str, object]) -> dict[str, tuple[object, str]]:
-    found: dict[str, tuple[object, str]] = {}
+    values: dict[str, tuple[object, str]] = {}
     for name, value in flags.items():
         flag = "--" + name.replace("_", "-")
-        found[name] = (_validate(SETTINGS_BY_NAME[name], value, flag, by_flag=True), flag)
-    return found
+        values[name] = (_validate(SETTINGS_BY_NAME[name], value, flag, by_flag=True), flag)
+    return values
 
 
 # ------------------------------------------------------------------ values
 
 
 def _validate(setting: Setting, value: object, where: str, *, by_flag: bool) -> object:
-    """The value in its kind, or a ConfigError that says what is wanted."""
-    given = _convert(setting, value)
-    if given is None:
-        raise ConfigError(f"{where}: {setting.name} is {value!r}; {_describe_expected(setting)}")
-    if not by_flag and given in FLAG_ONLY_VALUES.get(setting.name, ()):
+    """The value converted to its kind; a ConfigError says what is expected."""
+    converted = _convert(setting, value)
+    if converted is None:
+        expected = _EXPECTED.get(setting.kind) or f"one of {', '.join(setting.choices)}"
+        raise ConfigError(f"{where}: {setting.name} is {value!r}; it has to be {expected}")
+    if not by_flag and converted in FLAG_ONLY_VALUES.get(setting.name, ()):
         flag = "--" + setting.name.replace("_", "-")
-        raise ConfigError(f"{where}: {given} can be chosen only by the flag {flag} {given}")
-    return given
+        raise ConfigError(f"{where}: {converted} can be set only by the flag {flag} {converted}")
+    return converted
+
+
+_EXPECTED: Mapping[SettingKind, str] = {
+    "integer": "a whole number, 0 or more",
+    "number": "a number, 0 or more",
+    "seconds": "a time above 0, such as 90, 5m or 2h",
+    "boolean": "true or false",
+    "list": "a list of strings",
+    "table": "a table",
+    "text": "a string",
+}
 
 
 def _convert(setting: Setting, value: object) -> object | None:
     match setting.kind:
         case "text":
             return str(value) if isinstance(value, str | int) else None
-        case "word":
+        case "choice":
             return value if value in setting.choices else None
-        case "switch":
+        case "boolean":
             return _parse_bool(value)
-        case "whole":
+        case "integer":
             number = _parse_number(value)
             return int(number) if number is not None and number == int(number) else None
         case "number":
             return _parse_number(value)
         case "seconds":
             return _parse_seconds(value)
-        case "texts":
+        case "list":
             if isinstance(value, str):
                 return [value]
-            is_texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
-            return value if is_texts else None
+            is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
+            return value if is_list else None
         case "table":
             return value if isinstance(value, dict) else None
 
@@ -306,28 +320,8 @@ def _parse_bool(value: object) -> bool | None:
     return _BOOLEANS.get(str(value).lower())
 
 
-def _describe_expected(setting: Setting) -> str:
-    match setting.kind:
-        case "word":
-            return "it has to be one of " + ", ".join(setting.choices)
-        case "whole":
-            return "it has to be a whole number, 0 or more"
-        case "number":
-            return "it has to be a number, 0 or more"
-        case "seconds":
-            return "it has to be a time above 0, such as 90, 5m or 2h"
-        case "switch":
-            return "it has to be true or false"
-        case "texts":
-            return "it has to be a list of texts"
-        case "table":
-            return "it has to be a table"
-        case "text":
-            return "it has to be a text"
-
-
 def format_value(value: object) -> str:
-    """A value as a person reads it."""
+    """A value as text for the user."""
     if value is None:
         return "no limit"
     if value == "" or value == () or value == {}:
@@ -341,9 +335,11 @@ def format_value(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def suggest_name(name: str, known: Mapping[str, object]) -> str:
-    """`; did you mean …?`, or nothing if nothing is near."""
-    from difflib import get_close_matches
+def format_unknown_setting(name: str) -> str:
+    return f"unknown setting {name!r}{suggest_name(name, SETTINGS_BY_NAME)}"
 
-    close = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """`; did you mean …?`, or "" if no known name is near."""
+    near = suggest(name, known)
+    return f"; did you mean {near!r}?" if near else ""

@@ -11,12 +11,14 @@ Values with handles: what they do, the driver does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
 from treadle.core.contracts.tool import NO_ACCESS, Access, Preview
 from treadle.core.events import TurnResult
 from treadle.core.transcript.content import Arguments, ToolCall, UserContent
+from treadle.core.transcript.entries import DecidedBy
 from treadle.core.transcript.items import NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
 
@@ -39,13 +41,21 @@ class PendingApproval(msgspec.Struct, frozen=True):
     rules: tuple[str, ...] = ()
     preview: Preview | None = None
     access: Access = NO_ACCESS
+    kind: Literal["approval", "question"] = "approval"
+
+
+class Denial(msgspec.Struct, frozen=True):
+    """An approver's no: the reason that the model reads, and who decided."""
+
+    reason: str
+    decided_by: DecidedBy = "user"
 
 
 class ApprovalCallbacks(msgspec.Struct, frozen=True):
     """How approvals are resolved; each answers False if nothing was waiting under that id."""
 
     approve: Callable[[str, Arguments | None, bool], bool]
-    deny: Callable[[str, str], bool]
+    deny: Callable[[str, str, DecidedBy], bool]
     pending_ids: Callable[[], tuple[str, ...]]
 
 
@@ -69,9 +79,11 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
         """Let the call happen, as it is or with edited arguments."""
         return self.callbacks.approve(call_id, arguments, always)
 
-    def deny(self, call_id: str, reason: str = "The user said no.") -> bool:
+    def deny(
+        self, call_id: str, reason: str = "The user said no.", *, decided_by: DecidedBy = "user"
+    ) -> bool:
         """Answer the call with the reason instead of running it."""
-        return self.callbacks.deny(call_id, reason)
+        return self.callbacks.deny(call_id, reason, decided_by)
 
     def approve_all(self) -> None:
         for call_id in self.unresolved:

@@ -1,4 +1,4 @@
-"""A workspace that is made with its first use: what waits for its walls, and what does not."""
+"""A workspace that is made at first use: what waits for the sandbox check, and what does not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
 
 
-async def test_files_and_programs_outside_of_the_walls_do_not_wait_for_them(own_place: Path):
+async def test_files_and_programs_outside_the_sandbox_do_not_wait_for_it(own_place: Path):
     workspace = LazyWorkspace(Path.cwd(), WorkspaceOptions)
     await workspace.write("a.txt", b"one")
     assert (await workspace.read("a.txt")).data == b"one"
@@ -31,18 +31,18 @@ async def test_files_and_programs_outside_of_the_walls_do_not_wait_for_them(own_
     await workspace.aclose()
 
 
-async def test_that_there_are_no_walls_is_told_once(no_sandbox: None):
-    told: list[str] = []
-    workspace = LazyWorkspace(Path.cwd(), WorkspaceOptions, told.append)
+async def test_a_missing_sandbox_is_notified_once(no_sandbox: None):
+    notes: list[str] = []
+    workspace = LazyWorkspace(Path.cwd(), WorkspaceOptions, notes.append)
     workspace.preload()
     for _ in range(2):
         await workspace.run("true")
     await workspace.aclose()
-    [line] = told
+    [line] = notes
     assert line.startswith("commands run without a sandbox: ")
 
 
-async def test_required_walls_that_cannot_be_built_are_an_error_for_commands(no_sandbox: None):
+async def test_a_required_sandbox_that_cannot_be_built_is_an_error_for_commands(no_sandbox: None):
     workspace = LazyWorkspace(Path.cwd(), lambda: WorkspaceOptions(sandbox="required"))
     workspace.preload()
     with pytest.raises(WorkspaceError, match="a sandbox is required and cannot be built"):

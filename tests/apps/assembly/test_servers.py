@@ -27,14 +27,14 @@ def heard(*states: McpState) -> list[str]:
 
 
 def test_a_server_that_is_away_is_told_of_once_until_it_was_up_again():
-    down = "the server db is down and is started again: it ended"
+    down = "MCP server db is down and will be restarted: it ended"
     assert heard("starting", "down", "starting", "down", "starting", "down") == [down]
     assert heard("starting", "up", "down", "starting", "up", "down") == [down, down]
 
 
 def test_one_that_is_given_up_is_told_of_as_such():
     told = heard("starting", "down", "starting", "failed")
-    assert told[1:] == ["the server db does not start: it ended"]
+    assert told[1:] == ["MCP server db does not start: it ended"]
     assert heard("starting", "login") == ["it ended"]  # which says by itself what is wanted
 
 

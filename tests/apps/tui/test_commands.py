@@ -139,7 +139,7 @@ async def test_what_a_turn_did_to_files_is_taken_back_and_brought_back(monkeypat
         await on.sees("undid turn 1: 1 file removed")
         assert not exists("a.txt")
         await on.send("/redo")
-        await on.sees("redone: 1 file written")
+        await on.sees("redid turn 1: 1 file written")
         assert exists("a.txt")
 
 

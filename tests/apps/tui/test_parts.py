@@ -32,6 +32,8 @@ from treadle.core.transcript.items import to_user_item
 from treadle.core.transcript.usage import Usage
 from treadle.tools.builtin.conversation.todo import TodoItem
 
+PNG = b"\x89PNG\r\n\x1a\n"
+
 
 def test_a_short_paste_is_itself_and_a_long_one_a_mark():
     attachments = Attachments(Path.cwd())
@@ -44,8 +46,8 @@ def test_a_short_paste_is_itself_and_a_long_one_a_mark():
 
 
 def test_a_pasted_path_of_a_picture_is_the_picture():
-    for name in ("a b.png", "c.pdf"):
-        write_file(name, "data")
+    Path("a b.png").write_bytes(PNG)
+    Path("c.pdf").write_bytes(b"%PDF-1.7")
     attachments = Attachments(Path.cwd())
     mark = attachments.add_paste("'a b.png' c.pdf")
     assert mark == "[image 1: a b.png] [document 2: c.pdf] "
@@ -60,7 +62,7 @@ def test_text_with_a_path_in_it_stays_text():
 
 
 def test_a_mentioned_image_is_attached_and_a_mentioned_source_stays_text():
-    write_file("plan.png", "png")
+    Path("plan.png").write_bytes(PNG)
     write_file("a.py", "x")
     item = Attachments(Path.cwd()).build_item("see @plan.png and @a.py and @none.png")
     assert [type(part).__name__ for part in item.content] == ["Text", "Image"]
@@ -69,14 +71,14 @@ def test_a_mentioned_image_is_attached_and_a_mentioned_source_stays_text():
 def test_a_symlink_that_leaves_the_folder_is_not_followed_and_the_message_says_so(own_place: Path):
     for name in ("secret.png", "added/plan.png"):
         (own_place / name).parent.mkdir(exist_ok=True)
-        (own_place / name).write_text("private")
+        (own_place / name).write_bytes(PNG)
     Path("out.png").symlink_to(own_place / "secret.png")
     Path("plan.png").symlink_to(own_place / "added/plan.png")
     attachments = Attachments(Path.cwd(), lambda: [own_place / "added"])
     item = attachments.build_item(f"see @out.png @plan.png and @{own_place}/secret.png")
     pasted = attachments.build_item(attachments.add_paste("out.png"))
     assert [type(part).__name__ for part in item.content] == ["Text", "Text", "Image", "Image"]
-    assert f"to {own_place}/secret.png: it is not attached" in str(item.content[1])
+    assert f"not attached: it is a symlink to {own_place}/secret.png" in str(item.content[1])
     assert [type(part).__name__ for part in pasted.content] == ["Text", "Text"]
 
 

@@ -1,51 +1,80 @@
-"""From settings and a folder to an agent that can work there: the door for the hosts.
+"""`build_agent`: from settings and a folder to an agent that can work there.
 
-What the agent consists of is put together on the bench (agent_builder.py).
+`build_agent` reads top-down: check the settings, open the session, then collect tools, hooks,
+mutators and gates, then make the Agent. Each part is loaded only if it is configured. Used by
+every host.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.agents.agent import Agent, Approver
-from treadle.apps.assembly.agent_builder import AgentBuilder, BuildContext, InterruptHandle
-from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
-from treadle.apps.assembly.redaction import find_environment_secrets
+from treadle.agents.agent import Agent, Approver, ToolLike
+from treadle.apps.assembly.checkpoints import TurnCheckpoints
+from treadle.apps.assembly.extensions import (
+    HOOKS_SANDBOXED,
+    discover_extensions,
+    load_skills,
+    make_hooks,
+)
+from treadle.apps.assembly.lazy import LazyPolicy, LazyReminders, LazyWorkspace
+from treadle.apps.assembly.limits import make_gates
+from treadle.apps.assembly.prompt import build_system_prompt
+from treadle.apps.assembly.redaction import (
+    RedactingModel,
+    find_environment_secrets,
+    redact,
+    redact_hooks,
+    redact_source,
+)
 from treadle.apps.assembly.rules import is_trusted, load_rules, make_rule_saver
-from treadle.apps.assembly.sessions import get_outputs_dir, open_session
+from treadle.apps.assembly.sessions import (
+    create_child_store,
+    get_outputs_dir,
+    get_session_dir,
+    make_output_saver,
+    open_session,
+)
 from treadle.apps.settings import Settings, treadle_home
+from treadle.context.cache_monitor import CacheMonitor
+from treadle.context.compaction import Compactor
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.hook import Hook
-from treadle.core.contracts.model import Model
+from treadle.core.contracts.model import Model, ModelOptions
+from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.observer import Observer
+from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError
+from treadle.core.events import Event, ToolCallBegan
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import UserInput
 from treadle.core.transcript.entries import View
+from treadle.core.transcript.items import Item
 from treadle.policy.budgets import SharedBudget
 
 if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput
+    from treadle.tools.builtin import BuiltinSource
     from treadle.tools.mcp.server import McpServer
     from treadle.workspace.local import WorkspaceOptions
 
-# The most characters that a token stands for in ordinary text.
-CHARS_PER_TOKEN = 5
+MAX_CHARS_PER_TOKEN = 5  # in ordinary text
 
 
 class SessionOptions(msgspec.Struct, frozen=True):
-    """What a host asks for beside the settings.
+    """What a host wants of a session, in addition to the settings.
 
-    `resume` is a session's id, "" for the last one here, or None for a new one. `until` is a
-    command that has to succeed before a turn may end, `schema` one that the answer has to fit.
-    `chars` are said at once: more than the model can take is refused before anything begins.
-    With `park`, what would take too long or cost too much raises Postponed (suspend.py) instead.
-    `keep_files` takes checkpoints around turns; left open, an interactive host does so itself.
+    `resume` is a session id, "" for the last session of the folder, None for a new one. `until`
+    is a command that has to succeed before a turn may end. The final answer has to match
+    `output_schema`. `prompt_chars` is the length of the prompt; one too long for the model raises.
+    With `suspend`, a wait that is too long raises TurnSuspended (suspend.py). `checkpoints` records
+    the files before and after turns; None means only for a host that is not interactive.
     """
 
     interactive: bool = False
@@ -59,12 +88,22 @@ class SessionOptions(msgspec.Struct, frozen=True):
     checkpoints: bool | None = None
 
 
-class AgentSession(msgspec.Struct, frozen=True):
-    """An agent that can work, with all that its host needs of the parts.
+class InterruptHandle:
+    """Interrupts the driver of a session, for hooks that are made before the driver."""
 
-    `prompt` is what the model is told first. `notes` are lines for the person: the model and what
-    to expect, what waits for an approval, what a resumed session lost. `servers` say by themselves
-    how they are.
+    def __init__(self) -> None:
+        self.driver: Driver | None = None
+
+    def interrupt(self, reason: str) -> None:
+        if self.driver is not None:
+            self.driver.interrupt(reason)
+
+
+class AgentSession(msgspec.Struct, frozen=True):
+    """An agent, its session, and the parts that a host needs.
+
+    `notes` are lines for the user: the model, what waits for approval, what a resumed session
+    lost. The state of `servers` changes while they start and stop.
     """
 
     agent: Agent
@@ -85,13 +124,13 @@ class AgentSession(msgspec.Struct, frozen=True):
         return self.agent.config.model
 
     def start(self, input: UserInput | None = None) -> Driver:
-        """The session's driver; close it before this."""
+        """The driver of the session. Close it before this object."""
         driver = self.agent.start(input=input, view=self.view, store=self.store)
         self.interrupt_handle.driver = driver
         return driver
 
     async def aclose(self) -> None:
-        """Close the model, the tools' servers and the workspace; the store is the driver's."""
+        """Close the model, the MCP servers and the workspace. The driver closes the store."""
         try:
             await self.agent.aclose()
         finally:
@@ -110,29 +149,35 @@ async def build_agent(
     observers: Sequence[Observer] = (),
     notify: Callable[[str], None] | None = None,
 ) -> AgentSession:
-    """Put an agent together. Wrong settings, rules and models are told here, before any work.
+    """Build an agent and open its session. Invalid settings, rules and names raise here.
 
-    Without `approve`, a call that needs a person is denied in words that the model can read.
-    `tell` hears what becomes known only later, a line for the person each.
+    Without `approve`, a call that needs approval is denied with a reason that the model reads.
+    `notify` receives lines for the user that are known only later.
     """
     options = options or SessionOptions()
-    folder = folder.resolve()  # noqa: ASYNC240 - before there is anything to block
-    notes = list(settings.notes)
-    rules, waiting = load_rules(folder, options.allow, options.deny)
-    notes += waiting
-    model, line = await choose_model(settings)
-    notes.insert(0, line)
-    helper = _make_small_model(settings)
+    folder = folder.resolve()  # noqa: ASYNC240 - nothing else runs yet that it could block
+    trusted = is_trusted(folder)
+    secrets = find_environment_secrets()
+    can_ask = options.interactive or options.suspend  # the user answers now, or when resuming
+
+    # Rules, model, session: what can be invalid fails here.
+    rules, rule_notes = load_rules(folder, options.allow, options.deny)
+    model, model_summary = await choose_model(settings)
+    is_small = _is_small(model)
+    small_model = _create_small_model(settings)
     _check_prompt_length(options.prompt_chars, model)
-    store, view, told = open_session(options.resume, folder)
-    notes += told
-    outputs = get_outputs_dir(store)
-    workspace = LazyWorkspace(
-        folder, lambda: _make_workspace_options(settings, folder, outputs), notify
-    )
-    try:
+    store, view, session_notes = open_session(options.resume, folder)
+    notes = [model_summary, *settings.notes, *rule_notes, *session_notes]
+
+    async with AsyncExitStack() as on_error:
+        on_error.push_async_callback(store.aclose)
+        outputs_dir = get_outputs_dir(store)
+        workspace = LazyWorkspace(
+            folder, lambda: _make_workspace_options(settings, folder, outputs_dir, secrets), notify
+        )
+        on_error.push_async_callback(workspace.aclose)
         if settings.sandbox == "required":
-            await workspace.open()  # refused now, and not half-way through the work
+            await workspace.open()  # fail now, not at the first command
         policy = LazyPolicy(
             workspace,
             rules,
@@ -141,64 +186,153 @@ async def build_agent(
             added_folders=settings.add_dir,
             save_rules=make_rule_saver(folder),
         )
-        place = BuildContext(
-            settings=settings,
-            folder=folder,
-            model=model,
-            small_model=helper,
+
+        # Limits
+        gates, shared_budget = make_gates(
+            settings, model, store, view, notes,
+            interactive=options.interactive, suspend=options.suspend,
+        )  # fmt: skip
+        model_options = ModelOptions(thinking=_parse_thinking(settings.thinking))
+
+        # Tools: built-in, then MCP servers and skills
+        builtin = _make_builtin_tools(model, workspace, can_ask=can_ask)
+        if view is not None:
+            builtin.restore_cwd(store.session_id, view.transcript)
+        tools: list[ToolLike] = [redact_source(builtin, secrets)]
+        mutators: list[Mutator] = [Compactor(small_model or model)]
+        extensions = discover_extensions(folder)
+        notes += [*extensions.notes, *(program.summary for program in extensions.unapproved)]
+        servers: tuple[McpServer, ...] = ()
+        if extensions.servers and is_small:
+            notes.append(f"MCP servers are off: {model.name} can use only a few tools")
+        elif extensions.servers:
+            from treadle.apps.assembly.servers import make_servers
+            from treadle.tools.late_tools import StableToolList
+
+            mcp = make_servers(
+                extensions.servers,
+                workspace,
+                user_servers=extensions.user_servers,
+                trusted=trusted,
+                startup_wait=0.0 if options.interactive else settings.server_wait,
+                notes=notes,
+                notify=notify,
+            )
+            servers = mcp.servers
+            # Outermost, so that the loop sees which tool a forwarded call runs.
+            stable_tools = StableToolList(redact_source(mcp, secrets))
+            tools.append(stable_tools)
+            mutators.append(stable_tools)
+        skills_section = ""
+        if not is_small:
+            skills, skill_notes = load_skills(folder, trusted=trusted)
+            notes += skill_notes
+            if skills:
+                from treadle.tools.skills import Skills, format_skills_section
+
+                tools.append(redact_source(Skills(skills), secrets))
+                skills_section = format_skills_section(skills)
+
+        # System prompt
+        prompt, memory = build_system_prompt(
+            folder,
+            notes=notes,
+            trusted=trusted,
+            interactive=can_ask,
+            mode=settings.permission_mode,
+            added_folders=[Path(added) for added in settings.add_dir],
+            tools=builtin.instructions(),
+            skills=skills_section,
+            appended=settings.append_system_prompt,
+            is_small=is_small,
+            secrets=secrets,
+        )
+
+        # Hooks, and what changes the transcript between model calls
+        interrupt_handle = InterruptHandle()
+        all_hooks = [*hooks]
+        all_observers: list[Observer] = [_WorkspacePreloader(workspace), *observers]
+        if extensions.hooks and not trusted and settings.sandbox != "off":
+            notes.append(HOOKS_SANDBOXED)
+        all_hooks += make_hooks(
+            extensions.hooks,
+            workspace,
+            folder,
+            transcript_path=get_session_dir(store) / "journal.jsonl",
+            mode=lambda: policy.mode,
+            notify=notify,
+            end_turn=lambda reason: interrupt_handle.interrupt(redact(secrets, reason)),
+            # In an untrusted folder the user's hooks may load files of that folder.
+            sandboxed=False if trusted and settings.sandbox != "required" else None,
+        )
+        if not is_small:
+            reminders = LazyReminders(
+                builtin, folder, memory, lambda: policy.mode, trusted=trusted, secrets=secrets
+            )
+            mutators.append(reminders)
+            all_hooks.append(reminders.stop_hook)
+
+        # What the options of this session add
+        if options.until:
+            from treadle.policy.goal import Goal
+
+            goal = Goal(options.until, workspace, max_attempts=settings.goal_attempts)
+            gates.append(goal)
+            all_hooks.append(goal)
+        if options.checkpoints or (options.checkpoints is None and not options.interactive):
+            checkpoints = TurnCheckpoints(folder, store, notify)
+            all_hooks.append(checkpoints.hook)
+            mutators.append(checkpoints)
+            all_observers.append(checkpoints)
+        structured_output: StructuredOutput | None = None
+        if options.output_schema is not None:
+            from treadle.agents.structured_output import StructuredOutput
+
+            structured_output = StructuredOutput(options.output_schema, model)
+            model_options = structured_output.add_schema(model_options)
+            if structured_output.final_answer is not None:
+                gates.append(structured_output.final_answer)
+                tools.append(structured_output.final_answer)
+
+        agent = Agent(
+            _wrap_model(model, store, secrets, suspend=options.suspend),
+            tools,
+            instructions=prompt.text,
+            max_turns=settings.max_turns,
+            policy=_wrap_policy(policy, store, suspend=options.suspend),
+            approve=approve,
+            hooks=redact_hooks(all_hooks, secrets),
+            mutators=mutators,
+            gates=gates,
+            observers=all_observers,
+            workspace=workspace,
+            options=model_options,
+            keep_output=make_output_saver(outputs_dir),
+            **({} if is_small else _make_subagent_options(folder, trusted, store, notes)),
+        )
+        session = AgentSession(
+            agent=agent,
             workspace=workspace,
             policy=policy,
             store=store,
             view=view,
-            notes=notes,
-            notify=notify,
-            trusted=is_trusted(folder),
+            prompt=prompt,
+            notes=tuple(notes),
+            shared_budget=shared_budget,
+            structured_output=structured_output,
+            servers=servers,
+            interrupt_handle=interrupt_handle,
+            small_model=small_model,
         )
-        return _build_session(place, options, approve, hooks, observers)
-    except BaseException:
-        await workspace.aclose()
-        await store.aclose()
-        raise
+        on_error.pop_all()
+        return session
 
 
-def _build_session(
-    context: BuildContext,
-    options: SessionOptions,
-    approve: Approver | None,
-    hooks: Sequence[Hook],
-    observers: Sequence[Observer],
-) -> AgentSession:
-    bench = AgentBuilder(context, interactive=options.interactive, suspend=options.suspend)
-    bench.hooks += hooks
-    bench.observers += observers
-    bench.add_extensions()
-    bench.add_prompt()
-    bench.add_reminders()
-    if options.until:
-        bench.add_goal(options.until)
-    keeps_files = not options.interactive if options.checkpoints is None else options.checkpoints
-    if keeps_files:
-        bench.add_checkpoints()
-    if options.output_schema is not None:
-        bench.add_output_schema(options.output_schema)
-    return AgentSession(
-        agent=bench.build(approve),
-        workspace=context.workspace,
-        policy=context.policy,
-        store=context.store,
-        view=context.view,
-        prompt=bench.prompt,
-        notes=tuple(context.notes),
-        shared_budget=bench.shared_budget,
-        structured_output=bench.structured_output,
-        servers=bench.servers,
-        interrupt_handle=bench.interrupt_handle,
-        small_model=context.small_model,
-    )
+# ------------------------------------------------------------------ model
 
 
 async def choose_model(settings: Settings) -> tuple[Model, str]:
-    """The model that is named, or else the one that can be used here; and a line about it."""
+    """The model of the settings, or the default model of this machine; and a line about it."""
     from treadle.models import registry
 
     if settings.model:
@@ -208,11 +342,11 @@ async def choose_model(settings: Settings) -> tuple[Model, str]:
         return model, f"{model.name} ({settings.origin('model')}): {describe_card(model.card)}"
     from treadle.models.registry.default_model import find_default_model
 
-    choice = await find_default_model()
-    return registry.model(choice.model, aliases=settings.aliases), choice.summary
+    default = await find_default_model()
+    return registry.model(default.model, aliases=settings.aliases), default.summary
 
 
-def _make_small_model(settings: Settings) -> Model | None:
+def _create_small_model(settings: Settings) -> Model | None:
     if not settings.small_model:
         return None
     from treadle.models import registry
@@ -220,23 +354,105 @@ def _make_small_model(settings: Settings) -> Model | None:
     return registry.model(settings.small_model, aliases=settings.aliases)
 
 
-def _make_workspace_options(settings: Settings, folder: Path, outputs: Path) -> WorkspaceOptions:
-    from treadle.workspace.local import WorkspaceOptions
-
-    own = (treadle_home() / "skills", treadle_home() / "hooks")
-    return WorkspaceOptions(
-        extra_roots=tuple(Path(folder, one).expanduser() for one in settings.add_dir),
-        readable=tuple(place for place in own if place.is_dir()),
-        sandbox=settings.sandbox,
-        network=settings.network,
-        outputs_dir=outputs,
-        secrets=find_environment_secrets(),
-    )
+def _is_small(model: Model) -> bool:
+    """Whether the model can handle only a short prompt and a few tools."""
+    return model.name.startswith("embedded")
 
 
 def _check_prompt_length(chars: int, model: Model) -> None:
-    if chars > model.card.window * CHARS_PER_TOKEN:
+    if chars > model.card.window * MAX_CHARS_PER_TOKEN:
         raise ConfigError(
-            f"the prompt is too long: {chars:,} characters, and {model.name} takes about "
-            f"{model.card.window:,} tokens. Put it into a file and name the file in the prompt"
+            f"the prompt is too long: {chars:,} characters, but {model.name} takes about "
+            f"{model.card.window:,} tokens. Put the text into a file and name it in the prompt"
         )
+
+
+def _parse_thinking(value: str) -> int | str | None:
+    return int(value) if value.isdigit() else value or None
+
+
+def _wrap_model(model: Model, store: Store, secrets: tuple[str, ...], *, suspend: bool) -> Model:
+    is_small = _is_small(model)
+    if secrets:
+        model = RedactingModel(model, secrets)
+    if not is_small:
+        model = CacheMonitor(model)
+    if suspend:
+        from treadle.apps.assembly.suspend import SuspendOnRateLimit
+
+        model = SuspendOnRateLimit(model, store.session_id)
+    return model
+
+
+def _wrap_policy(policy: LazyPolicy, store: Store, *, suspend: bool) -> Policy:
+    if not suspend:
+        return policy
+    from treadle.apps.assembly.suspend import SuspendOnQuestion
+
+    return SuspendOnQuestion(policy, store.session_id)
+
+
+# ------------------------------------------------------------------ workspace, tools, subagents
+
+
+def _make_workspace_options(
+    settings: Settings, folder: Path, outputs_dir: Path, secrets: tuple[str, ...]
+) -> WorkspaceOptions:
+    from treadle.workspace.local import WorkspaceOptions
+
+    user_folders = (treadle_home() / "skills", treadle_home() / "hooks")
+    return WorkspaceOptions(
+        extra_roots=tuple(Path(folder, added).expanduser() for added in settings.add_dir),
+        readable=tuple(path for path in user_folders if path.is_dir()),
+        sandbox=settings.sandbox,
+        network=settings.network,
+        outputs_dir=outputs_dir,
+        secrets=secrets,
+    )
+
+
+class _WorkspacePreloader:
+    """Opens the workspace while the model still writes its first call."""
+
+    def __init__(self, workspace: LazyWorkspace) -> None:
+        self._workspace = workspace
+
+    def on_event(self, event: Event) -> None:
+        if type(event) is ToolCallBegan:
+            self._workspace.preload()
+
+    def on_item(self, position: int, item: Item) -> None:
+        return None
+
+
+def _make_builtin_tools(model: Model, workspace: LazyWorkspace, *, can_ask: bool) -> BuiltinSource:
+    """The built-in tools that this model can use; `ask` only if the user can answer."""
+    from treadle.tools.builtin import SMALL_TOOLS, STANDARD_TOOLS, builtin_tools
+
+    names = list(SMALL_TOOLS if _is_small(model) else STANDARD_TOOLS)
+    if not can_ask and "ask" in names:
+        names.remove("ask")
+    return builtin_tools(workspace, names, native_pdf="documents" in model.card.abilities)
+
+
+def _make_subagent_options(
+    folder: Path, trusted: bool, store: Store, notes: list[str]
+) -> dict[str, Any]:
+    """Options of the Agent: the agent definitions of the user and of a trusted folder."""
+    folders = [folder, Path.home()] if trusted else [Path.home()]
+
+    async def open_store(parent_id: str, call_id: str) -> Store:
+        return create_child_store(folder, store, parent_id, call_id)
+
+    return {"subagents": _read_agent_definitions(folders, notes), "open_store": open_store}
+
+
+def _read_agent_definitions(folders: list[Path], notes: list[str]) -> Sequence[Any]:
+    from treadle.agents.agent_files import AGENT_FOLDERS, read_agent_files
+
+    present = [one for one in folders if any((one / name).is_dir() for name in AGENT_FOLDERS)]
+    if not present:
+        return []
+    definitions, problems = read_agent_files(present, home=Path.home())
+    notes.extend(problems)
+    return definitions

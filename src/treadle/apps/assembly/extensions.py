@@ -1,11 +1,11 @@
-"""What the user and a trusted folder plug in: hooks, MCP servers, skills.
+"""Hooks, MCP servers and skills of the user and of a trusted folder.
 
     ~/.treadle/settings.json, .treadle/settings.json, .treadle/settings.local.json
         "hooks" and "mcpServers"                .mcp.json    "mcpServers"
     ~/.treadle/skills, .treadle/skills, .claude/skills
 
-The user's own count always. A folder's hooks and servers count where it is trusted, each as it was
-approved; its skills where it is trusted. A folder without any of these costs a look at a few names.
+Those of the user are always used. Hooks and servers of a folder are used if it is trusted and they
+are unchanged since their approval; its skills if it is trusted. Used by assemble.py and the hosts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from treadle.policy.hooks import HookConfig, UnapprovedExtension
     from treadle.tools.skills import Skill
 
-# What of a folder counts once it is trusted.
+# The files of a folder that are used once it is trusted.
 EXTENSION_FILES = (
     *("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", ".mcp.json"),
     *(".treadle/config.toml", ".treadle/settings.json", ".treadle/commands", ".claude/commands"),
@@ -35,25 +35,24 @@ EXTENSION_FILES = (
 )
 SKILL_FOLDERS = (".treadle/skills", ".claude/skills")
 CHANGED_SINCE_APPROVAL = (
-    "it is not what you approved any more: look at what changed in the folder, and "
-    "`treadle trust --approve` lets it be started again"
+    "it changed since you approved it: review the changes in the folder, then run "
+    "`treadle trust --approve` to allow it again"
 )
 CHANGE_UNKNOWN = (
-    "it ran before, and it cannot be seen whether what it runs has changed since then: look at the "
-    "folder, and begin a new session to start it again"
+    "it ran before, and its program may have changed since: review the folder, then start a new "
+    "session to run it again"
 )
 HOOKS_SANDBOXED = (
-    "this folder is not trusted: your own hooks run in the sandbox here, where one can be built, "
-    "and see of your home only ~/.treadle/hooks and your tools"
+    "this folder is not trusted: your own hooks run in the sandbox if there is one, and see of "
+    "your home folder only ~/.treadle/hooks and your tools"
 )
 
 
 class Extensions(msgspec.Struct, frozen=True):
-    """The programs that settings name: those that may run, and those that wait for the user.
+    """The programs that the settings name: those that may run, and those that need approval.
 
-    `waiting` holds hooks and servers of the folder that are new, changed, or not trusted; they
-    are approved by `approve`. `notes` say what the person may have meant otherwise. `own` names
-    the servers that are the user's.
+    `unapproved` are hooks and servers of the folder that are new, changed, or not trusted; see
+    `approve_extensions`. `notes` report likely mistakes. `user_servers` are those of the user.
     """
 
     hooks: tuple[HookConfig, ...] = ()
@@ -64,40 +63,39 @@ class Extensions(msgspec.Struct, frozen=True):
 
 
 def list_extension_files(folder: Path) -> list[str]:
-    """The names of what a folder has that counts with trust."""
+    """The files of the folder that are used once it is trusted."""
     return [name for name in EXTENSION_FILES if (folder / name).exists()]
 
 
 def discover_extensions(folder: Path) -> Extensions:
-    """What settings and the folder bring, looked at as it is now."""
-    own, theirs = (
-        _read_hook_commands(folder, from_user=True),
-        _read_hook_commands(folder, from_user=False),
-    )
-    servers, notes = _read_servers(folder, from_user=True), _check_mcp_file(folder)
+    """The extensions of the user and of the folder, as they are now."""
+    user_hooks = _read_hook_commands(folder, from_user=True)
+    project_hooks = _read_hook_commands(folder, from_user=False)
+    user_servers, notes = _read_servers(folder, from_user=True), _check_mcp_file(folder)
+    names = frozenset(user_servers)
     try:
-        foreign = _read_servers(folder, from_user=False)
-    except ConfigError as error:  # nobody has to mend a folder's file before it can be worked in
-        foreign, notes = {}, (f"no server of this folder is started: {error}",)
-    if not theirs and not foreign:
-        return Extensions(tuple(own), servers, notes=notes, user_servers=frozenset(servers))
+        project_servers = _read_servers(folder, from_user=False)
+    except ConfigError as error:  # an invalid file of the folder must not stop the work there
+        project_servers, notes = {}, (f"no MCP server of this folder is started: {error}",)
+    if not project_hooks and not project_servers:
+        return Extensions(tuple(user_hooks), user_servers, notes=notes, user_servers=names)
     from treadle.policy.hooks import filter_approved_hooks, filter_approved_servers
     from treadle.policy.trust import TrustStore
 
     trust = TrustStore(trust_file())
-    hooks, waiting = filter_approved_hooks(trust, folder, theirs)
-    allowed, more = filter_approved_servers(trust, folder, foreign)
-    # Of two servers with one name the user's own counts.
-    both = {**allowed, **servers}
-    return Extensions((*own, *hooks), both, (*waiting, *more), notes, frozenset(servers))
+    hooks, new_hooks = filter_approved_hooks(trust, folder, project_hooks)
+    approved, new_servers = filter_approved_servers(trust, folder, project_servers)
+    servers = {**approved, **user_servers}  # the user's server wins over one of the same name
+    return Extensions((*user_hooks, *hooks), servers, (*new_hooks, *new_servers), notes, names)
 
 
 def approve_extensions(folder: Path) -> list[str]:
-    """The user was shown the hooks and servers of the folder and approves them; their names."""
-    commands, servers = (
-        _read_hook_commands(folder, from_user=False),
-        _read_servers(folder, from_user=False),
-    )
+    """Approve the hooks and servers of the folder as they are now; returns their names.
+
+    Only after the user has seen them.
+    """
+    commands = _read_hook_commands(folder, from_user=False)
+    servers = _read_servers(folder, from_user=False)
     if not commands and not servers:
         return []
     from treadle.policy.hooks import approve_hooks, approve_server
@@ -111,9 +109,9 @@ def approve_extensions(folder: Path) -> list[str]:
 
 
 def make_approval_check(folder: Path) -> Callable[[HookConfig], bool]:
-    """Asked before each run of a hook: a script that changed since then is not the approved one."""
+    """A check before each run of a hook: a script that changed since its approval may not run."""
 
-    def ask(command: HookConfig) -> bool:
+    def is_approved(command: HookConfig) -> bool:
         if not command.is_project:
             return True
         from treadle.policy.hooks import filter_approved_hooks
@@ -121,18 +119,18 @@ def make_approval_check(folder: Path) -> Callable[[HookConfig], bool]:
 
         return bool(filter_approved_hooks(TrustStore(trust_file()), folder, [command])[0])
 
-    return ask
+    return is_approved
 
 
 def start_objections(folder: Path) -> Callable[[str, Mapping[str, Any], bool], str]:
-    """Asked before each start of a server, with whether it ran before: why not, or "".
+    """A check before each start of a server: why it may not start, or "".
 
-    Servers run outside of the sandbox, so one that a command may have rewritten is not started.
+    Servers run outside the sandbox, so one that a command may have changed is not started.
     """
-    own = _read_servers(folder, from_user=True)
+    user_servers = _read_servers(folder, from_user=True)
 
-    def ask(name: str, definition: Mapping[str, Any], again: bool) -> str:
-        if own.get(name) == definition:
+    def find_objection(name: str, definition: Mapping[str, Any], again: bool) -> str:
+        if user_servers.get(name) == definition:
             return ""
         from treadle.policy.hooks import add_file_hashes, filter_approved_servers
         from treadle.policy.trust import TrustStore
@@ -141,49 +139,48 @@ def start_objections(folder: Path) -> Callable[[str, Mapping[str, Any], bool], s
             return CHANGED_SINCE_APPROVAL
         return CHANGE_UNKNOWN if again and "unseen" in add_file_hashes(definition, folder) else ""
 
-    return ask
+    return find_objection
 
 
 def _read_hook_commands(folder: Path, *, from_user: bool) -> list[HookConfig]:
-    found: list[HookConfig] = []
+    commands: list[HookConfig] = []
     for file in _find_files_with_key(folder, '"hooks"', from_user=from_user):
         from treadle.policy.hooks import read_hooks_file
 
-        found += read_hooks_file(file, None if from_user else symlink_boundary(folder))
-    return found
+        commands += read_hooks_file(file, None if from_user else symlink_boundary(folder))
+    return commands
 
 
 def _read_servers(folder: Path, *, from_user: bool) -> dict[str, Mapping[str, Any]]:
-    found: dict[str, Mapping[str, Any]] = {}
+    servers: dict[str, Mapping[str, Any]] = {}
     more = () if from_user else (folder / ".mcp.json",)
     for file in _find_files_with_key(folder, '"mcpServers"', *more, from_user=from_user):
         from treadle.tools.mcp.config import load_servers
 
-        found = {**load_servers(file, None if from_user else symlink_boundary(folder)), **found}
-    return found
+        within = None if from_user else symlink_boundary(folder)
+        servers = {**load_servers(file, within), **servers}
+    return servers
 
 
 def _check_mcp_file(folder: Path) -> tuple[str, ...]:
-    """A file for servers that names none where we look: others use other keys."""
+    """A note on a server file without the key "mcpServers": other programs use other keys."""
     file = folder / ".mcp.json"
     try:
         text = read_text(file, within=symlink_boundary(folder))
-    except (ConfigError, FileNotFoundError):  # said by those who look for servers in it
+    except (ConfigError, FileNotFoundError):  # `_read_servers` reports it
         return ()
     if '"mcpServers"' in text or text.strip() in ("", "{}"):
         return ()
-    return (f'{file} names no servers: they stand under "mcpServers"',)
+    return (f'{file} defines no servers: put them under the key "mcpServers"',)
 
 
 def _find_files_with_key(folder: Path, key: str, *more: Path, from_user: bool) -> Iterator[Path]:
-    """Files that may say something about it; most say nothing, and need no parser."""
-    named = [
-        file for scope, file in list_rules_files(folder) if (scope == "everywhere") is from_user
-    ]
+    """The settings files that contain the key; most do not, and need no parser."""
+    settings_files = [file.path for file in list_rules_files(folder) if file.is_user is from_user]
     within = None if from_user else symlink_boundary(folder)
     if not from_user and within is None:
-        return  # at home the folder's files are the user's own
-    for file in [*named, *more]:
+        return  # in the home folder these are the user's files
+    for file in [*settings_files, *more]:
         try:
             if key in read_text(file, within=within):
                 yield file
@@ -205,14 +202,14 @@ def make_hooks(
     end_turn: Callable[[str], None],
     sandboxed: bool | None,
 ) -> list[Hook]:
-    """The commands as hooks of an agent. `sandboxed` is about the user's own: what the folder
-    brings runs in the sandbox wherever there is one."""
+    """The commands as hooks of an agent. `sandboxed` is for hooks of the user; hooks of the folder
+    always run in the sandbox if there is one."""
     if not commands:
         return []
     from treadle.apps.assembly.hook_environment import make_hook_environment
     from treadle.policy.hooks import make_command_hooks
 
-    def surround(command: HookConfig) -> Mapping[str, str]:
+    def get_extra_env(command: HookConfig) -> Mapping[str, str]:
         return {} if command.is_project else make_hook_environment(command.command, folder)
 
     return make_command_hooks(
@@ -224,7 +221,7 @@ def make_hooks(
         notify=notify,
         end_turn=end_turn,
         is_approved=make_approval_check(folder),
-        get_extra_env=surround,
+        get_extra_env=get_extra_env,
         sandboxed=sandboxed,
     )
 
@@ -233,9 +230,9 @@ def make_hooks(
 
 
 def load_skills(folder: Path, *, trusted: bool) -> tuple[list[Skill], list[str]]:
-    """The skills that count here, and notes on those that do not."""
-    places = [treadle_home() / "skills", *(folder / place for place in SKILL_FOLDERS)]
-    if not any(place.is_dir() for place in places):
+    """The skills in use, and notes on those that are not."""
+    folders = [treadle_home() / "skills", *(folder / name for name in SKILL_FOLDERS)]
+    if not any(path.is_dir() for path in folders):
         return [], []
     from treadle.tools.skills import find_skills
 

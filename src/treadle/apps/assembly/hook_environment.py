@@ -1,8 +1,9 @@
-"""What the user's own hooks and servers are told beside their variables, so that they stay theirs.
+"""Environment for the user's own hooks and MCP servers, so that files in the project cannot be
+loaded into them.
 
-They run outside of the sandbox and often in the folder that is worked in. Interpreters look for
-modules where they stand and where variables say, so a file that somebody put into the folder could
-become part of them. Who may run at all is extensions.py's business.
+They run outside the sandbox, often with the project as current directory, and interpreters load
+modules from there and from search path variables. Which of them may run is decided in
+extensions.py.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ _PYTHON_SCRIPT = re.compile(r"\.pyw?(?=[\s'\";|&)]|$)")
 def make_hook_environment(
     command: str, folder: Path, environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Variables for a command line of the user's own that runs where this folder is worked in."""
+    """Variables to set for a command of the user that runs while the agent works in `folder`."""
     environ = os.environ if environ is None else environ
-    told = {
+    variables = {
         name: _drop_entries_inside(environ[name], folder)
         for name in SEARCH_PATH_VARIABLES
         if environ.get(name)
     }
     if "NODE_OPTIONS" in environ and _loads_from_folder(environ["NODE_OPTIONS"], folder):
-        told["NODE_OPTIONS"] = ""
+        variables["NODE_OPTIONS"] = ""
     if not _PYTHON_SCRIPT.search(command):
-        # Not for scripts: they stand outside, and may have modules of their own beside them.
-        told["PYTHONSAFEPATH"] = "1"
-    return told
+        # Not for scripts: they are outside the folder, and may import modules next to them.
+        variables["PYTHONSAFEPATH"] = "1"
+    return variables
 
 
 def _drop_entries_inside(path: str, folder: Path) -> str:
-    """The entries of a search path that do not lie in the folder, nor where somebody stands."""
+    """The search path without relative entries and without entries inside the folder."""
     root = Path(os.path.realpath(folder))
     return os.pathsep.join(
         entry
@@ -48,7 +49,7 @@ def _drop_entries_inside(path: str, folder: Path) -> str:
 
 
 def _loads_from_folder(options: str, folder: Path) -> bool:
-    """Whether options for node have it load what is, or may be, a file of the folder."""
+    """Whether options of node make it load what is, or may be, a file of the folder."""
     return any(
         not _drop_entries_inside(named.strip("'\""), folder)
         for named in _NODE_PRELOAD.findall(options)

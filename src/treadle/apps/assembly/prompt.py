@@ -1,6 +1,7 @@
-"""What the model is told first, from the sections of context/ and the files that hold here.
+"""The system prompt, from the sections of context/prompt and the memory files.
 
-The project's memory files count where the user trusts the folder; the user's own always do.
+Memory files of the project are used only in a trusted folder; those of the user always. Used by
+assemble.py.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from treadle.context.prompt import SystemPrompt, build_prompt, describe_environment, read_section
+from treadle.core.redaction import redact
 
 if TYPE_CHECKING:
     from treadle.context.memory import Memory
 
 UNATTENDED_INSTRUCTION = (
-    "Nobody can answer questions during this run: decide, and say in the end what you chose."
+    "The user cannot answer questions during this run: decide, and say at the end what you chose."
 )
 
 
@@ -31,10 +35,11 @@ def build_system_prompt(
     skills: str = "",
     appended: str = "",
     is_small: bool = False,
+    secrets: tuple[str, ...] = (),
 ) -> tuple[SystemPrompt, Memory | None]:
-    """Its sections, and the memory in it, if there is any.
+    """The prompt without secrets, and the memory in it if there is any.
 
-    Constant during a session, so that it stays in the provider's cache.
+    It does not change during a session, so that it stays in the provider's cache.
     """
     extra = [read_section("plan")] if mode == "plan" else []
     extra += [] if interactive or is_small else [UNATTENDED_INSTRUCTION]
@@ -48,22 +53,26 @@ def build_system_prompt(
         user_text="\n\n".join(extra),
         for_small_model=is_small,
     )
-    return prompt, memory
+    sections = [
+        msgspec.structs.replace(section, text=redact(secrets, section.text))
+        for section in prompt.sections
+    ]
+    return SystemPrompt(tuple(sections)), memory
 
 
 def _load_memory(root: Path, trusted: bool, notes: list[str]) -> Memory | None:
     home = Path.home()
     own_files = (home / ".treadle" / "AGENTS.md", home / ".claude" / "CLAUDE.md")
     project_files = [root / name for name in ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")]
-    here = [file.name for file in project_files if file.exists()]
-    if here and not trusted:
-        notes.append(f"{', '.join(here)} not read: `treadle trust` says that you trust this folder")
-    if not (here and trusted) and not any(file.exists() for file in own_files):
+    present = [file.name for file in project_files if file.exists()]
+    if present and not trusted:
+        names = ", ".join(present)
+        notes.append(f"{names} ignored: the folder is not trusted (run `treadle trust`)")
+    if not (present and trusted) and not any(file.exists() for file in own_files):
         return None
     from treadle.context.memory import read_memory
 
-    # Without trust the user's own files alone: as if the work were in the home folder of treadle.
-    place = root if trusted else home / ".treadle"
-    memory = read_memory(place, home=home)
+    # Without trust only the user's files: the same as working in ~/.treadle.
+    memory = read_memory(root if trusted else home / ".treadle", home=home)
     notes.extend(memory.problems)
     return memory

@@ -1,14 +1,13 @@
-"""Secrets stay where they are: what tools bring in, and what is shown, without them.
+"""Keeps secrets out of tool results, hook answers, errors and displayed text.
 
-    Discreet        tools whose output holds no key of this process: neither the model, nor the
-                    session, nor anybody who watches gets to see one
-    DiscreetHook    a hook whose words hold none; a goal's command is one, too
-    Reticent        a model whose errors hold none: a provider may quote the key that it refused
-    shown           a text for a person or a log, without what looks like a key of anybody's
+    RedactingSource      tools whose output contains no secret of this process
+    RedactingHook        a hook whose answers contain none (a goal is a hook, too)
+    RedactingModel       a model whose errors contain none: a provider may quote a rejected key
+    redact_for_display   removes everything that looks like a key, from text for the user or a log
 
-Which of our values are keys is core/secrets' business, what a key of others looks like
-models/redaction's. Commands have no keys in their environment at all (workspace/environment), and
-what they print is looked through before any of it is kept (workspace/keeper).
+Secrets of this process are found by core/redaction, keys by their form in models/secret_redactor.
+Commands get no keys in their environment (workspace/environment), and their output is redacted
+before it is stored (workspace/supervisor).
 """
 
 from __future__ import annotations
@@ -51,12 +50,14 @@ __all__ = [
     "RedactingModel",
     "find_environment_secrets",
     "redact_for_display",
+    "redact_hooks",
+    "redact_source",
     "redact",
 ]
 
 
 def find_environment_secrets(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The values of this process's variables that are secret, longest first."""
+    """The values of the secret variables of this process, longest first."""
     return find_secrets(os.environ if environ is None else environ)
 
 
@@ -68,12 +69,20 @@ def _get_redaction() -> SecretRedactor:
 
 
 def redact_for_display(text: str) -> str:
-    """The text without keys of this process and without well-known shapes of tokens."""
+    """The text without secrets of this process and without tokens of well-known forms."""
     return _get_redaction().redact_text(text)
 
 
+def redact_source(source: ToolSource, secrets: tuple[str, ...]) -> ToolSource:
+    return RedactingSource(source, secrets) if secrets else source
+
+
+def redact_hooks(hooks: Sequence[Hook], secrets: tuple[str, ...]) -> Sequence[Hook]:
+    return [RedactingHook(hook, secrets) for hook in hooks] if secrets else hooks
+
+
 class RedactingSource:
-    """A source whose tools tell no secret of this process."""
+    """A source whose tools output no secret of this process."""
 
     def __init__(self, source: ToolSource, secrets: tuple[str, ...]) -> None:
         self._source = source
@@ -86,10 +95,10 @@ class RedactingSource:
         return self._source.name
 
     def tools(self) -> Sequence[Tool]:
-        offered = self._source.tools()
-        if offered is not self._source_tools:
-            self._source_tools = offered
-            self._tools = tuple(RedactingTool(tool, self._secrets) for tool in offered)
+        tools = self._source.tools()
+        if tools is not self._source_tools:
+            self._source_tools = tools
+            self._tools = tuple(RedactingTool(tool, self._secrets) for tool in tools)
         return self._tools
 
     def instructions(self) -> str:
@@ -103,7 +112,7 @@ class RedactingSource:
 
 
 class RedactingTool(WrappedTool):
-    """A tool whose words are looked through before anybody hears them."""
+    """A tool whose output, progress and errors are redacted."""
 
     def __init__(self, tool: Tool, secrets: tuple[str, ...]) -> None:
         super().__init__(tool)
@@ -111,11 +120,11 @@ class RedactingTool(WrappedTool):
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         progress, secrets = context.report_progress, self._secrets
-        quiet = msgspec.structs.replace(
+        redacting = msgspec.structs.replace(
             context, report_progress=lambda text: progress(redact(secrets, text))
         )
         try:
-            return self._redact_output(await self._tool.call(arguments, quiet))
+            return self._redact_output(await self._tool.call(arguments, redacting))
         except ToolError as error:
             text = str(error)
             if redact(secrets, text) == text:
@@ -123,27 +132,24 @@ class RedactingTool(WrappedTool):
             raise ToolError(redact(secrets, text)) from None
 
     def _redact_output(self, output: ToolOutput) -> ToolOutput:
-        texts = [output.display]
-        if isinstance(output.content, str):
-            texts.append(output.content)
-        else:
-            texts += [part.text for part in output.content if isinstance(part, Text)]
+        content = output.content
+        parts = (Text(content),) if isinstance(content, str) else content
+        texts = [output.display, *(part.text for part in parts if isinstance(part, Text))]
         if not any(secret in text for secret in self._secrets for text in texts):
             return output
-        content = output.content
-        if isinstance(content, str):
-            content = redact(self._secrets, content)
-        else:
-            content = tuple(
-                Text(redact(self._secrets, part.text)) if isinstance(part, Text) else part
-                for part in content
-            )
-        display = redact(self._secrets, output.display)
-        return msgspec.structs.replace(output, content=content, display=display)
+        redacted = tuple(
+            Text(redact(self._secrets, part.text)) if isinstance(part, Text) else part
+            for part in parts
+        )
+        return msgspec.structs.replace(
+            output,
+            content=redact(self._secrets, content) if isinstance(content, str) else redacted,
+            display=redact(self._secrets, output.display),
+        )
 
 
 class RedactingHook:
-    """A hook whose reasons and additions are looked through. Arguments that it gives to a call are
+    """A hook whose reasons and added texts are redacted. Arguments that it sets for a call are
     meant for that call, and stay."""
 
     def __init__(self, hook: Hook, secrets: tuple[str, ...]) -> None:
@@ -171,7 +177,7 @@ class RedactingHook:
 
 
 class RedactingModel(WrappedModel):
-    """Everything is the wrapped model's, but its errors quote no secret."""
+    """The wrapped model, with secrets removed from its errors."""
 
     def __init__(self, model: Model, secrets: tuple[str, ...]) -> None:
         super().__init__(model)

@@ -1,7 +1,7 @@
-"""The permission rules in force in a folder: settings files, flags, and what trust makes of them.
+"""The permission rules in force in a folder, from settings files and flags; trust decides.
 
-Files are read once, at the start; a wrong one is a ConfigError then and not at the first call.
-A folder without such files costs a look at three names.
+The files are read once, at the start: an invalid one raises ConfigError there, not at the first
+call. Used by assemble.py, extensions.py, services and the hosts.
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.apps.settings import symlink_boundary, treadle_home
 from treadle.core.errors import ConfigError
+from treadle.core.text import plural
 
 if TYPE_CHECKING:
     from treadle.policy.ruleset.rules import RuleSet
-
-# How the reason begins with which a run without a person denies what needs one.
-UNATTENDED_DENIAL_PREFIX = "This needs a person's approval, and nobody can be asked in this run"
 
 
 def trust_file() -> Path:
@@ -35,7 +33,7 @@ def is_trusted(folder: Path) -> bool:
 
 
 def is_trust_declined(folder: Path) -> bool:
-    """Whether the user does not want to be asked about this folder again."""
+    """Whether the user declined to trust this folder, and is not asked again."""
     if not trust_file().exists():
         return False
     from treadle.policy.trust import TrustStore
@@ -43,20 +41,29 @@ def is_trust_declined(folder: Path) -> bool:
     return TrustStore(trust_file()).is_declined(folder)
 
 
-def list_rules_files(folder: Path) -> list[tuple[str, Path]]:
-    """Where rules are kept, with what the user calls the place."""
+class RulesFile(NamedTuple):
+    """A settings file that may hold rules; `scope` is its name for the user."""
+
+    path: Path
+    scope: str
+    is_user: bool
+
+
+def list_rules_files(folder: Path) -> list[RulesFile]:
     return [
-        ("everywhere", treadle_home() / "settings.json"),
-        ("this project", folder / ".treadle" / "settings.json"),
-        ("this project, only you", folder / ".treadle" / "settings.local.json"),
+        RulesFile(treadle_home() / "settings.json", "everywhere", is_user=True),
+        RulesFile(folder / ".treadle" / "settings.json", "this project", is_user=False),
+        RulesFile(
+            folder / ".treadle" / "settings.local.json", "this project, only you", is_user=False
+        ),
     ]
 
 
 def load_rules(
     folder: Path, allow: Sequence[str] = (), deny: Sequence[str] = ()
 ) -> tuple[Callable[[], RuleSet], list[str]]:
-    """The rules, once somebody asks for them, and a note on each set that is not in force."""
-    files = [(scope, file) for scope, file in list_rules_files(folder) if file.exists()]
+    """A function that returns the rules, and notes on rules that are not in force."""
+    files = [file for file in list_rules_files(folder) if file.path.exists()]
     if not files and not allow and not deny:
         return _make_empty_rules, []
     rules, notes = _read_rules(folder, files)
@@ -70,36 +77,35 @@ def _make_empty_rules() -> RuleSet:
     return RuleSet()
 
 
-def _read_rules(folder: Path, files: Sequence[tuple[str, Path]]) -> tuple[RuleSet, list[str]]:
-    from treadle.policy.ruleset.rules_file import read_rules
+def _read_rules(folder: Path, files: Sequence[RulesFile]) -> tuple[RuleSet, list[str]]:
     from treadle.policy.trust import TrustStore, filter_project_rules
 
     notes = list[str]()
-    everywhere, project = _make_empty_rules(), _make_empty_rules()
-    root, own = os.path.realpath(folder), str(Path.home())
-    for scope, file in files:
-        within = None if scope == "everywhere" else symlink_boundary(folder)
-        found = read_rules(file, scope=scope, root=root, home=own, within=within)
-        if scope == "everywhere":
-            everywhere = found
-        else:
-            project = project + found
-    # The folder's files are accepted together: there is one hash for all that it allows.
+    user = _read_files(folder, [file for file in files if file.is_user])
+    project = _read_files(folder, [file for file in files if not file.is_user])
+    # The project's files are accepted together: there is one hash for all their allow rules.
     accepted = TrustStore(trust_file()).has_accepted_rules(folder, project)
     if project.allow and not accepted:
-        count = f"{len(project.allow)} allow rules of {folder / '.treadle'}"
-        notes.append(f"{count} wait until you accept them: `treadle trust` does")
-    return everywhere + filter_project_rules(project, is_accepted=accepted), notes
+        count = plural(len(project.allow), "allow rule")
+        notes.append(
+            f"{count} of {folder / '.treadle'} not in force: run `treadle trust` to accept"
+        )
+    return user + filter_project_rules(project, is_accepted=accepted), notes
 
 
 def read_project_rules(folder: Path) -> RuleSet:
-    """All rules that a folder brings, whether or not they count."""
+    """All rules in the project's files, in force or not."""
+    return _read_files(folder, [file for file in list_rules_files(folder) if not file.is_user])
+
+
+def _read_files(folder: Path, files: Sequence[RulesFile]) -> RuleSet:
     from treadle.policy.ruleset.rules_file import read_rules
 
     rules = _make_empty_rules()
-    root, own, within = os.path.realpath(folder), str(Path.home()), symlink_boundary(folder)
-    for scope, file in list_rules_files(folder)[1:]:
-        rules = rules + read_rules(file, scope=scope, root=root, home=own, within=within)
+    root, home = os.path.realpath(folder), str(Path.home())
+    for file in files:
+        within = None if file.is_user else symlink_boundary(folder)
+        rules += read_rules(file.path, scope=file.scope, root=root, home=home, within=within)
     return rules
 
 
@@ -122,21 +128,21 @@ def _parse_flag_rules(folder: Path, allow: Sequence[str], deny: Sequence[str]) -
 
 
 def make_rule_saver(folder: Path) -> Callable[[tuple[str, ...]], None]:
-    """Saves what the person always allows in this project, for this person.
+    """A function that saves "always allow" rules for this user in this project.
 
-    Rules of the folder that were accepted stay so; others are not accepted by the way.
+    Accepted project rules stay accepted; rules that were not accepted stay so.
     """
 
-    def keep(rules: tuple[str, ...]) -> None:
+    def save(rules: tuple[str, ...]) -> None:
         from treadle.policy.ruleset.rules_file import save_rules
         from treadle.policy.trust import TrustStore
 
         trust = TrustStore(trust_file())
         accepted = trust.has_accepted_rules(folder, read_project_rules(folder))
         file = folder / ".treadle" / "settings.local.json"
-        root, own = os.path.realpath(folder), str(Path.home())
-        save_rules(file, rules, root=root, home=own, within=symlink_boundary(folder))
+        root, home = os.path.realpath(folder), str(Path.home())
+        save_rules(file, rules, root=root, home=home, within=symlink_boundary(folder))
         if accepted:
             trust.accept_rules(folder, read_project_rules(folder))
 
-    return keep
+    return save

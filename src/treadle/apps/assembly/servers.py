@@ -1,8 +1,7 @@
-"""The MCP servers that may run here, as one source.
+"""The MCP servers of a session as one tool source.
 
-They start in the background, and nobody waits for them longer than asked for. That what comes late
-leaves the cache as it is, is tools/late_tools.py's business; who may run at all, extensions.py's, which is
-asked again before every start.
+They start in the background; `open` waits for them only for a limited time. Late tools are handled
+by tools/late_tools.py. extensions.py decides which servers may run, and is asked at every start.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Notify = Callable[[str], None]
 
 
 class McpServers(Federation):
-    """All of them; `open` starts each, and waits for them no longer than `patience`."""
+    """All servers; `open` starts them and waits at most `startup_wait` seconds."""
 
     def __init__(
         self, servers: Sequence[McpServer], startup_wait: float, problems: ServerProblems
@@ -48,14 +47,13 @@ class McpServers(Federation):
 
 
 class ServerProblems:
-    """Tells the person which server is away, and why: once, until it was up again."""
+    """Notifies the user of a server that is not available: once, until it was up again."""
 
     def __init__(self, notify: Notify | None) -> None:
         self._notify = notify or (lambda text: None)
         self._reported: dict[str, McpState] = {}
 
     def on_status(self, status: McpStatus) -> None:
-        """A server changed."""
         if status.state == "up":
             self._reported.pop(status.name, None)
         elif status.state in _PROBLEM_TEXTS and self._reported.get(status.name) != status.state:
@@ -65,15 +63,17 @@ class ServerProblems:
             )
 
     def on_timeout(self, status: McpStatus, waited: float) -> None:
-        """Nobody waits for a server any longer."""
+        """The wait for the servers is over."""
         if status.state == "starting":
-            what = f"the server {status.name} is not up after {waited:g} s"
-            self._notify(f"{what}; its tools come when it is")
+            self._notify(
+                f"MCP server {status.name} is still starting after {waited:g} s; "
+                "its tools are added when it is up"
+            )
 
 
 _PROBLEM_TEXTS: Mapping[McpState, str] = {
-    "down": "the server {name} is down and is started again: {problem}",
-    "failed": "the server {name} does not start: {problem}",
+    "down": "MCP server {name} is down and will be restarted: {problem}",
+    "failed": "MCP server {name} does not start: {problem}",
     "login": "{problem}",
 }
 
@@ -88,13 +88,13 @@ def make_servers(
     notes: list[str],
     notify: Notify | None,
 ) -> McpServers:
-    """The servers as a source; a definition that is wrong is noted and left out.
+    """The servers as a source; an invalid definition is noted and skipped.
 
-    `own` names those of the user's own settings, `trusted` is about the folder.
+    `user_servers` are the names from the user's own settings; `trusted` is about the folder.
     """
-    trouble = ServerProblems(notify)
+    problems = ServerProblems(notify)
     objection = start_objections(workspace.root)
-    made: list[McpServer] = []
+    servers: list[McpServer] = []
     for name, definition in definitions.items():
         try:
             if name in user_servers:
@@ -104,26 +104,26 @@ def make_servers(
             else:
                 config = parse_server_config(name, definition, trusted=False)
                 notes.extend(_format_withheld(name, find_secret_variables(definition)))
-            made.append(
+            servers.append(
                 McpServer(
                     name,
                     config,
                     start=workspace.spawn,
                     root=workspace.root,
-                    on_change=trouble.on_status,
+                    on_change=problems.on_status,
                     start_objection=partial(objection, name, definition),
                 )
             )
         except ConfigError as error:
             notes.append(str(error))
-    return McpServers(made, startup_wait, trouble)
+    return McpServers(servers, startup_wait, problems)
 
 
 def _isolate_user_server(config: McpServerConfig, root: Path, trusted: bool) -> McpServerConfig:
-    """One of the user's own: what the folder holds must not become part of it.
+    """Keep files of the folder out of a server of the user.
 
-    Where the folder is not trusted it does not even stand there, since `npx` and their like run
-    what they find.
+    In an untrusted folder the server does not even start there: `npx` and the like run what they
+    find in the current directory.
     """
     if config.transport != "stdio":
         return config
@@ -135,5 +135,7 @@ def _isolate_user_server(config: McpServerConfig, root: Path, trusted: bool) -> 
 def _format_withheld(name: str, variables: Sequence[str]) -> list[str]:
     if not variables:
         return []
-    named = f"the server {name} of this folder gets no secret: {', '.join(variables)} stays empty"
-    return [f"{named}; name the server in your own settings to give it"]
+    return [
+        f"MCP server {name} of this folder gets no secrets: {', '.join(variables)} stays empty; "
+        "define the server in ~/.treadle/settings.json to pass them"
+    ]

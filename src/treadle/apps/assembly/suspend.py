@@ -1,12 +1,12 @@
-"""When a turn has to wait for longer than a process should: it is put off, and kept on disk.
+"""Suspends a turn that has to wait for long: it stays open on disk, and the process can end.
 
-    Patient        a model that does not sit out a long rate limit
-    Unhurried      a gate that does not end a turn for want of money
-    Inquiring      a policy that lets no question be asked while nobody is there
-    Postponed      what they raise; the turn stays open, and whoever resumes it goes on there
+    SuspendOnRateLimit   a model that suspends instead of waiting for a long rate limit
+    SuspendOnBudget      a gate that suspends instead of ending the turn at a limit
+    SuspendOnQuestion    a policy that holds back questions to the user
+    TurnSuspended        what they raise; resuming the session continues the turn
 
-Only the session itself is put off; its children wait, or end, as they always do. Writing it down
-is sessions/parking's business, deciding to do so the host's.
+Only the main session is suspended; its subagents wait or end as usual. The host decides whether
+to suspend; sessions/suspend.py writes it to the log.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from treadle.core.errors import Overloaded, RateLimited, TreadleError
 from treadle.core.transcript.entries import WakeCondition
 from treadle.core.transcript.usage import Usage
 
-MAX_WAIT_SECONDS = 60.0  # seconds that a run which may be parked waits for a provider
-QUESTION_REASON = "it is a question to the user"
+MAX_WAIT_SECONDS = 60.0  # for a provider; a longer wait suspends the turn
 
 SuspendReason = Literal["rate_limit", "approval", "question", "budget"]
 
 
 class TurnSuspended(TreadleError):
-    """The turn cannot go on now. `wake` says what it waits for."""
+    """The turn cannot continue now. `wake` is what it waits for."""
 
     def __init__(self, reason: SuspendReason, wake: WakeCondition, detail: str) -> None:
         super().__init__(detail)
@@ -40,7 +39,7 @@ class TurnSuspended(TreadleError):
 
 
 class SuspendOnRateLimit(WrappedModel):
-    """Everything is the wrapped model's, but a wait that is too long puts the turn off."""
+    """The wrapped model; a rate limit of more than `max_wait` seconds suspends the turn."""
 
     def __init__(self, model: Model, session_id: str, max_wait: float = MAX_WAIT_SECONDS) -> None:
         super().__init__(model)
@@ -58,11 +57,11 @@ class SuspendOnRateLimit(WrappedModel):
             if not is_ours or wait <= self._max_wait:
                 raise
             wake = WakeCondition("time", at=time.time() + wait)
-            raise TurnSuspended("rate_limit", wake, f"{error}; again in {wait:.0f} s") from error
+            raise TurnSuspended("rate_limit", wake, f"{error}; retry in {wait:.0f} s") from error
 
 
 class SuspendOnBudget:
-    """Everything is the wrapped gate's, but the end of a budget puts the turn off."""
+    """The wrapped gate; an exceeded budget suspends the turn."""
 
     def __init__(self, gate: Gate, session_id: str) -> None:
         self._gate = gate
@@ -81,9 +80,9 @@ class SuspendOnBudget:
 
 
 class SuspendOnQuestion:
-    """Everything is the wrapped policy's, but a question of the session waits for a person.
+    """The wrapped policy; a question of the session waits for the user.
 
-    It is held back like a call that needs an approval, before anything of its round happens.
+    It is held back like a call that needs approval, before any call of its round runs.
     """
 
     def __init__(self, policy: Policy, session_id: str) -> None:
@@ -93,7 +92,9 @@ class SuspendOnQuestion:
     async def decide(self, request: PermissionRequest) -> Verdict:
         verdict = await self._policy.decide(request)
         is_ours = request.tool.name == "ask" and request.session_id == self._session_id
-        return Ask(QUESTION_REASON) if is_ours and not isinstance(verdict, Deny) else verdict
+        if is_ours and not isinstance(verdict, Deny):
+            return Ask("it is a question to the user", kind="question")
+        return verdict
 
     async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         await self._policy.save_rules(request, rules)

@@ -1,1 +1,1 @@
-"""The command line: the words a person types, and the exit codes a script reads."""
+"""The command line: options, commands, output and exit codes."""

@@ -1,18 +1,31 @@
-"""Lines for a person: nothing in them speaks to the terminal (core/sanitize.py).
+"""Prints lines to the user without escape sequences, and turns errors into exit codes.
 
-    say     a line on standard output
-    warn    a line on standard error; that it is closed harms nothing
+    print_line      a line on stdout
+    print_error     a line on stderr; a closed stderr is ignored
+    report_errors   runs a command: an error is printed, and becomes the exit code
 
-Names, rules and other words of strangers inside of a line go through `visible` as well, so that
-none of them looks like a line of ours. Every command prints with these. JSON needs neither:
-json.dumps writes ASCII.
+Names, rules and other foreign text inside a line also need core/sanitize.escape_invisible, so that
+they cannot look like a line of ours. JSON needs neither: json.dumps writes ASCII. Used by every
+command.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
 
+from treadle.apps.cli.exit_codes import ABORTED, IO_ERROR, exit_code_for
+from treadle.core.errors import ConfigError, TreadleError
 from treadle.core.sanitize import strip_escapes
+
+BOLD, DIM = "1", "2"  # styles: ANSI codes
+
+
+class UsageError(ConfigError):
+    """The command line is invalid."""
 
 
 def print_line(text: str = "", *, end: str = "\n") -> None:
@@ -20,9 +33,41 @@ def print_line(text: str = "", *, end: str = "\n") -> None:
 
 
 def print_error(text: str, style: str = "") -> None:
-    """`style` is the number of a colour or weight."""
-    safe = strip_escapes(text)
     try:
-        print(f"\x1b[{style}m{safe}\x1b[0m" if style else safe, file=sys.stderr, flush=True)
+        print(add_style(strip_escapes(text), style, sys.stderr), file=sys.stderr, flush=True)
     except (OSError, ValueError):
         pass
+
+
+def add_style(text: str, style: str, out: TextIO) -> str:
+    """The text in a style, if the output is a terminal with colours."""
+    if not style or not out.isatty():
+        return text
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain else f"\x1b[{style}m{text}\x1b[0m"
+
+
+def report_errors(command: str, work: Callable[[], int]) -> int:
+    """Run a command; an error is one line on stderr, and an exit code."""
+    try:
+        return work()
+    except TreadleError as error:
+        from treadle.apps.assembly.redaction import redact_for_display  # loads much
+
+        print_error(f"{command}: {redact_for_display(str(error))}")
+        return exit_code_for(error)
+    except BrokenPipeError:
+        raise  # main.py ends the program without a message
+    except OSError as error:
+        problem = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        print_error(f"{command}: {problem}")
+        return IO_ERROR
+    except KeyboardInterrupt:
+        return ABORTED
+
+
+def get_current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError("the current folder no longer exists; change to another one") from error

@@ -1,7 +1,6 @@
-"""The exit codes that a script reads, and which error leads to which: one table for all commands.
+"""The exit codes of all commands, and which error or reason of a turn has which code.
 
-Values alone. Codes from 64 on mean what sysexits.h says where it has a word for it. The reasons
-why a turn ends have codes too.
+Codes from 64 on follow sysexits.h where it has a matching one.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ SUSPENDED = 75
 SESSION_TOO_NEW = 76  # the session was written by a newer version
 ACCESS_DENIED = 77
 ABORTED = 130
-BROKEN_PIPE = 141  # of standard output: as if SIGPIPE had ended us
+BROKEN_PIPE = 141  # of stdout: as if ended by SIGPIPE
 TERMINATED = 143
 
 EXIT_CODE_BY_REASON = {
@@ -54,7 +53,7 @@ EXIT_CODE_BY_REASON = {
     "error": ERROR,
 }
 
-# In this order: the first that fits says the code.
+# The first match counts.
 _CODES_BY_ERROR: tuple[tuple[tuple[type[TreadleError], ...], int], ...] = (
     ((AccessDenied, QuotaExhausted), ACCESS_DENIED),
     ((RateLimited, Overloaded, Unreachable, StreamBroken), UNAVAILABLE),
@@ -68,9 +67,8 @@ _CODES_BY_ERROR: tuple[tuple[tuple[type[TreadleError], ...], int], ...] = (
 
 
 def exit_code_for(error: BaseException) -> int:
-    """The exit code for an error that ends the program."""
     if isinstance(error, KeyboardInterrupt):
         return ABORTED
-    if isinstance(error, StoreError) and isinstance(error.__cause__, OSError):
-        return next((code for kinds, code in _CODES_BY_ERROR if isinstance(error, kinds)), IO_ERROR)
-    return next((code for kinds, code in _CODES_BY_ERROR if isinstance(error, kinds)), ERROR)
+    is_io_error = isinstance(error, StoreError) and isinstance(error.__cause__, OSError)
+    default = IO_ERROR if is_io_error else ERROR
+    return next((code for kinds, code in _CODES_BY_ERROR if isinstance(error, kinds)), default)

@@ -1,9 +1,9 @@
 """`treadle -p`: one prompt, one answer, one exit code. For scripts, pipes and servers.
 
-Reads the command line, has the agent wired, drives its loop to the end of a turn and prints what
-came of it; prompt_input.py reads what was asked, output.py prints, signals.py listens to the world.
-Nobody is asked anything: what needs a person is denied with a reason, and the exit code says so;
-with --park the turn is put off instead, and goes on from there when it is resumed.
+Parses the command line, builds the agent, runs one turn and prints the result. The user is never
+asked: a call that needs approval is denied with a reason, and the exit code says so. With --suspend
+the turn is suspended instead, and `treadle resume` continues it. Uses prompt_input.py, output.py,
+signals.py and the assembly.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
 from treadle.apps.assembly.redaction import redact_for_display
-from treadle.apps.assembly.rules import UNATTENDED_DENIAL_PREFIX, is_trusted
-from treadle.apps.assembly.suspend import QUESTION_REASON, TurnSuspended
+from treadle.apps.assembly.rules import is_trusted
+from treadle.apps.assembly.suspend import TurnSuspended
 from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import print_error
-from treadle.apps.cli.options import CommandLine, UsageError, parse_command_line
+from treadle.apps.cli.console import UsageError, get_current_folder, print_error, report_errors
+from treadle.apps.cli.options import CommandLine, parse_command_line
 from treadle.apps.cli.output import (
     FORMAT_VERSION,
     ProgressPrinter,
@@ -42,7 +42,7 @@ from treadle.core.contracts.observer import Observer
 from treadle.core.errors import LoopError, TreadleError
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
-from treadle.core.steps import PendingApproval
+from treadle.core.steps import Denial, PendingApproval
 from treadle.core.transcript.content import Text, UserContent
 from treadle.core.transcript.entries import View, WakeCondition
 from treadle.core.transcript.pending import RunTools, pending
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from treadle.apps.cli.resume_answers import ResumeInput
     from treadle.apps.cli.stream_json import StreamJsonWriter
 
-UNATTENDED_DENIAL = (
-    UNATTENDED_DENIAL_PREFIX + " ({reason}). "
+HEADLESS_DENIAL = (
+    "This call needs the user's approval, and the user cannot be asked in this run ({reason}). "
     "Do it in another way, or say in your answer what was left undone."
 )
 TIME_LIMIT_REASON = "max_time"
@@ -62,54 +62,44 @@ TIME_LIMIT_REASON = "max_time"
 def run(
     arguments: list[str], resume_input: ResumeInput | None = None, *, reads_input: bool = True
 ) -> int:
-    """`word` is a person's, on what a parked session waits for."""
+    """`resume_input` is the user's input for a suspended session."""
     has_output = reopen_closed_streams()
-    try:
-        line = parse_command_line(arguments)
-        at_terminal = line.prompt is not None or not is_stdin_piped() or line.has("plain")
-        if at_terminal and not line.has("print"):
-            from treadle.apps.cli.interactive import start_tui
-
-            return start_tui(line)
-        folder = _get_current_folder()
-        settings = load_settings(folder, line.settings(), is_trusted=lambda: is_trusted(folder))
-        goes_on = line.has("continue") or line.has("resume")
-        said: tuple[UserContent, ...] = ()
-        if reads_input:
-            added = [Path(folder, one).expanduser() for one in settings.add_dir]
-            said = read_prompt(
-                line.prompt, line.texts("file"), folder, added_folders=added, optional=goes_on
-            )
-        if not said and not goes_on:
-            raise UsageError("there is no prompt: write it after -p, or into standard input")
-        schema = None
-        if line.text("output_schema"):
-            from treadle.apps.cli.structured_output import read_schema
-
-            schema = read_schema(line.text("output_schema"))
-        headless = HeadlessRun(line, settings, folder, said, schema, has_output, resume_input)
-        return asyncio.run(headless.run())
-    except UsageError as error:
-        print_error(f"treadle: {error}")
-        return exit_codes.USAGE_ERROR
-    except TreadleError as error:
-        print_error(f"treadle: {redact_for_display(str(error))}")
-        return exit_codes.exit_code_for(error)
-    except KeyboardInterrupt:
-        return exit_codes.ABORTED
+    return report_errors(
+        "treadle", lambda: _run(arguments, resume_input, reads_input, has_output=has_output)
+    )
 
 
-def _get_current_folder() -> Path:
-    try:
-        return Path.cwd()
-    except FileNotFoundError as error:
-        raise UsageError(
-            "the current folder does not exist any more; go to one that does"
-        ) from error
+def _run(
+    arguments: list[str], resume_input: ResumeInput | None, reads_input: bool, *, has_output: bool
+) -> int:
+    line = parse_command_line(arguments)
+    at_terminal = line.prompt is not None or not is_stdin_piped() or line.has("plain")
+    if at_terminal and not line.has("print"):
+        from treadle.apps.cli.interactive import start_tui
+
+        return start_tui(line)
+    folder = get_current_folder()
+    settings = load_settings(folder, line.settings(), is_trusted=lambda: is_trusted(folder))
+    is_resumed = line.has("continue") or line.has("resume")
+    prompt: tuple[UserContent, ...] = ()
+    if reads_input:
+        added = [Path(folder, path).expanduser() for path in settings.add_dir]
+        prompt = read_prompt(
+            line.prompt, line.texts("file"), folder, added_folders=added, optional=is_resumed
+        )
+    if not prompt and not is_resumed:
+        raise UsageError("no prompt: write it after -p, or pipe it to stdin")
+    schema = None
+    if line.text("output_schema"):
+        from treadle.apps.cli.structured_output import read_schema
+
+        schema = read_schema(line.text("output_schema"))
+    headless = HeadlessRun(line, settings, folder, prompt, schema, has_output, resume_input)
+    return asyncio.run(headless.run())
 
 
 class HeadlessRun:
-    """One run, from the wiring to the last line."""
+    """One run, from building the agent to the last line of output."""
 
     def __init__(
         self,
@@ -129,9 +119,7 @@ class HeadlessRun:
         self._has_output = has_output
         self._format = command_line.text("output_format") or "text"
         self._resume_input = resume_input
-        self._resumed_call_ids: frozenset[str] = (
-            frozenset()
-        )  # calls that the person's ruling is about
+        self._resumed_call_ids: frozenset[str] = frozenset()  # calls that `resume_input` is about
         self._suspended: TurnSuspended | None = None
         self._totals = Totals()
         self._denied: list[str] = []
@@ -139,13 +127,12 @@ class HeadlessRun:
         self._task: asyncio.Task[object] | None = None
         self._is_time_limit_reached = False
         self._started_at = time.monotonic()
-        loud = command_line.has("verbose") or (
-            sys.stderr.isatty() and not command_line.has("quiet")
-        )
-        self._progress = ProgressPrinter(verbose=command_line.has("verbose")) if loud else None
+        verbose = command_line.has("verbose")
+        shows_progress = verbose or (sys.stderr.isatty() and not command_line.has("quiet"))
+        self._progress = ProgressPrinter(verbose=verbose) if shows_progress else None
 
     async def run(self) -> int:
-        """Do it; the exit code."""
+        """Run the turn and print the result; returns the exit code."""
         self._task = asyncio.current_task()
         self._stdout = Stdout(self._on_stdout_closed)
         self._signals = SignalListener(self._interrupt)
@@ -169,33 +156,33 @@ class HeadlessRun:
         return self._final_exit_code(report.exit_code)
 
     async def _run_session(self) -> RunReport:
-        lines = self._make_stream_json()
+        stream_json = self._make_stream_json()
         try:
-            wired = await self._build_session(lines)
+            session = await self._build_session(stream_json)
         except TreadleError as error:
             return self._report_error(error, "", "")
-        name, session = wired.model.name, wired.store.session_id
+        name, session_id = session.model.name, session.store.session_id
         try:
-            driver = wired.start(self._prompt or None)
+            driver = session.start(self._prompt or None)
             try:
-                if lines is not None:
-                    await self._start_stream_json(lines, wired)
+                if stream_json is not None:
+                    await self._start_stream_json(stream_json, session)
                 self._driver = driver
-                if wired.view is not None:
-                    self._prepare_resume(wired.view, driver)
-                turn, output = await self._run_turn(wired, driver)
-            except TurnSuspended as wait:
-                self._suspended = wait
-                await self._suspend(wait, wired, driver)
-                return self._report_suspended(wait, name, session)
+                if session.view is not None:
+                    self._prepare_resume(session.view, driver)
+                turn, output = await self._run_turn(session, driver)
+            except TurnSuspended as suspended:
+                self._suspended = suspended
+                await self._suspend(suspended, session, driver)
+                return self._report_suspended(suspended, name, session_id)
             finally:
                 await driver.aclose()
         except TreadleError as error:
-            return self._report_error(error, name, session)
+            return self._report_error(error, name, session_id)
         finally:
             self._driver = None
-            await wired.aclose()
-        return self._report_turn(turn, output, name, session)
+            await session.aclose()
+        return self._report_turn(turn, output, name, session_id)
 
     def _make_stream_json(self) -> StreamJsonWriter | None:
         if self._format != "stream-json":
@@ -222,38 +209,38 @@ class HeadlessRun:
         if self._progress is not None:
             observers.append(self._progress)
         resume = line.text("resume") if line.has("resume") else None
-        opening = SessionOptions(
+        options = SessionOptions(
             resume="" if line.has("continue") else resume,
             allow=line.texts("allow"),
             deny=line.texts("deny"),
             until=line.text("until"),
             output_schema=self._schema,
             prompt_chars=sum(len(part.text) for part in self._prompt if isinstance(part, Text)),
-            suspend=line.has("park"),
+            suspend=line.has("suspend"),
         )
-        wired = await build_agent(
+        session = await build_agent(
             self._settings,
             self._folder,
-            opening,
+            options,
             approve=self._decide,
             observers=observers,
             notify=self._print_note,
         )
-        for note in wired.notes:
+        for note in session.notes:
             self._print_note(note)
         if self._resume_input is None or not self._resume_input.answers:
-            return wired
+            return session
         from treadle.apps.cli.resume_answers import record_answers
 
         try:
-            return await record_answers(wired, self._resume_input.answers)
+            return await record_answers(session, self._resume_input.answers)
         except BaseException:
-            await wired.store.aclose()
-            await wired.aclose()
+            await session.store.aclose()
+            await session.aclose()
             raise
 
     def _prepare_resume(self, view: View, driver: Driver) -> None:
-        """Go on where another process stopped."""
+        """Prepare for open calls of an earlier process."""
         move = pending(view.transcript)
         if isinstance(move, RunTools):
             self._resumed_call_ids = frozenset(call.id for call in move.calls)
@@ -263,7 +250,7 @@ class HeadlessRun:
             )
 
     async def _run_turn(self, session: AgentSession, driver: Driver) -> tuple[TurnResult, object]:
-        """One turn, or with a schema as many as it takes to an answer that fits."""
+        """One turn, or with a schema as many as it takes until the answer matches."""
         limit = self._settings.max_time
         timer = None
         if limit is not None:
@@ -278,33 +265,31 @@ class HeadlessRun:
             if timer is not None:
                 timer.cancel()
 
-    # --- what happens meanwhile ------------------------------------------------------------
+    # --- during the turn -------------------------------------------------------------------
 
-    def _decide(self, approval: PendingApproval) -> bool | str:
-        ruling = (
-            self._resume_input.decision
-            if approval.call.id in self._resumed_call_ids and self._resume_input
-            else None
-        )
-        is_question = approval.reason == QUESTION_REASON
-        if ruling is not None and not (is_question and ruling is True):
-            return ruling
-        waiting = self._driver.approvals if self._driver is not None else ()
-        if self._command_line.has("park") and approval in waiting:  # and it is not a child's
+    def _decide(self, approval: PendingApproval) -> bool | str | Denial:
+        decision = None
+        if self._resume_input is not None and approval.call.id in self._resumed_call_ids:
+            decision = self._resume_input.decision
+        is_question = approval.kind == "question"
+        if decision is not None and not (is_question and decision is True):
+            return decision
+        pending_approvals = self._driver.approvals if self._driver is not None else ()
+        is_own = approval in pending_approvals  # not a subagent's
+        if self._command_line.has("suspend") and is_own:
             if is_question:
-                raise self._question_suspension(waiting)
-            detail = f"{approval.summary} waits for somebody's approval"
+                raise self._question_suspension(pending_approvals)
+            detail = f"{approval.summary} needs approval"
             raise TurnSuspended("approval", WakeCondition("answer"), detail)
         self._denied.append(approval.summary)
-        return UNATTENDED_DENIAL.format(reason=approval.reason)
+        return Denial(HEADLESS_DENIAL.format(reason=approval.reason), "headless")
 
-    def _question_suspension(self, waiting: Sequence[PendingApproval]) -> TurnSuspended:
+    def _question_suspension(self, approvals: Sequence[PendingApproval]) -> TurnSuspended:
         from treadle.apps.cli.resume_answers import format_questions
 
-        calls = tuple(one.call for one in waiting if one.reason == QUESTION_REASON)
-        return TurnSuspended(
-            "question", WakeCondition("answer"), f"it asks: {format_questions(calls)}"
-        )
+        calls = tuple(approval.call for approval in approvals if approval.kind == "question")
+        detail = f"the model asks: {format_questions(calls)}"
+        return TurnSuspended("question", WakeCondition("answer"), detail)
 
     async def _suspend(
         self, suspended: TurnSuspended, session: AgentSession, driver: Driver
@@ -332,11 +317,11 @@ class HeadlessRun:
         self._interrupt(TIME_LIMIT_REASON)
 
     def _on_stdout_closed(self, error: OSError) -> None:
-        # In the other formats nothing is written before the work is done.
+        # The other formats write only at the end.
         if self._format == "stream-json" and self._driver is not None:
-            self._driver.interrupt("nobody reads standard output")
+            self._driver.interrupt("stdout is closed")
 
-    # --- what came of it -------------------------------------------------------------------
+    # --- result ----------------------------------------------------------------------------
 
     def _report_turn(
         self, turn: TurnResult, output: object, model: str, session_id: str
@@ -344,14 +329,14 @@ class HeadlessRun:
         reason, detail = str(turn.reason), get_turn_detail(turn)
         if turn.reason == "aborted" and self._is_time_limit_reached:
             reason = "budget_exceeded"
-            detail = f"{self._settings.max_time:g} s have passed, which is the limit"
+            detail = f"the time limit of {self._settings.max_time:g} s is reached"
         code = exit_codes.EXIT_CODE_BY_REASON[reason]
         if turn.error is not None:
             code = exit_codes.exit_code_for(turn.error)
         elif reason == "end_turn" and self._denied:
             code = exit_codes.APPROVAL_NEEDED
         elif reason == "end_turn" and not turn.text.strip() and not turn.rounds:
-            code, detail = exit_codes.ERROR, "the model said and did nothing"
+            code, detail = exit_codes.ERROR, "the model returned an empty answer"
         if self._signals.exit_code is not None and reason == "aborted":
             code = self._signals.exit_code
         error = str(turn.error) if turn.error is not None else ""
@@ -365,11 +350,8 @@ class HeadlessRun:
         )
 
     def _report_error(self, error: TreadleError, model: str, session_id: str) -> RunReport:
-        code = (
-            exit_codes.USAGE_ERROR
-            if isinstance(error, LoopError)
-            else exit_codes.exit_code_for(error)
-        )
+        is_usage = isinstance(error, LoopError)
+        code = exit_codes.USAGE_ERROR if is_usage else exit_codes.exit_code_for(error)
         return self._make_report("error", code, model, session_id, error=str(error))
 
     def _make_report(
@@ -413,7 +395,7 @@ class HeadlessRun:
         )
 
     def _print_summary(self, report: RunReport) -> None:
-        """One sentence for everything but success; on success, what it took, if somebody looks."""
+        """A line about a failure; and the usage, if progress is shown."""
         if report.exit_code != exit_codes.SUCCESS:
             from treadle.apps.cli.exit_messages import explain_exit
 
@@ -424,13 +406,13 @@ class HeadlessRun:
             )
 
     def _final_exit_code(self, code: int) -> int:
-        gone = self._stdout.error
-        if gone is None and self._has_output:
+        error = self._stdout.error
+        if error is None and self._has_output:
             return code
         if self._signals.exit_code is not None:
             return self._signals.exit_code
-        if gone is not None and gone.errno == errno.EPIPE:
+        if error is not None and error.errno == errno.EPIPE:
             return exit_codes.BROKEN_PIPE
-        why = os.strerror(gone.errno or 0) if gone is not None else "it was closed"
-        print_error(f"treadle: the answer could not be written to standard output: {why}")
+        problem = os.strerror(error.errno or 0) if error is not None else "it is closed"
+        print_error(f"treadle: cannot write the answer to stdout: {problem}")
         return exit_codes.IO_ERROR

@@ -1,26 +1,26 @@
-"""`treadle` at a terminal: the options that were typed, handed to the screen.
+"""`treadle` at a terminal: passes the options to the terminal UI.
 
-Hosts do not know each other, so the screen is found by its name, as every command is.
+Hosts do not import each other, so the terminal UI is imported by its name, as commands are.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 
-from treadle.apps.cli.options import CommandLine, UsageError
+from treadle.apps.cli.console import UsageError, get_current_folder
+from treadle.apps.cli.options import CommandLine
 
 TUI_MODULE = "treadle.apps.tui.main"
-HEADLESS_OPTIONS = ("file", "output_format", "output_schema", "park", "quiet", "verbose")
+HEADLESS_OPTIONS = ("file", "output_format", "output_schema", "suspend", "quiet", "verbose")
 
 
 def start_tui(command_line: CommandLine) -> int:
-    """Until the person leaves; the exit code."""
+    """Run the terminal UI until the user leaves it; returns the exit code."""
     for name in HEADLESS_OPTIONS:
         if command_line.has(name):
-            raise UsageError(f"--{name.replace('_', '-')} is an option of -p")
+            raise UsageError(f"--{name.replace('_', '-')} works only with -p")
     exit_code: int = import_module(TUI_MODULE).start(
-        Path.cwd(),
+        get_current_folder(),
         command_line.settings(),
         resume="" if command_line.has("continue") else command_line.text("resume") or None,
         prompt=command_line.prompt or "",

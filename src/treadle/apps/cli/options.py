@@ -1,18 +1,20 @@
-"""The options of `treadle` itself: one table, read by the parser, the help and the completions.
+"""The options of `treadle` itself: one table for the parser, the help and the completions.
 
-Not argparse, which would cost every start more than it does here. An option of the table that is
-a setting takes its kind and its words from settings.py.
+Not argparse, which would slow down every start. An option that is a setting takes its help and its
+choices from settings.py. Used by headless.py and completions.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from treadle.apps.cli.console import UsageError
 from treadle.apps.settings import SETTINGS_BY_NAME, suggest_name
 
 
 class CliOption(NamedTuple):
-    """`--name VALUE`, or a switch if it has no metavar; `many` may be given again."""
+    """`--name VALUE`, or a switch if it has no metavar."""
 
     name: str
     metavar: str = ""
@@ -39,28 +41,25 @@ def _option_for_setting(name: str, metavar: str, *, repeatable: bool = False) ->
 
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 OPTIONS: tuple[CliOption, ...] = (
+    CliOption("print", help="run one task, print the answer and exit; reads stdin too", short="p"),
+    CliOption("file", "PATH", "attach a file; @PATH in the prompt does the same", repeatable=True),
+    CliOption("output-format", "FORMAT", "output format", choices=OUTPUT_FORMATS),
+    CliOption("output-schema", "PATH", "JSON schema that the answer must match"),
+    CliOption("continue", help="continue the last session of this folder", short="c"),
+    CliOption("resume", "ID", "continue this session", short="r"),
     CliOption(
-        "print", help="do PROMPT, print the answer and leave; reads standard input", short="p"
+        "suspend",
+        help="suspend the turn on disk instead of waiting: rate limit, approval, question, budget",
     ),
-    CliOption(
-        "file", "PATH", "attach a file or picture; @PATH in PROMPT does too", repeatable=True
-    ),
-    CliOption("output-format", "FORMAT", "how to print", choices=OUTPUT_FORMATS),
-    CliOption("output-schema", "PATH", "the answer has to fit this JSON schema"),
-    CliOption("continue", help="go on with the last session of this folder", short="c"),
-    CliOption("resume", "ID", "go on with this session", short="r"),
-    CliOption("park", help="wait on disk, not in a process: limits, approvals, questions, budgets"),
-    CliOption("until", "COMMAND", "work until this command succeeds"),
+    CliOption("until", "COMMAND", "continue until this command succeeds"),
     _option_for_setting("model", "NAME"),
     _option_for_setting("small_model", "NAME"),
     _option_for_setting("thinking", "HOW"),
     _option_for_setting("permission_mode", "MODE"),
-    CliOption(
-        "allow", "RULE", "allow without a question, such as 'Bash(npm test)'", repeatable=True
-    ),
-    CliOption("deny", "RULE", "never allow", repeatable=True),
+    CliOption("allow", "RULE", "allow matching calls, such as 'Bash(npm test)'", repeatable=True),
+    CliOption("deny", "RULE", "deny matching calls", repeatable=True),
     _option_for_setting("sandbox", "HOW"),
-    CliOption("network", help="let sandboxed commands reach the network"),
+    CliOption("network", help=SETTINGS_BY_NAME["network"].help),
     _option_for_setting("max_turns", "N"),
     _option_for_setting("max_cost", "USD"),
     _option_for_setting("max_time", "TIME"),
@@ -68,23 +67,18 @@ OPTIONS: tuple[CliOption, ...] = (
     _option_for_setting("goal_attempts", "N"),
     _option_for_setting("append_system_prompt", "TEXT"),
     _option_for_setting("add_dir", "PATH", repeatable=True),
-    CliOption("plain", help="without -p: talk line by line, without a screen"),
+    CliOption("plain", help="without -p: line by line, without full-screen UI"),
     _option_for_setting("theme", "NAME"),
-    CliOption("quiet", help="say nothing but the answer and errors", short="q"),
-    CliOption(
-        "verbose", help="say what happens, also where standard error is no terminal", short="v"
-    ),
+    CliOption("quiet", help="print only the answer and errors", short="q"),
+    CliOption("verbose", help="print progress even if stderr is not a terminal", short="v"),
 )
 OPTIONS_BY_LETTER = {option.short: option for option in OPTIONS if option.short}
 OPTIONS_BY_NAME = {option.name: option for option in OPTIONS}
-
-
-class UsageError(Exception):
-    """The command line cannot be read."""
+OLD_NAMES = {"park": "suspend"}  # of version 0.1; still accepted, not in the help
 
 
 class CommandLine(NamedTuple):
-    """What was typed: the prompt, if any, and the options by key."""
+    """The parsed command line: the prompt, if any, and the options by key."""
 
     prompt: str | None
     options: dict[str, object]
@@ -107,10 +101,10 @@ class CommandLine(NamedTuple):
 
 
 def parse_command_line(arguments: list[str]) -> CommandLine:
-    """The command line as values. A UsageError says what is wrong with it."""
+    """Parse the command line; an invalid one raises UsageError."""
     words = list(arguments)
     prompts: list[str] = []
-    given: dict[str, object] = {}
+    options: dict[str, object] = {}
     while words:
         word = words.pop(0)
         if word == "--":
@@ -120,10 +114,10 @@ def parse_command_line(arguments: list[str]) -> CommandLine:
             prompts.append(word)
             continue
         for option, value in _parse_option(word, words):
-            _store_value(option, value, given)
+            _store_value(option, value, options)
     if len(prompts) > 1:
-        raise UsageError(f"there are {len(prompts)} prompts; put quotes around one")
-    return CommandLine(prompts[0] if prompts else None, given)
+        raise UsageError(f"{len(prompts)} prompts given; quote a prompt that has spaces")
+    return CommandLine(prompts[0] if prompts else None, options)
 
 
 def _is_option(word: str) -> bool:
@@ -134,24 +128,23 @@ def _is_option(word: str) -> bool:
 
 def _parse_option(word: str, rest: list[str]) -> list[tuple[CliOption, str]]:
     if not word.startswith("--"):
-        found = [(_find_short_option(letter), "") for letter in word[1:]]
-        *switches, (last, _) = found
+        *switches, (last, _) = [(_find_short_option(letter), "") for letter in word[1:]]
         for option, _ in switches:
             if option.metavar:
-                raise UsageError(f"-{option.short} needs {option.metavar}")
+                raise UsageError(f"-{option.short} needs a value: {option.metavar}")
         return [*switches, (last, _take_value(last, f"-{last.short}", "", False, rest))]
     name, equals, value = word[2:].partition("=")
-    named = OPTIONS_BY_NAME.get(name)
-    if named is None:
-        near = suggest_name(f"--{name}", {f"--{other}": 0 for other in OPTIONS_BY_NAME})
-        raise UsageError(f"there is no option --{name}{near}")
-    return [(named, _take_value(named, f"--{name}", value, bool(equals), rest))]
+    known = OPTIONS_BY_NAME.get(OLD_NAMES.get(name, name))
+    if known is None:
+        hint = suggest_name(f"--{name}", (f"--{other}" for other in OPTIONS_BY_NAME))
+        raise UsageError(f"unknown option --{name}{hint}")
+    return [(known, _take_value(known, f"--{name}", value, bool(equals), rest))]
 
 
 def _find_short_option(letter: str) -> CliOption:
     option = OPTIONS_BY_LETTER.get(letter)
     if option is None:
-        raise UsageError(f"there is no option -{letter}; treadle --help lists them")
+        raise UsageError(f"unknown option -{letter}; see `treadle help options`")
     return option
 
 
@@ -165,19 +158,38 @@ def _take_value(
     if has_value:
         return value
     if not rest:
-        raise UsageError(f"{spelling} needs {option.metavar}")
+        raise UsageError(f"{spelling} needs a value: {option.metavar}")
     return rest.pop(0)
 
 
-def _store_value(option: CliOption, value: str, given: dict[str, object]) -> None:
+def _store_value(option: CliOption, value: str, options: dict[str, object]) -> None:
     if not option.metavar:
-        given[option.key] = True
+        options[option.key] = True
     elif option.repeatable:
-        kept = given.setdefault(option.key, [])
-        assert isinstance(kept, list)
-        kept.append(value)
+        values = options.setdefault(option.key, [])
+        assert isinstance(values, list)
+        values.append(value)
     else:
         if option.choices and option.name not in SETTINGS_BY_NAME and value not in option.choices:
-            wanted = ", ".join(option.choices)
-            raise UsageError(f"--{option.name} is {value!r}; it has to be one of {wanted}")
-        given[option.key] = value
+            choices = ", ".join(option.choices)
+            raise UsageError(f"--{option.name} is {value!r}; it has to be one of {choices}")
+        options[option.key] = value
+
+
+def parse_flags(
+    command: str, arguments: Sequence[str], *, switches: Sequence[str], valued: Sequence[str]
+) -> dict[str, str]:
+    """The flags of a small command: `--switch`, `--name VALUE` and `--name=VALUE`, by name."""
+    flags: dict[str, str] = {}
+    words = list(arguments)
+    while words:
+        word, equals, value = words.pop(0).partition("=")
+        name = word.removeprefix("--")
+        if name == word or name not in (*switches, *valued) or (name in switches and equals):
+            raise UsageError(f"unknown argument {word!r}; see `treadle {command} --help`")
+        if name in valued and not equals:
+            if not words:
+                raise UsageError(f"{word} needs a value")
+            value = words.pop(0)
+        flags[name] = value
+    return flags

@@ -1,11 +1,10 @@
-"""What a headless run prints: the answer on standard output, progress on standard error.
+"""Output of a headless run: the answer on stdout, progress on stderr.
 
-    Stdout     bytes out, without ever blocking the run; who reads may be slow or gone
-    Report     the result as a value; `json` prints it, and it is the last line of `stream-json`
-    Progress   a line for a person at each thing that happens
+    Stdout            writes without blocking the run; the reader may be slow or gone
+    RunReport         the result: printed by `json`, and the last line of `stream-json`
+    ProgressPrinter   an observer that prints a line for each event
 
-Observers and values; headless.py decides which of them a run has. Events as lines are stream_json.py's
-business.
+Used by headless.py. Events as JSON lines are in stream_json.py.
 """
 
 from __future__ import annotations
@@ -13,29 +12,27 @@ from __future__ import annotations
 import asyncio
 import os
 import select
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from treadle.apps.assembly.redaction import find_environment_secrets, redact, redact_for_display
-from treadle.apps.cli.console import print_error
+from treadle.apps.cli.console import DIM, print_error
 from treadle.core import events
 from treadle.core.events import Event, TurnResult
 from treadle.core.sanitize import escape_invisible, escape_json, strip_escapes
-from treadle.core.transcript.items import Item
+from treadle.core.text import format_dollars
+from treadle.core.transcript.items import AssistantItem, Item
 from treadle.core.transcript.usage import Usage
 
-FORMAT_VERSION = (
-    1  # of the report and of the lines (observe/jsonlines), which is tested to be the same
-)
-CHUNK_BYTES = 4_096  # what a pipe that says "ready" takes without blocking
-MAX_UNREAD_BYTES = 8 << 20  # unread output after which single deltas are left out
+FORMAT_VERSION = 1  # of the report; a test compares it with that of observe/jsonlines
+CHUNK_BYTES = 4_096  # a pipe that polls as writable takes so many without blocking
+MAX_UNREAD_BYTES = 8 << 20  # above this, deltas are left out
 
 
 class Stdout:
-    """Standard output. `gone` is why nothing more can be written, once that is so."""
+    """Standard output. `error` is why nothing more can be written, or None."""
 
     def __init__(self, on_error: Callable[[OSError], None], *, fd: int = 1) -> None:
         self._fd = fd
@@ -56,7 +53,7 @@ class Stdout:
         return len(self._buffer) > MAX_UNREAD_BYTES
 
     def write(self, data: bytes) -> None:
-        """Queue it; all that is written in one round of the loop goes out together."""
+        """Queue the data; writes of one iteration of the event loop are sent together."""
         if self.error is not None:
             return
         self._buffer += data
@@ -65,15 +62,15 @@ class Stdout:
             asyncio.get_running_loop().call_soon(self._flush)
 
     def write_text(self, text: str) -> None:
-        """An answer: byte for byte, unless a terminal would obey what stands in it."""
+        """Write an answer unchanged; on a terminal without escape sequences."""
         self.write((strip_escapes(text) if self.is_terminal else text).encode() + b"\n")
 
     def write_json(self, line: str) -> None:
-        """A line of JSON, whose value is the same wherever it is read."""
+        """Write a JSON line with all control characters escaped; its value does not change."""
         self.write(escape_json(line).encode())
 
     async def drain(self) -> None:
-        """Until everything is written, or never will be."""
+        """Return when everything is written, or writing failed."""
         if self._is_scheduled:
             self._drained = asyncio.get_running_loop().create_future()
             await self._drained
@@ -101,7 +98,7 @@ class Stdout:
 
 
 class RunReport(msgspec.Struct, frozen=True, tag="result", omit_defaults=False):
-    """How a run ended. `denied` are calls that needed a person; `output` fits the schema given."""
+    """How a run ended. `denied` are calls that needed approval; `output` matches the schema."""
 
     version: int
     session_id: str
@@ -131,7 +128,7 @@ class StreamJsonHeader(msgspec.Struct, frozen=True, tag="began"):
 
 
 def redact_report(report: RunReport) -> RunReport:
-    """The report without keys. The answer is what the model said: only our own are taken out."""
+    """The report without keys. From the model's answer only secrets of this process are removed."""
     return msgspec.structs.replace(
         report,
         text=redact(find_environment_secrets(), report.text),
@@ -142,53 +139,49 @@ def redact_report(report: RunReport) -> RunReport:
 
 
 class ProgressPrinter:
-    """An observer that tells a person what happens, a line each, on standard error."""
+    """An observer that prints a line per event on stderr."""
 
     def __init__(self, *, verbose: bool = False) -> None:
         self._verbose = verbose
-        colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        self._style = "2" if colours else ""
 
     def print_line(self, text: str) -> None:
         line = strip_escapes(redact_for_display(text)).replace("\n", " ").replace("\t", " ")
-        print_error(escape_invisible(line), self._style)
+        print_error(escape_invisible(line), DIM)
 
     def on_event(self, event: Event) -> None:
         match event:
             case events.ToolStarted(summary=summary):
                 self.print_line(f"· {summary}")
-            case events.ToolFinished(is_error=True, name=name, result=result) if not (
-                result.startswith("denied: ")
-            ):
+            case events.ToolFinished(outcome="denied"):
+                pass  # ApprovalResolved has been printed, or a rule denied the call
+            case events.ToolFinished(is_error=True, name=name, result=result):
                 self.print_line(f"  {name} failed: {result}")
             case events.ApprovalResolved(decision="deny", reason=reason):
                 self.print_line(f"  denied: {reason}")
             case events.RetryScheduled(delay=delay, reason=reason):
-                self.print_line(f"  again in {delay:.0f} s: {reason}")
+                self.print_line(f"  retry in {delay:.0f} s: {reason}")
             case events.ModelChanged(old=old, new=new, reason=reason):
-                self.print_line(f"  {new} takes over from {old}: {reason}")
+                self.print_line(f"  switched from {old} to {new}: {reason}")
             case events.WarningRaised(text=text) | events.Notified(text=text):
                 self.print_line(f"  {text}")
             case events.UsageUpdated(turn=turn) if self._verbose:
                 self.print_line(f"  {format_usage(turn)}")
-            case events.LoopContinued(transition=why) if self._verbose:
-                self.print_line(f"  goes on: {why}")
+            case events.LoopContinued(transition=transition) if self._verbose:
+                self.print_line(f"  continues: {transition}")
             case _:
                 pass
 
     def on_item(self, position: int, item: Item) -> None:
-        if self._verbose and item.__class__.__name__ == "AssistantItem":
-            text = getattr(item, "text", "").strip()
-            if text:
-                self.print_line(text.splitlines()[0][:200])
+        if self._verbose and isinstance(item, AssistantItem) and item.text.strip():
+            self.print_line(item.text.strip().splitlines()[0][:200])
 
 
 def format_usage(usage: Usage) -> str:
-    """Tokens and money in a few words."""
-    money = "" if not usage.cost else f", ${usage.cost:.4f}"
-    return f"{usage.total_input:,} tokens in, {usage.output:,} out{money}"
+    """`1,200 tokens in, 80 out, $0.012`."""
+    cost = f", {format_dollars(usage.cost)}" if usage.cost else ""
+    return f"{usage.total_input:,} tokens in, {usage.output:,} out{cost}"
 
 
 def get_turn_detail(turn: TurnResult) -> str:
-    """Why a turn ended, where the reason alone does not say it."""
+    """Details of why a turn ended, or ""."""
     return str(turn.metadata.get("detail", ""))

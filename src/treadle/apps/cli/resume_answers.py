@@ -1,8 +1,8 @@
-"""What a turn that was put off waits for, in words, and what a person says to it.
+"""What a suspended turn waits for, as text, and the user's input for it.
 
-A ruling goes to the loop as to any other call. An answer to a question is written down as the
-result of the call that asked, before anything goes on: it is never asked again. Above stand
-headless.py and commands/resume.py.
+A decision goes to the loop as for any other call. An answer is stored as the result of the call
+that asked, before the turn continues, so it is never asked again. Used by headless.py and
+commands/resume.py.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from treadle.apps.assembly import AgentSession
 from treadle.core.contracts.tool import Tool
 from treadle.core.errors import LoopError
 from treadle.core.loop.truncation import truncate
+from treadle.core.text import plural
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.entries import EarlyResult, View, fold_entries
 from treadle.core.transcript.pending import RunTools, pending
@@ -25,27 +26,23 @@ MAX_ANSWER_CHARS = 100_000
 
 
 class ResumeInput(NamedTuple):
-    """A person's word: True or a reason against calls that wait, and answers in their order."""
+    """The user's input: True approves the open calls, a reason denies them; `answers` in order."""
 
     decision: bool | str | None = None
     answers: tuple[str, ...] = ()
 
 
 def format_resume_hint(session_id: str, reason: str) -> str:
-    """How to go on with it."""
-    match reason:
-        case "approval":
-            return f"treadle resume {session_id} --approve, or --deny REASON"
-        case "question":
-            return f"treadle resume {session_id} --answer TEXT"
-        case "budget":
-            return f"treadle resume {session_id} with a higher limit"
-        case _:
-            return f"treadle resume {session_id} goes on there"
+    options = {
+        "approval": " --approve, or --deny REASON",
+        "question": " --answer TEXT",
+        "budget": ", with a higher limit",
+    }
+    return f"to continue: treadle resume {session_id}{options.get(reason, '')}"
 
 
 def format_questions(calls: tuple[ToolCall, ...]) -> str:
-    """The questions in one line, with their choices."""
+    """The questions and their choices in one line."""
     lines = [_format_question(call) for call in calls]
     if len(lines) == 1:
         return lines[0]
@@ -61,27 +58,27 @@ def _format_question(call: ToolCall) -> str:
 
 
 async def record_answers(session: AgentSession, answers: tuple[str, ...]) -> AgentSession:
-    """Go on with these answers, once they are on the disk; the first goes to the first question.
+    """Store the answers, the first for the first question; returns the session to continue with.
 
-    A LoopError says that nothing, or less, was asked.
+    Raises LoopError if there are more answers than questions.
     """
     view = session.view or View()
     calls = _find_open_questions(view, session.agent.config.source.tools())
     if len(answers) > len(calls):
-        was_asked = f"{len(calls)} of them were asked" if calls else "nothing was asked"
-        raise LoopError(f"--answer: {was_asked} by session {session.store.session_id}")
-    settled = [
+        asked = plural(len(calls), "question") if calls else "no question"
+        raise LoopError(f"--answer: session {session.store.session_id} has {asked}")
+    results = [
         EarlyResult(truncate(call, make_answer_output(text), MAX_ANSWER_CHARS))
         for call, text in zip(calls, answers, strict=False)
     ]
-    for entry in settled:
+    for entry in results:
         session.store.append(entry)
     await session.store.flush()
-    return msgspec.structs.replace(session, view=fold_entries(settled, view))
+    return msgspec.structs.replace(session, view=fold_entries(results, view))
 
 
 def _find_open_questions(view: View, tools: Sequence[Tool]) -> list[ToolCall]:
-    """The calls that wait for an answer; one that is malformed gets another."""
+    """The calls that wait for an answer; a malformed call gets an error from the loop."""
     move = pending(view.transcript)
     tool = next((tool for tool in tools if tool.spec.name == AskTool.name), None)
     if tool is None or not isinstance(move, RunTools):

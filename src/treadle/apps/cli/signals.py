@@ -1,10 +1,10 @@
-"""What the outside world may do to a run: signals, a parent that dies, streams that are closed.
+"""Signals, the death of the parent process, and closed streams.
 
-    SIGINT            stop, keep what was done, 130; a second one leaves at once
-    SIGTERM, SIGHUP   the same with 143, and never later than two seconds
-    the parent dies   as SIGTERM, unless the run was detached on purpose (nohup, setsid)
+    SIGINT            interrupt the turn, exit with 130; a second one exits at once
+    SIGTERM, SIGHUP   the same with 143, within two seconds
+    parent dies       as SIGTERM, unless the run was detached on purpose (nohup, setsid)
 
-Under it stands nothing of ours but the driver that it interrupts.
+Used by headless.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from treadle.apps.cli import exit_codes
 
-GRACE_SECONDS = 1.5  # seconds after SIGTERM until the process leaves whatever still runs
+GRACE_SECONDS = 1.5  # from SIGTERM until the process exits, whatever still runs
 
 _EXIT_CODES = {
     signal.SIGINT: exit_codes.ABORTED,
@@ -26,7 +26,7 @@ _EXIT_CODES = {
 
 
 class SignalListener:
-    """Listens while a run goes on. `code` is the exit code that a signal asked for, or None."""
+    """Interrupts a run on signals. `exit_code` is the code for the signal received, or None."""
 
     def __init__(self, interrupt: Callable[[str], None]) -> None:
         self._interrupt = interrupt
@@ -35,14 +35,14 @@ class SignalListener:
     def listen(self) -> None:
         loop = asyncio.get_running_loop()
         for number in _EXIT_CODES:
-            # One who ignores SIGHUP (nohup) or SIGINT (a shell's background job) means it.
+            # SIGHUP (nohup) and SIGINT (background job of a shell) are ignored on purpose.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._on_signal, number)
 
     def _on_signal(self, number: signal.Signals) -> None:
         code = _EXIT_CODES[number]
         if self.exit_code is not None and number == signal.SIGINT:
-            os._exit(self.exit_code)  # the journal is only ever appended to: it is whole as it is
+            os._exit(self.exit_code)  # the journal is append-only, so it is intact
         if self.exit_code is None:
             self.exit_code = code
         if number != signal.SIGINT:
@@ -51,7 +51,8 @@ class SignalListener:
 
 
 def reopen_closed_streams() -> bool:
-    """Open what was closed, so that no file of ours gets its number; whether stdout was open."""
+    """Open closed streams, so that no other file gets their numbers; returns whether stdout was
+    open."""
     was_open = True
     for number in (0, 1, 2):
         try:
@@ -67,7 +68,7 @@ _PR_SET_DUMPABLE = 4
 
 
 def harden_process() -> None:
-    """Die with the parent; let no other process of the user read our memory, where keys are."""
+    """End with the parent; other processes of the user must not read our memory, which has keys."""
     parent = os.getppid()
     try:
         import ctypes
@@ -79,5 +80,5 @@ def harden_process() -> None:
     is_detached = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN or os.getsid(0) == os.getpid()
     if not is_detached and parent != 1:
         prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
-        if os.getppid() != parent:  # it died just before
+        if os.getppid() != parent:  # it died before the call
             os.kill(os.getpid(), signal.SIGTERM)

@@ -1,7 +1,7 @@
-"""stream-json: every event and item of a run as a line on standard output, without keys.
+"""stream-json: every event and item of a run as one JSON line on stdout, without secrets.
 
-The lines are those of observe/jsonlines (docs/events.md). What is added here is the program's: a
-reader may be slow, and keys stay at home. Loaded only for a run that prints them.
+The lines are those of observe/jsonlines (docs/events.md). A slow reader gets no deltas. Loaded only
+for a run that prints them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MODEL_TEXT_EVENTS = (events.TextDelta, events.ThinkingDelta)
 
 
 class StreamJsonWriter:
-    """An observer that prints everything it is events."""
+    """An observer that prints all events and items."""
 
     def __init__(self, stdout: Stdout) -> None:
         self._stdout = stdout
@@ -28,8 +28,10 @@ class StreamJsonWriter:
         if self._stdout.is_lagging and isinstance(event, DELTA_EVENTS):
             return
         line = encode_line(without_items(event)).decode()
-        own = isinstance(event, _MODEL_TEXT_EVENTS)
-        self._stdout.write_json(redact(self._secrets, line) if own else redact_for_display(line))
+        # The model's own text is printed as it is, except for secrets of this process.
+        is_model_text = isinstance(event, _MODEL_TEXT_EVENTS)
+        line = redact(self._secrets, line) if is_model_text else redact_for_display(line)
+        self._stdout.write_json(line)
 
     def on_item(self, position: int, item: Item) -> None:
         line = encode_line(ItemLine(self.session_id, position, item)).decode()

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.apps.assembly import AgentSession
-from treadle.apps.cli.options import UsageError
+from treadle.apps.cli.console import UsageError
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript.content import Text
@@ -24,7 +24,7 @@ def read_schema(file: str) -> dict[str, object]:
     except (OSError, ValueError) as error:
         raise UsageError(f"--output-schema {file}: {error}") from error
     if not isinstance(schema, dict):
-        raise UsageError(f"--output-schema {file}: a schema is a JSON object")
+        raise UsageError(f"--output-schema {file}: not a JSON object")
     return schema
 
 

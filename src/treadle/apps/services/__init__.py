@@ -1,1 +1,1 @@
-"""What the hosts share beside the agent: costs, attachments, settings writer, crash report."""
+"""What the hosts share beyond building an agent: attachments, costs, undo, reports."""

@@ -1,6 +1,6 @@
-"""What was spent, as one HTML page with plots: no scripts, nothing from elsewhere.
+"""A cost report as one HTML page with charts, without scripts and external resources.
 
-The numbers and their words are costs.py's, the bars those of observe/plots.
+Numbers and labels come from costs.py, the bars from observe/bar_chart.py.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import html
 import time
 
-from treadle.apps.services.costs import CostReport, CostTable, format_total, make_tables
-from treadle.observe.bar_chart import ChartBar, render_svg_bar, render_svg_columns
+from treadle.apps.services.costs import CostReport, CostRow, CostTable, format_total, make_tables
+from treadle.observe.bar_chart import render_svg_bar, render_svg_columns
 from treadle.sessions.cost import format_local_day
 
 _PAGE_TEMPLATE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>What was spent</title>
+<html lang="en"><head><meta charset="utf-8"><title>Treadle costs</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
 :root {{ color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; --bar: #36c; }}
@@ -34,8 +34,8 @@ td, figcaption {{ font-variant-numeric: tabular-nums; }}
 small {{ opacity: .7; padding-left: .5rem; }}
 @media (max-width: 40rem) {{ small {{ display: block; }}
   td:last-child {{ white-space: normal; width: 8rem; }} figcaption {{ font-size: .75rem; }} }}
-</style></head><body><h1>What was spent</h1>
-<p>{whole}</p><p class="faint">{when}</p>
+</style></head><body><h1>Treadle costs</h1>
+<p>{total}</p><p class="faint">{period}</p>
 {body}
 </body></html>
 """
@@ -43,26 +43,26 @@ small {{ opacity: .7; padding-left: .5rem; }}
 
 def render_cost_html(report: CostReport) -> str:
     now = time.strftime("%Y-%m-%d %H:%M")
-    since = f"since {format_local_day(report.since)}" if report.since is not None else "in all"
-    parts = make_tables(report) if report.total.calls else []
+    since = f"since {format_local_day(report.since)}" if report.since is not None else "all time"
+    tables = make_tables(report) if report.total.calls else []
     return _PAGE_TEMPLATE.format(
-        whole=html.escape(format_total(report.total)),
-        when=html.escape(f"{since}; as of {now}"),
+        total=html.escape(format_total(report.total)),
+        period=html.escape(f"{since}; as of {now}"),
         body="\n".join(
-            _render_days(part) if part.by == "day" else _render_table(part) for part in parts
+            _render_days(table) if table.by == "day" else _render_table(table) for table in tables
         ),
     )
 
 
 def _render_days(table: CostTable) -> str:
-    """A plot, and its numbers for who wants them."""
-    most = max(table.rows, key=lambda row: row.value or 0.0)
-    highest = f"most: {most.value_text.partition('  ')[0]} on {most.label}"
-    ends = [table.rows[0].label, highest, table.rows[-1].label]
-    named = "".join(f"<span>{html.escape(text)}</span>" for text in ends)
+    """A chart, and its numbers on request."""
+    highest = max(table.rows, key=lambda row: row.value or 0.0)
+    maximum = f"maximum: {highest.cost_text} on {highest.label}"
+    labels = [table.rows[0].label, maximum, table.rows[-1].label]
+    caption = "".join(f"<span>{html.escape(text)}</span>" for text in labels)
     return (
         f"<h2>By day, in {table.unit}</h2><figure>{render_svg_columns(table.rows)}"
-        f"<figcaption>{named}</figcaption></figure>"
+        f"<figcaption>{caption}</figcaption></figure>"
         f"<details><summary>Numbers</summary>{_render_rows(table)}</details>"
     )
 
@@ -72,17 +72,16 @@ def _render_table(table: CostTable) -> str:
 
 
 def _render_rows(table: CostTable) -> str:
-    most = max((row.value or 0.0 for row in table.rows), default=0.0)
+    maximum = max((row.value or 0.0 for row in table.rows), default=0.0)
     rows = [
-        f"<tr><td>{html.escape(row.label)}{render_svg_bar(row.value, most)}</td>"
+        f"<tr><td>{html.escape(row.label)}{render_svg_bar(row.value, maximum)}</td>"
         f"<td>{_format_number(row)}</td></tr>"
         for row in table.rows
     ]
-    left = "".join(f'<p class="faint">{html.escape(text)}</p>' for text in table.omitted)
-    return f"<table>{''.join(rows)}</table>{left}"
+    omitted = "".join(f'<p class="faint">{html.escape(text)}</p>' for text in table.omitted)
+    return f"<table>{''.join(rows)}</table>{omitted}"
 
 
-def _format_number(row: ChartBar) -> str:
-    """The money first, and the tokens smaller."""
-    money, _, rest = row.value_text.partition("  ")
-    return f"{html.escape(money) or '0'} <small>{html.escape(' '.join(rest.split()))}</small>"
+def _format_number(row: CostRow) -> str:
+    tokens = " ".join(row.tokens_text.split())
+    return f"{html.escape(row.cost_text) or '0'} <small>{html.escape(tokens)}</small>"

@@ -1,10 +1,10 @@
-"""What was spent, as numbers and as text: the same for every host.
+"""Cost reports, the same for every host.
 
-    report   money, tokens and cache of all sessions, by model, session, day or project
-    lines    that as text with bars, as wide as the terminal (cost_html.py: as a page)
+    load_cost_report   cost, tokens and cache use of all sessions, by model, session, day, project
+    format_report      the report as text with bars, as wide as the terminal (HTML: cost_html.py)
 
-The numbers come from treadle.sessions.cost. What has no known price is said to be unknown and
-never counted as nothing.
+The numbers come from treadle.sessions.cost. A call without a known price is reported as unknown,
+never as free.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.core.text import format_count, format_dollars, plural, shorten_home
 from treadle.core.transcript.usage import Usage
 from treadle.observe.bar_chart import ChartBar, TruncateSide, render_bars
 from treadle.sessions.cost import (
-    CostBucket,
     CostTotal,
     GroupBy,
     format_local_day,
@@ -35,7 +35,7 @@ ALL_GROUPINGS: tuple[GroupBy, ...] = ("day", "model", "project", "session")
 
 
 class CostReport(msgspec.Struct, frozen=True):
-    """The sums from `since` on. `titles` names sessions by what was asked in them."""
+    """The costs from `since` on. `titles` maps session ids to titles."""
 
     since: float | None
     total: CostTotal
@@ -43,12 +43,19 @@ class CostReport(msgspec.Struct, frozen=True):
     titles: dict[str, str] = {}
 
 
+class CostRow(ChartBar, frozen=True):
+    """A row of a table. `value_text` is the cost and the tokens together."""
+
+    cost_text: str = ""
+    tokens_text: str = ""
+
+
 class CostTable(msgspec.Struct, frozen=True):
-    """One table of a report, ready to be drawn."""
+    """One table of a report, formatted. `omitted` sums up the rows that are left out."""
 
     by: GroupBy
     unit: str
-    rows: list[ChartBar]
+    rows: list[CostRow]
     omitted: list[str]
 
 
@@ -59,27 +66,23 @@ def load_cost_report(
     folder: Path | None = None,
     library: Library | None = None,
 ) -> CostReport:
-    """What all sessions of this machine spent, or those of one folder."""
+    """The costs of all sessions of this machine, or of those of one folder."""
     library = library or Library()
-    spent = read_costs(library, since=since, folder=folder)
+    costs = read_costs(library, since=since, folder=folder)
     titles: dict[str, str] = {}
-    if "session" in by and spent:
-        titles = {one.id: one.title for one in library.list_summaries(folder=folder)}
-    return CostReport(since, sum_costs(spent), {key: group_costs(spent, key) for key in by}, titles)
+    if "session" in by and costs:
+        titles = {summary.id: summary.title for summary in library.list_summaries(folder=folder)}
+    return CostReport(since, sum_costs(costs), {key: group_costs(costs, key) for key in by}, titles)
 
 
 def load_session_cost(session_id: str, library: Library | None = None) -> list[CostTotal]:
-    """What one session and its child agents spent so far, by model."""
-    return group_costs(_filter_session(session_id, read_costs(library or Library())), "model")
-
-
-def _filter_session(session_id: str, spent: Sequence[CostBucket]) -> list[CostBucket]:
-    return [expense for expense in spent if expense.session == session_id]
+    """The costs of one session and its subagents so far, by model."""
+    costs = read_costs(library or Library())
+    return group_costs([cost for cost in costs if cost.session == session_id], "model")
 
 
 def report_to_dict(report: CostReport) -> dict[str, object]:
-    """For JSON. `cost` is what is known of it in USD, null if nothing is; `unpriced_calls` are the
-    calls whose price is not in it."""
+    """For JSON. `cost` is the known cost in USD, or null; it does not include `unpriced_calls`."""
     return {
         "version": 1,
         "since": report.since,
@@ -91,18 +94,18 @@ def report_to_dict(report: CostReport) -> dict[str, object]:
     }
 
 
-def _total_to_dict(one: CostTotal) -> dict[str, object]:
-    used = one.usage
+def _total_to_dict(total: CostTotal) -> dict[str, object]:
+    usage = total.usage
     return {
-        "key": one.key,
-        "cost": one.cost,
-        "calls": one.calls,
-        "unpriced_calls": one.unpriced_calls,
-        "input": used.input,
-        "output": used.output,
-        "cache_read": used.cache_read,
-        "cache_write": used.cache_write,
-        "reasoning": used.reasoning,
+        "key": total.key,
+        "cost": total.cost,
+        "calls": total.calls,
+        "unpriced_calls": total.unpriced_calls,
+        "input": usage.input,
+        "output": usage.output,
+        "cache_read": usage.cache_read,
+        "cache_write": usage.cache_write,
+        "reasoning": usage.reasoning,
     }
 
 
@@ -112,52 +115,42 @@ def _total_to_dict(one: CostTotal) -> dict[str, object]:
 def format_report(report: CostReport, width: int, *, plain: bool = False) -> list[str]:
     """The report for a terminal."""
     if not report.total.calls:
-        return [
-            "nothing was spent"
-            + (f" since {format_local_day(report.since)}" if report.since else "")
-        ]
-    text = [format_total(report.total)]
-    for part in make_tables(report):
-        cut: TruncateSide = "end" if part.by == "session" else "front"
-        drawn = render_bars(part.rows, width, truncate_side=cut, ascii_only=plain)
-        text += ["", f"by {part.by}, bars in {part.unit}", *drawn, *part.omitted]
-    return text
+        since = f" since {format_local_day(report.since)}" if report.since else ""
+        return [f"no model calls{since}"]
+    lines = [format_total(report.total)]
+    for table in make_tables(report):
+        side: TruncateSide = "end" if table.by == "session" else "front"
+        bars = render_bars(table.rows, width, truncate_side=side, ascii_only=plain)
+        lines += ["", f"by {table.by}, bars in {table.unit}", *bars, *table.omitted]
+    return lines
 
 
-def format_total(one: CostTotal) -> str:
-    """A sum in one line."""
-    used = one.usage
+def format_total(total: CostTotal) -> str:
+    """A total in one line."""
+    usage = total.usage
     cache = ""
-    if used.cache_read or used.cache_write:
-        read, written = _format_share(used.cache_read, used), _format_share(used.cache_write, used)
+    if usage.cache_read or usage.cache_write:
+        read = _format_share(usage.cache_read, usage)
+        written = _format_share(usage.cache_write, usage)
         cache = f" ({read} read from the cache, {written} written to it)"
-    counted = f"{format_count(used.total_input)} tokens in{cache}, {format_count(used.output)} out"
-    calls = f"{one.calls:,} model call{'s' if one.calls != 1 else ''}"
-    return f"{format_cost(one)} USD, {calls}, {counted}"
+    tokens = f"{format_count(usage.total_input)} tokens in{cache}, {format_count(usage.output)} out"
+    return f"{format_cost(total)}, {plural(total.calls, 'model call')}, {tokens}"
 
 
-def format_cost(one: CostTotal) -> str:
-    """`1.23`, `unknown`, or `1.23 + unknown` where only a part has a known price."""
-    cost = one.cost
-    if cost is None:
+def format_cost(total: CostTotal) -> str:
+    """`$1.23`, `unknown`, or `$1.23 + unknown` if only some calls have a known price."""
+    if total.cost is None:
         return "unknown"
-    known = f"{cost:.4f}" if 0 < cost < 0.1 else f"{cost:,.2f}"
-    return f"{known} + unknown" if one.unpriced_calls else known
+    known = format_dollars(total.cost)
+    return f"{known} + unknown" if total.unpriced_calls else known
 
 
-def format_count(tokens: int) -> str:
-    """`950`, `12.3k`, `4.5M`."""
-    if tokens < 1_000:
-        return str(tokens)
-    return f"{tokens / 1_000:.1f}k" if tokens < 999_950 else f"{tokens / 1e6:.1f}M"
-
-
-def _format_share(part: int, used: Usage) -> str:
-    return f"{part / used.total_input:.0%}" if used.total_input else "0%"
+def _format_share(part: int, usage: Usage) -> str:
+    return f"{part / usage.total_input:.0%}" if usage.total_input else "0%"
 
 
 def make_tables(report: CostReport) -> list[CostTable]:
-    """The report as rows with bars; what is too much for them is summed up in a line."""
+    """The report as rows with bars; rows beyond the maximum are summed up in one line."""
     return [_make_table(by, sums, report) for by, sums in report.groups.items()]
 
 
@@ -165,49 +158,43 @@ def _make_table(by: GroupBy, sums: list[CostTotal], report: CostReport) -> CostT
     if by == "day":
         sums = fill_empty_days(sums, report.since)
         older, shown = sums[:-MAX_DAYS], sums[-MAX_DAYS:]
-        left = [f"and {len(older)} earlier days: {_format_omitted(older)} USD"] if older else []
+        omitted = [f"{plural(len(older), 'earlier day')}: {_format_omitted(older)}"]
     else:
-        shown, rest = sums[:MAX_ROWS], sums[MAX_ROWS:]
-        left = [f"and {len(rest)} more: {_format_omitted(rest)} USD"] if rest else []
-    # Without any price the bars show tokens: what cannot be told in money can be told in work.
-    priced = any(one.cost for one in shown)
-    rows = [
-        ChartBar(
-            _format_label(by, one, report),
-            (one.cost if priced else float(one.usage.total)) if one.calls else 0.0,
-            _format_numbers(one) if one.calls else "",
-        )
-        for one in shown
-    ]
-    return CostTable(by, "USD" if priced else "tokens", rows, left)
+        shown, older = sums[:MAX_ROWS], sums[MAX_ROWS:]
+        omitted = [f"{len(older)} more: {_format_omitted(older)}"]
+    priced = any(total.cost for total in shown)  # else the bars show tokens
+    rows = [_make_row(_format_label(by, total, report), total, priced) for total in shown]
+    return CostTable(by, "USD" if priced else "tokens", rows, omitted if older else [])
 
 
-def _format_label(by: GroupBy, one: CostTotal, report: CostReport) -> str:
+def _make_row(label: str, total: CostTotal, priced: bool) -> CostRow:
+    if not total.calls:
+        return CostRow(label, 0.0, "")
+    usage, cost = total.usage, format_cost(total)
+    cached = f" {_format_share(usage.cache_read, usage):>4} cached" if usage.cache_read else ""
+    tokens = f"{format_count(usage.total_input):>6} in {format_count(usage.output):>6} out"
+    tokens = f"{tokens}{cached:12}"
+    value = total.cost if priced else float(usage.total)
+    return CostRow(label, value, f"{cost}  {tokens}", cost, tokens)
+
+
+def _format_label(by: GroupBy, total: CostTotal, report: CostReport) -> str:
     if by == "session":
-        return f"{one.key} {report.titles.get(one.key, '')}".strip()[:48]
+        return f"{total.key} {report.titles.get(total.key, '')}".strip()[:48]
     if by == "project":
-        home = str(Path.home())
-        return one.key.replace(home, "~", 1) if one.key.startswith(home) else one.key or "(none)"
-    return one.key
+        return shorten_home(total.key) or "(none)"
+    return total.key
 
 
-def _format_numbers(one: CostTotal) -> str:
-    used = one.usage
-    read = f" {_format_share(used.cache_read, used):>4} cached" if used.cache_read else " " * 12
-    return f"{format_cost(one)}  {format_count(used.total_input):>6} in {format_count(used.output):>6} out{read}"
-
-
-def _format_omitted(sums: Sequence[CostTotal]) -> str:
-    cost, unpriced = (
-        sum(one.usage.cost or 0.0 for one in sums),
-        sum(one.unpriced_calls for one in sums),
-    )
-    calls = sum(one.calls for one in sums)
+def _format_omitted(totals: Sequence[CostTotal]) -> str:
+    cost = sum(total.usage.cost or 0.0 for total in totals)
+    unpriced = sum(total.unpriced_calls for total in totals)
+    calls = sum(total.calls for total in totals)
     return format_cost(CostTotal("", calls, unpriced, Usage(cost=cost)))
 
 
 def fill_empty_days(sums: list[CostTotal], since: float | None) -> list[CostTotal]:
-    """Days without spending as well, if that is a month at most: a gap says something too."""
+    """Add the days without calls, if the report covers at most a month."""
     if not sums:
         return sums
     first, last = date.fromisoformat(sums[0].key), date.fromisoformat(format_local_day(time.time()))
@@ -216,6 +203,6 @@ def fill_empty_days(sums: list[CostTotal], since: float | None) -> list[CostTota
     days = (last - first).days
     if not 0 <= days < MAX_DAYS:
         return sums
-    known = {one.key: one for one in sums}
+    known = {total.key: total for total in sums}
     names = [(first + timedelta(days=number)).isoformat() for number in range(days + 1)]
     return [known.get(name, CostTotal(name)) for name in names]

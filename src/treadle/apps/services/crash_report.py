@@ -1,7 +1,7 @@
-"""What became of the calls that were under way when the last process ended, in one line.
+"""Reports what happened to the calls that were running when the last process ended, in one line.
 
-An Observer of a session that was resumed. The loop concludes each such call (core/loop/calling);
-here is only how a person is told.
+An Observer of a resumed session. The loop decides about each call (core/loop/tool_round.py); this
+only tells the user.
 """
 
 from __future__ import annotations
@@ -10,14 +10,20 @@ from collections.abc import Callable
 
 from treadle.core.events import Event, ToolFinished
 from treadle.core.transcript.entries import View
-from treadle.core.transcript.items import AssistantItem, Item
+from treadle.core.transcript.items import AssistantItem, CallOutcome, Item
 from treadle.core.transcript.transcript import Transcript
 
 MAX_LABEL_CHARS = 60
 
+_OUTCOMES: dict[CallOutcome, str] = {
+    "unknown": "outcome unknown, not run again",
+    "recovered": "was done, not run again",
+}
+_RERUN = "had not happened, run now"
+
 
 class CrashReport:
-    """Says its line when all of them are settled; nothing where there were none."""
+    """Notifies once all of these calls have a result; not at all if there were none."""
 
     def __init__(self, view: View, notify: Callable[[str], None]) -> None:
         self._open_call_ids = set(view.intents)
@@ -29,25 +35,17 @@ class CrashReport:
         if type(event) is not ToolFinished or event.call_id not in self._open_call_ids:
             return
         self._open_call_ids.discard(event.call_id)
-        named = self._call_labels.get(event.call_id, event.name)
-        self._outcomes.append(f"{named}: {_describe_outcome(event.result)}")
+        label = self._call_labels.get(event.call_id, event.name)
+        self._outcomes.append(f"{label}: {_OUTCOMES.get(event.outcome, _RERUN)}")
         if not self._open_call_ids:
-            self._notify(f"in doubt since the interruption: {'; '.join(self._outcomes)}")
+            self._notify(f"calls open at the interruption: {'; '.join(self._outcomes)}")
 
     def on_item(self, position: int, item: Item) -> None:
         return None
 
 
-def _describe_outcome(result: str) -> str:
-    if result.startswith("Interrupted, outcome unknown"):
-        return "outcome unknown, not run again"
-    if result.startswith("Done before an interruption"):
-        return "it was done, not run again"
-    return "it had not happened, run now"
-
-
 def _label_calls(transcript: Transcript, ids: set[str]) -> dict[str, str]:
-    """The calls as a person reads them; they are in the last reply."""
+    """Names and arguments of the calls, which are in the last reply."""
     for position in range(len(transcript) - 1, -1, -1):
         item = transcript[position]
         if isinstance(item, AssistantItem):

@@ -1,8 +1,8 @@
-"""Programs that a host runs for itself: ripgrep for names of files, `git --version`, a clipboard.
+"""Runs programs that a host itself needs: ripgrep for file names, `git --version`, a clipboard.
 
-Not commands: those are the workspace's. What runs here is not walled in, so it is none of the
-folder that we work in, it has none of our keys, and it ends in time whatever it is given to read.
-Never git in a folder: what a folder's configuration names is run by git.
+Not commands of the agent: those run in the workspace. These run outside the sandbox, so they never
+come from the project folder, get no keys, and have a time limit. Never run git in a folder: git
+runs programs that the folder's configuration names.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from treadle.workspace.environment import split_search_path
 TIMEOUT_SECONDS = 10.0
 MAX_OUTPUT_BYTES = 16 << 20
 PASSED_VARIABLES = ("HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "XDG_CONFIG_HOME")
-_LIMIT_SCRIPT = 'ulimit -v 2000000; ulimit -c 0; exec "$@"'  # some 2 GB: a file may have no end
+_LIMIT_SCRIPT = 'ulimit -v 2000000; ulimit -c 0; exec "$@"'  # about 2 GB: an input may be endless
 
 
 def find_program(name: str, folder: Path, environ: Mapping[str, str] | None = None) -> str | None:
-    """The program, but none of this folder: anybody could have put it there."""
+    """The path of a program that is not in the folder: the project must not bring it."""
     environ = os.environ if environ is None else environ
     return shutil.which(name, path=_safe_path(folder, environ))
 
 
 def is_inside_folder(program: Path, folder: Path) -> bool:
-    """Whether a program lies in the folder, or does in truth."""
+    """Whether a program, symlinks resolved, is in the folder."""
     return Path(os.path.realpath(program)).is_relative_to(folder.resolve())
 
 
@@ -39,11 +39,10 @@ async def run_program(
     timeout: float | None = None,
     max_bytes: int = MAX_OUTPUT_BYTES,
 ) -> tuple[int, bytes, str]:
-    """Exit code, the beginning of what it printed, and what it said about an error.
+    """Exit code, the first `max_bytes` of stdout, and stderr.
 
-    `passed` are variables that it sees beside the few that every program needs: no path of
-    libraries or modules is among those, since it may lead into the folder.
-    127 is one that cannot be started, 124 one that did not end in time.
+    `variables` are passed in addition to PASSED_VARIABLES. No search path for libraries or modules
+    is passed: it may point into the folder. Exit code 127: cannot be started. 124: timed out.
     """
     env = {name: os.environ[name] for name in (*PASSED_VARIABLES, *variables) if name in os.environ}
     env["PATH"] = _safe_path(Path.cwd(), os.environ)
@@ -63,17 +62,17 @@ async def run_program(
     assert err is not None
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS if timeout is None else timeout):
-            printed, said = await asyncio.gather(
+            stdout, stderr = await asyncio.gather(
                 _read_up_to(out, max_bytes), _read_up_to(err, 10_000)
             )
-            code = 0 if len(printed) > max_bytes else await process.wait()
+            code = 0 if len(stdout) > max_bytes else await process.wait()
     except TimeoutError:
-        return 124, b"", "it does not answer"
+        return 124, b"", "timed out"
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return code, printed[:max_bytes], said.decode(errors="replace")
+    return code, stdout[:max_bytes], stderr.decode(errors="replace")
 
 
 def _safe_path(folder: Path, environ: Mapping[str, str]) -> str:
@@ -81,7 +80,7 @@ def _safe_path(folder: Path, environ: Mapping[str, str]) -> str:
 
 
 async def _read_up_to(stream: asyncio.StreamReader, max_bytes: int) -> bytes:
-    """At most a little more than so many bytes; the end of the program ends the rest."""
+    """At least `max_bytes` if there are as many; the rest is not read."""
     data = bytearray()
     while len(data) <= max_bytes and (piece := await stream.read(1 << 16)):
         data += piece

@@ -1,6 +1,6 @@
-"""What was asked in the past, read off the sessions: the calls, and what somebody said to them.
+"""Past approval requests and their decisions, read from the sessions, for back-testing rules.
 
-For back-testing rules (policy/backtest); the sessions themselves are treadle.sessions' business.
+Uses policy/evaluation/backtest and treadle.sessions. Used by `treadle permissions backtest`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.apps.assembly.rules import UNATTENDED_DENIAL_PREFIX, load_rules
+from treadle.apps.assembly.rules import load_rules
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.entries import ApprovalDecision, ItemAdded
 from treadle.core.transcript.items import AssistantItem
@@ -27,16 +27,19 @@ from treadle.tools.late_tools import unwrap_call
 if TYPE_CHECKING:
     from treadle.sessions.log.records import Record
 
+# How version 0.1 began the reason of a denial when no user could be asked.
+OLD_HEADLESS_REASON = "This needs a person's approval, and nobody can be asked in this run"
+
 
 class BacktestReport(msgspec.Struct, frozen=True):
-    """What the rules would have meant; `unanswered` were questions that nobody could be asked."""
+    """The effect that rules would have had; `unanswered` requests reached no user."""
 
     result: BacktestResult
     unanswered: int
 
 
 class PastPermissionRequest(msgspec.Struct, frozen=True):
-    """A call that the rules did not decide, and what came of it."""
+    """A call that the rules did not decide, and the decision about it."""
 
     call: PolicyCall
     decision: PastDecision
@@ -46,29 +49,29 @@ class PastPermissionRequest(msgspec.Struct, frozen=True):
 def backtest_rules(
     rules: Sequence[str], folder: Path, *, all_folders: bool, library: Library | None = None
 ) -> BacktestReport:
-    """These allow rules against the past of this folder, or of all, each with its own rules."""
+    """Test allow rules against the past requests of this folder, or of all folders.
+
+    Each folder is tested with the rules that are in force there.
+    """
+    _parse_rules(rules, folder)  # an invalid rule raises, even without past requests
     library = library or Library()
-    whole, unanswered = BacktestResult(), 0
-    for place, sessions in _group_by_folder(library, None if all_folders else folder):
-        questions = [
-            question for one in sessions for question in read_permission_requests(one, place)
+    total, unanswered = BacktestResult(), 0
+    for past_folder, sessions in _group_by_folder(library, None if all_folders else folder):
+        requests = [
+            request
+            for session in sessions
+            for request in read_permission_requests(session, past_folder)
         ]
-        unanswered += sum(question.is_unanswered for question in questions)
-        if questions:
-            past = ((question.call, question.decision) for question in questions)
-            in_force = load_rules(place)[0]()
-            whole = _merge(
-                whole,
-                run_backtest(
-                    _parse_rules(rules, place), past, build_policy_context(place, in_force)
-                ),
-            )
-    _parse_rules(rules, folder)  # a wrong rule is told also where there is no past
-    return BacktestReport(whole, unanswered)
+        unanswered += sum(request.is_unanswered for request in requests)
+        if requests:
+            past = ((request.call, request.decision) for request in requests)
+            context = build_policy_context(past_folder, load_rules(past_folder)[0]())
+            total = _merge(total, run_backtest(_parse_rules(rules, past_folder), past, context))
+    return BacktestReport(total, unanswered)
 
 
 def read_permission_requests(session_dir: Path, folder: Path) -> Iterator[PastPermissionRequest]:
-    """Every question of a session, in order."""
+    """The approval requests of a session, in order."""
     from treadle.sessions.log.reader import JournalReader
     from treadle.sessions.log.records import decode_entry
 
@@ -79,7 +82,7 @@ def read_permission_requests(session_dir: Path, folder: Path) -> Iterator[PastPe
         try:
             entry = decode_entry(line.raw)
         except msgspec.DecodeError:
-            continue  # a kind of a newer version
+            continue  # written by a newer version
         match entry:
             case ItemAdded(item=AssistantItem() as reply):
                 calls.update({call.id: call for call in reply.calls})
@@ -93,22 +96,30 @@ def _is_relevant(line: Record) -> bool:
     return line.kind == "ruling" or (line.kind == "item" and b'"type":"tool_call"' in line.raw)
 
 
-def _make_request(call: ToolCall, ruling: ApprovalDecision, folder: Path) -> PastPermissionRequest:
-    # What nobody could answer was not refused by anybody.
-    is_unanswered = ruling.decision == "deny" and ruling.reason.startswith(UNATTENDED_DENIAL_PREFIX)
-    said: PastDecision = "denied" if ruling.decision == "deny" and not is_unanswered else "approved"
+def _make_request(
+    call: ToolCall, decision: ApprovalDecision, folder: Path
+) -> PastPermissionRequest:
+    is_denied = decision.decision == "deny"
+    is_unanswered = is_denied and _is_headless(decision)  # the user did not deny it
+    past: PastDecision = "denied" if is_denied and not is_unanswered else "approved"
     tool, arguments = unwrap_call(call.name, call.arguments or {})
-    return PastPermissionRequest(PolicyCall(tool, arguments, str(folder)), said, is_unanswered)
+    return PastPermissionRequest(PolicyCall(tool, arguments, str(folder)), past, is_unanswered)
+
+
+def _is_headless(decision: ApprovalDecision) -> bool:
+    if decision.decided_by:
+        return decision.decided_by == "headless"
+    return decision.reason.startswith(OLD_HEADLESS_REASON)  # reader of logs of version 0.1
 
 
 def _group_by_folder(
     library: Library, only_folder: Path | None
 ) -> Iterator[tuple[Path, list[Path]]]:
-    found: dict[str, list[Path]] = {}
+    sessions: dict[str, list[Path]] = {}
     for summary in library.list_summaries(folder=only_folder):
-        found.setdefault(summary.folder, []).append(library.root / summary.key)
-    for folder, sessions in found.items():
-        yield Path(folder), sessions
+        sessions.setdefault(summary.folder, []).append(library.root / summary.key)
+    for folder, session_dirs in sessions.items():
+        yield Path(folder), session_dirs
 
 
 def _parse_rules(rules: Sequence[str], folder: Path) -> tuple[Rule, ...]:
@@ -117,12 +128,12 @@ def _parse_rules(rules: Sequence[str], folder: Path) -> tuple[Rule, ...]:
     return parse_rules({"allow": list(rules)}, root=root, home=home, scope="this command").allow
 
 
-def _merge(one: BacktestResult, two: BacktestResult) -> BacktestResult:
+def _merge(left: BacktestResult, right: BacktestResult) -> BacktestResult:
     return BacktestResult(
-        one.questions + two.questions,
-        one.covered + two.covered,
-        one.denied + two.denied,
-        one.denied_covered + two.denied_covered,
-        (*one.examples, *two.examples),
-        (*one.warnings, *two.warnings),
+        left.questions + right.questions,
+        left.covered + right.covered,
+        left.denied + right.denied,
+        left.denied_covered + right.denied_covered,
+        (*left.examples, *right.examples),
+        (*left.warnings, *right.warnings),
     )

@@ -1,8 +1,7 @@
-"""A setting that is changed from within the program is written into the user's own file.
+"""Writes one setting into the user's ~/.treadle/config.toml.
 
-The file is the user's: its comments, its order and everything else in it stay as they are. What is
-written is checked by reading it before it replaces the file. What settings mean is settings.py's
-business; nothing here is loaded before a person changes one.
+Comments, order and all other values of the file stay. The new text is parsed before it replaces
+the file. Used when the user changes a setting in the terminal UI.
 """
 
 from __future__ import annotations
@@ -18,30 +17,28 @@ from treadle.core.untrusted_files import read_text
 
 
 def write_setting(name: str, value: str) -> Path:
-    """Write `name = "value"` into ~/.treadle/config.toml; the file."""
-    file = (
-        treadle_home() / "config.toml"
-    ).resolve()  # a link, as those who share settings have, stays one
+    """Write `name = "value"`; returns the file."""
+    file = (treadle_home() / "config.toml").resolve()  # a symlink stays a symlink
     text = _read_config(file)
     try:
         wanted = {**tomllib.loads(text), name: value}
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file}: nothing is written, it is not TOML: {error}") from error
+        raise ConfigError(f"{file}: not changed, it is not TOML: {error}") from error
     for changed in _candidate_edits(text, name, value):
         if _parse_toml(changed) == wanted:
             _write_config(file, changed)
             return file
-    raise ConfigError(f'{file}: {name} is set in a way of its own; write {name} = "{value}" there')
+    raise ConfigError(f'{file}: not changed; edit it and set {name} = "{value}"')
 
 
 def _candidate_edits(text: str, name: str, value: str) -> Iterator[str]:
-    """Ways to put it, the most natural first; a line of a longer text may look like a key."""
+    """Possible new texts, the best first: a line of a multi-line string may look like the key."""
     line = re.compile(
         rf"^([ \t]*(?:{name}|\"{name}\"|'{name}')[ \t]*=[ \t]*)(?:\"[^\"\n]*\"|'[^'\n]*')",
         re.MULTILINE,
     )
-    for found in line.finditer(text):
-        yield f'{text[: found.start()]}{found[1]}"{value}"{text[found.end() :]}'
+    for match in line.finditer(text):
+        yield f'{text[: match.start()]}{match[1]}"{value}"{text[match.end() :]}'
     end = "\r\n" if "\r\n" in text else "\n"
     new = f'{name} = "{value}"{end}'
     if not (table := re.search(r"^[ \t]*\[", text, re.MULTILINE)):
@@ -64,7 +61,7 @@ def _read_config(file: Path) -> str:
     except FileNotFoundError:
         return ""
     except ConfigError as error:
-        raise ConfigError(f"nothing is written: {error}") from error
+        raise ConfigError(f"not changed: {error}") from error
 
 
 def _write_config(file: Path, text: str) -> None:

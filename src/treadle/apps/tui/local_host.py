@@ -22,6 +22,8 @@ from treadle.apps.assembly.rules import (
     read_project_rules,
     trust_file,
 )
+from treadle.apps.assembly.sessions import get_session_dir
+from treadle.apps.services import undo
 from treadle.apps.services.crash_report import CrashReport
 from treadle.apps.tui.diff_preview import preview_diff
 from treadle.apps.tui.host import (
@@ -36,13 +38,10 @@ from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError
 from treadle.core.loop.driver import Driver
-from treadle.core.text import plural
 from treadle.core.transcript.content import ToolCall
-from treadle.core.transcript.entries import NoticeShown
 from treadle.policy.modes import PermissionMode
 from treadle.sessions import history
 from treadle.sessions.library import Library
-from treadle.sessions.log.journal import Journal
 
 if TYPE_CHECKING:
     from treadle.tools.builtin import UserQuestion
@@ -74,7 +73,7 @@ class LocalHost:
         self._mode: str | None = None
         self._goal = self._options.until
         self._checkpoints: Checkpoints | None = None
-        self._undone_turns: list[tuple[str, str]] = []
+        self._undone_turns: list[history.TurnInfo] = []
 
     def list_added_folders(self) -> tuple[Path, ...]:
         names = self._load_settings().add_dir
@@ -128,10 +127,8 @@ class LocalHost:
         await self.aclose()
         self._callbacks = callbacks
         if fork and resume:
-            journal, _ = history.fork(self._library, self._library.find(resume), folder=self.folder)
-            journal.append(NoticeShown(f"a fork of {resume}"))  # empty logs are deleted
-            resume = journal.session_id
-            await journal.aclose()
+            parent = self._library.find(resume)
+            resume = await undo.fork_session(self._library, parent, folder=self.folder)
         options = msgspec.structs.replace(
             self._options, interactive=True, resume=resume, until=self._goal, checkpoints=True
         )
@@ -175,6 +172,10 @@ class LocalHost:
         if self._session is None:
             raise StoreError("no session is open")
         return self._session
+
+    @property
+    def _session_dir(self) -> Path:
+        return get_session_dir(self._current_session.store)
 
     async def aclose(self) -> None:
         driver, self._driver = self._driver, None
@@ -249,7 +250,7 @@ class LocalHost:
     def list_turns(self) -> list[TurnLine]:
         lines: list[TurnLine] = []
         has_files = False
-        for mark in reversed(history.list_turns(_journal_path(self._current_session))):
+        for mark in reversed(history.list_turns(self._session_dir)):
             has_files = has_files or bool(mark.checkpoint_before)
             lines.append(TurnLine(mark.turn_id, mark.number, mark.text, mark.time, has_files))
         return lines[::-1]
@@ -286,34 +287,21 @@ class LocalHost:
     # --- undo ----------------------------------------------------------------------------
 
     async def preview_rewind(self, turn_id: str) -> list[FileChange]:
-        target, checkpoints = self._tree_before(turn_id), self._require_checkpoints()
+        session_dir, checkpoints = self._session_dir, self._require_checkpoints()
+        target = undo.find_tree_before(session_dir, turn_id)
         if not target:
             return []
         now = await checkpoints.take()
         changes = await checkpoints.diff(now.tree, target)
         return [FileChange(change.path, change.kind) for change in changes]
 
-    def _tree_before(self, turn_id: str) -> str:
-        """The checkpoint before a turn: the one of the first turn since then that has one."""
-        marks = history.list_turns(_journal_path(self._current_session))
-        ids = [mark.turn_id for mark in marks]
-        if turn_id not in ids:
-            raise StoreError(f"this session has no turn {turn_id!r}")
-        return next(
-            (
-                mark.checkpoint_before
-                for mark in marks[ids.index(turn_id) :]
-                if mark.checkpoint_before
-            ),
-            "",
-        )
-
     async def rewind(self, turn_id: str, *, files: bool) -> tuple[Driver, str]:
-        session, target, restored = self.driver.session_id, self._tree_before(turn_id), ""
+        target, restored = undo.find_tree_before(self._session_dir, turn_id), ""
+        session = self.driver.session_id
         if files and target:
             checkpoints = self._require_checkpoints()
             now = await checkpoints.take()
-            restored = _describe_restored(await checkpoints.apply(now.tree, target))
+            restored = _format_restored(await checkpoints.apply(now.tree, target))
         callbacks = self._callbacks
         assert callbacks is not None, "an open session has callbacks"
         await self.aclose()
@@ -325,33 +313,22 @@ class LocalHost:
         return await self.open(callbacks, resume=session), restored
 
     async def undo(self) -> str:
-        marks = [
-            m
-            for m in history.list_turns(_journal_path(self._current_session))
-            if m.checkpoint_before and m.checkpoint_after
-        ]
-        undone = set(self._undone_turns)
-        changed = [
-            m
-            for m in marks
-            if m.checkpoint_before != m.checkpoint_after
-            and (m.checkpoint_before, m.checkpoint_after) not in undone
-        ]
-        if not changed:
+        undone = {turn.turn_id for turn in self._undone_turns}
+        turns = undo.list_changing_turns(self._session_dir)
+        left = [turn for turn in turns if turn.turn_id not in undone]
+        if not left:
             raise StoreError("nothing to undo: no turn of this session changed files")
-        last = changed[-1]
-        restored = await self._require_checkpoints().apply(
-            last.checkpoint_after, last.checkpoint_before
-        )
-        self._undone_turns.append((last.checkpoint_before, last.checkpoint_after))
-        return f"undid turn {last.number}: {_describe_restored(restored)}"
+        turn = left[-1]
+        restored = await undo.apply_turn(self._require_checkpoints(), turn, is_undo=True)
+        self._undone_turns.append(turn)
+        return f"undid turn {turn.number}: {_format_restored(restored)}"
 
     async def redo(self) -> str:
         if not self._undone_turns:
             raise StoreError("nothing to redo")
-        before, after = self._undone_turns.pop()
-        restored = await self._require_checkpoints().apply(before, after)
-        return f"redone: {_describe_restored(restored)}"
+        turn = self._undone_turns.pop()
+        restored = await undo.apply_turn(self._require_checkpoints(), turn, is_undo=False)
+        return f"redid turn {turn.number}: {_format_restored(restored)}"
 
     def _require_checkpoints(self) -> Checkpoints:
         assert self._checkpoints is not None, "an open session has checkpoints"
@@ -386,7 +363,7 @@ class LocalHost:
     async def export(self, path: str) -> Path:
         from treadle.sessions import export
 
-        session_dir = _journal_path(self._current_session)
+        session_dir = self._session_dir
         await self._current_session.store.flush()
         target = self.folder / (path or f"session-{session_dir.name}.md")
         summary = self._library.get_summary(session_dir)
@@ -403,16 +380,5 @@ class LocalHost:
         return target
 
 
-def _journal_path(session: AgentSession) -> Path:
-    assert isinstance(session.store, Journal), "apps/assembly stores sessions in journals"
-    return session.store.session_dir
-
-
-def _describe_restored(restored: RestoreResult) -> str:
-    parts = []
-    if restored.written:
-        parts.append(f"{plural(len(restored.written), 'file')} written")
-    if restored.removed:
-        parts.append(f"{plural(len(restored.removed), 'file')} removed")
-    parts += [f"{file.path} skipped ({file.reason})" for file in restored.skipped[:3]]
-    return ", ".join(parts) or "no file changed"
+def _format_restored(restored: RestoreResult) -> str:
+    return "; ".join([undo.format_restored(restored), *undo.list_skipped(restored)[:3]])

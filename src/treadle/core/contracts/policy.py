@@ -7,7 +7,7 @@ defined in policy/. Used by core/loop/prepare.py.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -37,10 +37,14 @@ class Deny(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """The user has to decide. `rules` are what "always" would save; they are shown before."""
+    """The user has to decide. `rules` are what "always" would save; they are shown before.
+
+    `kind` "question": the call is itself a question to the user, which approval cannot answer.
+    """
 
     reason: str
     rules: tuple[str, ...] = ()
+    kind: Literal["approval", "question"] = "approval"
 
 
 Verdict = Allow | Deny | Ask

@@ -13,7 +13,7 @@ from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.session_state import SessionState
 from treadle.core.steps import ApprovalCallbacks, ApprovalRequest, PendingApproval
 from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.entries import ApprovalDecision
+from treadle.core.transcript.entries import ApprovalDecision, DecidedBy
 
 
 class Approvals:
@@ -40,10 +40,11 @@ class Approvals:
 
     def approve(self, call_id: str, arguments: Arguments | None, always: bool) -> bool:
         raw = None if arguments is None else msgspec.json.encode(arguments).decode()
-        return self._resolve(ApprovalDecision(call_id, "allow", "", raw, always))
+        return self._resolve(ApprovalDecision(call_id, "allow", "", raw, always, "user"))
 
-    def deny(self, call_id: str, reason: str) -> bool:
-        return self._resolve(ApprovalDecision(call_id, "deny", reason))
+    def deny(self, call_id: str, reason: str, decided_by: DecidedBy = "user") -> bool:
+        decision = ApprovalDecision(call_id, "deny", reason, decided_by=decided_by)
+        return self._resolve(decision)
 
     def clear(self) -> None:
         self._pending.clear()

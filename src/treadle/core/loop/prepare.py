@@ -249,7 +249,7 @@ class CallPreparer:
 
 
 def _pending_approval(prepared: PreparedCall, ask: Ask) -> PendingApproval:
-    return PendingApproval(prepared.call, prepared.summary, ask.reason, ask.rules)
+    return PendingApproval(prepared.call, prepared.summary, ask.reason, ask.rules, kind=ask.kind)
 
 
 def hook_data(prepared: PreparedCall) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
 EffectClass = Literal["pure", "verifiable", "irreversible"]
+# "headless": no user could be asked. "": written by version 0.1, which did not record it.
+DecidedBy = Literal["", "user", "headless", "hook"]
 
 
 class ItemAdded(msgspec.Struct, frozen=True, tag="item", tag_field="kind"):
@@ -70,6 +72,7 @@ class ApprovalDecision(
     reason: str = ""
     raw: str | None = None
     always: bool = False
+    decided_by: DecidedBy = ""
 
 
 class ViewRewritten(msgspec.Struct, frozen=True, tag="compaction", tag_field="kind"):

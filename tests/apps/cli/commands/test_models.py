@@ -8,6 +8,7 @@ import pytest
 
 from treadle.apps.cli import exit_codes
 from treadle.apps.cli.commands import models
+from treadle.apps.cli.console import BOLD, add_style
 from treadle.apps.cli.main import run
 from treadle.core import errors
 from treadle.testing.provider import FakeReply, FakeUsage, ProviderServer, unused_url
@@ -53,7 +54,7 @@ def test_the_table_says_what_can_be_used_and_what_it_would_take(nobody, capsys):
     assert "set ANTHROPIC_API_KEY" in lines["anthropic/claude-sonnet-5-5"]
     assert "no server answers" in lines["ollama/MODEL"]
     assert any(name.startswith("embedded/") for name in lines)
-    assert out.splitlines()[-1].startswith("* runs when no model is named: openai/gpt-6.1-sol")
+    assert out.splitlines()[-1].startswith("* default model: openai/gpt-6.1-sol")
     assert out.splitlines()[1] == lines["openai/gpt-6.1-sol"]
     assert "\x1b" not in out
 
@@ -70,9 +71,9 @@ def test_colour_is_for_terminals_and_not_with_no_color(monkeypatch):
 
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert models._make_styler(Screen())("x", "1") == "\x1b[1mx\x1b[0m"  # type: ignore[arg-type]
+    assert add_style("x", BOLD, Screen()) == "\x1b[1mx\x1b[0m"  # type: ignore[arg-type]
     monkeypatch.setenv("NO_COLOR", "1")
-    assert models._make_styler(Screen())("x", "1") == "x"  # type: ignore[arg-type]
+    assert add_style("x", BOLD, Screen()) == "x"  # type: ignore[arg-type]
 
 
 async def test_test_makes_one_call_and_shows_latency_tokens_and_cost():
@@ -85,9 +86,9 @@ async def test_test_makes_one_call_and_shows_latency_tokens_and_cost():
         assert len(server.requests) == 1
     assert (code, err) == (exit_codes.SUCCESS, "")
     assert "anthropic/claude-sonnet-4-5 answers: 'ready'" in out
-    assert "s to the first piece" in out
+    assert "s to the first event" in out
     assert "1,000 in, 100 out" in out
-    assert "$0.004500" in out
+    assert "$0.004" in out
 
 
 async def test_a_wrong_key_is_one_sentence_and_exit_code_77():
@@ -110,7 +111,7 @@ async def test_no_key_at_all_names_the_variable():
 async def test_an_unreachable_server_is_one_sentence_and_exit_code_69():
     code, out, err = await command("test", "ollama/llama3", OLLAMA_HOST=unused_url())
     assert (code, out) == (exit_codes.UNAVAILABLE, "")
-    assert err.startswith("treadle: ollama: ")
+    assert err.startswith("treadle models: ollama: ")
     assert err.count("\n") == 1
 
 
@@ -119,7 +120,7 @@ def test_an_unknown_model_is_a_usage_error_that_says_what_there_is(arguments, ca
     assert run(["models", *arguments]) == exit_codes.USAGE_ERROR
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("treadle: ")
+    assert err.startswith("treadle models: ")
     assert err.count("\n") == 1
 
 

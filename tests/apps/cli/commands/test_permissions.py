@@ -32,7 +32,7 @@ def test_rules_are_listed_with_their_origin(place, capsys):
         ["allow", "Bash(npm"],
     ]
     assert f"everywhere: {file}:1" in out
-    assert "wait until you accept them" in err
+    assert "not in force: run `treadle trust`" in err
 
 
 def test_a_verdict_is_explained_part_by_part(place, capsys):
@@ -42,7 +42,7 @@ def test_a_verdict_is_explained_part_by_part(place, capsys):
     assert out[0] == "ask: timeout 5 rm x: rm x: no rule allows it"
     assert out[1] == "  + git status   allow: only reads"
     assert out[3] == "    ? rm x   ask: no rule allows it"
-    assert out[4] == "always allow would save: Bash(rm x)"
+    assert out[4] == '"always allow" would save: Bash(rm x)'
 
 
 def test_escapes_are_shown_as_text(place, capsys):

@@ -47,7 +47,7 @@ def test_each_section_has_its_size_and_all_of_them_the_whole(capsys):
     text, sizes = told(capsys, "--model", "sonnet", "--permission-mode", "plan")
     assert "Speak plainly." in text
     assert "Use tabs." not in text
-    assert "AGENTS.md not read: `treadle trust`" in sizes
+    assert "AGENTS.md ignored: the folder is not trusted" in sizes
     assert rows_of(sizes) == "identity working tools environment memory added all"
     whole = next(line for line in sizes.splitlines() if line.startswith("all"))
     assert f"{len(text.strip()):,} chars" in whole
@@ -78,9 +78,12 @@ def test_servers_that_are_not_started_for_it_are_named(capsys):
     file.parent.mkdir()
     file.write_text('{"mcpServers": {"tiny": {"command": "false"}}}')
     _, sizes = told(capsys, "--model", "sonnet")
-    assert sizes.splitlines()[-1] == "not counted: the tools of tiny, which start with a run"
+    assert (
+        sizes.splitlines()[-1]
+        == "not included: tools of MCP servers, which are not started here: tiny"
+    )
     _, sizes = told(capsys, "--model", "embedded")
-    assert "takes only a few tools: no MCP servers" in sizes
+    assert "MCP servers are off: embedded" in sizes
 
 
 def test_the_tools_definitions_can_be_seen(capsys):
@@ -108,7 +111,7 @@ def test_no_session_is_left_behind(capsys):
         (["--model", "nobody/x"], "no model or provider is called 'nobody/x'"),
         (["--model"], "--model needs a value"),
         (["--permission-mode", "yolo"], "it has to be one of plan, ask"),
-        (["sonnet"], "'sonnet' is not understood"),
+        (["sonnet"], "unknown argument 'sonnet'"),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence_and_exit_code_2(arguments, words, capsys):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from treadle.agents.agent import Agent
-from treadle.apps.cli.commands import sessions
+from treadle.apps.cli import exit_codes
 from treadle.apps.cli.main import run
 from treadle.core.steps import Finished
 from treadle.models.scripted import Say, Scripted
@@ -87,7 +87,7 @@ def test_the_list_is_a_line_a_session(made: str, told: Told) -> None:
 
 def test_no_sessions_is_not_an_error(told: Told) -> None:
     assert run(["sessions", "list"]) == 0
-    assert "no sessions yet" in told()[0]
+    assert "no sessions" in told()[0]
 
 
 def test_show_and_search_find_what_was_said(made: str, told: Told) -> None:
@@ -122,7 +122,7 @@ def test_undo_and_redo_of_the_last_turn(made: str, told: Told) -> None:
     assert Path("file").read_text() == "two"
     Path("file").write_text("mine")
     assert run(["sessions", "undo", made]) == 1
-    assert "left alone: file" in told()[1]
+    assert "not restored: file" in told()[1]
 
 
 def test_rewind_of_both_of_the_conversation_and_of_the_files(made: str, told: Told) -> None:
@@ -140,7 +140,7 @@ def test_a_fork_is_another_session_with_the_same_beginning(made: str, told: Told
     fork = told()[0].partition(":")[0]
     assert run(["diff", made, fork]) == 1
     out, _ = told()
-    assert "the same up to item 4" in out
+    assert "the first difference is at item 4" in out
     assert "Write two" in out
     assert run(["sessions", "remove", made]) == 1
     assert run(["sessions", "remove", made, "--forks"]) == 0
@@ -157,11 +157,11 @@ def test_a_replay_is_the_same_and_says_so(made: str, told: Told) -> None:
 
 def test_prune_says_what_would_go_and_takes_the_files_with_it(made: str, told: Told) -> None:
     assert run(["sessions", "prune", "--days", "0", "--dry-run"]) == 0
-    assert "1 would be removed" in told()[0]
+    assert "1 session would be removed" in told()[0]
     store = Library().checkpoint_dir(Path.cwd())
     assert any(path.is_file() for path in store.rglob("*"))
     assert run(["sessions", "prune", "--days", "0"]) == 0
-    assert "1 removed" in told()[0]
+    assert "1 session removed" in told()[0]
     assert not any(path.is_file() for path in store.rglob("*"))
 
 
@@ -169,10 +169,10 @@ def test_prune_says_what_would_go_and_takes_the_files_with_it(made: str, told: T
 
 
 def test_a_session_that_does_not_exist(told: Told) -> None:
-    assert run(["sessions", "show", "nosuch"]) == sessions.SESSION_NOT_FOUND
+    assert run(["sessions", "show", "nosuch"]) == exit_codes.SESSION_NOT_FOUND
     assert "there is no session 'nosuch'" in told()[1]
-    assert run(["replay", "nosuch"]) == sessions.SESSION_NOT_FOUND
-    assert run(["diff", "nosuch", "nosuch"]) == sessions.SESSION_NOT_FOUND
+    assert run(["replay", "nosuch"]) == exit_codes.SESSION_NOT_FOUND
+    assert run(["diff", "nosuch", "nosuch"]) == exit_codes.SESSION_NOT_FOUND
 
 
 def test_a_session_that_is_open_elsewhere(made: str, told: Told) -> None:
@@ -185,7 +185,7 @@ def test_a_session_that_is_open_elsewhere(made: str, told: Told) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        assert run(["sessions", "rewind", made, "1"]) == sessions.SESSION_BUSY
+        assert run(["sessions", "rewind", made, "1"]) == exit_codes.SESSION_BUSY
         assert f"is open in pid {process.pid} since 2" in told()[1]
         assert run(["sessions", "show", made]) == 0  # a look is allowed
         process.communicate("")
@@ -196,7 +196,7 @@ def test_a_session_of_a_newer_version(made: str, told: Told) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     lines[0] = encode_header(JournalHeader(FORMAT_VERSION + 1, made, 0.0, str(Path.cwd())))
     path.write_bytes(b"".join(lines))
-    assert run(["sessions", "rewind", made, "1"]) == sessions.SESSION_TOO_NEW
+    assert run(["sessions", "rewind", made, "1"]) == exit_codes.SESSION_TOO_NEW
     assert "Update treadle" in told()[1]
     assert run(["sessions", "show", made]) == 0
 

@@ -1,1 +1,1 @@
-"""One module for each subcommand, imported when it is called."""
+"""One module per subcommand, imported when it is called."""

@@ -1,7 +1,7 @@
-"""`treadle completions SHELL`: what a shell can complete, from the tables of commands and options.
+"""`treadle completions SHELL`: a completion script for bash, zsh or fish.
 
-Prints a script for bash, zsh or fish; nothing runs when a key is pressed. Also prints the options
-themselves (`treadle help options`).
+Made from the tables of commands and options; completing a word does not run treadle. Also prints
+`treadle help options`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from treadle.apps.cli.options import OPTIONS, CliOption
 
 USAGE = """\
 usage: treadle completions bash >> ~/.bashrc
-       treadle completions zsh > ~/.zfunc/_treadle        (a folder of $fpath)
+       treadle completions zsh > ~/.zfunc/_treadle        (a folder in $fpath)
        treadle completions fish > ~/.config/fish/completions/treadle.fish"""
 
 
@@ -117,17 +117,17 @@ def render_fish() -> str:
 
 
 def _strip_quotes(text: str) -> str:
-    """Inside single quotes, brackets and colons of every shell."""
+    """A text that is safe inside quotes, brackets and colons of every shell."""
     return text.replace("'", "").replace("[", "(").replace("]", ")").replace(":", ",")
 
 
 def render_options_help() -> str:
-    """Every option of `treadle -p`, a line each."""
+    """All options of `treadle`, one per line."""
     rows = []
     for option in OPTIONS:
         short = f"-{option.short}, " if option.short else "    "
         value = f" {option.metavar}" if option.metavar else ""
-        words = f" ({', '.join(option.choices)})" if option.choices else ""
-        rows.append((f"{short}--{option.name}{value}", option.help + words))
+        choices = f" ({', '.join(option.choices)})" if option.choices else ""
+        rows.append((f"{short}--{option.name}{value}", option.help + choices))
     width = max(len(left) for left, _ in rows)
     return "\n".join(f"  {left:{width}}  {right}" for left, right in rows)

@@ -1,7 +1,6 @@
-"""`treadle config`: every setting, its value, and where the value comes from.
+"""`treadle config`: every setting, its value and its source.
 
-Reads and prints. What the settings mean is settings.py's business; rules are shown by
-`treadle permissions`.
+Changes nothing. Uses settings.py. `treadle permissions` shows the rules.
 """
 
 from __future__ import annotations
@@ -10,34 +9,39 @@ from pathlib import Path
 
 from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import print_error, print_line
+from treadle.apps.cli.console import (
+    UsageError,
+    get_current_folder,
+    print_line,
+    report_errors,
+)
 from treadle.apps.settings import (
     SETTINGS,
     Settings,
+    format_unknown_setting,
     format_value,
     load_settings,
     project_config_file,
     treadle_home,
 )
-from treadle.core.errors import ConfigError
 from treadle.core.sanitize import escape_invisible
 
 USAGE = """\
-usage: treadle config             every setting, its value and where that comes from
-       treadle config --json      the same for programs
-       treadle config NAME        one value
+usage: treadle config             show all settings, their values and sources
+       treadle config --json      the same as JSON
+       treadle config NAME        print one value
 
-Values come from defaults, ~/.treadle/config.toml, the project's .treadle/config.toml (may only
-narrow, and only where you trust the folder), TREADLE_* variables, and flags; the last one wins."""
+Sources, the last one wins: defaults, ~/.treadle/config.toml, .treadle/config.toml of the project
+(only in a trusted folder; it may only narrow), TREADLE_* variables, flags."""
 
 
 def run(arguments: list[str]) -> int:
-    try:
-        folder = Path.cwd()
-        settings = load_settings(folder, is_trusted=lambda: is_trusted(folder))
-    except (ConfigError, FileNotFoundError) as error:
-        print_error(f"treadle: {error}")
-        return exit_codes.USAGE_ERROR
+    return report_errors("treadle config", lambda: _print_config(arguments))
+
+
+def _print_config(arguments: list[str]) -> int:
+    folder = get_current_folder()
+    settings = load_settings(folder, is_trusted=lambda: is_trusted(folder))
     names = [setting.name for setting in SETTINGS]
     match arguments:
         case []:
@@ -53,20 +57,14 @@ def run(arguments: list[str]) -> int:
         case [name] if name.replace("-", "_") in names:
             print_line(format_value(getattr(settings, name.replace("-", "_"))))
         case _:
-            from treadle.apps.settings import SETTINGS_BY_NAME, suggest_name
-
-            word = arguments[0]
-            print_error(
-                f"treadle: no setting is called {word!r}{suggest_name(word, SETTINGS_BY_NAME)}"
-            )
-            return exit_codes.USAGE_ERROR
+            raise UsageError(format_unknown_setting(arguments[0]))
     return exit_codes.SUCCESS
 
 
 def _print_table(settings: Settings, folder: Path) -> None:
     rows = [
-        (one.name, format_value(getattr(settings, one.name)), settings.origin(one.name), one.help)
-        for one in SETTINGS
+        (row.name, format_value(getattr(settings, row.name)), settings.origin(row.name), row.help)
+        for row in SETTINGS
     ]
     name_width, value_width, origin_width = (
         max(len(row[column]) for row in rows) for column in range(3)
@@ -78,6 +76,6 @@ def _print_table(settings: Settings, folder: Path) -> None:
     print_line()
     for file in (treadle_home() / "config.toml", project_config_file(folder)):
         if not file.exists():
-            print_line(f"{escape_invisible(str(file))} is not there")
+            print_line(f"{escape_invisible(str(file))} does not exist")
     for note in settings.notes:
         print_line(f"note: {escape_invisible(note)}")

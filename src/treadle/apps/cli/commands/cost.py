@@ -1,7 +1,6 @@
-"""`treadle cost`: what was spent, by day, model, project or session.
+"""`treadle cost`: costs by day, model, project or session.
 
-Reads the journals and asks nobody. Above: `main.py`. Below: treadle.apps.services.costs, which the
-other hosts use too.
+Reads the journals of the sessions. Uses services/costs.py.
 """
 
 from __future__ import annotations
@@ -10,12 +9,13 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from treadle.apps.cli.console import print_error, print_line
-from treadle.apps.cli.exit_codes import IO_ERROR, SUCCESS, USAGE_ERROR, exit_code_for
-from treadle.apps.cli.options import UsageError
+from treadle.apps.cli.console import UsageError, get_current_folder, print_line, report_errors
+from treadle.apps.cli.exit_codes import SUCCESS
+from treadle.apps.cli.options import parse_flags
 from treadle.apps.services.costs import (
     ALL_GROUPINGS,
     CostReport,
@@ -24,19 +24,18 @@ from treadle.apps.services.costs import (
     load_cost_report,
     report_to_dict,
 )
-from treadle.core.errors import TreadleError
 from treadle.core.sanitize import escape_invisible
 
 HELP = """\
 usage: treadle cost [--by day|model|project|session] [--since 30d] [--here]
                     [--json | --html FILE]
 
-What the sessions of this machine spent: money, tokens, and how much came from the cache.
-  --by WHAT      one table instead of those by day, model and project
-  --since WHEN   30d, 12h, 2w, a day such as 2026-10-31, or all (30d)
-  --here         only the sessions of this folder
-  --json         numbers for a program; the cost of calls whose price is not known is null
-  --html FILE    a page with plots, by session too; nothing in it comes from elsewhere"""
+Shows the cost, the tokens and the cache use of the sessions on this machine.
+  --by WHAT      one table only (default: by day, model and project)
+  --since WHEN   30d, 12h, 2w, a date such as 2026-10-31, or all (default: 30d)
+  --here         only sessions of this folder
+  --json         print JSON; a cost without a known price is null
+  --html FILE    write a page with charts, also by session; it loads nothing from the network"""
 
 SECONDS_PER_UNIT = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
 DEFAULT_GROUPINGS = ("day", "model", "project")
@@ -46,41 +45,35 @@ def run(arguments: list[str]) -> int:
     if any(word in ("--help", "-h") for word in arguments):
         print(HELP)
         return SUCCESS
-    try:
-        return _print_cost(arguments)
-    except UsageError as error:
-        print_error(f"treadle cost: {error}")
-        return USAGE_ERROR
-    except TreadleError as error:
-        print_error(f"treadle cost: {error}")
-        return exit_code_for(error)
+    return report_errors("treadle cost", lambda: _print_cost(arguments))
 
 
 def _print_cost(arguments: list[str]) -> int:
-    given = _parse_arguments(arguments)
-    is_json, file = "json" in given, given.get("html")
+    flags = parse_flags(
+        "cost", arguments, switches=("json", "here"), valued=("by", "since", "html")
+    )
+    is_json, file = "json" in flags, flags.get("html")
     if is_json and file is not None:
-        raise UsageError("--json and --html are two; choose one")
-    by = [one for one in ALL_GROUPINGS if one == given["by"]] if "by" in given else []
-    if "by" in given and not by:
-        raise UsageError(f"--by is {given['by']!r}; it has to be one of {', '.join(ALL_GROUPINGS)}")
-    found = load_cost_report(
-        by
-        or (
-            ALL_GROUPINGS
-            if is_json or file
-            else [one for one in ALL_GROUPINGS if one in DEFAULT_GROUPINGS]
-        ),
-        since=parse_since(given.get("since", "30d"), time.time()),
-        folder=Path.cwd() if "here" in given else None,
+        raise UsageError("--json and --html cannot be combined")
+    wanted: Sequence[str] = ALL_GROUPINGS if is_json or file else DEFAULT_GROUPINGS
+    if "by" in flags:
+        wanted = (flags["by"],)
+    groupings = [grouping for grouping in ALL_GROUPINGS if grouping in wanted]
+    if not groupings:
+        choices = ", ".join(ALL_GROUPINGS)
+        raise UsageError(f"--by is {flags['by']!r}; it has to be one of {choices}")
+    report = load_cost_report(
+        groupings,
+        since=parse_since(flags.get("since", "30d"), time.time()),
+        folder=get_current_folder() if "here" in flags else None,
     )
     if is_json:
-        print(json.dumps(report_to_dict(found), indent=2))
+        print(json.dumps(report_to_dict(report), indent=2))
         return SUCCESS
     if file is not None:
-        return _write_html(Path(file), found)
+        return _write_html(Path(file), report)
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
-    for line in format_report(found, max(20, shutil.get_terminal_size().columns), plain=plain):
+    for line in format_report(report, max(20, shutil.get_terminal_size().columns), plain=plain):
         print_line(escape_invisible(line.rstrip()))
     return SUCCESS
 
@@ -88,34 +81,13 @@ def _print_cost(arguments: list[str]) -> int:
 def _write_html(file: Path, report: CostReport) -> int:
     from treadle.apps.services.cost_html import render_cost_html
 
-    try:
-        file.write_text(render_cost_html(report), encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        print_error(f"treadle cost: {file}: {error.strerror}")
-        return IO_ERROR
+    file.write_text(render_cost_html(report), encoding="utf-8", errors="backslashreplace")
     print_line(f"{file}: {format_total(report.total)}")
     return SUCCESS
 
 
-def _parse_arguments(arguments: list[str]) -> dict[str, str]:
-    given: dict[str, str] = {}
-    words = list(arguments)
-    while words:
-        name, equals, value = words.pop(0).partition("=")
-        match name:
-            case "--json" | "--here" if not equals:
-                given[name[2:]] = ""
-            case "--by" | "--since" | "--html":
-                if not equals and not words:
-                    raise UsageError(f"{name} needs a value")
-                given[name[2:]] = value if equals else words.pop(0)
-            case _:
-                raise UsageError(f"{name!r} is not understood; treadle cost --help says what is")
-    return given
-
-
 def parse_since(text: str, now: float) -> float | None:
-    """Seconds since 1970. Days begin at midnight here, so that a bar is a whole day."""
+    """Seconds since 1970, or None for `all`. Days start at local midnight, as the bars do."""
     if text == "all":
         return None
     number, unit = text[:-1], text[-1:]
@@ -126,7 +98,7 @@ def parse_since(text: str, now: float) -> float | None:
         return datetime.strptime(text, "%Y-%m-%d").astimezone().timestamp()
     except ValueError as error:
         raise UsageError(
-            f"--since is {text!r}; it has to be a time such as 30d, 12h or 2w, a day such as "
+            f"--since is {text!r}; it has to be a time such as 30d, 12h or 2w, a date such as "
             "2026-10-31, or all"
         ) from error
 

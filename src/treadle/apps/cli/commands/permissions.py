@@ -1,6 +1,6 @@
-"""`treadle permissions`: what the rules are, what they say of a call, whether they keep a promise.
+"""`treadle permissions`: lists, explains, tests and back-tests permission rules.
 
-Reads settings and judges; runs nothing and changes nothing. Above: `main.py`. Below: `policy/`.
+Runs nothing and changes nothing. Uses policy/ and services/permission_history.py.
 """
 
 from __future__ import annotations
@@ -14,67 +14,67 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import print_error, print_line
+from treadle.apps.cli.console import UsageError, print_error, print_line, report_errors
 from treadle.core.sanitize import escape_invisible
+from treadle.core.text import plural
 
 if TYPE_CHECKING:
     from treadle.policy.evaluation.ruling import PolicyFinding
 
-_OK, _FAILED, _USAGE_ERROR = exit_codes.SUCCESS, exit_codes.ERROR, exit_codes.USAGE_ERROR
+_OK, _FAILED = exit_codes.SUCCESS, exit_codes.ERROR
 _MARKS = {"allow": "+", "ask": "?", "deny": "-"}
 
 
 def run(arguments: list[str]) -> int:
-    """Answer one command; the result is the exit code."""
-    from treadle.core.errors import ConfigError
-
     options = _parser().parse_args(arguments)
+    return report_errors("treadle permissions", lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
+    from treadle.policy.ruleset.rules import InvalidRule
+
     try:
-        match options.command:
-            case "explain":
-                return _explain(options)
-            case "test":
-                return _test(options)
-            case "backtest":
-                return _backtest(options)
-            case _:
-                return _list(options)
-    except (ConfigError, OSError) as error:
-        print_error(f"treadle permissions: {error}")
-        return _USAGE_ERROR
+        code: int = options.do(options)
+        return code
+    except InvalidRule as error:
+        raise UsageError(str(error)) from error
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="treadle permissions", description="Permission rules.")
-    parser.add_argument("--folder", type=Path, default=Path(), help="the workspace (here)")
-    commands = parser.add_subparsers(dest="command")
-    commands.add_parser("list", help="every rule and where it comes from")
-    explain = commands.add_parser("explain", help="the verdict on a command line, part by part")
-    explain.add_argument("line", help="a command line, such as 'git status; rm x'")
-    explain.add_argument("--tool", default="bash", help="another tool; LINE is its path or address")
+    parser.add_argument("--folder", type=Path, default=Path(), help="workspace (default: .)")
+    parser.set_defaults(do=_list)
+    commands = parser.add_subparsers()
+    commands.add_parser("list", help="list all rules and their sources")
+    explain = commands.add_parser("explain", help="explain the verdict on a command, part by part")
+    explain.set_defaults(do=_explain)
+    explain.add_argument("line", help="a command, such as 'git status; rm x'")
+    explain.add_argument("--tool", default="bash", help="another tool; LINE is its path or URL")
     explain.add_argument("--json", action="store_true", help="print JSON")
     for name in ("allow", "ask", "deny"):
-        explain.add_argument(f"--{name}", action="append", default=[], help="one more rule")
-    test = commands.add_parser("test", help="judge a file of cases, one JSON line each")
+        explain.add_argument(f"--{name}", action="append", default=[], help="add a rule")
+    test = commands.add_parser("test", help="test the rules with a file of cases (JSON lines)")
+    test.set_defaults(do=_test)
     test.add_argument("cases", type=Path)
-    back = commands.add_parser("backtest", help="what allow rules would have meant so far")
-    back.add_argument("rules", nargs="+", metavar="RULE", help="such as 'Bash(npm test:*)'")
-    back.add_argument("--all", action="store_true", help="the sessions of all folders")
+    backtest = commands.add_parser("backtest", help="test allow rules against past approvals")
+    backtest.set_defaults(do=_backtest)
+    backtest.add_argument("rules", nargs="+", metavar="RULE", help="such as 'Bash(npm test:*)'")
+    backtest.add_argument("--all", action="store_true", help="sessions of all folders")
     return parser
 
 
 def _list(options: argparse.Namespace) -> int:
     from treadle.apps.assembly.rules import load_rules
 
-    found, notes = load_rules(options.folder)
-    rules = found()
+    get_rules, notes = load_rules(options.folder)
+    rules = get_rules()
     for name in ("deny", "ask", "allow"):
         for rule in getattr(rules, name):
             print_line(
                 f"{name:5}  {escape_invisible(rule.text):40}  {escape_invisible(str(rule.origin))}"
             )
     if not (rules.allow or rules.ask or rules.deny):
-        print("no rules: reading inside the workspace is allowed, all else is asked")
+        print("no rules: reading in the workspace is allowed, everything else needs approval")
     for note in notes:
         print_error(f"note: {escape_invisible(note)}")
     return _OK
@@ -86,22 +86,17 @@ def _explain(options: argparse.Namespace) -> int:
     from treadle.policy.evaluation.rule_suggestions import suggest_rules
     from treadle.policy.evaluation.ruling import PolicyCall
     from treadle.policy.policy import build_policy_context
-    from treadle.policy.ruleset.rules import InvalidRule
     from treadle.policy.ruleset.rules_file import parse_rules
 
     rules = load_rules(options.folder)[0]()
     root = os.path.realpath(options.folder)
-    given = {name: getattr(options, name) for name in ("allow", "ask", "deny")}
-    try:
-        extra = parse_rules(given, root=root, home=str(Path.home()), scope="this command")
-    except InvalidRule as error:
-        print_error(f"treadle permissions: {error}")
-        return _USAGE_ERROR
-    situation = build_policy_context(options.folder, rules + extra)
+    flags = {name: getattr(options, name) for name in ("allow", "ask", "deny")}
+    extra = parse_rules(flags, root=root, home=str(Path.home()), scope="this command")
+    context = build_policy_context(options.folder, rules + extra)
     key = {"bash": "command", "webfetch": "url", "web_fetch": "url"}.get(options.tool, "path")
-    call = PolicyCall(options.tool, {key: options.line}, situation.root)
-    ruling = PermissionEvaluator(situation).evaluate(call)
-    proposed = suggest_rules(call, situation) if ruling.outcome == "ask" else ()
+    call = PolicyCall(options.tool, {key: options.line}, context.root)
+    ruling = PermissionEvaluator(context).evaluate(call)
+    proposed = suggest_rules(call, context) if ruling.outcome == "ask" else ()
     if options.json:
         parts = [_finding_to_dict(f) for f in ruling.findings]
         answer = {"verdict": ruling.outcome, "reason": ruling.reason, "parts": parts,
@@ -113,7 +108,7 @@ def _explain(options: argparse.Namespace) -> int:
         for line in _format_tree(finding, 1):
             print_line(line)
     if proposed:
-        print_line("always allow would save: " + ", ".join(map(escape_invisible, proposed)))
+        print_line('"always allow" would save: ' + ", ".join(map(escape_invisible, proposed)))
     return _OK
 
 
@@ -138,7 +133,11 @@ def _test(options: argparse.Namespace) -> int:
     from treadle.policy.evaluation.rule_cases import read_cases, run_cases
 
     code = _OK
-    for outcome in run_cases(read_cases(options.cases)):
+    try:
+        cases = read_cases(options.cases)
+    except OSError as error:
+        raise UsageError(f"{options.cases}: {error.strerror}") from error
+    for outcome in run_cases(cases):
         line = {"id": outcome.id, "verdict": outcome.verdict, "reason": outcome.reason}
         if outcome.is_unexpected:
             line["expect"] = outcome.expect
@@ -149,21 +148,16 @@ def _test(options: argparse.Namespace) -> int:
 
 def _backtest(options: argparse.Namespace) -> int:
     from treadle.apps.services.permission_history import backtest_rules
-    from treadle.policy.ruleset.rules import InvalidRule
 
     folder = Path(os.path.realpath(options.folder))
-    try:
-        tested = backtest_rules(options.rules, folder, all_folders=options.all)
-    except InvalidRule as error:
-        print_error(f"treadle permissions: {error}")
-        return _USAGE_ERROR
-    print_line(f"{', '.join(options.rules)} {tested.result}")
-    for line in tested.result.examples:
+    report = backtest_rules(options.rules, folder, all_folders=options.all)
+    print_line(f"{', '.join(options.rules)} {report.result}")
+    for line in report.result.examples:
         print_line(f"  + {escape_invisible(line)}")
-    for line in tested.result.warnings:
-        print_line(f"  - denied then: {escape_invisible(line)}")
-    if tested.unanswered:
-        print(f"{tested.unanswered} of the questions came up where nobody could be asked")
-    if not tested.result.questions:
-        print("nobody was asked anything yet", file=sys.stderr)
-    return _FAILED if tested.result.denied_covered else _OK
+    for line in report.result.warnings:
+        print_line(f"  - was denied: {escape_invisible(line)}")
+    if report.unanswered:
+        print(f"{plural(report.unanswered, 'request')} came from a run without a user to ask")
+    if not report.result.questions:
+        print("no past approval requests", file=sys.stderr)
+    return _FAILED if report.result.denied_covered else _OK

@@ -1,7 +1,7 @@
-"""`treadle prompt`: what the model is told first in this folder, and how large each part is.
+"""`treadle prompt`: the system prompt for this folder, and the size of each section.
 
-Wires an agent as a run here would and asks nobody: the text is the very one that is sent. It goes
-to standard output, sizes and notes to standard error. Above: `main.py`. Below: the wiring.
+Builds an agent as a run would, so the text is exactly the one that is sent; no model is called. The
+text goes to stdout, sizes and notes to stderr. Uses the assembly.
 """
 
 from __future__ import annotations
@@ -9,37 +9,36 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from treadle.apps.assembly import SessionOptions, build_agent
 from treadle.apps.assembly.rules import is_trusted
-from treadle.apps.cli.console import print_error, print_line
-from treadle.apps.cli.exit_codes import SUCCESS, USAGE_ERROR, exit_code_for
-from treadle.apps.cli.options import UsageError
+from treadle.apps.cli.console import get_current_folder, print_error, print_line, report_errors
+from treadle.apps.cli.exit_codes import SUCCESS
+from treadle.apps.cli.options import parse_flags
 from treadle.apps.settings import Settings, load_settings
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.tool import ToolSpec
-from treadle.core.errors import TreadleError
+from treadle.core.text import plural
 from treadle.sessions.log.journal import Journal
 
 HELP = """\
 usage: treadle prompt [--model NAME] [--permission-mode MODE] [-p] [--tools]
 
-What the model is told first here, on standard output; the size of each section on standard error.
-  -p, --print    as in a run with -p, where nobody can answer questions
-  --tools        the definitions of the tools too"""
+Prints the system prompt on stdout, and the size of each section on stderr.
+  -p, --print    as in a run with -p, where the user cannot answer questions
+  --tools        also print the definitions of the tools"""
 
 
 class PromptReport(msgspec.Struct, frozen=True):
-    """All that a model is told before the first message."""
+    """All that a model gets before the first message."""
 
     model: str
     prompt: SystemPrompt
     tools: tuple[ToolSpec, ...]
-    servers: tuple[str, ...]  # not started for this, so their tools are not known
+    servers: tuple[str, ...]  # not started, so their tools are unknown
     notes: tuple[str, ...]
 
 
@@ -47,74 +46,56 @@ def run(arguments: list[str]) -> int:
     if any(word in ("--help", "-h") for word in arguments):
         print(HELP)
         return SUCCESS
-    try:
-        flags, is_alone, with_tools = _parse_arguments(arguments)
-        folder = Path.cwd()
-        settings = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder))
-        told = asyncio.run(_make_report(settings, folder, is_alone))
-    except UsageError as error:
-        print_error(f"treadle prompt: {error}")
-        return USAGE_ERROR
-    except TreadleError as error:
-        print_error(f"treadle prompt: {error}")
-        return exit_code_for(error)
+    return report_errors("treadle prompt", lambda: _print_prompt(arguments))
+
+
+def _print_prompt(arguments: list[str]) -> int:
+    flags = parse_flags(
+        "prompt",
+        ["--print" if word == "-p" else word for word in arguments],
+        switches=("tools", "print"),
+        valued=("model", "permission-mode"),
+    )
+    folder = get_current_folder()
+    values = {name.replace("-", "_"): value for name, value in flags.items() if value}
+    settings = load_settings(folder, values, is_trusted=lambda: is_trusted(folder))
+    report = asyncio.run(_make_report(settings, folder, is_headless="print" in flags))
     show = print_line if sys.stdout.isatty() else print
-    show(told.prompt.text)
-    if with_tools:
-        for tool in told.tools:
+    show(report.prompt.text)
+    if "tools" in flags:
+        for tool in report.tools:
             show(f"\n{_format_tool(tool)}")
     sys.stdout.flush()
-    for line in (*told.notes, format_sizes(told)):
+    for line in (*report.notes, format_sizes(report)):
         print_error(line)
     return SUCCESS
 
 
-def _parse_arguments(arguments: Sequence[str]) -> tuple[dict[str, object], bool, bool]:
-    flags: dict[str, object] = {}
-    is_alone = with_tools = False
-    words = list(arguments)
-    while words:
-        name, equals, value = words.pop(0).partition("=")
-        match name:
-            case "--tools" if not equals:
-                with_tools = True
-            case "-p" | "--print" if not equals:
-                is_alone = True
-            case "--model" | "--permission-mode":
-                if not equals and not words:
-                    raise UsageError(f"{name} needs a value")
-                flags[name[2:].replace("-", "_")] = value if equals else words.pop(0)
-            case _:
-                raise UsageError(f"{name!r} is not understood; treadle prompt --help says what is")
-    return flags, is_alone, with_tools
-
-
-async def _make_report(settings: Settings, folder: Path, is_headless: bool) -> PromptReport:
-    wired = await build_agent(settings, folder, SessionOptions(interactive=not is_headless))
+async def _make_report(settings: Settings, folder: Path, *, is_headless: bool) -> PromptReport:
+    session = await build_agent(settings, folder, SessionOptions(interactive=not is_headless))
     try:
         return PromptReport(
-            wired.model.name,
-            wired.prompt,
-            tuple(tool.spec for tool in wired.agent.config.source.tools()),
-            tuple(server.name for server in wired.servers),
-            wired.notes,
+            session.model.name,
+            session.prompt,
+            tuple(tool.spec for tool in session.agent.config.source.tools()),
+            tuple(server.name for server in session.servers),
+            session.notes,
         )
     finally:
-        await wired.store.aclose()
-        if isinstance(wired.store, Journal):
-            shutil.rmtree(wired.store.session_dir, ignore_errors=True)  # nothing was said in it
-        await wired.aclose()
+        await session.store.aclose()
+        if isinstance(session.store, Journal):
+            shutil.rmtree(session.store.session_dir, ignore_errors=True)  # the session is empty
+        await session.aclose()
 
 
 def format_sizes(report: PromptReport) -> str:
     """The size of each section, and of the tools' definitions."""
     tools = "".join(map(_format_tool, report.tools))
     lines = ["", report.model, report.prompt.format_sizes()]
-    lines.append(f"{len(report.tools)} tools: {len(tools):,} chars more")
+    lines.append(f"{plural(len(report.tools), 'tool')}: {len(tools):,} chars in addition")
     if report.servers:
-        lines.append(
-            f"not counted: the tools of {', '.join(report.servers)}, which start with a run"
-        )
+        names = ", ".join(report.servers)
+        lines.append(f"not included: tools of MCP servers, which are not started here: {names}")
     return "\n".join(lines)
 
 

@@ -1,7 +1,7 @@
-"""`treadle replay` and `treadle diff`: a session run again, and where two sessions part.
+"""`treadle replay` runs a session again; `treadle diff` compares two sessions.
 
-The loop runs for real; the model and the tools are the recording's. With --live-tools those of
-today that have no effect are asked as well. Above: `main.py`. Below: `sessions/replay.py`.
+The loop is the real one; replies and tool results come from the recording. With --live-tools the
+current read-only tools are called, too, and compared. Uses sessions/replay.py and sessions/diff.py.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import asyncio
 import shutil
 import sys
 import textwrap
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.cli.commands.sessions import ERROR, SUCCESS, report_errors
-from treadle.apps.cli.console import print_line
+from treadle.apps.cli.console import print_line, report_errors
+from treadle.apps.cli.exit_codes import ERROR, SUCCESS
 from treadle.core.sanitize import escape_invisible
+from treadle.core.text import plural
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
@@ -36,32 +38,32 @@ READ_ONLY_TOOLS = frozenset({"read", "glob", "grep", "ls"})
 def run(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="treadle replay",
-        description="Run a session again without a network: it has to give the same transcript.",
+        description="Replay a session offline and check that the transcript is the same.",
     )
     parser.add_argument("id")
     parser.add_argument(
         "--live-tools",
         action="store_true",
-        help="ask the tools of today that have no effect, and show where they answer otherwise",
+        help="also call the current read-only tools, and show different results",
     )
     parser.add_argument("--from", dest="turn", metavar="TURN", help="fork before this turn")
-    parser.add_argument("--model", help="who goes on with the fork")
+    parser.add_argument("--model", help="run that turn again with this model, in the fork")
     options = parser.parse_args(arguments)
     if options.model and not options.turn:
-        parser.error("--model needs --from TURN: the session itself is replayed as it was")
+        parser.error("--model needs --from TURN")
     if options.turn:
-        return report_errors("replay", lambda: _fork(options))
-    return report_errors("replay", lambda: asyncio.run(_replay(options)))
+        return report_errors("treadle replay", lambda: _fork(options))
+    return report_errors("treadle replay", lambda: asyncio.run(_replay(options)))
 
 
 def run_diff(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="treadle diff", description="Show the first place where two sessions differ."
+        prog="treadle diff", description="Show the first difference between two sessions."
     )
     parser.add_argument("left")
     parser.add_argument("right")
     options = parser.parse_args(arguments)
-    return report_errors("diff", lambda: _diff(options))
+    return report_errors("treadle diff", lambda: _diff(options))
 
 
 # --- replay --------------------------------------------------------------------------------
@@ -71,11 +73,11 @@ async def _replay(options: argparse.Namespace) -> int:
     from treadle.sessions.log.journal import read_entries
 
     library = Library()
-    place = library.find(options.id)
-    folder = Path(library.get_summary(place).folder)
-    workspace = _make_workspace(folder, place) if options.live_tools else None
+    session_dir = library.find(options.id)
+    folder = Path(library.get_summary(session_dir).folder)
+    workspace = _make_workspace(folder, session_dir) if options.live_tools else None
     try:
-        return await _replay_all(place, read_entries(place), workspace)
+        return await _replay_all(session_dir, read_entries(session_dir), workspace)
     finally:
         if workspace is not None:
             await workspace.aclose()
@@ -87,36 +89,36 @@ async def _replay_all(
     from treadle.sessions.replay import split_recordings
 
     live = _make_live_tools(workspace) if workspace is not None else None
-    drifts: list[ToolMismatch] = []
+    mismatches: list[ToolMismatch] = []
     names: set[str] = set()
     replies = 0
     for recording in split_recordings(entries):
         difference = await replay_recording(recording, live, workspace)
-        drifts += recording.mismatches
+        mismatches += recording.mismatches
         names |= recording.tool_names
         replies += recording.reply_count
         if difference is not None:
-            print(f"{session_dir.name} went another way at item {difference.position}:")
-            _print_side_by_side(difference, "recorded", "now")
+            print(f"{session_dir.name} differs at item {difference.position}:")
+            _print_side_by_side(difference, "recorded", "replayed")
             return ERROR
     if workspace is not None:
-        not_asked = ", ".join(sorted(names - READ_ONLY_TOOLS))
-        if not_asked:
-            print(f"not asked, because they do more than look: {not_asked}", file=sys.stderr)
-    for drift in drifts:
-        call = escape_invisible(f"{drift.name} {drift.arguments} ({drift.call_id})")
-        print_line(f"{call} answers otherwise today:")
-        print(_format_columns(drift.recorded, drift.actual, "recorded", "today"))
-    if drifts:
+        skipped = ", ".join(sorted(names - READ_ONLY_TOOLS))
+        if skipped:
+            print(f"not called, because they are not read-only: {skipped}", file=sys.stderr)
+    for mismatch in mismatches:
+        call = escape_invisible(f"{mismatch.name} {mismatch.arguments} ({mismatch.call_id})")
+        print_line(f"{call} has a different result now:")
+        print(_format_columns(mismatch.recorded, mismatch.actual, "recorded", "now"))
+    if mismatches:
         return ERROR
-    print(f"{session_dir.name}: {replies} replies, the same transcript")
+    print(f"{session_dir.name}: {plural(replies, 'reply', 'replies')}, the same transcript")
     return SUCCESS
 
 
 async def replay_recording(
     recording: Recording, live: ToolSource | None = None, workspace: Workspace | None = None
 ) -> Difference | None:
-    """Run a stretch of a session through the loop; where it went another way, if it did."""
+    """Run a part of a session through the loop; returns the first difference, if any."""
     from treadle.agents.agent import Agent
     from treadle.core.steps import AwaitingInput
     from treadle.sessions.replay import NO_LIMIT
@@ -130,13 +132,13 @@ async def replay_recording(
         workspace=workspace,
     )
     driver = agent.start(view=recording.start)
-    told = -1
+    submitted_at = -1
     try:
         while recording.mutator.difference is None:
-            if told < recording.reply_count:
-                told = recording.reply_count
-                for opener in recording.next_user_items():
-                    driver.submit(opener)
+            if submitted_at < recording.reply_count:
+                submitted_at = recording.reply_count
+                for item in recording.next_user_items():
+                    driver.submit(item)
             was_over = recording.is_finished
             step = await driver.next()
             if was_over or (recording.is_finished and not recording.replies[-1].calls):
@@ -151,18 +153,16 @@ async def replay_recording(
 
 
 def _make_live_tools(workspace: Workspace) -> ToolSource:
-    """The tools of today that only look at files: a replay has no effects and no network."""
+    """The current tools that only read files: a replay has no effects and no network."""
     from treadle.tools.builtin import builtin_tools
     from treadle.tools.federation import StaticSource
 
-    looking = [
-        tool for tool in builtin_tools(workspace).tools() if tool.spec.name in READ_ONLY_TOOLS
-    ]
-    return StaticSource(tuple(looking))
+    tools = builtin_tools(workspace).tools()
+    return StaticSource(tuple(tool for tool in tools if tool.spec.name in READ_ONLY_TOOLS))
 
 
 def _make_workspace(folder: Path, session_dir: Path) -> LazyWorkspace:
-    """The files that the session worked on, as they are today, and its own long outputs."""
+    """The folder of the session as it is now, and the long outputs of the session."""
     from treadle.apps.assembly.lazy import LazyWorkspace
     from treadle.workspace.local import WorkspaceOptions
 
@@ -170,28 +170,23 @@ def _make_workspace(folder: Path, session_dir: Path) -> LazyWorkspace:
 
 
 def _fork(options: argparse.Namespace) -> int:
-    from treadle.core.transcript.entries import NoticeShown
-    from treadle.sessions.history import find_turn, fork
+    from treadle.apps.services.undo import fork_session
+    from treadle.sessions.history import find_turn
 
     library = Library()
-    place = library.find(options.id)
-    mark = find_turn(place, options.turn)
-
-    async def work() -> str:
-        journal, _ = fork(library, place, folder=Path.cwd(), before_turn=mark.turn_id)
-        journal.append(NoticeShown(f"a fork of {place.name} before turn {mark.number}"))
-        await journal.aclose()
-        return journal.session_id
-
-    session_id = asyncio.run(work())
-    print(f"{place.name} forked before turn {mark.number} as {session_id}", file=sys.stderr)
+    session_dir = library.find(options.id)
+    turn = find_turn(session_dir, options.turn)
+    session_id = asyncio.run(
+        fork_session(library, session_dir, folder=Path.cwd(), before_turn=turn.turn_id)
+    )
+    print(f"{session_dir.name} forked before turn {turn.number} as {session_id}", file=sys.stderr)
     if not options.model:
         print(session_id)
         return SUCCESS
     from treadle.apps.cli.main import AGENT_MODULE, run_module
 
     return run_module(
-        AGENT_MODULE, ["-p", "--resume", session_id, "--model", options.model, "--", mark.text]
+        AGENT_MODULE, ["-p", "--resume", session_id, "--model", options.model, "--", turn.text]
     )
 
 
@@ -208,7 +203,7 @@ def _diff(options: argparse.Namespace) -> int:
     if difference is None:
         print(f"{left.name} and {right.name} are the same")
         return SUCCESS
-    print(f"the same up to item {difference.position}; then:")
+    print(f"the first difference is at item {difference.position}:")
     _print_side_by_side(difference, left.name, right.name)
     return ERROR
 
@@ -220,17 +215,13 @@ def _print_side_by_side(difference: Difference, left: str, right: str) -> None:
 
 
 def _format_columns(left: str, right: str, left_title: str, right_title: str) -> str:
-    """Two texts beside each other, from a little before the first line that differs."""
+    """Two texts side by side, from shortly before the first line that differs."""
     width = max(20, (shutil.get_terminal_size().columns - 3) // 2)
-    one, two = _wrap_lines(left, width), _wrap_lines(right, width)
-    same = 0
-    while same < min(len(one), len(two)) and one[same] == two[same]:
-        same += 1
+    pairs = list(zip_longest(_wrap_lines(left, width), _wrap_lines(right, width), fillvalue=""))
+    same = next((number for number, (a, b) in enumerate(pairs) if a != b), len(pairs))
     start = max(0, same - 2) if same > MAX_LINES // 2 else 0
     rows = [(left_title, right_title), ("-" * width, "-" * width)]
-    for number in range(start, min(max(len(one), len(two)), start + MAX_LINES)):
-        cells = [text[number] if number < len(text) else "" for text in (one, two)]
-        rows.append((cells[0], cells[1]))
+    rows += pairs[start : start + MAX_LINES]
     return "\n".join(f"{a:{width}} | {b}".rstrip() for a, b in rows)
 
 

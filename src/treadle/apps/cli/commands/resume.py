@@ -1,14 +1,14 @@
-"""`treadle resume`: go on with turns that wait on disk.
+"""`treadle resume`: lists and continues suspended turns.
 
-    treadle resume                     what waits, for what, and how to go on with it
-    treadle resume --parked            go on with all whose time has come, one after the other
-    treadle resume ID [OPTIONS of -p]  go on with this one now
-    treadle resume ID --approve        ... and let the calls happen that it waits with
-    treadle resume ID --deny REASON    ... or not, for a reason that the model reads
-    treadle resume ID --answer TEXT    ... with the answer to the question that it waits with
+    treadle resume                     list suspended turns, what they wait for, how to continue
+    treadle resume --suspended         continue all that are due, one after the other
+    treadle resume ID [OPTIONS of -p]  continue this one now
+    treadle resume ID --approve        ... and approve the calls that wait for approval
+    treadle resume ID --deny REASON    ... or deny them, with a reason that the model reads
+    treadle resume ID --answer TEXT    ... and answer the question of the model
 
-Each goes on in its own folder, exactly where it stopped, as a run of `treadle -p` that may be
-parked again. The work is headless.py's; what is parked is sessions/parking's to know.
+Each turn continues in its own folder, where it stopped, as a run of `treadle -p --suspend`. Uses
+headless.py and sessions/suspend.py.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.cli import exit_codes
-from treadle.apps.cli.commands.sessions import report_errors
-from treadle.apps.cli.console import print_error, print_line
-from treadle.core.errors import ConfigError
+from treadle.apps.cli.console import UsageError, print_error, print_line, report_errors
 from treadle.core.sanitize import escape_invisible
 
 if TYPE_CHECKING:
@@ -30,10 +28,11 @@ if TYPE_CHECKING:
     from treadle.sessions.suspend import SuspendedSession
 
 USAGE = """\
-usage: treadle resume                         what waits, and for what
-       treadle resume --parked                go on with all whose time has come
+usage: treadle resume                         list suspended turns
+       treadle resume --suspended             continue all that are due
        treadle resume ID [--approve | --deny REASON] [--answer TEXT]...
                          [OPTIONS of -p, such as --max-cost USD]"""
+NAME = "treadle resume"
 
 
 def run(arguments: list[str]) -> int:
@@ -42,38 +41,40 @@ def run(arguments: list[str]) -> int:
             print(USAGE)
             return exit_codes.SUCCESS
         case []:
-            return report_errors("resume", _list_suspended)
-        case ["--parked"]:
-            return report_errors("resume", _resume_all_due)
-        case ["--parked", session, *rest] | [session, *rest] if not session.startswith("-"):
-            return report_errors("resume", lambda: _resume_one(session, rest))
+            return report_errors(NAME, _list_suspended)
+        case ["--suspended" | "--parked"]:  # --parked: the name in version 0.1
+            return report_errors(NAME, _resume_all_due)
+        case ["--suspended" | "--parked", session, *rest] | [session, *rest] if not (
+            session.startswith("-")
+        ):
+            return report_errors(NAME, lambda: _resume_one(session, rest))
     print(USAGE, file=sys.stderr)
     return exit_codes.USAGE_ERROR
 
 
 def _list_suspended() -> int:
-    found = _find_suspended()
-    for one in found:
-        print_line(_format_suspended(one))
-    if not found:
-        print("nothing waits")
+    sessions = _find_suspended()
+    for suspended in sessions:
+        print_line(_format_suspended(suspended))
+    if not sessions:
+        print("no suspended turns")
     return exit_codes.SUCCESS
 
 
 def _resume_all_due() -> int:
-    """The worst exit code; 75 if something still waits."""
-    found, code = _find_suspended(), exit_codes.SUCCESS
-    for one in found:
-        if not one.is_due:
-            print_error(_format_suspended(one))
+    """Returns the last exit code that is not 0; 75 if a turn is not due."""
+    sessions, code = _find_suspended(), exit_codes.SUCCESS
+    for suspended in sessions:
+        if not suspended.is_due:
+            print_error(_format_suspended(suspended))
             code = code or exit_codes.SUSPENDED
             continue
-        ended = _resume(one.summary.id, one.summary.folder, [])
-        if ended in (exit_codes.ABORTED, exit_codes.TERMINATED):
-            return ended
-        code = ended or code
-    if not found:
-        print("nothing waits", file=sys.stderr)
+        last_code = _resume(suspended.summary.id, suspended.summary.folder, [])
+        if last_code in (exit_codes.ABORTED, exit_codes.TERMINATED):
+            return last_code
+        code = last_code or code
+    if not sessions:
+        print("no suspended turns", file=sys.stderr)
     return code
 
 
@@ -82,31 +83,31 @@ def _resume_one(name: str, rest: list[str]) -> int:
 
     library = Library()
     summary = library.get_summary(library.find(name))
-    options, word = _parse_resume_input(rest)
-    return _resume(summary.id, summary.folder, options, word)
+    options, resume_input = _parse_resume_input(rest)
+    return _resume(summary.id, summary.folder, options, resume_input)
 
 
 def _parse_resume_input(rest: list[str]) -> tuple[list[str], ResumeInput | None]:
-    """A person's word, apart from the options of the run that stand behind it."""
-    ruling: bool | str | None = None
+    """The options of the run, and the user's input before them."""
+    decision: bool | str | None = None
     answers: tuple[str, ...] = ()
     while rest:
         match rest:
-            case ["--approve", *_] if ruling is None:
-                ruling, rest = True, rest[1:]
-            case ["--deny", reason, *_] if ruling is None:
-                ruling, rest = reason, rest[2:]
+            case ["--approve", *_] if decision is None:
+                decision, rest = True, rest[1:]
+            case ["--deny", reason, *_] if decision is None:
+                decision, rest = reason, rest[2:]
             case ["--answer", text, *_] if text.strip():
                 answers, rest = (*answers, text), rest[2:]
             case ["--answer", *_]:
-                raise ConfigError("--answer needs the answer")
+                raise UsageError("--answer needs a text")
             case _:
                 break
-    if ruling is None and not answers:
+    if decision is None and not answers:
         return rest, None
     from treadle.apps.cli.resume_answers import ResumeInput
 
-    return rest, ResumeInput(ruling, answers)
+    return rest, ResumeInput(decision, answers)
 
 
 def _resume(
@@ -115,13 +116,12 @@ def _resume(
     from treadle.apps.cli import headless
 
     if not Path(folder).is_dir():
-        print_error(
-            f"treadle resume: {session_id} worked in {escape_invisible(folder)}, which is gone"
-        )
+        folder = escape_invisible(folder)
+        print_error(f"{NAME}: the folder of session {session_id} no longer exists: {folder}")
         return exit_codes.WRONG_FOLDER
     os.chdir(folder)
     return headless.run(
-        ["-p", "--resume", session_id, "--park", *options], resume_input, reads_input=False
+        ["-p", "--resume", session_id, "--suspend", *options], resume_input, reads_input=False
     )
 
 
@@ -133,17 +133,16 @@ def _find_suspended() -> list[SuspendedSession]:
 
 
 def _format_suspended(suspended: SuspendedSession) -> str:
-    from treadle.apps.cli.resume_answers import format_resume_hint as how_to
+    from treadle.apps.cli.resume_answers import format_resume_hint
 
-    summary, parked = suspended.summary, suspended.entry
-    match parked.wake.on:
+    summary, entry = suspended.summary, suspended.entry
+    match entry.wake.on:
         case "time" if suspended.is_due:
-            how = "its time has come"
+            hint = "due now"
         case "time":
-            at = time.strftime("%Y-%m-%d %H:%M", time.localtime(parked.wake.at))
-            how = f"until {at}"
+            hint = time.strftime("until %Y-%m-%d %H:%M", time.localtime(entry.wake.at))
         case "file":
-            how = f"until {parked.wake.path} is there"
+            hint = f"until {entry.wake.path} exists"
         case _:
-            how = how_to(summary.id, parked.reason)
-    return f"{summary.id}  {parked.reason}: {escape_invisible(f'{parked.detail} ({how})')}"
+            hint = format_resume_hint(summary.id, entry.reason)
+    return f"{summary.id}  {entry.reason}: {escape_invisible(f'{entry.detail} ({hint})')}"

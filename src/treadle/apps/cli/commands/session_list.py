@@ -1,6 +1,6 @@
-"""`treadle sessions list` and `search`: sessions in lines, those of child agents below theirs.
+"""`treadle sessions list` and `search`: one session per line, subagents below their parent.
 
-Above stands sessions.py, which reads the command line.
+Used by sessions.py, which parses the command line.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from treadle.apps.cli.console import print_line
 from treadle.apps.cli.exit_codes import ERROR, SUCCESS
 from treadle.core.sanitize import escape_invisible, strip_escapes
+from treadle.core.text import format_age, format_dollars, plural, shorten_home
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
@@ -26,18 +27,18 @@ if TYPE_CHECKING:
 
 def print_sessions(options: argparse.Namespace, library: Library) -> int:
     screen = None if options.all else max(5, shutil.get_terminal_size().lines - 3)
-    found = library.list_summaries(folder=Path.cwd() if options.here else None, limit=screen)
+    summaries = library.list_summaries(folder=Path.cwd() if options.here else None, limit=screen)
     rows = []
-    families = library.list_child_sessions(library.root / summary.key for summary in found)
-    for summary, family in zip(found, families, strict=True):
-        rows.append(_make_row(summary, library, family))
-        rows += make_child_rows(family, library) if options.all else []
+    families = library.list_child_sessions(library.root / summary.key for summary in summaries)
+    for summary, children in zip(summaries, families, strict=True):
+        rows.append(_make_row(summary, library, children))
+        rows += make_child_rows(children, library) if options.all else []
     if options.json:
         for row in rows:
             print(json.dumps({key: value for key, value in row.items() if key != "depth"}))
         return SUCCESS
-    if not found:
-        print("there are no sessions yet")
+    if not summaries:
+        print("no sessions")
         return SUCCESS
     for line in format_table(rows):
         print_line(escape_invisible(strip_escapes(line)))
@@ -47,8 +48,8 @@ def print_sessions(options: argparse.Namespace, library: Library) -> int:
 def _make_row(
     summary: SessionSummary, library: Library, children: Sequence[ChildSession] = ()
 ) -> dict[str, object]:
-    """What a list says of a session. Its cost is that of all who worked for it."""
-    usage = sum((kin.summary.usage for kin in children), summary.usage)
+    """The row of a session. Its cost includes its subagents."""
+    usage = sum((child.summary.usage for child in children), summary.usage)
     return {
         "id": summary.id,
         "updated": summary.updated,
@@ -63,24 +64,28 @@ def _make_row(
 
 
 def make_child_rows(children: Sequence[ChildSession], library: Library) -> list[dict[str, object]]:
-    """Each with what it cost itself."""
+    """The rows of subagents, each with its own cost."""
     return [
-        {**_make_row(kin.summary, library), "depth": kin.depth, "parent": kin.parent, "folder": ""}
-        for kin in children
+        {
+            **_make_row(child.summary, library),
+            "depth": child.depth,
+            "parent": child.parent,
+            "folder": "",
+        }
+        for child in children
     ]
 
 
 def format_table(rows: list[dict[str, object]]) -> list[str]:
-    """What fits the screen; the title takes what is left."""
-    home = str(Path.home())
+    """The rows as lines that fit the screen; the title takes the remaining width."""
     cells = [
         [
             "  " * int(str(row["depth"])) + str(row["id"]),
-            format_age(float(str(row["updated"]))),
-            "1 turn" if row["turns"] == 1 else f"{row['turns']} turns",
-            "?" if row["cost"] is None else f"${float(str(row['cost'])):.2f}",
+            format_age(time.time() - float(str(row["updated"]))),
+            plural(int(str(row["turns"])), "turn"),
+            "?" if row["cost"] is None else format_dollars(float(str(row["cost"]))),
             str(row["state"]),
-            str(row["folder"]).replace(home, "~", 1),
+            shorten_home(str(row["folder"])),
             str(row["title"]),
         ]
         for row in rows
@@ -95,14 +100,6 @@ def format_table(rows: list[dict[str, object]]) -> list[str]:
     ]
 
 
-def format_age(moment: float) -> str:
-    seconds = max(0.0, time.time() - moment)
-    for size, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {word} ago"
-    return "just now"
-
-
 def print_search_results(options: argparse.Namespace, library: Library) -> int:
     import asyncio
 
@@ -110,8 +107,8 @@ def print_search_results(options: argparse.Namespace, library: Library) -> int:
 
     hits = asyncio.run(search(library.root, options.text, limit=options.limit))
     for hit in hits:
-        child = f"  in its child {hit.child}:" if hit.child else ""
+        child = f"  in subagent {hit.child}:" if hit.child else ""
         print_line(f"{hit.session}{child}  {hit.text}")
     if not hits:
-        print(f"no session holds {options.text!r}", file=sys.stderr)
+        print(f"no matches for {options.text!r}", file=sys.stderr)
     return SUCCESS if hits else ERROR

@@ -1,11 +1,11 @@
-"""`treadle trust`: which folders' own settings, memory, agents and programs may count.
+"""`treadle trust`: trusts a folder, so that its settings, memory, agents and programs are used.
 
-    treadle trust [FOLDER]             trust it, and show what it brings
-    treadle trust --approve [FOLDER]   ... and let the hooks and servers shown run, as they are now
-    treadle trust --remove [FOLDER]    take it all back
+    treadle trust [FOLDER]             trust it, accept its allow rules, and show its files
+    treadle trust --approve [FOLDER]   ... and approve its hooks and servers as they are now
+    treadle trust --remove [FOLDER]    remove the trust
 
-What trust means is policy/trust.py's business; allow rules are accepted as they are now. A person
-at a terminal is asked about programs; elsewhere they wait for --approve.
+At a terminal the user is asked about hooks and servers; elsewhere they need --approve. Uses
+policy/trust.py.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ import sys
 from pathlib import Path
 
 from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import print_error, print_line
+from treadle.apps.cli.console import UsageError, print_line, report_errors
 from treadle.core.sanitize import escape_invisible
 
-USAGE = "usage: treadle trust [--approve | --remove] [FOLDER]"
+USAGE = """\
+usage: treadle trust [FOLDER]             trust a folder (default: this one); shows what it uses
+       treadle trust --approve [FOLDER]   also approve its hooks and MCP servers as they are now
+       treadle trust --remove [FOLDER]    remove the trust"""
 
 
 def run(arguments: list[str]) -> int:
@@ -26,68 +29,69 @@ def run(arguments: list[str]) -> int:
             print(USAGE)
             return exit_codes.SUCCESS
         case ["--remove", *rest] if len(rest) <= 1:
-            return _set_trust(rest, trusted=False)
+            return report_errors("treadle trust", lambda: _remove_trust(_get_folder(rest)))
         case ["--approve", *rest] if len(rest) <= 1:
-            return _set_trust(rest, trusted=True, approve_programs=True)
+            return report_errors("treadle trust", lambda: _trust(_get_folder(rest), approve=True))
         case [*rest] if len(rest) <= 1 and not any(word.startswith("-") for word in rest):
-            return _set_trust(rest, trusted=True)
+            return report_errors("treadle trust", lambda: _trust(_get_folder(rest)))
     print(USAGE, file=sys.stderr)
     return exit_codes.USAGE_ERROR
 
 
-def _set_trust(folders: list[str], *, trusted: bool, approve_programs: bool = False) -> int:
-    from treadle.apps.assembly.extensions import list_extension_files
-    from treadle.apps.assembly.rules import read_project_rules, trust_file
-    from treadle.core.errors import ConfigError
+def _get_folder(arguments: list[str]) -> Path:
+    folder = Path(arguments[0] if arguments else ".").resolve()
+    if not folder.is_dir():
+        raise UsageError(f"{escape_invisible(str(folder))} is not a folder")
+    return folder
+
+
+def _remove_trust(folder: Path) -> int:
+    from treadle.apps.assembly.rules import trust_file
     from treadle.policy.trust import TrustStore
 
-    folder = Path(folders[0] if folders else ".").resolve()
-    if not folder.is_dir():
-        print_error(f"treadle: {escape_invisible(str(folder))} is not a folder")
-        return exit_codes.USAGE_ERROR
-    try:
-        store = TrustStore(trust_file())
-        if not trusted:
-            store.distrust(folder)
-            print_line(f"{escape_invisible(str(folder))} is not trusted")
-            return exit_codes.SUCCESS
-        store.trust(folder)
-        print_line(f"{escape_invisible(str(folder))} is trusted")
-        for name in list_extension_files(folder):
-            print_line(f"  {escape_invisible(name)}")
-        rules = read_project_rules(folder)
-        for rule in rules.allow:
-            print_line(
-                f"  allows {escape_invisible(rule.text)}  ({escape_invisible(str(rule.origin))})"
-            )
-        if rules.allow:
-            store.accept_rules(folder, rules)
-        _review_programs(folder, approve_programs)
-    except (ConfigError, OSError) as error:
-        print_error(f"treadle: {error}")
-        return exit_codes.USAGE_ERROR if isinstance(error, ConfigError) else exit_codes.IO_ERROR
+    TrustStore(trust_file()).distrust(folder)
+    print_line(f"{escape_invisible(str(folder))} is not trusted")
     return exit_codes.SUCCESS
 
 
-def _review_programs(folder: Path, approve_programs: bool) -> None:
-    """What of the folder would run, and whether it may."""
+def _trust(folder: Path, *, approve: bool = False) -> int:
+    from treadle.apps.assembly.extensions import list_extension_files
+    from treadle.apps.assembly.rules import read_project_rules, trust_file
+    from treadle.policy.trust import TrustStore
+
+    store = TrustStore(trust_file())
+    store.trust(folder)
+    print_line(f"{escape_invisible(str(folder))} is trusted")
+    for name in list_extension_files(folder):
+        print_line(f"  {escape_invisible(name)}")
+    rules = read_project_rules(folder)
+    for rule in rules.allow:
+        origin = escape_invisible(str(rule.origin))
+        print_line(f"  allows {escape_invisible(rule.text)}  ({origin})")
+    if rules.allow:
+        store.accept_rules(folder, rules)
+    _review_programs(folder, approve)
+    return exit_codes.SUCCESS
+
+
+def _review_programs(folder: Path, approve: bool) -> None:
+    """Show the hooks and servers that need approval, and approve them if the user wants."""
     from treadle.apps.assembly.extensions import approve_extensions, discover_extensions
 
-    plugged = discover_extensions(folder)
-    for note in plugged.notes:
+    extensions = discover_extensions(folder)
+    for note in extensions.notes:
         print_line(f"  {escape_invisible(note)}")
-    waiting = plugged.unapproved
-    if not waiting:
+    if not extensions.unapproved:
         return
-    for line in (line for one in waiting for line in one.detail_lines):
-        print_line(f"  {escape_invisible(line)}")
-    if not approve_programs and sys.stdin is not None and sys.stdin.isatty():
-        approve_programs = input("Let these run, as they are now? [y/N] ").strip().lower() in (
-            "y",
-            "yes",
-        )
-    if approve_programs:
+    for program in extensions.unapproved:
+        for line in program.detail_lines:
+            print_line(f"  {escape_invisible(line)}")
+    if not approve and sys.stdin is not None and sys.stdin.isatty():
+        answer = input("Allow these programs to run, as they are now? [y/N] ")
+        approve = answer.strip().lower() in ("y", "yes")
+    if approve:
         approve_extensions(folder)
-        print_line(f"approved: {', '.join(escape_invisible(one.name) for one in waiting)}")
+        names = ", ".join(escape_invisible(program.name) for program in extensions.unapproved)
+        print_line(f"approved: {names}")
     else:
-        print("these wait: `treadle trust --approve` lets them run")
+        print("not approved: run `treadle trust --approve` to allow them")

@@ -1,7 +1,7 @@
 """Attachments of a message: long pastes, images, documents.
 
 In the prompt each is a short placeholder, `[paste 1: 312 lines]` or `[image 2: plan.png]`, which is
-replaced when the message is sent. Reads files; no other side effects.
+replaced when the message is sent. Files are read by services/attachments.py.
 """
 
 from __future__ import annotations
@@ -12,28 +12,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-from treadle.apps.services.attachments import find_outside_target, format_symlink_refusal
-from treadle.core.errors import ConfigError
+from treadle.apps.services.attachments import attach_mention, find_mentions
 from treadle.core.text import plural
-from treadle.core.transcript.content import Document, Image, Text, UserContent
+from treadle.core.transcript.content import Image, Text, UserContent
 from treadle.core.transcript.items import UserItem
-from treadle.core.untrusted_files import read_prefix
 
 LONG_PASTE_LINES = 8
 LONG_PASTE_CHARS = 1_000
-MAX_BYTES = 20 << 20
 MAX_PASTE_CHARS = 10_000_000
 
-IMAGE_TYPES = {
-    ".png": "image/png",
-    ".jpg": "image/jpeg",
-    ".jpeg": "image/jpeg",
-    ".gif": "image/gif",
-    ".webp": "image/webp",
-}
-DOCUMENT_TYPES = {".pdf": "application/pdf"}
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+DOCUMENT_SUFFIXES = (".pdf",)
 _PLACEHOLDER = re.compile(r"\[(?:paste|image|document) (\d+)(?:: [^\]]*)?\]")
-_MENTION = re.compile(r"(?<!\S)@(?:\"([^\"]+)\"|(\S+))")
 
 
 class Attachments:
@@ -74,24 +64,22 @@ class Attachments:
         return _PLACEHOLDER.sub(expand, text)
 
     def build_item(self, text: str) -> UserItem:
-        """The message: the text and its attachments. A file that cannot be read stays text; for a
-        symlink that leaves the folder the message says that it is not attached."""
+        """The message: the text, its images and documents. Mentioned text files are not attached:
+        the model reads them itself."""
         parts: list[UserContent] = [Text(self.expand_pastes(text))]
         inserted = [self._contents.get(int(match[1])) for match in _PLACEHOLDER.finditer(text)]
-        mentioned = [Path(match[1] or match[2]) for match in _MENTION.finditer(text)]
+        mentioned = [Path(name) for name in find_mentions(text)]
         for content in [*(one for one in inserted if not isinstance(one, str)), *mentioned]:
-            part = self._read_mention(content) if isinstance(content, Path) else content
+            part = self._attach(content) if isinstance(content, Path) else content
             if part is not None:
                 parts.append(part)
         return UserItem(tuple(parts))
 
-    def _read_mention(self, path: Path) -> UserContent | None:
-        part = _read_attachment(self._folder / path)
-        if part is not None:
-            real = find_outside_target(str(path), self._folder, self._list_added_folders)
-            if real is not None:
-                return Text(f"[{format_symlink_refusal(str(path), real)}]")
-        return part
+    def _attach(self, path: Path) -> UserContent | None:
+        attachment = attach_mention(
+            str(path), self._folder, self._list_added_folders, include_text=False
+        )
+        return attachment.content if attachment is not None else None
 
     def clear(self) -> None:
         self._contents.clear()
@@ -102,7 +90,7 @@ class Attachments:
         return number
 
     def _add_file(self, file: Path) -> str:
-        kind = "image" if file.suffix.lower() in IMAGE_TYPES else "document"
+        kind = "image" if file.suffix.lower() in IMAGE_SUFFIXES else "document"
         return f"[{kind} {self._store(file)}: {file.name}]"
 
     def _parse_dropped_paths(self, text: str) -> list[Path]:
@@ -115,9 +103,9 @@ class Attachments:
         except ValueError:
             return []
         whole = Path(text.strip().strip("'\""))
-        paths = [whole] if whole.suffix.lower() in IMAGE_TYPES and _is_file(whole) else []
+        paths = [whole] if whole.suffix.lower() in IMAGE_SUFFIXES and _is_file(whole) else []
         paths = paths or [Path(unquote(word.removeprefix("file://"))) for word in words]
-        known = {**IMAGE_TYPES, **DOCUMENT_TYPES}
+        known = IMAGE_SUFFIXES + DOCUMENT_SUFFIXES
         are_attachable = all(
             path.suffix.lower() in known and _is_file(self._folder / path) for path in paths
         )
@@ -129,18 +117,3 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):
         return False
-
-
-def _read_attachment(path: Path) -> UserContent | None:
-    suffix = path.suffix.lower()
-    if suffix not in IMAGE_TYPES and suffix not in DOCUMENT_TYPES:
-        return None
-    try:
-        data = read_prefix(path, MAX_BYTES + 1, within=None)
-    except (ConfigError, FileNotFoundError):
-        return None
-    if len(data) > MAX_BYTES:
-        return None
-    if suffix in IMAGE_TYPES:
-        return Image(IMAGE_TYPES[suffix], data)
-    return Document(DOCUMENT_TYPES[suffix], data, title=path.name)

@@ -1,0 +1,73 @@
+"""The gates of an agent: repetition, tokens, time and cost.
+
+Limits in tokens and cost count what the session used before it was resumed. Used by assemble.py.
+"""
+
+from __future__ import annotations
+
+from treadle.apps.assembly.sessions import load_earlier_usage
+from treadle.apps.settings import Settings
+from treadle.core.contracts.gate import Gate
+from treadle.core.contracts.model import Model
+from treadle.core.contracts.store import Store
+from treadle.core.transcript.entries import View
+from treadle.policy.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit, TokenBudget
+
+
+def make_gates(
+    settings: Settings,
+    model: Model,
+    store: Store,
+    view: View | None,
+    notes: list[str],
+    *,
+    interactive: bool,
+    suspend: bool,
+) -> tuple[list[Gate], SharedBudget | None]:
+    """The gates, and the budget that subagents share if there is one."""
+    limits: list[Gate] = []
+    earlier = load_earlier_usage(store, view)
+    if settings.max_tokens is not None:
+        tokens = TokenBudget(settings.max_tokens)
+        tokens.add_earlier(earlier)
+        limits.append(tokens)
+    if settings.max_time is not None:
+        limits.append(TimeLimit(settings.max_time))
+    cost = _make_cost_budget(settings, model, notes, interactive)
+    if cost is not None:
+        cost.add_earlier(earlier, model.card)
+        limits.append(cost)
+    if suspend:
+        from treadle.apps.assembly.suspend import SuspendOnBudget
+
+        limits = [SuspendOnBudget(limit, store.session_id) for limit in limits]
+    return [RepetitionGuard(), *limits], cost.budget if cost is not None else None
+
+
+def _make_cost_budget(
+    settings: Settings, model: Model, notes: list[str], interactive: bool
+) -> CostBudget | None:
+    """The default limit does not apply to an interactive host, nor to a model without a price."""
+    is_default = settings.origin("max_cost") == "default"
+    if settings.max_cost is None or (interactive and is_default):
+        return None
+    assumed_price = None
+    if model.card.input_price is None or model.card.output_price is None:
+        assumed_price = _find_list_price(model.name)
+        if assumed_price is None and is_default:
+            notes.append(
+                f"no cost limit: the price of {model.name} is unknown; "
+                "use --max-tokens to limit the session"
+            )
+            return None
+    return CostBudget(SharedBudget(settings.max_cost), assumed_price)
+
+
+def _find_list_price(name: str) -> tuple[float, float] | None:
+    """The maker's price of a model that is used through an address without a price."""
+    from treadle.models.catalog import card_for
+
+    card = card_for(name)
+    if card.input_price is None or card.output_price is None:
+        return None
+    return max(card.input_price, card.cache_write_price or 0.0), card.output_price
