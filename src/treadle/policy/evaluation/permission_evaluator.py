@@ -95,7 +95,7 @@ class PermissionEvaluator:
         """Deny and ask rules that name a searching tool itself."""
         for name in ("deny", "ask"):
             for rule in getattr(self.context.rules, name):
-                if rule.tool == key and rule.body is None:
+                if rule.tool == key and rule.pattern is None:
                     return PolicyFinding(key, name, f"rule {rule.text}", rule.text)
         return None
 
