@@ -16,8 +16,8 @@ from treadle.policy.ruleset.spellings import Spellings, WordTexts, list_spelling
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.programs import analyze_effects
 from treadle.policy.shell.ast import Assignment, ParsedCommand, SimpleCommand, Word
-from treadle.policy.shell.syntax.parser import TOO_LONG, parse_command
-from treadle.policy.shell.wrappers import TOO_DEEP, get_program_name
+from treadle.policy.shell.program_names import get_program_name
+from treadle.policy.shell.syntax.parser import parse_command
 from treadle.policy.wordset import word_set
 
 _SAFE_VARIABLES = word_set(
@@ -88,7 +88,7 @@ class CommandEvaluator:
 
     def check_forbidden(self, command: SimpleCommand, spellings: Spellings) -> PolicyFinding | None:
         """What the deny and ask lists say of a part by its words."""
-        if {TOO_DEEP, TOO_LONG} & {*command.doubts}:
+        if command.is_unread:
             # However deep it is: what it comes to stands at the end of its words.
             spellings = Spellings(
                 spellings.strict, (*spellings.loose, *_list_suffixes(command.argv))

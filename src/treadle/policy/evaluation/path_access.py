@@ -18,7 +18,7 @@ from treadle.policy.ruleset.paths import MAX_DIR_ENTRIES, is_inside
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.git import parse_git_command
 from treadle.policy.shell.ast import SimpleCommand, Word
-from treadle.policy.shell.wrappers import get_program_name
+from treadle.policy.shell.program_names import get_program_name
 
 
 class PathAccess:

@@ -16,8 +16,8 @@ from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.git import parse_git_command
 from treadle.policy.shell.analysis.programs import analyze_effects
 from treadle.policy.shell.ast import SimpleCommand, Word
+from treadle.policy.shell.program_names import SHELLS, get_program_name
 from treadle.policy.shell.syntax.parser import parse_command
-from treadle.policy.shell.wrappers import SHELLS, get_program_name
 from treadle.policy.wordset import word_set
 
 # Subcommands that one approves once for all their arguments: they build, check or show. What

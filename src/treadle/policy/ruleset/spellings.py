@@ -11,7 +11,7 @@ import msgspec
 
 from treadle.policy.shell.analysis.git import parse_git_command
 from treadle.policy.shell.ast import Word
-from treadle.policy.shell.wrappers import get_program_name
+from treadle.policy.shell.program_names import get_program_name
 from treadle.policy.wordset import word_set
 
 WordTexts = tuple[str | None, ...]

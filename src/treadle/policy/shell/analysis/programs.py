@@ -22,7 +22,7 @@ from treadle.policy.shell.analysis.git import analyze_git
 from treadle.policy.shell.analysis.options import CommandOption, OptionGrammar, scan_options
 from treadle.policy.shell.analysis.sed import analyze_sed
 from treadle.policy.shell.ast import SimpleCommand, Word
-from treadle.policy.shell.wrappers import SHELLS, get_program_name
+from treadle.policy.shell.program_names import SHELLS, get_program_name
 from treadle.policy.wordset import word_set
 
 
