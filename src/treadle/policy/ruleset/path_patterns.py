@@ -40,7 +40,8 @@ class PathPattern(msgspec.Struct, frozen=True):
         """As wide as the words can be read: another case, and `/x` from either root."""
         folded = fold_case(path)
         return any(
-            _compile_glob(fold_case(glob), is_loose=True).fullmatch(folded) for glob in self.loose_globs
+            _compile_glob(fold_case(glob), is_loose=True).fullmatch(folded)
+            for glob in self.loose_globs
         )
 
     def list_fixed_prefixes(self) -> tuple[str, ...]:

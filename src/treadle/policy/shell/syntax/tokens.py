@@ -100,7 +100,11 @@ def check_heredoc(
         stop = len(source) if stop < 0 else stop
         line = source[at:stop]
         if (line.lstrip("\t") if tabs else line) == delimiter:
-            return "" if at <= end.start_byte < end.end_byte <= stop else "an unclear end of here-document"
+            return (
+                ""
+                if at <= end.start_byte < end.end_byte <= stop
+                else "an unclear end of here-document"
+            )
         at = stop + 1
     return "a here-document without an end"
 
