@@ -16,7 +16,7 @@ import msgspec
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
 from treadle.policy.ruleset.rules import RuleSet
-from treadle.policy.ruleset.rules_file import write_private_file
+from treadle.policy.settings_file import write_private_file
 
 # What of a project's settings takes effect without trust: only what makes the agent do less.
 _NARROWING_LISTS = frozenset({"deny", "ask"})

@@ -77,7 +77,7 @@ class Unwrapper:
         return Unwrapper(self._parse, self._depth + 1).unwrap(inner)
 
     def _parse_script(self, text: str, command: SimpleCommand) -> list[SimpleCommand]:
-        """The commands of a script; doubts about the script are added as a command without words."""
+        """The commands of a script; its doubts are added as a command without words."""
         parsed = self._parse(text, self._depth + 1)
         inner = [
             _prepend_cd_paths(c, command) for c in (*parsed.commands, *parsed.guessed_commands)
