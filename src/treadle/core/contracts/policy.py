@@ -7,7 +7,7 @@ means in a mode, and how rules are written, is policy/'s business.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -30,9 +30,13 @@ class Allow(msgspec.Struct, frozen=True):
 
 
 class Deny(msgspec.Struct, frozen=True):
-    """No; the model reads the reason."""
+    """No; the model reads the reason.
+
+    `kind` "headless": the call needs approval, and the run has no user to ask.
+    """
 
     reason: str
+    kind: Literal["policy", "headless"] = "policy"
 
 
 class Ask(msgspec.Struct, frozen=True):

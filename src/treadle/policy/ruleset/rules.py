@@ -6,7 +6,7 @@ A rule is a value that knows what it matches; it decides nothing. `rules_file.py
 
 import fnmatch
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -131,13 +131,17 @@ class RuleSet(msgspec.Struct, frozen=True):
     def __add__(self, other: "RuleSet") -> "RuleSet":
         return RuleSet(self.allow + other.allow, self.ask + other.ask, self.deny + other.deny)
 
-    def find_forbidding(self, matches: Callable[[Rule], bool]) -> tuple[Outcome, Rule] | None:
-        """The first deny rule that matches, else the first ask rule."""
-        forbidding: tuple[tuple[Outcome, tuple[Rule, ...]], ...] = (
-            ("deny", self.deny),
-            ("ask", self.ask),
-        )
-        return next(((name, r) for name, rules in forbidding for r in rules if matches(r)), None)
+    def filter(self, matches: Callable[[Rule], bool]) -> "RuleSet":
+        """The rules that match, in the same lists."""
+        lists = (self.allow, self.ask, self.deny)
+        return RuleSet(*(tuple(filter(matches, rules)) for rules in lists))
+
+    def list_forbidding(self) -> Iterator[tuple[Outcome, Rule]]:
+        """The deny rules and then the ask rules, each with the name of its list."""
+        for rule in self.deny:
+            yield "deny", rule
+        for rule in self.ask:
+            yield "ask", rule
 
 
 class InvalidRule(ValueError):
