@@ -48,7 +48,7 @@ async def test_what_it_printed_is_told_to_the_model():
     asked, _ = agent(goal, 2)
     result = await asked.run("repair it")
     told = next(item for item in result.transcript if getattr(item, "kind", "") == "stop_hook")
-    assert "`make test` exited with code 1 (attempt 1 of 10)" in told.text
+    assert "`make test` failed with exit code 1 (attempt 1 of 10)" in told.text
     assert "test_a failed: 1 != 2" in told.text
 
 
@@ -57,7 +57,7 @@ async def test_after_so_many_attempts_the_turn_ends_goal_not_met():
     asked, _ = agent(goal, 2)
     result = await asked.run("repair it")
     assert result.reason == "goal_not_met"
-    assert result.turn.metadata["detail"] == "`false` exited with code 1 after 2 attempts"
+    assert result.turn.metadata["detail"] == "`false` failed with exit code 1 after 2 attempts"
 
 
 async def test_a_command_that_cannot_run_or_ends_badly_is_a_failure_in_words():

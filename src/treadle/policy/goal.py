@@ -92,7 +92,7 @@ def _describe_exit(completed: CommandResult) -> str:
         return "timed out"
     if completed.signal:
         return f"was killed by {completed.signal}"
-    return f"exited with code {completed.exit_code}"
+    return f"failed with exit code {completed.exit_code}"
 
 
 def _truncate_to_tail(output: str) -> str:

@@ -89,13 +89,13 @@ def test_hooks_are_read_as_other_agents_write_them(own_place: Path):
 @pytest.mark.parametrize(
     ("hooks", "words"),
     [
-        ({"PreToolUze": []}, r":3: no hook event is called 'PreToolUze'; did you mean PreToolUse"),
-        ({"Stop": {}}, "has to be a list"),
+        ({"PreToolUze": []}, r":3: unknown hook event 'PreToolUze'; did you mean PreToolUse"),
+        ({"Stop": {}}, "must be a list"),
         ({"Stop": [{"command": "x"}]}, "each entry is"),
-        ({"Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}]}]}, "type 'prompt' is not known"),
+        ({"Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}]}]}, "unknown type 'prompt'"),
         ({"Stop": [{"hooks": [{"command": " "}]}]}, "needs a command"),
         ({"Stop": [{"hooks": [{"command": "x", "timeout": 0}]}]}, "timeout is 0"),
-        ({"PreToolUse": [{"matcher": "(", "hooks": []}]}, "no pattern"),
+        ({"PreToolUse": [{"matcher": "(", "hooks": []}]}, "not a valid pattern"),
         ([], "object of events"),
     ],
 )
@@ -189,7 +189,7 @@ SPECIFIC = "hookSpecificOutput"
         ("permission_request", {SPECIFIC: {"decision": {"behavior": "deny", "message": "m"}}},
          Block("m")),
         ("permission_request", {SPECIFIC: {"decision": {"behavior": "allow"}}},
-         Permit("a hook said yes")),
+         Permit("a hook approved it")),
         ("permission_request",
          {SPECIFIC: {"decision": {"behavior": "allow", "updatedInput": {"n": 2}}}}, None),
         ("post_tool_use", {"decision": "block", "reason": "fix it"}, AddContext("fix it")),
@@ -199,7 +199,7 @@ SPECIFIC = "hookSpecificOutput"
         ("session_start", {SPECIFIC: {"additionalContext": "hello"}}, AddContext("hello")),
         ("stop", {"decision": "block", "reason": "go on"}, Block("go on")),
         ("stop", {"continue": False}, None),
-        ("pre_compact", {"decision": "block"}, Block("a hook said no")),
+        ("pre_compact", {"decision": "block"}, Block("a hook denied it")),
         ("notification", {"decision": "block"}, None),
     ],
 )  # fmt: skip
@@ -211,7 +211,7 @@ def test_json_is_understood(point: HookPoint, output: dict[str, Any], answer: Ho
     "output", ["{", '{"decision": "perhaps"}', '{"continue": "no"}', "{" * 5000, '{"a": 1} b']
 )
 def test_json_that_is_none_is_an_error_and_plain_words_are_not(output: str):
-    with pytest.raises(ValueError, match="not the JSON of a hook"):
+    with pytest.raises(ValueError, match="not valid hook JSON"):
         parse_output(at("pre_tool_use"), output)
     assert parse_output(at("pre_tool_use"), "all is well").answer is None
     assert parse_output(at("session_start"), "On branch main").answer == AddContext(
@@ -240,10 +240,10 @@ async def test_exit_two_denies_with_stderr_as_the_reason(own_place: Path, no_lea
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("sleep 1000", "`sleep 1000` did not end within 0.2 s"),
+        ("sleep 1000", "`sleep 1000` did not finish within 0.2 s"),
         ("./none.sh", "`./none.sh` exited with 127: "),
-        ("echo '{nonsense'", "its output is not the JSON of a hook"),
-        ("kill -9 $$", "was ended by SIGKILL"),
+        ("echo '{nonsense'", "the output is not valid hook JSON"),
+        ("kill -9 $$", "was killed by SIGKILL"),
     ],
 )
 async def test_a_guard_that_fails_denies_in_one_sentence(own_place: Path, command: str, words: str):
@@ -346,7 +346,7 @@ async def test_a_python_function_is_a_hook_too():
     result = await Agent(calling(n=1), [RecordingTool()], hooks=[guard, remind]).run("four")
     assert answers(result.transcript) == ["denied: odd"]
     assert notices(result.transcript) == ["4 chars"]
-    with pytest.raises(ConfigError, match="no hook point"):
+    with pytest.raises(ConfigError, match="unknown hook point"):
         hook("before_lunch")  # type: ignore[arg-type]
 
 
@@ -391,7 +391,7 @@ async def test_a_script_that_changes_during_a_session_is_not_run(own_place: Path
         script.write_text("touch pwned")
         result = await Agent(calling(), [record], hooks=hooks).run("x")
     assert len(record.calls) == 1
-    assert "changed since it was approved" in answers(result.transcript)[0]
+    assert "changed since you approved it" in answers(result.transcript)[0]
     assert not (own_place / "pwned").exists()
 
 
@@ -413,7 +413,7 @@ def test_what_cannot_be_seen_is_said_at_the_question(own_place: Path):
     store.trust(own_place)
     commands = [HookConfig("Stop", "./check.s?")]
     what = filter_approved_hooks(store, own_place, commands)[1][0].description
-    assert what.startswith("./check.s? (inside the sandbox, where one can be built; it cannot be")
+    assert what.startswith("./check.s? (inside the sandbox, if there is one; changes of")
     approve_hooks(store, own_place, commands)
     assert filter_approved_hooks(store, own_place, commands)[0]
     servers: dict[str, dict[str, Any]] = {
@@ -422,7 +422,8 @@ def test_what_cannot_be_seen_is_said_at_the_question(own_place: Path):
     }
     near, far = filter_approved_servers(store, own_place, servers)[1]
     assert (
-        "outside of the sandbox; it cannot be seen whether what it runs changes" in near.description
+        "outside of the sandbox; changes of the files that it runs are not detected"
+        in near.description
     )
     assert far.description == "https://x.org"
 
@@ -435,4 +436,4 @@ async def test_a_yes_of_a_folders_hook_leaves_the_question_to_the_person(own_pla
     moment = at("permission_request", tool_name="bash", tool_input={})
     async with hooked(own_place, own, theirs, no) as hooks:
         answers = [await one.run(moment) for one in hooks]
-    assert answers == [Permit("a hook said yes"), None, Block("never")]
+    assert answers == [Permit("a hook approved it"), None, Block("never")]

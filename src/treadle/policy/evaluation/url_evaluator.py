@@ -21,15 +21,15 @@ def evaluate_url(url: str, rules: RuleSet) -> PolicyFinding:
     allowing = [r for r in rules.allow if r.tool == "webfetch"]
     named = next((r for r in allowing if _names(r, target.host)), None)
     blanket = next((r for r in allowing if _is_blanket(r)), None)
-    rule = named or blanket
-    if rule is None:
+    covering = named or blanket
+    if covering is None:
         return PolicyFinding(url, "ask", f"no rule allows fetching from {target.host}")
     if target.is_private and named is None:
         return PolicyFinding(url, "ask", f"{target.host} is this machine or a private network")
     for host in target.embedded_hosts:
         if blanket is None and not any(_names(r, host) for r in allowing):
             return PolicyFinding(url, "ask", f"it may redirect to {host}")
-    return PolicyFinding.from_rule(url, "allow", rule, is_read_only=True)
+    return PolicyFinding.from_rule(url, "allow", covering, is_read_only=True)
 
 
 def _forbids(rule: Rule, target: UrlTarget) -> bool:
