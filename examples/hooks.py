@@ -20,8 +20,8 @@ async def deploy(target: str) -> str:
 
 
 @hook("pre_tool_use", matcher="deploy")
-def not_to_production(moment: HookInput) -> HookAnswer | None:
-    if moment.data["tool_input"].get("target") == "production":
+def not_to_production(hook_input: HookInput) -> HookAnswer | None:
+    if hook_input.data["tool_input"].get("target") == "production":
         return Block("production is deployed by people; use staging")
     return None
 
