@@ -28,7 +28,7 @@ class CommandRules:
     def find_forbidding(self, command: SimpleCommand, spellings: Spellings) -> PolicyFinding | None:
         """The finding of the first deny rule that matches the command, else of an ask rule."""
         if command.is_unread:
-            # The innermost command is at the end of the words, however deep it is.
+            # At any depth, the innermost command is at the end of the words.
             loose = (*spellings.loose, *_list_suffixes(command.argv))
             spellings = Spellings(spellings.strict, loose)
         for outcome, rule, pattern in self._forbidding:

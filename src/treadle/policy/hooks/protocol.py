@@ -197,7 +197,7 @@ def _get_denial_reason(specific: HookSpecificOutput) -> str:
     if specific.permission_decision == "deny":
         return reason
     # The policy has decided already, so the user can no longer be asked.
-    return f"a hook wants the user to check this call first: {reason}"
+    return f"a hook requires the user to check this call first: {reason}"
 
 
 def _parse_permission(output: HookOutput) -> HookAnswer | None:

@@ -96,7 +96,7 @@ def _anchor(text: str, root: str, home: str) -> tuple[tuple[str, ...], tuple[str
         return globs, globs
     if body.startswith("/"):
         absolute, relative = _normalize(body), _normalize(root + body)
-        # The root's own path is meant as an absolute one, not as a path below the root.
+        # A pattern inside the root is absolute, not relative to the root again.
         is_absolute = bool(root) and is_inside(absolute, (root,))
         return ((absolute if is_absolute else relative),), (absolute, relative)
     body = os.path.normpath(body)
