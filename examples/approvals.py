@@ -1,7 +1,7 @@
-"""A person decides: the loop stops at each call that the policy asks about.
+"""Approvals: the loop stops at each call that the policy wants the user to decide on.
 
-Approve, deny with a reason, or approve with other arguments; the loop goes on only when every
-call is decided.
+Approve, deny with a reason, or approve with other arguments. The loop continues when every call is
+decided.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def main() -> None:
         match await driver.next():
             case ApprovalRequest() as request:
                 first, second = request.pending
-                print("may it?", first.summary, "-", first.reason)
+                print("approve?", first.summary, "-", first.reason)
                 request.approve(first.call.id)
                 request.deny(second.call.id, "that one is still needed")
             case Finished(result=result):

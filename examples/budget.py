@@ -1,7 +1,7 @@
-"""A budget in money: the request that would break it is never sent, a last word is.
+"""A budget in money: a request that would exceed it is not sent; one closing reply is.
 
-A purse is shared by an agent and all of its children. Here a model that would work for ever has
-five and a half cents, and pays a cent a reply. Runs as it is, with a scripted model.
+A SharedBudget is shared by an agent and all of its child agents. Here the model would never stop;
+the budget is 5.5 cents, and each reply costs one cent. Uses a scripted model and needs no key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from treadle.models import Say, Scripted
 from treadle.policy.budgets import CostBudget, SharedBudget
 
 CARD = ModelCard("priced", max_output=500, input_price=1.0, output_price=10.0)
-A_CENT = Usage(input=5_000, output=500, requests=1, cost=0.01)
+ONE_CENT = Usage(input=5_000, output=500, requests=1, cost=0.01)
 
 
 @tool(effect="pure")
@@ -24,20 +24,20 @@ async def look(place: int) -> str:
 
 
 def answer(request: ModelRequest) -> Say:
-    """Looks on and on; sums up when it is told that the budget ends."""
+    """Calls the tool without end; writes a summary when tools are not allowed any more."""
     if request.options.tool_choice == "none":
-        return Say("I looked at some places and found nothing yet.", usage=A_CENT)
-    return Say(calls=[("look", {"place": len(request.transcript)})], usage=A_CENT)
+        return Say("I looked at some places and found nothing yet.", usage=ONE_CENT)
+    return Say(calls=[("look", {"place": len(request.transcript)})], usage=ONE_CENT)
 
 
 async def main() -> None:
-    purse = SharedBudget(0.055)
-    agent = Agent(Scripted(answer, card=CARD), [look], gates=[CostBudget(purse)])
+    budget = SharedBudget(0.055)
+    agent = Agent(Scripted(answer, card=CARD), [look], gates=[CostBudget(budget)])
     result = await agent.run("Find it.")
     print(f"{result.reason}: {result.turn.metadata['detail']}")
-    print(f"after {result.turn.rounds} rounds it said: {result.text}")
-    print(f"spent {purse.spent:.3f} of {purse.limit:.3f} USD")
-    assert purse.spent <= purse.limit
+    print(f"closing reply after {result.turn.rounds} rounds: {result.text}")
+    print(f"spent {budget.spent:.3f} of {budget.limit:.3f} USD")
+    assert budget.spent <= budget.limit
     await agent.aclose()
 
 

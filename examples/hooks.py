@@ -1,6 +1,6 @@
-"""A hook of your own: it looks at each call before it happens, and may object.
+"""A hook of your own: it runs before each call of a tool and may block it.
 
-The same points are open to shell commands in settings; docs/hooks.md shows both.
+Shell commands in settings can use the same points; docs/hooks.md shows both.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ async def deploy(target: str) -> str:
 
 
 @hook("pre_tool_use", matcher="deploy")
-def not_to_production(hook_input: HookInput) -> HookAnswer | None:
+def block_production(hook_input: HookInput) -> HookAnswer | None:
     if hook_input.data["tool_input"].get("target") == "production":
-        return Block("production is deployed by people; use staging")
+        return Block("only people deploy to production; use staging")
     return None
 
 
@@ -34,7 +34,7 @@ async def main() -> None:
             "It runs on staging.",
         ]
     )
-    result = await Agent(model, [deploy], hooks=[not_to_production]).run("Deploy it")
+    result = await Agent(model, [deploy], hooks=[block_production]).run("Deploy it")
     print(result.text)
 
 

@@ -1,6 +1,6 @@
-"""The library in one screen: a tool, an agent, and its three doors.
+"""The library on one screen: a tool, an agent, and three ways to run it.
 
-Run it as it is: without a key it uses a scripted model. Give it a real one by its name:
+Without arguments it uses a scripted model and needs no key. With the name of a real model:
 
     python examples/quickstart.py anthropic/claude-sonnet-4-5
 """
@@ -44,7 +44,7 @@ async def main() -> None:
             case AwaitingInput() as ask:
                 ask.submit("Once more, step by step.")
             case AfterToolResult(results=results):
-                print("a tool said", results[0].text)
+                print("tool result:", results[0].text)
             case Finished(result=turn):
                 print(turn.text)
                 break

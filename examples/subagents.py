@@ -1,7 +1,7 @@
-"""Two children at once: an agent that hands out work, and who did what.
+"""Two child agents at the same time, and the totals of all three agents.
 
-The children see nothing of the parent's conversation; their last words come back as results. Runs
-as it is, with a scripted model; give it a real one by its name:
+A child agent does not see the conversation of its parent; its last reply is the result of the call.
+Without arguments it uses a scripted model and needs no key. With the name of a real model:
 
     python examples/subagents.py anthropic/claude-sonnet-4-5
 """
@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from treadle import Agent, tool
+from treadle import Agent, UserItem, tool
 from treadle.agents.agent_files import AgentDefinition
 from treadle.core.contracts.model import ModelRequest
-from treadle.core.transcript import UserItem
 from treadle.models import Say, Scripted
 from treadle.observe.totals import Totals
 
@@ -36,18 +35,16 @@ CLERK = AgentDefinition(
 
 
 def answer(request: ModelRequest) -> Say | str:
-    """What a model might say here: the parent's part, and that of its children."""
+    """The scripted replies of the parent and of the children."""
     first = request.transcript[0]
     assert isinstance(first, UserItem)
-    asked_about = next(
-        (river for river in LENGTHS if first.text == f"How long is the {river}?"), ""
-    )
-    has_worked = len(request.transcript) > 1
-    if asked_about:
-        if not has_worked:
-            return Say(calls=[("length_of", {"river": asked_about})])
-        return f"The {asked_about} is {LENGTHS[asked_about]} km long."
-    if has_worked:
+    river = next((river for river in LENGTHS if first.text == f"How long is the {river}?"), "")
+    has_results = len(request.transcript) > 1
+    if river:
+        if not has_results:
+            return Say(calls=[("length_of", {"river": river})])
+        return f"The {river} is {LENGTHS[river]} km long."
+    if has_results:
         return "The Danube is the longer one."
     return Say(
         calls=[

@@ -1,7 +1,7 @@
-"""The stages of ./check, in order, each with a heading and its time; the first failure ends it.
+"""Runs the stages of ./check in order, each with a heading and its time; stops at a failure.
 
-Run by ./check with the environment's interpreter. What a stage means is in pyproject.toml; here is
-only which come, in which order, over which folders.
+Run by ./check with the environment's interpreter. The rules of most stages are in pyproject.toml,
+those of names and texts in scripts/check_names.py.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def every_stage(fast: bool, scratch: Path) -> Iterator[Stage]:
     yield Stage("types", python("-m", "mypy", *folders))
     linter = "import sys; from importlinter.cli import lint_imports_command as c; sys.exit(c())"
     yield Stage("layers", python("-c", linter, "--no-logo"))
+    yield Stage("names and texts", python(str(ROOT / "scripts" / "check_names.py")))
     yield pytest_stage(fast, [])
     for example in sorted((ROOT / "examples").glob("*.py")):
         title = f"example {example.stem}"
@@ -67,7 +68,7 @@ def pytest_stage(fast: bool, arguments: Sequence[str]) -> Stage:
 
 
 def python(*arguments: str) -> list[str]:
-    # -P: the folder we stand in is not a place to import from.
+    # -P: nothing is imported from the current folder.
     return [sys.executable, "-P", *arguments]
 
 
@@ -91,7 +92,7 @@ def run(stage: Stage) -> int:
             check=False,
         ).returncode
     except subprocess.TimeoutExpired:
-        print(f"stopped: not done within {stage.limit:.0f} s")
+        print(f"stopped after {stage.limit:.0f} s, the limit of this stage")
         status = 1
     print(f"   {stage.title}: {time.monotonic() - began:.1f} s", flush=True)
     return status

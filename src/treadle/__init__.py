@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from treadle.agents.result import Result
     from treadle.agents.stream import Stream
     from treadle.core.contracts.model import CacheRequest, ModelOptions
-    from treadle.core.contracts.tool import Resources, ToolContext, ToolOutput
+    from treadle.core.contracts.tool import Access, ToolContext, ToolOutput
     from treadle.core.errors import ModelError, ToolError, TreadleError
     from treadle.core.events import (
         ApprovalRequired,
@@ -48,7 +48,7 @@ __all__ = [
     "Image",
     "ModelError",
     "ModelOptions",
-    "Resources",
+    "Access",
     "Result",
     "RunFailed",
     "Stream",
@@ -85,7 +85,7 @@ __getattr__, __dir__ = lazy_exports(
         "Image": "core.transcript.content",
         "ModelError": "core.errors",
         "ModelOptions": "core.contracts.model",
-        "Resources": "core.contracts.tool",
+        "Access": "core.contracts.tool",
         "Result": "agents.result",
         "RunFailed": "core.events",
         "Stream": "agents.stream",

@@ -1,20 +1,20 @@
 """Names of a package that load at first use, so that importing the package costs nothing.
 
-__getattr__, __dir__ = lazy_exports(__name__, {"Agent": "agents.agent"})
-"""
+    __getattr__, __dir__ = lazy_exports(__name__, {"Agent": "agents.agent"})
 
-from __future__ import annotations
+Imports only `sys`: this module loads before __main__ takes the current folder off the search path.
+"""
 
 import sys
 
-TYPE_CHECKING = False  # the module `typing` is not needed at start
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
 def lazy_exports(
-    package: str, modules: Mapping[str, str]
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    package: str, modules: "Mapping[str, str]"
+) -> "tuple[Callable[[str], object], Callable[[], list[str]]]":
     """`__getattr__` and `__dir__` of a package: `modules` says which of its modules has a name."""
 
     def get_attribute(name: str) -> object:

@@ -531,7 +531,7 @@ async def test_a_required_sandbox_that_cannot_be_built_refuses_the_start(own_pla
 async def test_no_other_process_can_read_our_memory():
     look = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"  # PR_GET_DUMPABLE
     process = await asyncio.create_subprocess_exec(
-        PROGRAM[0], "-c", f"from treadle.apps.cli.signals import harden; harden(); {look}",
+        PROGRAM[0], "-c", f"from treadle.apps.cli.signals import harden_process; harden_process(); {look}",
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     out, _ = await process.communicate()

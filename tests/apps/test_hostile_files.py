@@ -33,8 +33,8 @@ BECOMING: dict[str, Callable[[Path], object]] = {
 }
 SAID = {
     "pipe": "is a named pipe",
-    "endless": "leads out of",
-    "outside": "leads out of",
+    "endless": "through a symlink",
+    "outside": "through a symlink",
     "folder": "is a folder",
     "huge": "larger than",
 }
@@ -176,7 +176,7 @@ async def test_what_a_command_puts_in_the_place_of_memory_does_not_reach_the_mod
         ran = await ends("-p", "go", *FREELY, server=server)
     assert ran.code == 0
     assert b"PRIVATE-KEY" not in server.requests[1].body
-    assert b"leads out of" in server.requests[1].body
+    assert b"through a symlink" in server.requests[1].body
 
 
 @pytest.mark.parametrize("name", ["AGENTS.md", "a.txt"])

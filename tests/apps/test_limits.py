@@ -164,7 +164,7 @@ async def test_a_memory_file_that_is_a_link_out_of_the_workspace_is_not_read(own
         ran = await run(server, "-p", "go", *SONNET, "--verbose")
         [request] = server.generation_requests
     assert ran.code == 0
-    assert f"CLAUDE.md: leads out of {Path.cwd()} by a link; it is not read" in ran.err
+    assert f"CLAUDE.md: leaves {Path.cwd()} through a symlink; it is not read" in ran.err
     assert b"the secret" not in request.body
 
 

@@ -82,7 +82,7 @@ def test_a_link_out_of_the_workspace_is_not_read(root: Path):
     (root / "AGENTS.md").symlink_to(root.parent / "secret.md")
     memory = read_memory(root)
     assert memory.files == ()
-    assert f"AGENTS.md: leads out of {root} by a link; it is not read" in memory.problems[0]
+    assert f"AGENTS.md: leaves {root} through a symlink; it is not read" in memory.problems[0]
 
 
 def test_a_huge_file_is_cut_and_a_binary_one_left_out(root: Path):
@@ -122,7 +122,7 @@ def test_remembering_writes_into_no_file_elsewhere_and_waits_for_no_pipe(root: P
     file = root / "AGENTS.md"
     for target in ("../rc", "../made"):
         file.symlink_to(target)
-        with pytest.raises(ConfigError, match="leads out"):
+        with pytest.raises(ConfigError, match="through a symlink"):
             append_memory(file, "x")
         file.unlink()
     os.mkfifo(file)
@@ -142,7 +142,7 @@ def test_a_changed_file_is_read_as_carefully_as_the_first_time(root: Path):
     (root / "AGENTS.md").unlink()
     (root / "AGENTS.md").symlink_to("../secret")
     [file] = reread_changed(memory).files
-    assert "leads out of" in file.text
+    assert "through a symlink" in file.text
     assert "password" not in file.text
 
 
@@ -153,7 +153,7 @@ def test_a_folder_on_the_way_that_became_a_link_leads_nowhere(root: Path):
     (root / "src").rename(root / "old")
     (root / "src").symlink_to("../elsewhere")
     [file] = reread_changed(memory).files
-    assert "leads out of" in file.text
+    assert "through a symlink" in file.text
     assert "password" not in file.text
 
 
@@ -162,7 +162,7 @@ def test_a_folder_on_the_way_that_became_a_link_leads_nowhere(root: Path):
     [
         (os.mkfifo, "is a named pipe"),
         (os.mkdir, "is a folder"),
-        (lambda path: path.symlink_to("/dev/zero"), "leads out of"),
+        (lambda path: path.symlink_to("/dev/zero"), "through a symlink"),
         (lambda path: path.symlink_to(path.name), "is gone"),
         (lambda path: path.write_bytes(b"a\0b"), "is binary"),
         (lambda path: None, "is gone"),

@@ -16,7 +16,14 @@ import msgspec
 
 from treadle.agents.agent import Agent
 from treadle.core.contracts.model import ModelRequest
-from treadle.core.contracts.tool import ProbeResult, Resources, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.tool import (
+    Access,
+    BaseTool,
+    ProbeResult,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
 from treadle.core.errors import SessionBusy, StoreError
 from treadle.core.steps import AwaitingInput
 from treadle.core.transcript.content import Arguments, Text
@@ -47,7 +54,7 @@ REPLIES = (
 )
 
 
-class Marking:
+class Marking(BaseTool):
     """A tool that leaves a line in a file, with places before, inside and behind its effect."""
 
     def __init__(self, name: str, effect: EffectClass, folder: Path, files: FaultyFiles) -> None:
@@ -66,8 +73,8 @@ class Marking:
     def summary(self, arguments: Arguments) -> str:
         return self._spec.name
 
-    def resources(self, arguments: Arguments) -> Resources:
-        return Resources(writes=frozenset({self._spec.name}))
+    def access(self, arguments: Arguments, session_id: str) -> Access:
+        return Access(writes=frozenset({self._spec.name}))
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         name = self._spec.name

@@ -270,10 +270,10 @@ async def test_cancellation_kills_the_tree_at_once(folder: Path, sandbox: bool) 
 AGENT = """
     import asyncio, sys
     from pathlib import Path
-    from treadle.workspace.local import LocalWorkspace, Options
+    from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
     async def main():
-        workspace = await LocalWorkspace.open(Path(sys.argv[1]), Options(sandbox=sys.argv[3]))
+        workspace = await LocalWorkspace.open(Path(sys.argv[1]), WorkspaceOptions(sandbox=sys.argv[3]))
         await workspace.run(sys.argv[2])
 
     asyncio.run(main())

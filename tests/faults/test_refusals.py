@@ -34,7 +34,7 @@ class Picky(ProviderServer):
     def __init__(self) -> None:
         super().__init__(lambda request: FakeReply("I see."))
 
-    def _problems(self, request: Any, *others: Any) -> list[RequestViolation]:
+    def _check_request(self, request: Any, *others: Any) -> list[RequestViolation]:
         return (
             [RequestViolation("", "could not process image")] if b'"image"' in request.body else []
         )

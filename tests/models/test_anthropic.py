@@ -496,7 +496,9 @@ async def test_key_token_and_endpoint_come_from_the_environment(monkeypatch: pyt
     async with ProviderServer([provider.FakeReply("a"), provider.FakeReply("b")]) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url + "/v1/")
         monkeypatch.setenv("ANTHROPIC_API_KEY", " sk-key\n")
-        await ask(Anthropic("m", beta=("b-1",), headers={"x-team": "t"}), asked(key="same"))
+        await ask(
+            Anthropic("m", beta=("b-1",), headers={"x-team": "t"}), asked(idempotency_key="same")
+        )
         monkeypatch.delenv("ANTHROPIC_API_KEY")
         monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "tok")
         await ask(Anthropic("m"), asked())

@@ -125,8 +125,8 @@ def test_every_row_has_room_for_its_own_output():
 def test_without_need_nothing_slow_is_imported():
     program = (
         "import sys; from treadle.models.catalog import *; from treadle.core.transcript import *;"
-        "assert cost(card_for('openai/gpt-5', prices=True), Usage(input=10));"
-        "assert cost(card_for('who/knows'), Usage(input=10)) is None;"
+        "assert compute_cost(card_for('openai/gpt-5', prices=True), Usage(input=10));"
+        "assert compute_cost(card_for('who/knows'), Usage(input=10)) is None;"
         "sys.exit('genai_prices' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

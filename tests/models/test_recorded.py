@@ -17,7 +17,7 @@ from treadle.core.contracts.model import (
     Reply,
 )
 from treadle.core.contracts.tool import ToolSpec
-from treadle.core.contracts.wrapped_model import open_stream
+from treadle.core.contracts.wrapped import open_stream
 from treadle.core.errors import BadRequest, ConfigError, ModelError, RateLimited
 from treadle.core.transcript import (
     AssistantItem,

@@ -1,4 +1,4 @@
-"""The ground that tests stand on holds: each promise of conftest.py, tried."""
+"""The fixtures and limits of conftest.py work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import NetworkClosed, NoLeaks
 
-FAR = "192.0.2.1"  # reserved for documentation: nobody is there
+FAR = "192.0.2.1"  # reserved for documentation: no host has it
 
 
 def test_a_warning_is_an_error():

@@ -210,6 +210,7 @@ def test_saying_the_version_loads_no_more_than_the_interpreter():
         "__future__",
         "treadle",
         "treadle.__main__",
+        "treadle._lazy_exports",
         "treadle._version",
         "treadle.apps",
         "treadle.apps.cli",

@@ -1,4 +1,4 @@
-"""The layers contract is alive: it is kept now, and a planted violation is caught."""
+"""The import rules hold now, and a planted violation is found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLANTED = {
         "models/planted.py",
         "def later() -> None:\n    import treadle.tools.planted",
     ),
-    "a folder without a place": ("helpers/planted.py", "x = 1"),
+    "a folder without a layer": ("helpers/planted.py", "x = 1"),
 }
 
 
@@ -40,7 +40,7 @@ def lint_imports(checkout: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A copy of the source, with a module `planted` in each of the folders the cases point at."""
+    """A copy of the source, with a module `planted` in each folder that the cases import from."""
     skip = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=skip)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -58,7 +58,7 @@ def plant(checkout: Path, path: str, code: str) -> None:
     module.write_text(f"{code}\n")
 
 
-def test_the_house_keeps_its_layers(checkout: Path):
+def test_the_code_keeps_its_layers(checkout: Path):
     done = lint_imports(checkout)
     assert done.returncode == 0, done.stdout + done.stderr
 

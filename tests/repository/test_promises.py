@@ -1,4 +1,4 @@
-"""The page of promises says the truth: every proof and every command that it names is there."""
+"""docs/promises.md names only tests, programs and commands that exist."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def functions_of(path: str) -> frozenset[str]:
 
 @cache
 def commands() -> dict[str, Path]:
-    """Command to the file that answers to it, read off the table in main.py."""
+    """The file of each command, from the table in main.py."""
     table = re.findall(
         r'"(\w+)": \(\s*"treadle\.apps\.cli\.commands\.(\w+)"', (CLI / "main.py").read_text()
     )
@@ -83,5 +83,5 @@ def test_every_named_command_exists_and_knows_its_options(line: str):
         assert f'"{words[0]}"' in source, f"{first} has no {words[0]}"
 
 
-def test_the_page_is_found_from_the_front_door():
+def test_the_readme_links_to_the_page():
     assert "docs/promises.md" in (ROOT / "README.md").read_text()

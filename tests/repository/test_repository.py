@@ -1,4 +1,4 @@
-"""The repository says the truth about itself: locks, papers, and how little it assumes."""
+"""Locks, documents and scripts of the repository are consistent."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ async def test_a_call_that_does_not_stop_is_left_to_itself_and_its_late_answer_i
     assert asyncio.get_running_loop().time() - began < 1.0  # 0.2 s, on a machine with nothing else
     assert "outcome unknown" in answers(driver)[0]
     assert [event.text for event in witness.events_of(WarningRaised)] == [
-        "deaf does not stop; it is left to itself"
+        "deaf does not stop; it was abandoned"
     ]
 
     before, told = list(driver.transcript), len(witness.events_of(ToolProgress))
@@ -193,7 +193,7 @@ async def test_a_call_that_does_not_stop_is_left_to_itself_and_its_late_answer_i
     assert list(driver.transcript) == before
     assert find_violations(driver.transcript) == []
     assert len(witness.events_of(ToolProgress)) == told
-    assert "too late for its answer to count: late" in witness.events_of(Notified)[-1].text
+    assert "its late result is ignored: late" in witness.events_of(Notified)[-1].text
     assert (
         "outcome unknown" in fold_entries(store.entries).transcript[2].text
     )  # the log says the same

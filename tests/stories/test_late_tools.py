@@ -82,7 +82,7 @@ async def test_the_person_is_asked_about_it_and_always_means_it():
         kept.append(rules)
 
     tool = RecordingTool("mcp__files__put")
-    driver = calling(tool, GIVEN, GIVEN, policy=policy(keep=keep)).start(input="go")
+    driver = calling(tool, GIVEN, GIVEN, policy=policy(save_rules=keep)).start(input="go")
     request = await driver.next()
     assert isinstance(request, ApprovalRequest)
     [approval] = request.pending

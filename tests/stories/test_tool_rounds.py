@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle import Agent, Resources, ToolContext, ToolError, tool
+from treadle import Access, Agent, ToolContext, ToolError, tool
 from treadle.core.contracts.hook import (
     AddContext,
     Block,
@@ -21,7 +21,7 @@ from treadle.core.contracts.hook import (
     Permit,
 )
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
-from treadle.core.contracts.tool import ProbeResult, ToolOutput
+from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolOutput
 from treadle.core.errors import ApprovalPending, AuthRequired, ConfigError, StreamBroken
 from treadle.core.events import (
     ApprovalRequired,
@@ -144,7 +144,7 @@ async def nothing() -> None:
     return None
 
 
-class Oddity:
+class Oddity(BaseTool):
     spec = RecordingTool("odd").spec
 
     def check(self, arguments):
@@ -153,7 +153,7 @@ class Oddity:
     def summary(self, arguments):
         raise RuntimeError("no words")
 
-    def resources(self, arguments):
+    def access(self, arguments, session_id):
         raise RuntimeError("no idea")
 
     async def call(self, arguments, context):
@@ -249,9 +249,9 @@ async def test_undeclared_calls_run_one_after_the_other_in_order():
 
 async def test_calls_on_one_resource_wait_for_each_other_and_others_do_not():
     def touches(given):
-        return Resources(writes=frozenset({given["path"]}))
+        return Access(writes=frozenset({given["path"]}))
 
-    record = RecordingTool(effect="irreversible", concurrent=True, resources=touches)
+    record = RecordingTool(effect="irreversible", concurrent=True, access=touches)
     paths = ["a", "b", "a", "c"]
     await Agent(calling(*[("record", {"path": path}) for path in paths]), [record]).run("x")
     assert record.max_running == 3

@@ -142,10 +142,10 @@ async def test_a_file_of_unknown_size_is_read_up_to_the_limit(folder: Path) -> N
 KILLED = """
     import asyncio, os, signal, sys
     from pathlib import Path
-    from treadle.workspace.local import LocalWorkspace, Options
+    from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
     async def main():
-        workspace = await LocalWorkspace.open(Path(sys.argv[1]), Options(sandbox="off"))
+        workspace = await LocalWorkspace.open(Path(sys.argv[1]), WorkspaceOptions(sandbox="off"))
         os.rename = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)
         await workspace.write("sub/f", b"new")
 

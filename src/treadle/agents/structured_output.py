@@ -11,7 +11,13 @@ from typing import Any
 import msgspec
 
 from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
-from treadle.core.contracts.tool import ProbeResult, Resources, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.tool import (
+    BaseTool,
+    ProbeResult,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.usage import Usage
 from treadle.models.output_schema import build_schema, parse_structured_output
@@ -21,7 +27,7 @@ DESCRIPTION = "Give the final answer. Call this once, when the work is done."
 MISSING_ANSWER = f"Give your final answer by calling the tool `{TOOL_NAME}`."
 
 
-class FinalAnswerTool:
+class FinalAnswerTool(BaseTool):
     """A tool whose call is the answer, and the gate that ends the turn behind it."""
 
     def __init__(self, output_type: object) -> None:
@@ -48,18 +54,9 @@ class FinalAnswerTool:
             return str(error)
         return None
 
-    def summary(self, arguments: Arguments) -> str:
-        return f"[{TOOL_NAME}]"
-
-    def resources(self, arguments: Arguments) -> Resources:
-        return Resources()
-
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         self._text = msgspec.json.encode(arguments).decode()
         return ToolOutput("The answer is taken.")
-
-    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        return {}
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext

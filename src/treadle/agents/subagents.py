@@ -15,8 +15,8 @@ from treadle.core.contracts.policy import Deny, PermissionRequest, Policy, Verdi
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import (
+    BaseTool,
     ProbeResult,
-    Resources,
     Tool,
     ToolContext,
     ToolOutput,
@@ -131,7 +131,7 @@ class SubagentRunner:
         return text
 
 
-class TaskTool:
+class TaskTool(BaseTool):
     """The tool with which a model starts children."""
 
     def __init__(self, runner: SubagentRunner, definitions: Sequence[AgentDefinition] = ()) -> None:
@@ -174,17 +174,11 @@ class TaskTool:
         kind = arguments.get("subagent_type", GENERAL_AGENT.name)
         return summarize_call("task", {"command": f"{kind}: {arguments.get('description', '')}"})
 
-    def resources(self, arguments: Arguments) -> Resources:
-        return Resources()
-
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         if arguments.get("run_in_background"):
             context.detach()
         definition = self._definitions[arguments.get("subagent_type", GENERAL_AGENT.name)]
         return ToolOutput(await self._runner(definition, arguments["prompt"], context))
-
-    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        return {}
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext

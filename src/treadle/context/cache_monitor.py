@@ -19,7 +19,7 @@ from treadle.core.contracts.model import (
     Reply,
 )
 from treadle.core.contracts.tool import ToolSpec
-from treadle.core.contracts.wrapped_model import WrappedModel, open_stream
+from treadle.core.contracts.wrapped import WrappedModel, open_stream
 from treadle.core.transcript.transcript import Transcript
 
 MAX_SESSIONS = 256

@@ -1,46 +1,46 @@
-"""Every exception of the project, in one home.
+"""Every exception of the project.
 
     TreadleError
-    ├── ModelError                 a provider could not or would not answer
-    │   ├── RateLimited            429; may say when to come back
-    │   ├── Overloaded             5xx, 529: theirs, and it passes
+    ├── ModelError                 a provider did not answer
+    │   ├── RateLimited            429; may have `retry_after`
+    │   ├── Overloaded             5xx, 529: a transient error of the provider
     │   ├── Unreachable            no connection: DNS, refused, TLS, proxy
-    │   ├── StreamBroken           the answer stopped half-way, stalled, or was not the protocol
-    │   ├── BadRequest             400: this very request will never be accepted
-    │   │   └── ContextTooLong     it does not fit the window, or the body limit
-    │   ├── AccessDenied           401, 403: the key
-    │   ├── QuotaExhausted         the account has no money left
+    │   ├── StreamBroken           the stream ended early, stalled, or broke the protocol
+    │   ├── BadRequest             400: the same request will never be accepted
+    │   │   └── ContextTooLong     larger than the window, or than the body limit
+    │   ├── AccessDenied           401, 403: the key is missing, wrong or not allowed
+    │   ├── QuotaExhausted         the account has no credit left
     │   ├── UnknownModel           404
-    │   ├── EmptyReply             it ended without saying anything, twice
-    │   └── OutputMismatch         its answer does not fit the type that was asked for
-    ├── LoopError                  the loop was asked for what it cannot do
-    │   ├── ApprovalPending        next() before every approval was resolved
+    │   ├── EmptyReply             the reply was empty, also at the second attempt
+    │   └── OutputMismatch         the answer does not fit the requested type
+    ├── LoopError                  the driver was used wrongly, or a mutator is wrong
+    │   ├── ApprovalPending        next() before every approval is resolved
     │   ├── DriverBusy             next() while another next() runs
-    │   └── LawBroken              a mutator returned an unlawful transcript
+    │   └── LawBroken              a mutator returned a transcript that breaks a law
     ├── ToolError                  raised by a tool: becomes an error result
-    │   └── AuthRequired           the tool's server wants the user to log in
+    │   └── AuthRequired           the server of the tool needs a login by the user
     ├── StoreError                 the session cannot be written or read
     │   ├── StoreFull              no space left
     │   ├── SessionBusy            another process has it open
-    │   ├── SessionUnknown         there is no such session
-    │   ├── SessionElsewhere       it belongs to another folder
-    │   └── SessionTooNew          written by a newer version: read only
-    ├── WorkspaceError             files or processes cannot be reached as asked
-    └── ConfigError                a setting, rule or definition is wrong: file, line, what to do
+    │   ├── SessionNotFound        there is no such session
+    │   ├── SessionInOtherFolder   the session belongs to another folder
+    │   └── SessionTooNew          written by a newer version: can only be read
+    ├── WorkspaceError             a file or process operation failed
+    └── ConfigError                a setting, rule or definition is wrong: file, line, remedy
 
-A message says what happened, to what, and what to do next. A provider's errors become these
-at the edge of its codec; nothing else raises ModelError.
+A message says what happened, to what, and what to do next. Models translate the errors of their
+provider to these (models/provider_base/error_mapping.py); only models raise ModelError.
 """
 
 from __future__ import annotations
 
 
 class TreadleError(Exception):
-    """The root: catch this to catch everything the project raises on purpose."""
+    """The root of all exceptions that the project raises on purpose."""
 
 
 class ModelError(TreadleError):
-    """A provider could not or would not answer."""
+    """A provider did not answer."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class ModelError(TreadleError):
 
 
 class RateLimited(ModelError):
-    """Too many requests for now."""
+    """The provider refused the request because of a rate limit."""
 
 
 class Overloaded(ModelError):
-    """The provider has trouble of its own."""
+    """The provider is overloaded or has an internal error."""
 
 
 class Unreachable(ModelError):
@@ -71,11 +71,11 @@ class Unreachable(ModelError):
 
 
 class StreamBroken(ModelError):
-    """The answer stopped half-way, stalled, or was not what the protocol says."""
+    """The stream ended early, stalled, or did not follow the protocol."""
 
 
 class BadRequest(ModelError):
-    """The request was refused for what it is. `position` and `part` name the place, if known."""
+    """The provider rejected the request. `position` and `part` name the rejected part, if known."""
 
     def __init__(
         self,
@@ -109,15 +109,15 @@ class UnknownModel(ModelError):
 
 
 class EmptyReply(ModelError):
-    """The model ended without saying anything, also after it was asked again."""
+    """The reply was empty, also at the second attempt."""
 
 
 class OutputMismatch(ModelError):
-    """The answer does not fit the type that was asked for, also after it was told why."""
+    """The answer does not fit the requested type, also after the model was shown the error."""
 
 
 class LoopError(TreadleError):
-    """The loop was asked for what it cannot do."""
+    """The driver was used wrongly, or a mutator is wrong."""
 
 
 class ApprovalPending(LoopError):
@@ -136,7 +136,7 @@ class DriverBusy(LoopError):
 
 
 class LawBroken(LoopError):
-    """A mutator returned a transcript that breaks a law; it was not taken over."""
+    """A mutator returned a transcript that breaks a law; the transcript was discarded."""
 
     def __init__(self, mutator: str, law: str, problem: str) -> None:
         super().__init__(f"mutator {mutator} broke the law {law}: {problem}")
@@ -145,11 +145,11 @@ class LawBroken(LoopError):
 
 
 class ToolError(TreadleError):
-    """Raised by a tool to tell the model what went wrong."""
+    """Raised by a tool; the model reads the message as an error result."""
 
 
 class AuthRequired(ToolError):
-    """The server behind the tool wants the user to log in; the host does that out of band."""
+    """The server of the tool needs a login; the host does that outside of the turn."""
 
     def __init__(self, server: str, message: str) -> None:
         super().__init__(message)
@@ -169,7 +169,7 @@ class SessionBusy(StoreError):
 
 
 class SessionNotFound(StoreError):
-    """There is no session of that name."""
+    """There is no session with this id."""
 
 
 class SessionInOtherFolder(StoreError):
@@ -188,8 +188,16 @@ class SessionTooNew(StoreError):
 
 
 class WorkspaceError(TreadleError):
-    """Files or processes cannot be reached as asked."""
+    """A file or process operation failed."""
 
 
 class ConfigError(TreadleError):
     """A setting, rule or definition is wrong."""
+
+
+def error_text(error: BaseException) -> str:
+    """The text of an error: `ValueError: bad input`; only the message for a TreadleError."""
+    text = str(error)
+    if isinstance(error, TreadleError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

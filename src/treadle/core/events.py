@@ -1,24 +1,24 @@
 """Every event that an observer can see.
 
     RunStarted
-      TurnStarted                                       once a turn
-        InputAccepted*                                  the opener, and each steered message
-        ┌ RequestStarted                                once a model call
+      TurnStarted                                       once per turn
+        InputAccepted*                                  the first message, and each steered one
+        ┌ RequestStarted                                once per model call
         │   (TextDelta | ThinkingDelta | ToolCallBegan | ToolCallDelta)*
-        │   (RetryScheduled ReplyDiscarded?)*           the attempt is thrown away
-        │   ToolCallRequested*                          once a call, when it is whole
+        │   (RetryScheduled ReplyDiscarded?)*           the attempt failed and is discarded
+        │   ToolCallRequested*                          once per call, when it is complete
         │ UsageUpdated
         │   (ApprovalRequired ... ApprovalResolved)*
         │   ToolStarted*  ToolProgress*  ToolFinished*  (or ToolDetached, TaskFinished later)
         │   (MutationStarted MutationFinished)*
-        └ again, while the model calls for tools
+        └ repeated while the model calls tools
       TurnFinished | RunFailed                          exactly one, always last
 
-    Warning, Notified, ToolsChanged, ChildEvent and LoopContinued may stand anywhere in between.
-    A call that only looks may start, and finish, while the reply that calls for it still streams.
+    WarningRaised, Notified, ModelChanged, ToolsChanged, ChildEvent and LoopContinued may come
+    anywhere in between. A pure call may start, and finish, while its reply is still streaming.
 
-Each carries the session's and the turn's id and a number that only grows. Values only:
-who receives them is the observers' contract.
+Each event has the id of the session and of the turn, and a number that only grows. This module
+holds values only; contracts/observer.py says how they are received.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ PREVIEW_CHARS = 200
 
 
 def preview(text: str) -> str:
-    """The beginning of a text, short enough for an event."""
+    """The first characters of a text, short enough for an event."""
     return text if len(text) <= PREVIEW_CHARS else text[:PREVIEW_CHARS] + "..."
 
 
 class TurnResult(msgspec.Struct, frozen=True):
-    """How a turn ended. `items` are what it added to the transcript."""
+    """How a turn ended. `items` are the items that it added to the transcript."""
 
     turn_id: str
     reason: TerminalReason
@@ -56,7 +56,7 @@ class TurnResult(msgspec.Struct, frozen=True):
 
     @property
     def reply(self) -> AssistantItem | None:
-        """The last thing the model said in this turn."""
+        """The last reply of the model in this turn."""
         for item in reversed(self.items):
             if isinstance(item, AssistantItem):
                 return item
@@ -69,7 +69,7 @@ class TurnResult(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """What all events have."""
+    """The fields that all events have."""
 
     session_id: str
     turn_id: str
@@ -77,11 +77,11 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class RunStarted(Event, frozen=True, tag="run_started"):
-    """A driver began to work; the session may be an old one."""
+    """A driver started, in a new or a resumed session."""
 
 
 class TurnStarted(Event, frozen=True, tag="turn_started"):
-    """A turn began, with a user's item or by going on with an unfinished one."""
+    """A turn started with a user message, or an unfinished turn was resumed."""
 
 
 class InputAccepted(Event, frozen=True, tag="input_accepted"):
@@ -116,7 +116,7 @@ class ToolCallRequested(Event, frozen=True, tag="tool_call_requested"):
 
 
 class RetryScheduled(Event, frozen=True, tag="retry_scheduled", gc=False):
-    """The model call failed in a way that passes; it is tried again after `delay` seconds."""
+    """The model call failed with a transient error; the next attempt is in `delay` seconds."""
 
     attempt: int
     delay: float
@@ -124,13 +124,13 @@ class RetryScheduled(Event, frozen=True, tag="retry_scheduled", gc=False):
 
 
 class ReplyDiscarded(Event, frozen=True, tag="reply_discarded", gc=False):
-    """What was streamed since RequestStarted is void: the attempt failed half-way."""
+    """The attempt failed. Everything streamed since RequestStarted is void."""
 
     chars: int
 
 
 class ModelChanged(Event, frozen=True, tag="model_changed", gc=False):
-    """A fallback takes over."""
+    """A fallback model is used from now on."""
 
     old: str
     new: str
@@ -138,7 +138,7 @@ class ModelChanged(Event, frozen=True, tag="model_changed", gc=False):
 
 
 class UsageUpdated(Event, frozen=True, tag="usage_updated"):
-    """The last call's usage, and the turn's so far."""
+    """The usage of the last model call, and of the turn so far."""
 
     model: str
     last: Usage
@@ -179,7 +179,7 @@ class ToolFinished(Event, frozen=True, tag="tool_finished", gc=False):
 
 
 class ToolDetached(Event, frozen=True, tag="tool_detached", gc=False):
-    """The call goes on in the background as a task; the model was told so."""
+    """The call continues in the background as a task; its result tells the model."""
 
     call_id: str
     task_id: str
@@ -193,7 +193,7 @@ class TaskFinished(Event, frozen=True, tag="task_finished", gc=False):
 
 
 class ChildEvent(Event, frozen=True, tag="child_event"):
-    """What a child agent tells, shown by the call that started it."""
+    """An event of a child agent, with the call that started the child."""
 
     call_id: str
     child: Event
@@ -216,19 +216,19 @@ class MutationFinished(Event, frozen=True, tag="mutation_finished", gc=False):
 
 
 class LoopContinued(Event, frozen=True, tag="loop_continued", gc=False):
-    """Why the loop went round again: the recorded transition."""
+    """Why the loop makes another model call: the recorded transition."""
 
     transition: str
 
 
 class Notified(Event, frozen=True, tag="notified", gc=False):
-    """One line for the person; nothing is wrong."""
+    """One line of information for the user."""
 
     text: str
 
 
 class WarningRaised(Event, frozen=True, tag="warning", gc=False):
-    """One line for the person; something is wrong but the work goes on."""
+    """One line for the user: something is wrong, but the run continues."""
 
     text: str
 

@@ -1,12 +1,12 @@
-"""What is secret in an environment: which variables, which values, and texts without them.
+"""Finds secrets in environment variables and redacts them in texts.
 
-    is_secret(name, value)   a variable that is a key by its name, or holds one in an address
-    secrets_of(environ)      the values to be taken out of texts, longest first
-    without(secrets, text)   a text with [redacted] in their places
+    is_secret(name, value)   whether a variable has a secret name, or a URL with a password in it
+    find_secrets(environ)    the secret values, longest first
+    redact(secrets, text)    the text with [redacted] instead of these values
 
-It is in the core because commands must not see such variables (workspace), tapes must not keep
-them (models), and hosts must not show them (apps). What a stranger's token looks like is not known
-here: models/secret_redactor.py.
+In the core because commands must not see such variables (workspace), cassettes must not contain
+them (models), and hosts must not show them (apps). Tokens of known formats that are not in the
+environment are redacted by models/secret_redactor.py.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 REDACTED = "[redacted]"
-MIN_SECRET_CHARS = 8  # a shorter value would also be found where it is none
+MIN_SECRET_CHARS = 8  # a shorter value also occurs in ordinary text
 
-# Long words may end another one (PGPASSWORD), short ones stand for themselves (not MONKEY).
+# Long words may be the end of another word (PGPASSWORD), short ones not (MONKEY).
 _SECRET_NAME = re.compile(
     r"((API|ACCESS|SECRET|PRIVATE)_?KEY|TOKEN|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?=\d|_|$)"
     r"|(^|_)(KEY|PASS|PAT|AUTH|COOKIE)(?=\d|_|$)"
     r"|_PWD(?=\d|_|$)",
     re.IGNORECASE,
 )
-# Such a name speaks about a secret: where it is, who has it, how it is used.
+# Such a name describes a secret (its path, owner or use) and does not hold it.
 _METADATA_SUFFIX = re.compile(
     r"_(FILE|PATH|DIR|FOLDER|URL|URI|ENDPOINT|HOST|PORT|SOCK|NAME|USER|USERNAME|TYPE|KIND|METHOD"
     r"|MODE|SCHEME|PROVIDER|DOMAIN|REALM|SCOPES?|REGION|ALG|ALGORITHM|HEADER|PREFIX|LENGTH|SIZE"
@@ -32,9 +32,9 @@ _METADATA_SUFFIX = re.compile(
     re.IGNORECASE,
 )
 _URL_WITH_USERINFO = re.compile(r"([a-z][a-z0-9+.-]*)://([^/\s]+)@([^/\s?#,;@]+)", re.IGNORECASE)
-_MIN_URL_TOKEN_CHARS = 12  # so many characters before the @ of a web address are no person's name
+_MIN_URL_TOKEN_CHARS = 12  # a longer part before the @ of a URL is not a user name
 
-# Values that everybody uses where no secret is needed: to hide them would only garble texts.
+# Common default values: to redact them would damage ordinary texts.
 _COMMON_VALUE_WORDS = """
 password passw0rd postgres postgresql changeme changeit username disabled required optional
 undefined localhost development production kubernetes
@@ -43,7 +43,7 @@ _COMMON_VALUES = frozenset(_COMMON_VALUE_WORDS.split())
 
 
 def is_secret(name: str, value: str = "") -> bool:
-    """Whether a variable is a key by its name, or has a password or a token in an address."""
+    """Whether a variable has a secret name, or a URL with a password or token in it."""
     if _has_secret_name(name):
         return True
     return any(
@@ -53,14 +53,14 @@ def is_secret(name: str, value: str = "") -> bool:
 
 
 def find_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The secret values, longest first, also as they stand in JSON."""
+    """The secret values, longest first, also in their JSON form."""
     found = {one for name, value in environ.items() for one in _secret_values(name, value.strip())}
     found |= {_escape_for_json(one) for one in found}
     return tuple(sorted(found, key=lambda one: (-len(one), one)))
 
 
 def redact(secrets: Sequence[str], text: str) -> str:
-    """The text without these values."""
+    """The text with these values replaced by [redacted]."""
     for secret in secrets:
         if secret in text:
             text = text.replace(secret, REDACTED)
@@ -68,7 +68,7 @@ def redact(secrets: Sequence[str], text: str) -> str:
 
 
 def _secret_values(name: str, value: str) -> Iterator[str]:
-    # The place of a secret is none.
+    # A path to a secret is not itself secret.
     if _has_secret_name(name) and _is_redactable(value) and not value.startswith("/"):
         yield value
     for scheme, who, host in _URL_WITH_USERINFO.findall(value):

@@ -14,9 +14,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from treadle.core.contracts.tool import NO_ACCESS, Access, Preview
 from treadle.core.events import TurnResult
 from treadle.core.transcript.content import Arguments, ToolCall, UserContent
-from treadle.core.transcript.items import ToolResultItem, UserItem
+from treadle.core.transcript.items import NoticeItem, ToolResultItem, UserItem
+from treadle.core.transcript.transcript import Transcript
 
 UserInput = str | UserItem | UserContent | tuple[UserContent, ...]
 
@@ -28,12 +30,15 @@ class AwaitingInput(msgspec.Struct, frozen=True):
 
 
 class PendingApproval(msgspec.Struct, frozen=True):
-    """One call that somebody has to decide about. `rules` are what "always" would save."""
+    """One call that needs a decision. `rules` are what "always" would save, `preview` shows what
+    the call would do."""
 
     call: ToolCall
     summary: str
     reason: str
     rules: tuple[str, ...] = ()
+    preview: Preview | None = None
+    access: Access = NO_ACCESS
 
 
 class ApprovalCallbacks(msgspec.Struct, frozen=True):
@@ -91,3 +96,11 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 Step = AwaitingInput | ApprovalRequest | AfterToolResult | Finished
+
+
+class DriverSnapshot(msgspec.Struct, frozen=True):
+    """A copy of what a driver holds; changing it changes nothing."""
+
+    session_id: str
+    transcript: Transcript
+    pending_input: tuple[UserItem | NoticeItem, ...]

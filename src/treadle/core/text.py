@@ -1,6 +1,6 @@
 """Small texts for people: suggestions, plurals, amounts, ages. Used by every part that prints.
 
-Pure functions. What must not reach a terminal is core/sanitize.py; what is secret, core/redaction.py.
+Pure functions. See core/sanitize.py for terminal escapes and core/redaction.py for secrets.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def plural(count: int, noun: str, plural_noun: str = "") -> str:
 
 
 def format_count(number: int) -> str:
-    """`950`, `12.3k`, `450k`, `4.5M`."""
+    """`950`, `12.3k`, `450k`, `2M`, `4.5M`."""
     if number < 1_000:
         return str(number)
     if number < 999_500:
         return f"{number / 1_000:.1f}k" if number < 99_950 else f"{number / 1_000:.0f}k"
-    return f"{number / 1_000_000:.1f}M"
+    return f"{number / 1_000_000:.1f}M".replace(".0M", "M")
 
 
 def format_dollars(amount: float) -> str:

@@ -1,14 +1,14 @@
-"""Small text files that a folder or the user's home brings: settings, memory, definitions.
+"""Safe reads of small files that a project folder or the user's home contains: settings, memory,
+definitions.
 
-    read_text(file, within=folder)      all of it; a ConfigError says why not, in one sentence
-    read_json(file, within=folder)      the value in it, and its text
-    read_beginning(file, most, ...)     its first bytes, for those who can do with a part
+    read_text(file, within=folder)           the whole text; a ConfigError says why it is not read
+    read_json(file, within=folder)           its value, and its text
+    read_prefix(file, max_bytes, within=...) its first bytes
 
-Whoever wrote the folder chose what stands there, and a command may put something else there while
-we look: a named pipe must not hold us, a device or a file without end must not fill the memory, a
-link must not fetch what lies elsewhere. No file at all is a FileNotFoundError, as ever. Not for
-files that the agent works on: those are the workspace's. It is in the core because settings,
-policy, tools, context and agents all read such files, and may not know each other.
+The author of a project controls these files, and a command may swap one during the read. A named
+pipe must not block, a device or an endless file must not fill the memory, a symlink must not leave
+the folder. A missing file is a FileNotFoundError. Not for files that the agent works on: those are
+read by the workspace. In the core because settings, policy, tools, context and agents use it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from treadle.core.errors import ConfigError
 
 MAX_BYTES = 1 << 20
 
-# What may stand where a file is expected.
+# Names of file types, for messages.
 FILE_TYPE_NAMES = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",
@@ -33,14 +33,14 @@ FILE_TYPE_NAMES = {
 _ADVICE = "it is not read: put a text file in its place, or remove it"
 _NOT_FOUND_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # as Path.exists() sees it
 _DIRECTORY_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-_FILE_FLAGS = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a pipe without a writer must not hold us
+_FILE_FLAGS = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # do not block on a pipe without a writer
 
 
 def read_text(file: Path, max_bytes: int = MAX_BYTES, *, within: Path | None) -> str:
-    """The text of a file of at most so many bytes, without the mark that some editors leave.
+    """The text of a file of at most `max_bytes`, without a byte order mark.
 
-    `within` is the folder that no link may lead out of; None where the user's own hand put the
-    file, as at home, where links to elsewhere are usual.
+    `within` is the folder that symlinks must not leave; None for files of the user, such as those
+    in the home folder, where symlinks to other folders are usual.
     """
     data = read_prefix(file, max_bytes + 1, within=within)
     if len(data) > max_bytes:
@@ -53,7 +53,7 @@ def read_text(file: Path, max_bytes: int = MAX_BYTES, *, within: Path | None) ->
 
 
 def read_json(file: Path, *, within: Path | None) -> tuple[object, str]:
-    """The value of a JSON file, and its text for those who look for a line; {} if it is empty."""
+    """The value of a JSON file, and its text (to find lines); {} if the file is empty."""
     import json
 
     text = read_text(file, within=within)
@@ -66,7 +66,7 @@ def read_json(file: Path, *, within: Path | None) -> tuple[object, str]:
 
 
 def read_prefix(file: Path, max_bytes: int, *, within: Path | None) -> bytes:
-    """The first `most` bytes of a file, whatever they are."""
+    """The first `max_bytes` bytes of a file, of any content."""
     fd = open_file(file, os.O_RDONLY, within=within)
     try:
         data = bytearray()
@@ -80,7 +80,7 @@ def read_prefix(file: Path, max_bytes: int, *, within: Path | None) -> bytes:
 
 
 def open_file(file: Path, flags: int, *, within: Path | None) -> int:
-    """A descriptor of a regular file, opened so that nothing else is ever waited for."""
+    """A file descriptor of a regular file; the open never blocks."""
     try:
         if within is None:
             return _open_regular_file(file, str(file), flags, None, single_link=False)
@@ -89,20 +89,20 @@ def open_file(file: Path, flags: int, *, within: Path | None) -> int:
         if error.errno in _NOT_FOUND_ERRNOS:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file)) from error
         raise ConfigError(f"{file}: cannot be opened ({error.strerror})") from error
-    except ValueError as error:  # a name that no file can have
+    except ValueError as error:  # the name is not valid, for example has a NUL
         raise ConfigError(f"{file!s:.200}: cannot be opened ({error})") from error
 
 
 def _open_beneath(file: Path, flags: int, within: Path) -> int:
-    """Links are followed here, by name; the way that is left has none, and is opened as such.
+    """Resolve symlinks by name first, then open the resolved path without following any.
 
-    So a link that appears in between is refused by the kernel, and not followed.
+    A symlink that is created in between makes the open fail.
     """
     if not flags & os.O_CREAT:
-        os.stat(file)  # noqa: PTH116 - most are not there, and that is all there is to know
+        os.stat(file)  # noqa: PTH116 - fails fast: most of these files do not exist
     root, real = os.path.realpath(within), os.path.realpath(file)
     if real == root or not Path(real).is_relative_to(root):
-        raise ConfigError(f"{file}: leads out of {within} by a link; {_ADVICE}")
+        raise ConfigError(f"{file}: leaves {within} through a symlink; {_ADVICE}")
     *folders, name = Path(real).relative_to(root).parts
     folder = os.open(root, _DIRECTORY_FLAGS)
     try:
@@ -118,7 +118,7 @@ def _open_beneath(file: Path, flags: int, within: Path) -> int:
 def _open_regular_file(
     file: Path, name: str, flags: int, folder: int | None, *, single_link: bool
 ) -> int:
-    # Looked at before, since to open a device may already do something; and after, since it counts.
+    # Checked before the open, which can have an effect on a device, and again on the descriptor.
     try:
         follow = not flags & os.O_NOFOLLOW
         _check_regular_file(
@@ -140,5 +140,5 @@ def _check_regular_file(file: Path, status: os.stat_result, *, single_link: bool
     kind = stat.S_IFMT(status.st_mode)
     if kind != stat.S_IFREG:
         raise ConfigError(f"{file}: is {FILE_TYPE_NAMES.get(kind, 'no file')}; {_ADVICE}")
-    if single_link and status.st_nlink > 1:  # the other name could be that of a file elsewhere
-        raise ConfigError(f"{file}: has a second name by a hard link; {_ADVICE}")
+    if single_link and status.st_nlink > 1:  # the other name may be outside the folder
+        raise ConfigError(f"{file}: is a hard link to another file; {_ADVICE}")

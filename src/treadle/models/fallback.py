@@ -7,7 +7,7 @@ class only lines the models up. Above: core/loop/model_call.py. Below: any model
 from __future__ import annotations
 
 from treadle.core.contracts.model import Model
-from treadle.core.contracts.wrapped_model import WrappedModel
+from treadle.core.contracts.wrapped import WrappedModel
 
 
 class Fallback(WrappedModel):

@@ -25,7 +25,7 @@ from treadle.core.contracts.model import (
     PartQuarantined,
     Reply,
 )
-from treadle.core.contracts.wrapped_model import WrappedModel, open_stream
+from treadle.core.contracts.wrapped import WrappedModel, open_stream
 from treadle.core.errors import BadRequest, ContextTooLong
 from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item

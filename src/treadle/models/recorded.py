@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
-from treadle.core.contracts.wrapped_model import open_stream
+from treadle.core.contracts.wrapped import open_stream
 from treadle.core.errors import ModelError
 from treadle.models.cassette import Cassette, CassetteModel, RecordedExchange
 

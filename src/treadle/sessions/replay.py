@@ -29,8 +29,8 @@ from treadle.core.contracts.model import (
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import (
+    BaseTool,
     ProbeResult,
-    Resources,
     Tool,
     ToolContext,
     ToolOutput,
@@ -196,7 +196,7 @@ class ReplaySource:
             await self._live.aclose()
 
 
-class ReplayTool:
+class ReplayTool(BaseTool):
     """Answers as it did. With a tool of today it asks that one too, and notes what differs."""
 
     def __init__(self, name: str, recording: Recording, live_tool: Tool | None) -> None:
@@ -209,15 +209,6 @@ class ReplayTool:
     @property
     def spec(self) -> ToolSpec:
         return self._spec
-
-    def check(self, arguments: Arguments) -> str | None:
-        return None
-
-    def summary(self, arguments: Arguments) -> str:
-        return f"[{self._spec.name}]"
-
-    def resources(self, arguments: Arguments) -> Resources:
-        return Resources()
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         result = self._recording.results.get(context.call_id)
@@ -236,9 +227,6 @@ class ReplayTool:
             self._recording.mismatches.append(
                 ToolMismatch(context.call_id, self._spec.name, raw, result.text, now)
             )
-
-    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        return {}
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext

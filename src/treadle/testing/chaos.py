@@ -10,7 +10,7 @@ import random
 from collections.abc import AsyncIterator, Sequence
 
 from treadle.core.contracts.model import Model, ModelEvent, ModelRequest, Reply
-from treadle.core.contracts.wrapped_model import WrappedModel
+from treadle.core.contracts.wrapped import WrappedModel
 from treadle.core.errors import ModelError, Overloaded, RateLimited, StreamBroken, Unreachable
 
 REFUSALS: Sequence[type[ModelError]] = (RateLimited, Overloaded, Unreachable)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle.core.contracts.tool import (
+    Access,
+    BaseTool,
     ProbeResult,
-    Resources,
     Tool,
     ToolContext,
     ToolOutput,
@@ -18,7 +19,7 @@ from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import EffectClass
 
 
-class RecordingTool:
+class RecordingTool(BaseTool):
     """Answers with `answer` (a text, an exception to raise, or a function of the arguments).
 
     `calls` holds the arguments of every execution, `keys` their idempotency keys. With a gate
@@ -33,7 +34,7 @@ class RecordingTool:
         effect: EffectClass = "pure",
         concurrent: bool | None = None,
         release: asyncio.Event | None = None,
-        resources: Callable[[Arguments], Resources] | None = None,
+        access: Callable[[Arguments], Access] | None = None,
         check: Callable[[Arguments], str | None] | None = None,
         probe: ProbeResult | None = None,
         timeout: float | None = None,
@@ -53,7 +54,7 @@ class RecordingTool:
         )
         self._answer = answer
         self._release = release
-        self._resources = resources
+        self._access = access
         self._check = check
         self._probe = probe or ProbeResult("unknown", "nobody looked")
         self.calls: list[Arguments] = []
@@ -70,11 +71,8 @@ class RecordingTool:
     def check(self, arguments: Arguments) -> str | None:
         return self._check(arguments) if self._check is not None else None
 
-    def summary(self, arguments: Arguments) -> str:
-        return f"[{self._spec.name}]"
-
-    def resources(self, arguments: Arguments) -> Resources:
-        return self._resources(arguments) if self._resources is not None else Resources()
+    def access(self, arguments: Arguments, session_id: str) -> Access:
+        return self._access(arguments) if self._access is not None else Access()
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         self.calls.append(arguments)

@@ -9,21 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from operator import is_not
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import (
-    ProbeResult,
-    Resources,
     Tool,
-    ToolContext,
-    ToolOutput,
     ToolSpec,
 )
+from treadle.core.contracts.wrapped import WrappedTool
 from treadle.core.errors import ConfigError
-from treadle.core.transcript.content import Arguments
 
 CollisionPolicy = Literal["first_wins", "error", "prefix"]
 
@@ -53,36 +49,16 @@ class StaticSource:
         return None
 
 
-class RenamedTool:
+class RenamedTool(WrappedTool):
     """The same tool under another name."""
 
     def __init__(self, tool: Tool, name: str) -> None:
-        self._tool = tool
+        super().__init__(tool)
         self._spec = msgspec.structs.replace(tool.spec, name=name)
 
     @property
     def spec(self) -> ToolSpec:
         return self._spec
-
-    def check(self, arguments: Arguments) -> str | None:
-        return self._tool.check(arguments)
-
-    def summary(self, arguments: Arguments) -> str:
-        return self._tool.summary(arguments)
-
-    def resources(self, arguments: Arguments) -> Resources:
-        return self._tool.resources(arguments)
-
-    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        return await self._tool.call(arguments, context)
-
-    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        return await self._tool.evidence(arguments, context)
-
-    async def probe(
-        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> ProbeResult:
-        return await self._tool.probe(arguments, evidence, context)
 
 
 class Federation:

@@ -17,8 +17,9 @@ import msgspec
 
 from treadle.core.contracts.tool import (
     DEFAULT_RESULT_CHARS,
+    Access,
+    BaseTool,
     ProbeResult,
-    Resources,
     ToolContext,
     ToolOutput,
     ToolSpec,
@@ -27,7 +28,7 @@ from treadle.core.errors import ConfigError
 from treadle.core.transcript.content import Arguments, Document, Image, Text
 from treadle.core.transcript.entries import EffectClass
 
-ResourcesFunction = Callable[[Arguments], Resources]
+AccessFunction = Callable[[Arguments], Access]
 F = TypeVar("F", bound=Callable[..., Any])
 
 # What a one-line summary shows, in this order of preference.
@@ -35,7 +36,7 @@ SUMMARY_KEYS = ("command", "path", "file_path", "pattern", "url", "query", "ques
 SUMMARY_CHARS = 80
 
 
-class FunctionTool:
+class FunctionTool(BaseTool):
     """A function with a Tool's face. Calling it calls the function."""
 
     def __init__(
@@ -50,7 +51,7 @@ class FunctionTool:
         max_result_chars: int = DEFAULT_RESULT_CHARS,
         detachable: bool | None = None,
         detach_after: float | None = None,
-        resources: ResourcesFunction | None = None,
+        access: AccessFunction | None = None,
         check: Callable[[Arguments], str | None] | None = None,
         probe: Callable[..., Awaitable[ProbeResult]] | None = None,
         evidence: Callable[..., Awaitable[dict[str, Any]]] | None = None,
@@ -60,7 +61,7 @@ class FunctionTool:
         self._is_async = inspect.iscoroutinefunction(function)
         self._parameters = _Parameters(function)
         said, notes = _read_docstring(function.__doc__ or "")
-        self._resources = resources
+        self._access = access
         self._check = check
         self._probe = probe
         self._evidence = evidence
@@ -93,8 +94,8 @@ class FunctionTool:
     def summary(self, arguments: Arguments) -> str:
         return summarize_call(self._spec.name, arguments)
 
-    def resources(self, arguments: Arguments) -> Resources:
-        return self._resources(arguments) if self._resources is not None else Resources()
+    def access(self, arguments: Arguments, session_id: str) -> Access:
+        return self._access(arguments) if self._access is not None else Access()
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         values = self._parameters.convert(arguments)

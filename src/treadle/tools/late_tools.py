@@ -16,8 +16,10 @@ import msgspec
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import (
+    Access,
+    BaseTool,
+    Preview,
     ProbeResult,
-    Resources,
     Tool,
     ToolContext,
     ToolOutput,
@@ -122,7 +124,7 @@ def _describe_tools(tools: Sequence[Tool]) -> str:
     return "\n".join([f"New tools; call them by `{USE_TOOL_NAME}`:", *lines]) if lines else ""
 
 
-class _StableTool:
+class _StableTool(BaseTool):
     """A tool of the first list: as it was described, as it is now."""
 
     def __init__(self, source: StableToolList, tool: Tool) -> None:
@@ -141,8 +143,11 @@ class _StableTool:
         tool = self._source.find_tool(self._spec.name)
         return tool.summary(arguments) if tool else f"[{self._spec.name}]"
 
-    def resources(self, arguments: Arguments) -> Resources:
-        return self._current_tool().resources(arguments)
+    def access(self, arguments: Arguments, session_id: str) -> Access:
+        return self._current_tool().access(arguments, session_id)
+
+    async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
+        return await self._current_tool().preview(arguments, context)
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         return await self._current_tool().call(arguments, context)
@@ -162,7 +167,7 @@ class _StableTool:
         return tool
 
 
-class _UseTool:
+class _UseTool(BaseTool):
     """The one tool through which late ones are called. It leads to them and does nothing itself."""
 
     def __init__(self, source: StableToolList) -> None:
@@ -200,20 +205,11 @@ class _UseTool:
         found = self.target(arguments)
         return found if isinstance(found, str) else None
 
-    def summary(self, arguments: Arguments) -> str:
-        return f"[{USE_TOOL_NAME}]"
-
-    def resources(self, arguments: Arguments) -> Resources:
-        return Resources()
-
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         # Only behind a wrapper that hides `target`: rules would be asked about the wrong tool.
         raise ToolError(
             f"{USE_TOOL_NAME} does nothing by itself, and whoever called it did not look behind"
         )
-
-    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        return {}
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext

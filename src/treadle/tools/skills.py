@@ -23,8 +23,8 @@ from typing import Any
 import msgspec
 
 from treadle.core.contracts.tool import (
+    BaseTool,
     ProbeResult,
-    Resources,
     Tool,
     ToolContext,
     ToolOutput,
@@ -180,7 +180,7 @@ def _list_skill_files(skill: Skill) -> tuple[list[str], bool]:
 # ------------------------------------------------------------------ the tool
 
 
-class SkillTool:
+class SkillTool(BaseTool):
     """Loads a skill."""
 
     def __init__(self, skills: Sequence[Skill]) -> None:
@@ -215,9 +215,6 @@ class SkillTool:
     def summary(self, arguments: Arguments) -> str:
         return f"[skill: {arguments.get('name', '')}]"
 
-    def resources(self, arguments: Arguments) -> Resources:
-        return Resources()
-
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         skill = self._skills[str(arguments["name"]).casefold()]
         try:
@@ -225,9 +222,6 @@ class SkillTool:
         except ConfigError as error:
             raise ToolError(f"the skill {skill.name} cannot be used any more: {error}") from error
         return ToolOutput(text, display=f"{skill.name}: {skill.description}")
-
-    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        return {}
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext

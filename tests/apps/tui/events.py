@@ -1,22 +1,23 @@
-"""Events for the tests of the view, without the ids that nobody looks at."""
+"""Applies events in the tests of the view; the ids are filled in."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from treadle.apps.tui.state.blocks import ViewBlock
-from treadle.apps.tui.state.reducer import ViewState, apply_event
+from treadle.apps.tui.state.reducer import apply_event
+from treadle.apps.tui.state.view_state import ViewState
 from treadle.core.events import Event
 
 
-def after(*happened: tuple[Any, ...] | Event, view: ViewState | None = None) -> ViewState:
-    """The view after these: `(TextDelta, "hello")` or a whole event."""
+def after(*events: tuple[Any, ...] | Event, view: ViewState | None = None) -> ViewState:
+    """The view after these events: `(TextDelta, "hello")` or an Event."""
     view = view or ViewState()
-    for number, one in enumerate(happened):
-        if isinstance(one, Event):
-            view = apply_event(view, one)
+    for number, event in enumerate(events):
+        if isinstance(event, Event):
+            view = apply_event(view, event)
         else:
-            kind, *details = one
+            kind, *details = event
             view = apply_event(view, kind("s", "t", number, *details))
     return view
 

@@ -1,4 +1,4 @@
-"""What the tests of the terminal stand on: the real host with a scripted model, and a screen."""
+"""Runs the full screen in tests: the real host, a scripted model, and a screen to read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from treadle.apps.settings import Settings
-from treadle.apps.tui import screen
+from treadle.apps.tui import frontend
 from treadle.apps.tui.app import TerminalApp
 from treadle.apps.tui.local_host import LocalHost
 from treadle.apps.tui.options import TerminalOptions
@@ -21,7 +21,7 @@ from treadle.core.transcript.usage import Usage
 from treadle.models.scripted import ModelScript, Scripted
 
 CARD = ModelCard("scripted", window=200_000, input_price=3.0, output_price=15.0)
-PATIENCE = 30.0  # seconds until something that does not happen is a failure
+PATIENCE = 30.0  # seconds to wait before a test fails
 SIZES = ((80, 24), (120, 40), (40, 15))
 
 
@@ -29,8 +29,8 @@ def scripted(script: ModelScript) -> Scripted:
     return Scripted(script, card=CARD)
 
 
-class Stage:
-    """An app at work in a folder of its own."""
+class RunningApp:
+    """The app in a folder of its own."""
 
     def __init__(self, app: TerminalApp, pilot: Pilot[int], folder: Path) -> None:
         self.app = app
@@ -38,7 +38,7 @@ class Stage:
         self.folder = folder
 
     async def type(self, text: str) -> None:
-        """Typed, not sent."""
+        """Type without sending."""
         self.app.prompt.insert(text)
         await self.pilot.pause()
 
@@ -50,7 +50,7 @@ class Stage:
         await self.pilot.press(*keys)
 
     async def until(self, holds: Callable[[], bool], what: str = "it") -> None:
-        """Wait until something holds; a screen that never gets there is shown."""
+        """Wait until a condition holds; on failure the screen is printed."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             if holds():
@@ -72,13 +72,13 @@ class Stage:
         )
 
     def screen(self) -> str:
-        """What a person sees, as text."""
+        """The screen as text."""
         strips = self.app.screen._compositor.render_strips(self.app.size)
         return "\n".join(strip.text.rstrip() for strip in strips)
 
 
-def made(name: str, text: str = "") -> None:
-    """A file in the current folder."""
+def write_file(name: str, text: str = "") -> None:
+    """Write a file into the current folder."""
     file = Path(name)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
@@ -88,12 +88,12 @@ def exists(name: str) -> bool:
     return Path(name).exists()
 
 
-def content(name: str) -> str:
+def read_file(name: str) -> str:
     return Path(name).read_text(encoding="utf-8")
 
 
 @asynccontextmanager
-async def stage(
+async def running_app(
     monkeypatch: pytest.MonkeyPatch,
     model: Model | None = None,
     *,
@@ -102,21 +102,21 @@ async def stage(
     resume: str | None = None,
     flags: dict[str, object] | None = None,
     theme: str = "dark",
-) -> AsyncIterator[Stage]:
-    """The app in the current folder, which the test's home trusts."""
+) -> AsyncIterator[RunningApp]:
+    """The app in the current folder, which is trusted unless a test says otherwise."""
     folder = Path.cwd()
     use(monkeypatch, model or scripted(["Hello."]))
-    monkeypatch.setattr(screen, "CLOSE_TIMEOUT", PATIENCE)  # a busy machine may close slowly
+    monkeypatch.setattr(frontend, "CLOSE_TIMEOUT", PATIENCE)  # a busy machine may close slowly
     host = LocalHost(folder, {"sandbox": "off", **(flags or {})})
     if trusted:
         host.trust()
     app = TerminalApp(host, TerminalOptions(resume=resume, theme=theme))
     async with app.run_test(size=size) as pilot:
-        made = Stage(app, pilot, folder)
+        running = RunningApp(app, pilot, folder)
         if trusted:
-            await made.until(lambda: app._conversation is not None, "the session")
+            await running.until(lambda: app._conversation is not None, "the session")
             await pilot.pause(0.05)
-        yield made
+        yield running
         if not app._exit:
             await app._close(0)
 
@@ -128,5 +128,5 @@ def use(monkeypatch: pytest.MonkeyPatch, model: Model) -> None:
     monkeypatch.setattr(sys.modules["treadle.apps.assembly.assemble"], "choose_model", chosen)
 
 
-def used(tokens: int, output: int = 120) -> Usage:
+def make_usage(tokens: int, output: int = 120) -> Usage:
     return Usage(input=tokens, output=output, requests=1, cost=tokens * 3e-6)

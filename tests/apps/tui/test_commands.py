@@ -1,7 +1,7 @@
 from functools import partial
 from pathlib import Path
 
-from tests.apps.tui.harness import content, exists, made, scripted, stage, used
+from tests.apps.tui.harness import exists, make_usage, read_file, running_app, scripted, write_file
 from treadle.apps.tui import commands
 from treadle.apps.tui.local_host import LocalHost
 from treadle.models.scripted import Pause, Say
@@ -15,7 +15,7 @@ def test_every_command_says_what_it_does_and_needs_what_a_host_can_name():
     assert commands.list_commands(host) == list(commands.COMMANDS)
 
 
-def test_what_a_host_cannot_do_is_not_offered():
+def test_commands_that_the_host_does_not_support_are_not_listed():
     class Poor(LocalHost):
         abilities = frozenset()
 
@@ -24,9 +24,9 @@ def test_what_a_host_cannot_do_is_not_offered():
     assert "help" in names
 
 
-async def test_commands_that_tell_something(monkeypatch):
-    made(".treadle/agents/reviewer.md", "---\nname: reviewer\ndescription: reads\n---\nRead.")
-    async with stage(monkeypatch, scripted([Say("ok", usage=used(5_000))])) as on:
+async def test_commands_that_show_information(monkeypatch):
+    write_file(".treadle/agents/reviewer.md", "---\nname: reviewer\ndescription: reads\n---\nRead.")
+    async with running_app(monkeypatch, scripted([Say("ok", usage=make_usage(5_000))])) as on:
         await on.send("hello")
         await on.sees("ok")
         await on.idle()
@@ -36,25 +36,25 @@ async def test_commands_that_tell_something(monkeypatch):
             ("/permissions", "there are no rules"),
             ("/config", "permission_mode = ask"),
             ("/doctor", "ripgrep"),
-            ("/todo", "there is no list"),
-            ("/tasks", "nothing runs in the background"),
+            ("/todo", "there is no todo list"),
+            ("/tasks", "there are no background tasks"),
             ("/agents", "reviewer"),
             ("/skills", "there are no skills"),
-            ("/uncompact", "all of it is in view already"),
+            ("/uncompact", "sees the whole history already"),
             ("/remember tests need a database", "AGENTS.md"),
-            ("/redo", "there is nothing to bring back"),
-            ("/nonsense", "there is no /nonsense"),
-            ("/hlep", "/help?"),
-            ("/mode sideways", "there is no mode 'sideways'"),
-            ("/theme pink", "there is no theme 'pink'"),
+            ("/redo", "nothing to redo"),
+            ("/nonsense", "unknown command /nonsense"),
+            ("/hlep", "did you mean /help?"),
+            ("/mode sideways", "unknown mode 'sideways'"),
+            ("/theme pink", "unknown theme 'pink'"),
         ):
             await on.send(line)
             await on.sees(answer)
-        assert content("AGENTS.md") == "- tests need a database\n"
+        assert read_file("AGENTS.md") == "- tests need a database\n"
 
 
-async def test_settings_are_told_in_words_and_the_doctor_leaves_out_the_terminal(monkeypatch):
-    async with stage(monkeypatch, size=(100, 40)) as on:
+async def test_config_formats_values_and_doctor_leaves_out_the_terminal(monkeypatch):
+    async with running_app(monkeypatch, size=(100, 40)) as on:
         await on.send("/config")
         await on.sees("max_time = no limit")
         assert "network = false" in on.screen()
@@ -63,14 +63,14 @@ async def test_settings_are_told_in_words_and_the_doctor_leaves_out_the_terminal
         assert "terminal" not in on.screen()
 
 
-async def test_a_choice_begins_at_what_is_in_force(monkeypatch):
-    async with stage(monkeypatch, flags={"permission_mode": "auto"}) as on:
+async def test_a_choice_starts_at_the_current_value(monkeypatch):
+    async with running_app(monkeypatch, flags={"permission_mode": "auto"}) as on:
         await on.send("/mode")
         await on.sees("▸ auto")
 
 
 async def test_a_fault_in_a_command_does_not_end_the_session(monkeypatch):
-    async with stage(monkeypatch, scripted(["Still here."])) as on:
+    async with running_app(monkeypatch, scripted(["Still here."])) as on:
         monkeypatch.setattr(LocalHost, "list_agents", lambda self: 1 / 0)
         await on.send("/agents")
         await on.sees("/agents failed: ZeroDivisionError")
@@ -80,23 +80,23 @@ async def test_a_fault_in_a_command_does_not_end_the_session(monkeypatch):
 
 async def test_a_theme_is_remembered_unless_the_terminal_wants_no_colours(monkeypatch):
     file = Path.home() / ".treadle/config.toml"
-    made(str(file), "# mine\nmax_turns = 9\n")
-    async with stage(monkeypatch) as on:
+    write_file(str(file), "# mine\nmax_turns = 9\n")
+    async with running_app(monkeypatch) as on:
         await on.send("/theme light")
-        await on.sees("theme light: written into")
+        await on.sees("theme light: saved in")
         assert on.app.palette.name == "light"
-        assert content(str(file)) == '# mine\nmax_turns = 9\ntheme = "light"\n'
+        assert read_file(str(file)) == '# mine\nmax_turns = 9\ntheme = "light"\n'
         monkeypatch.setenv("NO_COLOR", "1")
         monkeypatch.setenv("TREADLE_THEME", "light")
         await on.send("/theme dark")
         await on.sees("NO_COLOR is set")
-        await on.sees("TREADLE_THEME says light")
+        await on.sees("TREADLE_THEME sets light")
         assert on.app.palette.name == "none"
-        assert 'theme = "dark"' in content(str(file))
+        assert 'theme = "dark"' in read_file(str(file))
 
 
 async def test_a_session_is_left_found_again_and_forked(monkeypatch):
-    async with stage(monkeypatch, scripted(["one", "two"])) as on:
+    async with running_app(monkeypatch, scripted(["one", "two"])) as on:
         await on.send("count")
         await on.idle()
         first = on.app.host.driver.session_id
@@ -105,19 +105,19 @@ async def test_a_session_is_left_found_again_and_forked(monkeypatch):
         await on.idle()
         assert on.app.host.driver.session_id != first
         await on.send("/sessions")
-        await on.sees("Go on with a session")
+        await on.sees("Resume a session")
         await on.press("enter")
         await on.sees("› count")
         assert on.app.host.driver.session_id == first
         await on.send("/fork")
-        await on.sees(f"this is a fork of {first}")
+        await on.sees(f"this session is a fork of {first}")
         assert on.app.host.driver.session_id != first
         await on.send("again")
         await on.sees("two")
 
 
 async def test_a_session_that_is_not_there_leaves_one_where_one_was(monkeypatch):
-    async with stage(monkeypatch, scripted(["one", "two"])) as on:
+    async with running_app(monkeypatch, scripted(["one", "two"])) as on:
         await on.send("count")
         await on.idle()
         first = on.app.host.driver.session_id
@@ -131,33 +131,33 @@ async def test_a_session_that_is_not_there_leaves_one_where_one_was(monkeypatch)
 async def test_what_a_turn_did_to_files_is_taken_back_and_brought_back(monkeypatch):
     write = Say(calls=[("write", {"file_path": "a.txt", "content": "new\n"})])
     flags: dict[str, object] = {"permission_mode": "accept-edits"}
-    async with stage(monkeypatch, scripted([write, "done"]), flags=flags) as on:
+    async with running_app(monkeypatch, scripted([write, "done"]), flags=flags) as on:
         await on.send("make it")
         await on.sees("done")
         await on.idle()
         await on.send("/undo")
-        await on.sees("turn 1 taken back: 1 removed")
+        await on.sees("undid turn 1: 1 file removed")
         assert not exists("a.txt")
         await on.send("/redo")
-        await on.sees("brought back: 1 written")
+        await on.sees("redone: 1 file written")
         assert exists("a.txt")
 
 
 async def test_a_session_is_written_to_a_file(monkeypatch):
-    async with stage(monkeypatch, scripted(["The answer."])) as on:
+    async with running_app(monkeypatch, scripted(["The answer."])) as on:
         await on.send("a question")
         await on.idle()
         for name in ("out.md", "out.html", "out.json"):
             await on.send(f"/export {name}")
             await on.until(partial(exists, name), name)
-            assert "The answer." in content(name)
+            assert "The answer." in read_file(name)
 
 
 async def test_a_goal_holds_the_turn_open(monkeypatch):
-    made("ready.sh", "test -e ready")
+    write_file("ready.sh", "test -e ready")
     model = scripted(["I stop.", Say(calls=[("bash", {"command": "touch ready"})]), "Now."])
     flags: dict[str, object] = {"permission_mode": "ask"}
-    async with stage(monkeypatch, model, flags=flags) as on:
+    async with running_app(monkeypatch, model, flags=flags) as on:
         await on.send("/goal sh ready.sh")
         await on.sees("until this succeeds")
         await on.send("go")
@@ -169,10 +169,12 @@ async def test_a_goal_holds_the_turn_open(monkeypatch):
 
 
 async def test_a_command_of_ones_own_with_arguments(monkeypatch):
-    made(".claude/commands/fix.md", "---\ndescription: mend one\n---\nFix issue $1: $ARGUMENTS")
-    made(".treadle/commands/git/log.md", "Show the log.")
+    write_file(
+        ".claude/commands/fix.md", "---\ndescription: mend one\n---\nFix issue $1: $ARGUMENTS"
+    )
+    write_file(".treadle/commands/git/log.md", "Show the log.")
     model = scripted(["fixed", "shown"])
-    async with stage(monkeypatch, model) as on:
+    async with running_app(monkeypatch, model) as on:
         await on.until(lambda: len(on.app.custom_commands) == 2, "the commands")
         await on.send("/fix 12 now")
         await on.sees("fixed")
@@ -183,8 +185,8 @@ async def test_a_command_of_ones_own_with_arguments(monkeypatch):
 
 
 async def test_commands_of_an_untrusted_folder_do_not_count(monkeypatch):
-    made(".treadle/commands/evil.md", "do evil")
-    async with stage(monkeypatch, trusted=False) as on:
+    write_file(".treadle/commands/evil.md", "do evil")
+    async with running_app(monkeypatch, trusted=False) as on:
         await on.sees("Do you trust")
         await on.press("n")
         await on.sees("/help lists")
@@ -192,8 +194,8 @@ async def test_commands_of_an_untrusted_folder_do_not_count(monkeypatch):
         assert not on.app.host.is_trusted
 
 
-async def test_not_to_trust_may_mean_to_leave(monkeypatch):
-    async with stage(monkeypatch, trusted=False) as on:
+async def test_quitting_the_trust_dialog_quits_the_program(monkeypatch):
+    async with running_app(monkeypatch, trusted=False) as on:
         await on.sees("Do you trust")
         await on.press("q")
         await on.until(lambda: on.app._exit, "the end")
@@ -202,21 +204,21 @@ async def test_not_to_trust_may_mean_to_leave(monkeypatch):
 
 async def test_some_commands_wait_until_the_turn_is_over(monkeypatch):
     pause = Pause()
-    async with stage(monkeypatch, scripted([["x", pause]])) as on:
+    async with running_app(monkeypatch, scripted([["x", pause]])) as on:
         await on.send("go")
         await on.until(pause.reached.is_set)
         await on.send("/clear")
-        await on.sees("/clear waits until the turn is over")
+        await on.sees("/clear is not available while a turn runs")
         await on.send("/cost")
         await on.sees("requests")
         await on.press("escape")
 
 
 async def test_compact_makes_the_history_shorter_or_says_that_it_cannot(monkeypatch):
-    async with stage(monkeypatch, scripted(["a", "b", "a summary"])) as on:
+    async with running_app(monkeypatch, scripted(["a", "b", "a summary"])) as on:
         await on.send("one")
         await on.idle()
         await on.send("/compact")
         await on.until(
-            lambda: "shorter" in on.screen().replace("make the history shorter", ""), "an answer"
+            lambda: "shorter" in on.screen() or "short already" in on.screen(), "an answer"
         )

@@ -47,7 +47,7 @@ def environment(server: ProviderServer) -> dict[str, str]:
 GIVEN = ("--model=claude-sonnet-4-5", "--sandbox=off", "--theme=dark")
 
 
-async def test_a_day_from_the_first_start_to_coming_back(terminal):
+async def test_a_session_from_the_first_start_to_resuming_it(terminal):
     slow = ProviderFault("paced", at=4, times=1, seconds=0.02)
     async with ProviderServer(STORY, faults=[slow], strict=False) as server:
         await asyncio.to_thread(_first_part, terminal, server)
@@ -89,7 +89,7 @@ def _first_part(terminal: Terminal, server: ProviderServer) -> None:
     # steering
     terminal.type("run something")
     terminal.press("Enter")
-    terminal.sees("running bash")  # it only looks, so nobody is asked
+    terminal.sees("running bash")  # it only reads: no approval needed
     terminal.type("and be brief")
     terminal.press("Enter")
     terminal.sees("↳ and be brief")
@@ -98,32 +98,32 @@ def _first_part(terminal: Terminal, server: ProviderServer) -> None:
 
 
 def _second_part(terminal: Terminal, server: ProviderServer) -> None:
-    # going back
+    # rewind
     terminal.press("Escape")
     terminal.sees("esc again")
     terminal.press("Escape")
-    terminal.sees("Go back to before")
+    terminal.sees("Rewind to before")
     terminal.type("edit")
     terminal.sees("~ a.txt")
     terminal.press("Enter")
-    terminal.sees("1 files would change")
+    terminal.sees("1 file would change")
     terminal.type("b")
-    screen = terminal.sees("went back; files: 1 written")
+    screen = terminal.sees("rewound to before turn 2; files: 1 file written")
     assert "It is edited." not in screen
     assert Path("a.txt").read_text() == "one\ntwo\n"
-    # leaving, and coming back
+    # quit and resume
     terminal.press("C-c")
     terminal.sees("› edit it", gone=True)
     terminal.type("/quit")
     terminal.press("Enter")
     terminal.sees("treadle --resume")
     screen = terminal.sees("ended with 0")
-    assert "It is written." not in screen  # the screen from before is back
+    assert "It is written." not in screen  # the alternate screen is closed
     terminal.run(*GIVEN, "--continue", env=environment(server))
     screen = terminal.sees("It is written.")
     assert "write two lines into a.txt" in screen
     terminal.press("C-c")
-    terminal.sees("ctrl+c again to leave")
+    terminal.sees("ctrl+c again to quit")
     terminal.press("C-c")
     terminal.sees("ended with 0")
 
@@ -150,7 +150,7 @@ async def test_killed_in_the_middle_nothing_that_was_acknowledged_is_lost(termin
         terminal.sees("ended with 137")
         terminal.renew()
         terminal.run(*GIVEN, "--continue", env=environment(server))
-        screen = terminal.sees("the last turn was not finished")
+        screen = terminal.sees("the last turn is not finished")
         for acknowledged in ("› one", "First answer.", "› two", "I look.", " ls"):
             assert acknowledged in screen
         terminal.press("Enter")
@@ -161,7 +161,7 @@ async def test_killed_in_the_middle_nothing_that_was_acknowledged_is_lost(termin
 
 
 def _git_that_runs(spy: Path) -> None:
-    """A repository whose configuration has git run a program, which leaves a file."""
+    """A repository whose configuration makes git run a program that writes a file."""
     spy.write_text(f"#!/bin/sh\nenv > {Path.cwd()}/ran\nfalse\n")
     spy.chmod(0o755)
     for words in (
@@ -174,7 +174,7 @@ def _git_that_runs(spy: Path) -> None:
 
 
 async def test_an_untrusted_folders_git_runs_nothing_while_one_types_a_file_name(terminal):
-    """What its configuration names would be run by git itself, with our keys."""
+    """Git would run the program of its configuration, with our environment."""
     _git_that_runs(Path.cwd() / "spy.sh")
 
     def story(server: ProviderServer) -> None:
@@ -195,7 +195,7 @@ async def test_an_untrusted_folders_git_runs_nothing_while_one_types_a_file_name
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-async def test_fault_82_83_told_to_end_it_ends_at_once_and_says_so(terminal, number):
+async def test_fault_82_83_a_signal_ends_it_at_once_and_the_turn_is_interrupted(terminal, number):
     slow = ProviderFault("paced", at=0, times=1, seconds=0.02)
 
     def story(server: ProviderServer) -> None:

@@ -1,4 +1,4 @@
-"""What is read from a terminal: keys, and pastes however they are cut into pieces."""
+"""Input from a terminal: keys, and pastes that arrive in pieces."""
 
 import time
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from treadle.apps.tui.input.keyboard import PasteParser
 BEGIN, END = "\x1b[200~", "\x1b[201~"
 
 
-def told(messages: Iterable[Message]) -> list[str]:
+def describe(messages: Iterable[Message]) -> list[str]:
     found = []
     for message in messages:
         if isinstance(message, events.Paste):
@@ -24,12 +24,12 @@ def told(messages: Iterable[Message]) -> list[str]:
 def test_a_paste_is_one_wherever_the_stream_is_cut():
     stream = f"a{BEGIN}two\nlines \x1b[20 é{END}b{BEGIN}{END}\r"
     expected = ["a", "paste 'two\\nlines \\x1b[20 é'", "b", "paste ''", "enter"]
-    assert told(PasteParser().feed(stream)) == expected
+    assert describe(PasteParser().feed(stream)) == expected
     begin = stream.index(BEGIN)
     for cut in range(1, len(stream)):
         parser = PasteParser()
-        found = told(parser.feed(stream[:cut])) + told(parser.feed(stream[cut:]))
-        if not begin < cut < begin + len(BEGIN):  # then textual's own parser has begun it
+        found = describe(parser.feed(stream[:cut])) + describe(parser.feed(stream[cut:]))
+        if not begin < cut < begin + len(BEGIN):  # textual's own parser has seen the start
             assert found == expected, cut
         assert found[0] == "a"
 
@@ -37,7 +37,7 @@ def test_a_paste_is_one_wherever_the_stream_is_cut():
 def test_letter_by_letter_it_is_the_same():
     parser, found = PasteParser(), list[str]()
     for letter in f"{BEGIN}ab{END}c":
-        found += told(parser.feed(letter))
+        found += describe(parser.feed(letter))
     assert found == ["paste 'ab'", "c"]
 
 
@@ -51,6 +51,6 @@ def test_a_megabyte_is_pasted_in_no_time():
         for start in range(0, len(stream), 65_536)
         for message in parser.feed(stream[start : start + 65_536])
     ]
-    assert time.process_time() - began < 0.5  # by letters it takes several seconds
+    assert time.process_time() - began < 0.5  # character by character it takes several seconds
     assert isinstance(found[0], events.Paste)
     assert found[0].text == text

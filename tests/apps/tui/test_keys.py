@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.apps.tui.harness import content, exists, made, scripted, stage, used
+from tests.apps.tui.harness import exists, make_usage, read_file, running_app, scripted, write_file
 from treadle.apps.tui.render import render
 from treadle.models.scripted import Pause, Say, ScriptElement
 
@@ -10,7 +10,7 @@ BASH = ("bash", {"command": "touch made.txt"})
 
 
 async def test_enter_sends_and_the_reply_is_shown(monkeypatch):
-    async with stage(monkeypatch, scripted(["Hello, *you*."])) as on:
+    async with running_app(monkeypatch, scripted(["Hello, *you*."])) as on:
         await on.send("hi")
         await on.sees("Hello, you.")
         await on.idle()
@@ -20,21 +20,21 @@ async def test_enter_sends_and_the_reply_is_shown(monkeypatch):
 
 @pytest.mark.parametrize("key", ["shift+enter", "alt+enter", "ctrl+j"])
 async def test_a_new_line_does_not_send(monkeypatch, key):
-    async with stage(monkeypatch) as on:
+    async with running_app(monkeypatch) as on:
         await on.type("one")
         await on.press(key, "t", "w", "o")
         assert on.app.prompt.text == "one\ntwo"
 
 
 async def test_a_backslash_at_the_end_begins_a_new_line(monkeypatch):
-    async with stage(monkeypatch) as on:
+    async with running_app(monkeypatch) as on:
         await on.type("one\\")
         await on.press("enter", "t")
         assert on.app.prompt.text == "one\nt"
 
 
 async def test_up_and_down_walk_through_what_was_typed(monkeypatch):
-    async with stage(monkeypatch, scripted(["a", "b"])) as on:
+    async with running_app(monkeypatch, scripted(["a", "b"])) as on:
         await on.send("first")
         await on.idle()
         await on.send("second")
@@ -49,18 +49,18 @@ async def test_up_and_down_walk_through_what_was_typed(monkeypatch):
 
 
 async def test_shift_tab_changes_the_mode(monkeypatch):
-    async with stage(monkeypatch) as on:
+    async with running_app(monkeypatch) as on:
         seen = [on.app.host.mode]
         for _ in range(4):
             await on.press("shift+tab")
             seen.append(on.app.host.mode)
         assert seen == ["ask", "accept-edits", "auto", "plan", "ask"]
-        await on.sees("asks before anything")
+        await on.sees("asks before every action")
 
 
-async def test_escape_interrupts_at_once_and_what_was_said_stays(monkeypatch):
+async def test_escape_interrupts_at_once_and_the_partial_reply_stays(monkeypatch):
     pause = Pause()
-    async with stage(monkeypatch, scripted([["Half a ", pause, "word"], "More."])) as on:
+    async with running_app(monkeypatch, scripted([["Half a ", pause, "word"], "More."])) as on:
         await on.send("go")
         await on.until(pause.reached.is_set)
         await on.press("escape")
@@ -72,7 +72,7 @@ async def test_escape_interrupts_at_once_and_what_was_said_stays(monkeypatch):
 
 
 async def test_escape_clears_what_is_typed_and_up_brings_it_back(monkeypatch):
-    async with stage(monkeypatch) as on:
+    async with running_app(monkeypatch) as on:
         await on.type("something long")
         await on.press("escape")
         assert on.app.prompt.text == ""
@@ -80,18 +80,18 @@ async def test_escape_clears_what_is_typed_and_up_brings_it_back(monkeypatch):
         assert on.app.prompt.text == "something long"
 
 
-async def test_escape_twice_on_nothing_goes_back_and_the_words_can_be_changed(monkeypatch):
-    async with stage(monkeypatch, scripted(["one", "two", "three"])) as on:
+async def test_escape_twice_on_an_empty_prompt_rewinds_and_the_message_can_be_edited(monkeypatch):
+    async with running_app(monkeypatch, scripted(["one", "two", "three"])) as on:
         for text in ("first", "second"):
             await on.send(text)
             await on.idle()
         await on.press("escape")
-        await on.sees("esc again to go back")
+        await on.sees("esc again to rewind")
         await on.press("escape")
-        await on.sees("Go back to before")
+        await on.sees("Rewind to before")
         await on.sees("no file would change")
         await on.press("enter")
-        await on.sees("went back")
+        await on.sees("rewound to before turn 2")
         assert on.app.prompt.text == "second"
         assert "two" not in on.screen()
         assert len(on.app.conversation.driver.transcript) == 2
@@ -99,25 +99,25 @@ async def test_escape_twice_on_nothing_goes_back_and_the_words_can_be_changed(mo
 
 async def test_going_back_can_take_the_files_along(monkeypatch):
     write = Say(calls=[("write", {"file_path": "a.txt", "content": "new\n"})])
-    async with stage(
+    async with running_app(
         monkeypatch, scripted([write, "done"]), flags={"permission_mode": "accept-edits"}
     ) as on:
         await on.send("make it")
         await on.sees("done")
         await on.idle()
-        assert content("a.txt") == "new\n"
+        assert read_file("a.txt") == "new\n"
         await on.press("escape", "escape")
         await on.sees("- a.txt")
         await on.press("enter")
-        await on.sees("1 files would change")
+        await on.sees("1 file would change")
         await on.press("b")
-        await on.sees("went back; files: 1 removed")
+        await on.sees("rewound to before turn 1; files: 1 file removed")
         assert not exists("a.txt")
 
 
 async def test_ctrl_c_stops_then_clears_then_leaves(monkeypatch):
     pause = Pause()
-    async with stage(monkeypatch, scripted([["x", pause]])) as on:
+    async with running_app(monkeypatch, scripted([["x", pause]])) as on:
         await on.send("go")
         await on.until(pause.reached.is_set)
         await on.press("ctrl+c")
@@ -126,14 +126,14 @@ async def test_ctrl_c_stops_then_clears_then_leaves(monkeypatch):
         await on.press("ctrl+c")
         assert on.app.prompt.text == ""
         await on.press("x", "backspace", "ctrl+c")
-        await on.sees("ctrl+c again to leave")
+        await on.sees("ctrl+c again to quit")
         await on.press("ctrl+c")
         await on.until(lambda: on.app._exit, "the end")
         assert on.app.return_code == 0
 
 
 async def test_ctrl_d_leaves_only_from_an_empty_prompt(monkeypatch):
-    async with stage(monkeypatch) as on:
+    async with running_app(monkeypatch) as on:
         await on.type("ab")
         await on.press("home", "ctrl+d")
         assert on.app.prompt.text == "b"
@@ -141,10 +141,10 @@ async def test_ctrl_d_leaves_only_from_an_empty_prompt(monkeypatch):
         await on.until(lambda: on.app._exit, "the end")
 
 
-async def test_what_is_said_while_it_works_waits_and_is_steered_in(monkeypatch):
+async def test_a_message_sent_while_it_works_waits_and_is_steered_in(monkeypatch):
     pause = Pause()
     model = scripted([[Say("I begin.", calls=[("ls", {})]), pause], "I heard you."])
-    async with stage(monkeypatch, model) as on:
+    async with running_app(monkeypatch, model) as on:
         await on.send("go")
         await on.until(pause.reached.is_set)
         await on.send("and mind the tests")
@@ -156,8 +156,36 @@ async def test_what_is_said_while_it_works_waits_and_is_steered_in(monkeypatch):
         assert model.requests[-1].transcript[-1].text == "and mind the tests"
 
 
+async def test_two_equal_queued_messages_are_each_accepted_once(monkeypatch):
+    pauses = [Pause(), Pause()]
+    model = scripted([[Say("x", calls=[("ls", {})]), pauses[0]], ["y", pauses[1]], "End."])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("go")
+        await on.until(pauses[0].reached.is_set)
+        await on.send("again")
+        pauses[0].release()
+        await on.until(pauses[1].reached.is_set)
+        assert not on.app.conversation.view.queued_messages
+        for _ in range(2):
+            await on.send("again")
+        assert len(on.app.conversation.view.queued_messages) == 2
+        pauses[1].release()
+        await on.sees("End.")
+        await on.idle()
+        assert not on.app.conversation.view.queued_messages
+
+
+@pytest.mark.parametrize("text", ["// a comment", "/ alone", "!"])
+async def test_double_slash_slash_space_and_a_lone_exclamation_mark_are_sent(monkeypatch, text):
+    model = scripted(["Seen."])
+    async with running_app(monkeypatch, model) as on:
+        await on.send(text)
+        await on.sees("Seen.")
+        assert model.requests[-1].transcript[-1].text == text
+
+
 async def test_y_allows_once(monkeypatch):
-    async with stage(monkeypatch, scripted([Say(calls=[BASH]), "made"])) as on:
+    async with running_app(monkeypatch, scripted([Say(calls=[BASH]), "made"])) as on:
         await on.send("go")
         await on.sees("Run this command?")
         assert not exists("made.txt")
@@ -169,23 +197,23 @@ async def test_y_allows_once(monkeypatch):
 
 async def test_a_allows_always_and_keeps_the_rule_that_was_shown(monkeypatch):
     calls: list[ScriptElement] = [Say(calls=[BASH]), "one", Say(calls=[BASH]), "two"]
-    async with stage(monkeypatch, scripted(calls)) as on:
+    async with running_app(monkeypatch, scripted(calls)) as on:
         await on.send("go")
-        await on.sees("Yes, and always: ")
+        await on.sees("Yes, and always allow: ")
         await on.press("a")
         await on.sees("one")
         await on.idle()
         await on.send("again")
         await on.sees("two")
-        assert "touch" in content(".treadle/settings.local.json")
+        assert "touch" in read_file(".treadle/settings.local.json")
 
 
 async def test_e_edits_the_command_before_it_runs(monkeypatch):
-    async with stage(monkeypatch, scripted([Say(calls=[BASH]), "ok"])) as on:
+    async with running_app(monkeypatch, scripted([Say(calls=[BASH]), "ok"])) as on:
         await on.send("go")
         await on.sees("Edit first")
         await on.press("e")
-        await on.sees("change command, enter runs it")
+        await on.sees("edit command, then press enter to run it")
         await on.press(*["backspace"] * 8, *"other", "enter")
         await on.sees("ok")
         await on.idle()
@@ -195,13 +223,13 @@ async def test_e_edits_the_command_before_it_runs(monkeypatch):
 
 async def test_keys_are_not_shown_but_where_consent_is_asked(monkeypatch):
     token = "ghp_" + "a1B2" * 9
-    made("config.ini", f"token = {token}\n")
+    write_file("config.ini", f"token = {token}\n")
     script: list[ScriptElement] = [
         Say(calls=[("read", {"file_path": "config.ini"})]),
         Say(calls=[("bash", {"command": f"touch {token}"})]),
         "Done.",
     ]
-    async with stage(monkeypatch, scripted(script)) as on:
+    async with running_app(monkeypatch, scripted(script)) as on:
         await on.send("go")
         await on.sees("Run this command?")
         assert f"touch {token}" in on.screen()
@@ -220,7 +248,7 @@ async def test_keys_are_not_shown_but_where_consent_is_asked(monkeypatch):
 async def test_a_question_shows_what_would_not_be_seen(monkeypatch):
     write = ("write", {"file_path": "a.txt", "content": "a\u202e\u200bb\ufe0fc\n"})
     script: list[ScriptElement] = [Say(calls=[write]), "Done."]
-    async with stage(monkeypatch, scripted(script)) as on:
+    async with running_app(monkeypatch, scripted(script)) as on:
         await on.send("go")
         await on.sees("Allow write")
         assert "a\\u202e\\u200bb\\ufe0fc" in on.screen()
@@ -229,32 +257,32 @@ async def test_a_question_shows_what_would_not_be_seen(monkeypatch):
 
 
 async def test_a_question_fits_on_a_tiny_screen(monkeypatch):
-    async with stage(monkeypatch, scripted([Say(calls=[BASH]), "made"]), size=(20, 10)) as on:
+    async with running_app(monkeypatch, scripted([Say(calls=[BASH]), "made"]), size=(20, 10)) as on:
         await on.send("go")
         await on.sees("esc stops the turn")
         await on.pilot.pause(0.1)
-        assert "n No, and say" in on.screen()
+        assert "n No, with a" in on.screen()
         assert on.app.screen.max_scroll_y == 0
         assert on.screen().split("\n")[-1].startswith("ask")
 
 
 async def test_a_new_search_replaces_the_one_before(monkeypatch):
-    async with stage(monkeypatch, scripted(["One two three."])) as on:
+    async with running_app(monkeypatch, scripted(["One two three."])) as on:
         await on.send("count")
         await on.sees("One two three.")
         for word in ("two", "three"):
             await on.press("ctrl+f")
             await on.sees("Search")
             await on.press(*word, "enter")
-            await on.sees("n goes up")
+            await on.sees("n: match above")
             assert on.app.transcript.search_text == word
 
 
 async def test_n_denies_with_a_reason_that_the_model_reads(monkeypatch):
     model = scripted([Say(calls=[BASH]), "I understand."])
-    async with stage(monkeypatch, model) as on:
+    async with running_app(monkeypatch, model) as on:
         await on.send("go")
-        await on.sees("No, and say why")
+        await on.sees("No, with a reason")
         await on.press("n")
         await on.sees("Why not?")
         await on.press(*"later", "enter")
@@ -264,7 +292,7 @@ async def test_n_denies_with_a_reason_that_the_model_reads(monkeypatch):
 
 
 async def test_fault_80_escape_at_an_approval_stops_the_turn(monkeypatch):
-    async with stage(monkeypatch, scripted([Say(calls=[BASH]), "again"])) as on:
+    async with running_app(monkeypatch, scripted([Say(calls=[BASH]), "again"])) as on:
         await on.send("go")
         await on.sees("Run this command?")
         await on.press("escape")
@@ -277,7 +305,7 @@ async def test_fault_80_escape_at_an_approval_stops_the_turn(monkeypatch):
 
 
 async def test_fault_88_an_answer_after_the_question_is_gone_changes_nothing(monkeypatch):
-    async with stage(monkeypatch, scripted([Say(calls=[BASH]), "later"])) as on:
+    async with running_app(monkeypatch, scripted([Say(calls=[BASH]), "later"])) as on:
         await on.send("go")
         await on.sees("Run this command?")
         question = on.app.conversation.questions[0]
@@ -290,14 +318,14 @@ async def test_fault_88_an_answer_after_the_question_is_gone_changes_nothing(mon
 
 
 async def test_an_edit_is_shown_as_a_diff_before_and_after(monkeypatch):
-    made("a.py", "one\ntwo\nthree\n")
+    write_file("a.py", "one\ntwo\nthree\n")
     edit = {"file_path": "a.py", "old_string": "two", "new_string": "2"}
     script: list[ScriptElement] = [
         Say(calls=[("read", {"file_path": "a.py"})]),
         Say(calls=[("edit", edit)]),
         "edited",
     ]
-    async with stage(monkeypatch, scripted(script)) as on:
+    async with running_app(monkeypatch, scripted(script)) as on:
         await on.send("go")
         await on.sees("Allow edit a.py?")
         assert "2 - two" in on.screen()
@@ -311,7 +339,7 @@ async def test_an_edit_is_shown_as_a_diff_before_and_after(monkeypatch):
 async def test_the_model_can_ask_and_is_answered(monkeypatch):
     ask = {"question": "Which one?", "options": ["red", "blue"]}
     model = scripted([Say(calls=[("ask", ask)]), "thanks"])
-    async with stage(monkeypatch, model) as on:
+    async with running_app(monkeypatch, model) as on:
         await on.send("go")
         await on.sees("Which one?")
         await on.press("down", "enter")
@@ -320,7 +348,7 @@ async def test_the_model_can_ask_and_is_answered(monkeypatch):
 
 
 async def test_tab_and_arrows_take_what_is_offered_after_a_slash(monkeypatch):
-    async with stage(monkeypatch) as on:
+    async with running_app(monkeypatch) as on:
         await on.press("slash", "c", "o")
         await on.sees("/cost")
         await on.press("down", "tab")
@@ -329,8 +357,8 @@ async def test_tab_and_arrows_take_what_is_offered_after_a_slash(monkeypatch):
 
 
 async def test_an_at_sign_offers_files(monkeypatch):
-    made("src/view.py")
-    async with stage(monkeypatch) as on:
+    write_file("src/view.py")
+    async with running_app(monkeypatch) as on:
         await on.until(lambda: bool(on.app.prompt.project_files), "the files")
         await on.press(*"see", "space", "at", *"vie")
         await on.sees("@src/view.py")
@@ -338,23 +366,23 @@ async def test_an_at_sign_offers_files(monkeypatch):
         assert on.app.prompt.text == "see @src/view.py "
 
 
-async def test_an_exclamation_mark_runs_a_command_and_the_model_hears_of_it(monkeypatch):
+async def test_an_exclamation_mark_runs_a_command_and_the_model_gets_its_output(monkeypatch):
     model = scripted(["I see."])
-    async with stage(monkeypatch, model) as on:
+    async with running_app(monkeypatch, model) as on:
         await on.send("!echo from-here")
         await on.sees("from-here")
         await on.until(lambda: bool(on.app.shell_commands.recent_outputs), "its end")
         await on.send("look")
         await on.sees("I see.")
-        said = model.requests[0].transcript[0]
-        assert "from-here" in said.text
+        message = model.requests[0].transcript[0]
+        assert "from-here" in message.text
         assert "from-here" not in on.screen().split("› look")[1]
 
 
-async def test_a_long_paste_is_a_mark_that_stands_for_the_text(monkeypatch):
+async def test_a_long_paste_is_shown_as_a_placeholder(monkeypatch):
     model = scripted(["ok"])
     text = "\n".join(f"line {number}" for number in range(40))
-    async with stage(monkeypatch, model) as on:
+    async with running_app(monkeypatch, model) as on:
         on.app.prompt.insert(on.app.prompt.attachments.add_paste(text))
         await on.sees("[paste 1: 40 lines]")
         await on.press("enter")
@@ -363,8 +391,8 @@ async def test_a_long_paste_is_a_mark_that_stands_for_the_text(monkeypatch):
 
 
 async def test_ctrl_o_opens_the_last_call(monkeypatch):
-    made("seen.txt")
-    async with stage(monkeypatch, scripted([Say(calls=[("ls", {})]), "done"])) as on:
+    write_file("seen.txt")
+    async with running_app(monkeypatch, scripted([Say(calls=[("ls", {})]), "done"])) as on:
         await on.send("go")
         await on.sees("done")
         await on.idle()
@@ -377,8 +405,8 @@ async def test_ctrl_o_opens_the_last_call(monkeypatch):
 
 
 async def test_the_text_above_can_be_walked_opened_copied_and_left(monkeypatch):
-    made("seen.txt")
-    async with stage(monkeypatch, scripted([Say(calls=[("ls", {})]), "the end"])) as on:
+    write_file("seen.txt")
+    async with running_app(monkeypatch, scripted([Say(calls=[("ls", {})]), "the end"])) as on:
         await on.send("go")
         await on.sees("the end")
         await on.idle()
@@ -395,7 +423,7 @@ async def test_the_text_above_can_be_walked_opened_copied_and_left(monkeypatch):
 
 async def test_pages_and_the_way_back_to_the_end(monkeypatch):
     text = "\n\n".join(f"Paragraph {number}." for number in range(60))
-    async with stage(monkeypatch, scripted([text])) as on:
+    async with running_app(monkeypatch, scripted([text])) as on:
         await on.send("go")
         await on.sees("Paragraph 59.")
         await on.idle()
@@ -412,7 +440,7 @@ async def test_pages_and_the_way_back_to_the_end(monkeypatch):
 async def test_what_is_read_does_not_move_while_more_arrives(monkeypatch):
     pause = Pause()
     first = "\n\n".join(f"Paragraph {number}." for number in range(60))
-    async with stage(monkeypatch, scripted([[first, pause, "\n\nand more\n\n" * 20]])) as on:
+    async with running_app(monkeypatch, scripted([[first, pause, "\n\nand more\n\n" * 20]])) as on:
         await on.send("go")
         await on.until(pause.reached.is_set)
         await on.sees("Paragraph 59.")
@@ -425,9 +453,9 @@ async def test_what_is_read_does_not_move_while_more_arrives(monkeypatch):
 
 
 async def test_ctrl_f_finds_a_word_also_inside_a_folded_call(monkeypatch):
-    made("needle.txt")
+    write_file("needle.txt")
     text = "\n\n".join(f"Paragraph {number}." for number in range(60))
-    async with stage(monkeypatch, scripted([Say(calls=[("ls", {})]), text])) as on:
+    async with running_app(monkeypatch, scripted([Say(calls=[("ls", {})]), text])) as on:
         await on.send("go")
         await on.sees("Paragraph 59.")
         await on.idle()
@@ -436,12 +464,12 @@ async def test_ctrl_f_finds_a_word_also_inside_a_folded_call(monkeypatch):
         await on.press(*"NEEDLE", "enter")
         await on.sees("needle.txt")
         await on.press("escape", "ctrl+f", *["backspace"] * 6, *"zebra", "enter")
-        await on.sees("'zebra' is nowhere")
+        await on.sees("no matches for 'zebra'")
 
 
 async def test_ctrl_y_copies_the_last_reply_as_markdown(monkeypatch):
     text = "Look:\n\n```py\nx = 1\n```\n\nDone."
-    async with stage(monkeypatch, scripted([text])) as on:
+    async with running_app(monkeypatch, scripted([text])) as on:
         await on.send("go")
         await on.sees("Done.")
         await on.idle()
@@ -451,7 +479,9 @@ async def test_ctrl_y_copies_the_last_reply_as_markdown(monkeypatch):
 
 async def test_ctrl_t_lists_the_todos(monkeypatch):
     todos = [{"content": "look", "status": "completed"}, {"content": "mend", "status": "pending"}]
-    async with stage(monkeypatch, scripted([Say(calls=[("todo", {"todos": todos})]), "ok"])) as on:
+    async with running_app(
+        monkeypatch, scripted([Say(calls=[("todo", {"todos": todos})]), "ok"])
+    ) as on:
         await on.send("go")
         await on.sees("☐ mend")
         await on.idle()
@@ -462,10 +492,10 @@ async def test_ctrl_t_lists_the_todos(monkeypatch):
 @pytest.mark.parametrize("size", [(20, 6), (20, 24), (1, 1), (10, 3), (200, 60)])
 async def test_no_size_of_a_terminal_breaks_it(monkeypatch, size):
     script: list[ScriptElement] = [
-        Say("# Some\n\n| a | b |\n|--|--|\n| c | d |", calls=[BASH], usage=used(9_000)),
+        Say("# Some\n\n| a | b |\n|--|--|\n| c | d |", calls=[BASH], usage=make_usage(9_000)),
         "ok",
     ]
-    async with stage(monkeypatch, scripted(script), size=size) as on:
+    async with running_app(monkeypatch, scripted(script), size=size) as on:
         await on.send("go")
         await on.until(lambda: bool(on.app.conversation.questions), "the question")
         await on.until(lambda: on.app.dialogs.is_open, "the dialog")

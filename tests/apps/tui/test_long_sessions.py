@@ -1,4 +1,4 @@
-"""A long day: a reply of 200,000 characters, 2,000 calls, and keys answered as at dawn."""
+"""Long sessions: with a reply of 200,000 characters and 2,000 calls, keys are as fast as before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 import pytest
 from textual import events
 
-from tests.apps.tui.harness import Stage, scripted, stage
+from tests.apps.tui.harness import RunningApp, running_app, scripted
 from treadle.apps.tui.widgets.transcript import MAX_CACHED_LINES
 from treadle.core.events import TextDelta, ToolCallRequested, ToolFinished, TurnStarted
 from treadle.core.transcript.content import Text, ToolCall
@@ -24,8 +24,8 @@ PARAGRAPH = (
 CHARS, CALLS, PIECE = 200_000, 2_000, 16
 
 
-async def key_to_screen(on: Stage, count: int = 15) -> float:
-    """Milliseconds from a key to its letter on the screen, the median."""
+async def key_to_screen(on: RunningApp, count: int = 15) -> float:
+    """The median milliseconds from a key press to its character on the screen."""
     taken = []
     for _ in range(count):
         shown = asyncio.Event()
@@ -41,8 +41,8 @@ async def key_to_screen(on: Stage, count: int = 15) -> float:
     return statistics.median(taken)
 
 
-async def a_long_day(on: Stage) -> None:
-    """Told to the conversation as fast as a provider could."""
+async def a_long_day(on: RunningApp) -> None:
+    """Send the events as fast as a provider could."""
     conversation = on.app.conversation
     conversation.on_event(TurnStarted("s", "t", 0))
     for number in range(CALLS):
@@ -60,13 +60,13 @@ async def a_long_day(on: Stage) -> None:
 
 
 def memory() -> float:
-    with open("/proc/self/statm") as file:  # noqa: PTH123 - not a file of anybody's
+    with open("/proc/self/statm") as file:  # noqa: PTH123 - not a real file
         return int(file.read().split()[1]) * 4_096 / 1e6
 
 
 @pytest.mark.slow
 async def test_keys_are_answered_at_the_end_as_at_the_start(monkeypatch):
-    async with stage(monkeypatch, scripted(["x"]), size=(120, 40)) as on:
+    async with running_app(monkeypatch, scripted(["x"]), size=(120, 40)) as on:
         gc.collect()
         start, before = await key_to_screen(on), memory()
         await a_long_day(on)
@@ -78,7 +78,7 @@ async def test_keys_are_answered_at_the_end_as_at_the_start(monkeypatch):
 
 
 async def test_only_what_is_seen_is_painted_and_little_of_it_is_kept(monkeypatch):
-    async with stage(monkeypatch, scripted(["x"])) as on:
+    async with running_app(monkeypatch, scripted(["x"])) as on:
         await a_long_day(on)
         await on.until(lambda: not on.app._is_frame_due, "the last frame")
         transcript = on.app.transcript
@@ -97,7 +97,9 @@ async def test_only_what_is_seen_is_painted_and_little_of_it_is_kept(monkeypatch
 @pytest.mark.slow
 async def test_escape_interrupts_within_200_ms(monkeypatch):
     pauses = [Pause() for _ in range(5)]
-    async with stage(monkeypatch, scripted([["word " * 50, pause] for pause in pauses])) as on:
+    async with running_app(
+        monkeypatch, scripted([["word " * 50, pause] for pause in pauses])
+    ) as on:
         taken = []
         for pause in pauses:
             await on.send("go")

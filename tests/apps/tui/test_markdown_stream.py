@@ -42,7 +42,7 @@ def test_the_blocks_are_the_same_however_the_text_arrives(sizes):
 
 
 @given(st.text(alphabet="ab `~\n#-", max_size=400), st.lists(st.integers(1, 9), min_size=1))
-def test_no_text_is_lost_or_told_twice(text, sizes):
+def test_no_text_is_lost_or_repeated(text, sizes):
     pieces = streamed(text, sizes)
     kept = "".join(c for c in "".join(p.text for p in pieces) if c in "ab#-")
     unfenced = text

@@ -1,14 +1,15 @@
-"""The small parts: attachments, completion, history, previews, the tray, the picture."""
+"""The small parts: attachments, completion, history, previews, status area, context usage."""
 
 # ruff: noqa: ASYNC240 (files are how a test and the program meet)
 
 import asyncio
 import os
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from tests.apps.tui.harness import made
+from tests.apps.tui.harness import write_file
 from treadle.apps.services import helper_programs
 from treadle.apps.tui.custom_commands import find_custom_commands
 from treadle.apps.tui.diff_preview import preview_diff
@@ -20,14 +21,16 @@ from treadle.apps.tui.input.completion import (
     read_git_branch,
 )
 from treadle.apps.tui.input.prompt_history import PromptHistory
-from treadle.apps.tui.render import status_area
+from treadle.apps.tui.render import render, status_area
 from treadle.apps.tui.render.context_usage import format_context_usage
 from treadle.apps.tui.render.palette import DARK
-from treadle.apps.tui.state.blocks import TaskLine, TodoLine
+from treadle.apps.tui.state.blocks import Activity, ActivityKind, TaskLine
 from treadle.apps.tui.state.view_state import ViewState
+from treadle.core.text import format_age, format_count, format_duration
 from treadle.core.transcript.content import Document, Image, ToolCall
 from treadle.core.transcript.items import to_user_item
 from treadle.core.transcript.usage import Usage
+from treadle.tools.builtin.conversation.todo import TodoItem
 
 
 def test_a_short_paste_is_itself_and_a_long_one_a_mark():
@@ -42,7 +45,7 @@ def test_a_short_paste_is_itself_and_a_long_one_a_mark():
 
 def test_a_pasted_path_of_a_picture_is_the_picture():
     for name in ("a b.png", "c.pdf"):
-        made(name, "data")
+        write_file(name, "data")
     attachments = Attachments(Path.cwd())
     mark = attachments.add_paste("'a b.png' c.pdf")
     assert mark == "[image 1: a b.png] [document 2: c.pdf] "
@@ -56,14 +59,14 @@ def test_text_with_a_path_in_it_stays_text():
     assert attachments.add_paste("it's not a path.png") == "it's not a path.png"
 
 
-def test_a_named_picture_goes_along_and_a_named_source_stays_a_word():
-    made("plan.png", "png")
-    made("a.py", "x")
+def test_a_mentioned_image_is_attached_and_a_mentioned_source_stays_text():
+    write_file("plan.png", "png")
+    write_file("a.py", "x")
     item = Attachments(Path.cwd()).build_item("see @plan.png and @a.py and @none.png")
     assert [type(part).__name__ for part in item.content] == ["Text", "Image"]
 
 
-def test_a_link_out_of_the_folder_is_not_followed_and_said(own_place: Path):
+def test_a_symlink_that_leaves_the_folder_is_not_followed_and_the_message_says_so(own_place: Path):
     for name in ("secret.png", "added/plan.png"):
         (own_place / name).parent.mkdir(exist_ok=True)
         (own_place / name).write_text("private")
@@ -82,7 +85,7 @@ def test_a_link_out_of_the_folder_is_not_followed_and_said(own_place: Path):
     [("/co", ["/cost ", "/compact "]), ("see @vi", ["@src/view.py ", '@"my view.md" ']),
      ("mail@vi", []), ("/cost now", []), ("@", ['@"my view.md" ', "@src/view.py "])],
 )  # fmt: skip
-def test_what_is_offered(line, found):
+def test_completions(line, found):
     commands = [("cost", "money"), ("compact", "shorter"), ("quit", "leave")]
     given = [
         offer.text for offer in find_completions(line, ["src/view.py", "my view.md"], commands)
@@ -99,8 +102,8 @@ def test_the_best_match_is_the_name_itself():
 
 async def test_the_files_of_a_folder():
     for name in ("a.py", "src/b.py", "node_modules/c.js", ".git/d", ".ci/e.yml", "out/f"):
-        made(name)
-    made(".gitignore", "out/\n")
+        write_file(name)
+    write_file(".gitignore", "out/\n")
     assert sorted(await list_project_files(Path.cwd())) == [
         *(".ci/e.yml", ".gitignore", "a.py", "src/b.py")
     ]
@@ -109,7 +112,7 @@ async def test_the_files_of_a_folder():
 @pytest.mark.parametrize("kind", ["pipe", "endless"])
 async def test_a_folder_cannot_hold_up_the_list_of_its_files(kind, monkeypatch):
     monkeypatch.setattr(helper_programs, "TIMEOUT_SECONDS", 1.0)
-    made("a.py")
+    write_file("a.py")
     if kind == "pipe":
         os.mkfifo(".gitignore")
     else:
@@ -119,11 +122,11 @@ async def test_a_folder_cannot_hold_up_the_list_of_its_files(kind, monkeypatch):
 
 async def test_the_branch_is_read_off_the_files_of_git():
     assert await read_git_branch(Path.cwd()) == ""
-    made(".git/HEAD", "ref: refs/heads/feature/x\n")
+    write_file(".git/HEAD", "ref: refs/heads/feature/x\n")
     assert await read_git_branch(Path.cwd()) == "feature/x"
 
 
-def test_what_was_typed_is_there_tomorrow():
+def test_the_history_is_kept_across_sessions():
     file = Path("h/history.jsonl")
     history = PromptHistory(file)
     for text in ("one", "two\nlines", "two\nlines"):
@@ -146,12 +149,12 @@ def test_a_home_that_cannot_be_written_costs_only_the_memory():
 
 
 def test_a_broken_memory_is_read_as_far_as_it_goes():
-    made("h.jsonl", '"one"\n{broken\n"two"\n"cut')
+    write_file("h.jsonl", '"one"\n{broken\n"two"\n"cut')
     assert PromptHistory(Path("h.jsonl")).previous("") == "two"
 
 
 def test_a_preview_is_what_would_change():
-    made("a.py", "one\ntwo\n")
+    write_file("a.py", "one\ntwo\n")
 
     def of(name: str, raw: str) -> str:
         return preview_diff(ToolCall("c", name, raw), Path.cwd())
@@ -168,10 +171,10 @@ def test_a_preview_is_what_would_change():
 
 
 def test_custom_commands_put_their_arguments_in():
-    made("p/.treadle/commands/a.md", "Fix $1 and $2. All: $ARGUMENTS")
-    made("p/.claude/commands/a.md", "not this one")
-    made("p/.claude/commands/b.md", "---\ndescription: says it\n---\nJust do it.")
-    made("p/.claude/commands/broken.md", "---\nno end")
+    write_file("p/.treadle/commands/a.md", "Fix $1 and $2. All: $ARGUMENTS")
+    write_file("p/.claude/commands/a.md", "not this one")
+    write_file("p/.claude/commands/b.md", "---\ndescription: says it\n---\nJust do it.")
+    write_file("p/.claude/commands/broken.md", "---\nno end")
     commands, problems = find_custom_commands([Path("p")])
     found = {one.name: one for one in commands}
     assert found["a"].expand('"x y" z') == 'Fix x y and z. All: "x y" z'
@@ -179,14 +182,14 @@ def test_custom_commands_put_their_arguments_in():
     assert ["broken.md: line 1" in problem for problem in problems] == [True]
 
 
-def test_custom_commands_are_read_from_no_pipe_and_from_nowhere_else():
-    made("home/.treadle/commands/mine.md", "My own.")
-    made("p/.treadle/commands/good.md", "Good.")
+def test_custom_commands_are_read_only_from_regular_files_inside_the_folder():
+    write_file("home/.treadle/commands/mine.md", "My own.")
+    write_file("p/.treadle/commands/good.md", "Good.")
     place = Path("p/.treadle/commands")
     os.mkfifo(place / "pipe.md")
     (place / "endless.md").symlink_to("/dev/zero")
     (place / "out.md").symlink_to(Path("home/.treadle/commands/mine.md").absolute())
-    made("p/.treadle/commands/huge.md", "x" * 300_000)
+    write_file("p/.treadle/commands/huge.md", "x" * 300_000)
     Path("p/.claude").mkdir()
     Path("p/.claude/commands").symlink_to("/")
     Path("home/.claude").mkdir()
@@ -194,8 +197,8 @@ def test_custom_commands_are_read_from_no_pipe_and_from_nowhere_else():
     found, problems = find_custom_commands([Path("p"), Path("home")], home=Path("home"))
     assert {"good", "mine"} <= {one.name for one in found}
     for words in (
-        *("pipe.md: is a named pipe", "endless.md: leads out", "p/.treadle/commands/out.md: leads"),
-        *("huge.md: larger than 256 KiB", "p/.claude/commands: leads out of p"),
+        *("pipe.md: is a named pipe", "endless.md: leaves", "p/.treadle/commands/out.md: leaves"),
+        *("huge.md: larger than 256 KiB", "p/.claude/commands: skipped"),
     ):
         assert any(words in problem for problem in problems), words
 
@@ -216,59 +219,61 @@ def test_what_is_attached_and_the_branch_wait_for_no_pipe():
     assert asyncio.run(read_git_branch(Path.cwd())) == ""
 
 
-def facts(**more: object) -> status_area.StatusInfo:
-    given = {"model": "m", "window": 200_000, "mode": "ask", "folder": Path("/src/project")}
-    return status_area.StatusInfo(**{**given, **more})  # type: ignore[arg-type]
+def info(branch: str = "", turn_seconds: float = 0.0) -> status_area.StatusInfo:
+    return status_area.StatusInfo(
+        "m", 200_000, "ask", Path("/src/project"), branch, turn_seconds=turn_seconds
+    )
 
 
 def test_the_status_leaves_out_what_does_not_fit_the_least_important_first():
     view = ViewState(context_tokens=50_000, usage=Usage(input=50_000, cost=0.1234))
-    wide = status_area.render_status_line(view, facts(branch="main", seconds=75.0), 80, DARK).plain
+    wide = status_area.render_status_line(view, info("main", 75.0), 80, DARK).plain
     assert wide.startswith("ask · m · /src/project (main)")
     assert wide.endswith("25% of 200k · $0.12 · 1m 15s")
-    assert status_area.render_status_line(view, facts(), 22, DARK).plain == "ask · m    25% of 200k"
-    assert status_area.render_status_line(view, facts(), 3, DARK).plain == "ask"
-    assert status_area.render_status_line(view, facts(), 0, DARK).plain == ""
+    assert status_area.render_status_line(view, info(), 22, DARK).plain == "ask · m    25% of 200k"
+    assert status_area.render_status_line(view, info(), 3, DARK).plain == "ask"
+    assert status_area.render_status_line(view, info(), 0, DARK).plain == ""
 
 
-def test_the_tray_shows_what_goes_on():
+def test_the_lines_above_the_prompt_show_todos_tasks_queue_and_activity():
     view = ViewState(
-        todos=(TodoLine("a", "done"), TodoLine("b", "active"), TodoLine("c")),
-        tasks=(TaskLine("t1", "c1", "[bash: serve]"),),
+        todos=(TodoItem("a", "completed"), TodoItem("b", "in_progress"), TodoItem("c")),
+        tasks=(TaskLine("t1", "c1", "bash: serve"),),
         queued_messages=("later",),
         is_busy=True,
-        activity="writing",
+        activity=Activity("writing"),
         turn_usage=Usage(output=1_234),
     )
-    lines = [line.plain for line in status_area.render_activity(view, facts(seconds=3.0), 60, DARK)]
+    status = info(turn_seconds=3.0)
+    lines = [line.plain for line in status_area.render_activity(view, status, 60, DARK)]
     assert lines == [
         "▸ b",
         "☐ c",
         "  1 of 3 done",
         "◌ t1 bash: serve",
         "↳ later",
-        "◐ writing · 3s · ↓ 1.2k · esc stops",
+        "◐ writing · 3s · ↓ 1.2k · esc interrupts",
     ]
-    assert status_area.render_activity(ViewState(), facts(), 60, DARK) == []
+    assert status_area.render_activity(ViewState(), info(), 60, DARK) == []
+
+
+def test_every_kind_of_activity_has_a_text():
+    texts = [render.format_activity(Activity(kind)) for kind in get_args(ActivityKind)]
+    assert all(texts)
+    assert render.format_activity(Activity("running", "bash")) == "running bash"
 
 
 def test_numbers_are_short():
-    assert [status_area.format_count(n) for n in (5, 1_200, 150_000, 2_000_000)] == [
-        "5",
-        "1.2k",
-        "150k",
-        "2M",
+    assert [format_count(n) for n in (5, 1_200, 150_000, 2_000_000)] == [
+        *("5", "1.2k", "150k", "2M")
     ]
-    assert [status_area.format_duration(s) for s in (5, 65, 3_700)] == ["5s", "1m 05s", "1h 01m"]
-    assert [status_area.format_age(s) for s in (5, 65, 7_300, 200_000)] == [
-        "now",
-        "1m ago",
-        "2h ago",
-        "2d ago",
+    assert [format_duration(s) for s in (5, 65, 3_700)] == ["5s", "1m 05s", "1h 01m"]
+    assert [format_age(s) for s in (5, 65, 7_300, 200_000)] == [
+        *("now", "1m ago", "2h ago", "2d ago")
     ]
 
 
-def test_the_picture_adds_up():
+def test_context_usage_adds_up():
     lines = format_context_usage([to_user_item("x" * 4_000)], 10_000, 100_000).split("\n")
     assert lines[0].endswith("10.0k of 100k tokens (10%)")
     assert [line.split()[-1] for line in lines[1:]] == ["tools", "you", "free"]

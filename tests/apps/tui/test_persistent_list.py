@@ -14,19 +14,19 @@ ACTIONS = st.lists(
 
 
 @given(ACTIONS)
-def test_a_shelf_behaves_as_a_list_and_every_version_stays_as_it_was(actions):
-    shelf: PersistentList[object] = PersistentList()
+def test_it_behaves_like_a_list_and_old_versions_do_not_change(actions):
+    values: PersistentList[object] = PersistentList()
     model: list[object] = []
-    versions = [(shelf, list(model))]
+    versions = [(values, list(model))]
     for kind, number in actions:
         if kind == "add":
-            shelf, model = shelf.append(number), [*model, number]
+            values, model = values.append(number), [*model, number]
         elif kind == "put" and number < len(model):
-            shelf = shelf.set(number, "new")
+            values = values.set(number, "new")
             model = [*model[:number], "new", *model[number + 1 :]]
         elif kind == "first":
-            shelf, model = shelf.truncate(number), model[:number]
-        versions.append((shelf, list(model)))
+            values, model = values.truncate(number), model[:number]
+        versions.append((values, list(model)))
     assert all(list(kept) == expected for kept, expected in versions)
 
 
@@ -44,7 +44,7 @@ def test_what_changed_between_two_versions_is_found(length, places, more):
 
 
 def test_looking_for_changes_does_not_look_at_everything():
-    shelf: PersistentList[object] = PersistentList()
+    values: PersistentList[object] = PersistentList()
     for number in range(100_000):
-        shelf = shelf.append(number)
-    assert list(shelf.set(50_000, "x").changed_indexes(shelf)) == [50_000]
+        values = values.append(number)
+    assert list(values.set(50_000, "x").changed_indexes(values)) == [50_000]

@@ -2,18 +2,19 @@ import time
 
 from tests.apps.tui.events import after, blocks
 from treadle.apps.tui.state.blocks import (
+    WRITING,
+    Activity,
     ChildProgress,
     MarkdownBlock,
     NoteBlock,
     TaskLine,
     ThinkingBlock,
-    TodoLine,
     ToolCallBlock,
     UserMessageBlock,
 )
 from treadle.apps.tui.state.from_transcript import build_view
 from treadle.apps.tui.state.reducer import apply_event, apply_tool_result
-from treadle.apps.tui.state.view_state import ViewState, queue_message
+from treadle.apps.tui.state.view_state import ViewState, set_queued_messages
 from treadle.core.events import (
     ApprovalRequired,
     ApprovalResolved,
@@ -44,6 +45,7 @@ from treadle.core.events import (
 from treadle.core.transcript.content import Image, Text, Thinking, ToolCall
 from treadle.core.transcript.items import (
     AssistantItem,
+    CallOutcome,
     Item,
     NoticeItem,
     SummaryItem,
@@ -52,6 +54,7 @@ from treadle.core.transcript.items import (
     to_user_item,
 )
 from treadle.core.transcript.usage import Usage
+from treadle.tools.builtin.conversation.todo import TodoItem
 
 CALL = ToolCall("c1", "bash", '{"command":"ls"}')
 CALLED = (
@@ -80,7 +83,7 @@ def test_a_reply_grows_in_its_last_block_only():
     assert blocks(view) == [MarkdownBlock("One.\n"), MarkdownBlock("Two.")]
 
 
-def test_thinking_and_words_are_told_apart():
+def test_thinking_and_text_are_separate_blocks():
     view = after((ThinkingDelta, "hm"), (ThinkingDelta, "m"), (TextDelta, "So."), end())
     assert blocks(view) == [ThinkingBlock("hmm"), MarkdownBlock("So.")]
 
@@ -89,7 +92,8 @@ def test_a_call_goes_from_writing_to_done():
     view = after((TurnStarted,), *CALLED)
     assert (call_of(view).state, call_of(view).argument_chars) == ("writing", len(CALL.raw))
     view = after((ToolStarted, "c1", "bash", "[bash: ls]"), view=view)
-    assert (call_of(view).state, call_of(view).summary) == ("running", "[bash: ls]")
+    assert (call_of(view).state, call_of(view).summary) == ("running", "bash: ls")
+    assert view.activity == Activity("running", "bash")
     view = after((ToolProgress, "c1", "a.py\n"), view=view)
     assert call_of(view).progress == "a.py\n"
     view = after((ToolFinished, "c1", "bash", "a.py", "", False, False), view=view)
@@ -108,7 +112,7 @@ def test_the_whole_answer_comes_with_the_item():
 def test_an_approval_is_shown_at_its_call():
     asked = (ApprovalRequired, CALL, "[bash: ls]", "no rule allows it")
     view = after(*CALLED, asked)
-    assert (call_of(view).state, view.activity) == ("asking", "asking")
+    assert (call_of(view).state, view.activity) == ("asking", Activity("approval"))
     denied = after((ApprovalResolved, "c1", "deny", "not now"), view=view)
     assert (call_of(denied).state, call_of(denied).reason) == ("denied", "not now")
     failed = (ToolFinished, "c1", "bash", "denied", "", True, False)
@@ -116,13 +120,22 @@ def test_an_approval_is_shown_at_its_call():
     assert call_of(after((ApprovalResolved, "c1", "allow"), view=view)).state == "writing"
 
 
+def test_the_outcome_of_a_call_is_its_state():
+    states: dict[CallOutcome, str] = {
+        "denied": "denied",
+        "interrupted": "stopped",
+        "unknown": "failed",
+    }
+    for outcome, state in states.items():
+        item = ToolResultItem("c1", "bash", (Text("x"),), is_error=True, outcome=outcome)
+        assert call_of(apply_tool_result(after(*CALLED), item)).state == state
+
+
 def test_messages_that_wait_are_shown_until_they_are_taken():
-    view = queue_message(
-        queue_message(after((TurnStarted,)), to_user_item("first")), to_user_item("second")
-    )
-    assert view.queued_messages == ("first", "second")
+    view = set_queued_messages(after((TurnStarted,)), [to_user_item("first"), to_user_item("2nd")])
+    assert view.queued_messages == ("first", "2nd")
     view = after((InputAccepted, UserItem((Text("first"),), steered=True)), view=view)
-    assert view.queued_messages == ("second",)
+    assert set_queued_messages(view, [to_user_item("2nd")]).queued_messages == ("2nd",)
     assert blocks(view)[-1] == UserMessageBlock("first", steered=True)
 
 
@@ -140,7 +153,7 @@ def test_an_attempt_that_failed_half_way_is_void_and_its_reason_stays():
     )
     assert blocks(view) == [
         UserMessageBlock("hi"),
-        NoteBlock("overloaded · trying again in 2 s", "warning"),
+        NoteBlock("overloaded · retry in 2 s", "warning"),
         MarkdownBlock("Whole."),
     ]
 
@@ -152,7 +165,7 @@ def test_the_end_of_a_turn_stops_what_was_open():
     assert not view.is_busy
 
 
-def test_every_reason_but_the_usual_one_is_told():
+def test_every_terminal_reason_but_end_turn_is_shown():
     assert len(after(end()).blocks) == 0
     for reason in ("max_turns", "budget_exceeded", "goal_not_met", "refused", "aborted"):
         assert isinstance(blocks(after(end(reason)))[-1], NoteBlock)
@@ -160,7 +173,7 @@ def test_every_reason_but_the_usual_one_is_told():
     assert blocks(failed) == [NoteBlock("no key", "error")]
 
 
-def test_a_call_that_goes_on_is_a_task_until_it_is_done():
+def test_a_detached_call_is_a_task_until_it_finishes():
     view = after(
         (TurnStarted,),
         *CALLED,
@@ -169,10 +182,10 @@ def test_a_call_that_goes_on_is_a_task_until_it_is_done():
         (ToolFinished, "c1", "bash", "Running as task t1", "", False, False),
         end(),
     )
-    assert view.tasks == (TaskLine("t1", "c1", "[bash: serve]"),)
+    assert view.tasks == (TaskLine("t1", "c1", "bash: serve"),)
     view = after((TaskFinished, "t1", "bash", "bye", False), view=view)
     assert view.tasks == ()
-    assert blocks(view)[-1] == NoteBlock("task t1 [bash: serve] is done", "good")
+    assert blocks(view)[-1] == NoteBlock("task t1 (bash: serve) finished", "good")
 
 
 def test_a_child_shows_at_the_call_that_started_it():
@@ -185,7 +198,7 @@ def test_a_child_shows_at_the_call_that_started_it():
         child(UsageUpdated("s2", "t2", 2, "m", Usage(), Usage(input=900, output=100))),
         child(TextDelta("s2", "t2", 3, "So")),
     )
-    assert call_of(view).child == ChildProgress(1, 1_000, "writing", ("[grep: foo]",))
+    assert call_of(view).child == ChildProgress(1, 1_000, WRITING, ("grep: foo",))
 
 
 def test_the_todo_list_is_what_was_written_last():
@@ -194,7 +207,11 @@ def test_the_todo_list_is_what_was_written_last():
         '{"content":"check","status":"pending"}]}'
     )
     view = after((ToolCallRequested, ToolCall("c2", "todo", raw)))
-    assert view.todos == (TodoLine("look", "done"), TodoLine("do", "active"), TodoLine("check"))
+    todos = (TodoItem("look", "completed"), TodoItem("do", "in_progress"), TodoItem("check"))
+    assert view.todos == todos
+    assert (
+        after((ToolCallRequested, ToolCall("c3", "todo", '{"todos":7}')), view=view).todos == todos
+    )
 
 
 def test_usage_adds_up_and_the_window_is_the_last_request():
@@ -209,7 +226,7 @@ def test_what_the_engine_says_is_a_note():
     assert view.model == "y"
 
 
-def test_an_answer_to_a_call_that_nobody_knows_changes_nothing():
+def test_the_result_of_an_unknown_call_changes_nothing():
     view = after((TextDelta, "x"))
     assert list(
         apply_tool_result(view, ToolResultItem("?", "bash", (Text("y"),))).blocks
@@ -242,7 +259,7 @@ def test_a_resumed_session_looks_as_it_did():
     assert (view.model, view.context_tokens, view.open_calls) == ("m", 55, {})
 
 
-def test_a_step_costs_the_same_after_a_long_day():
+def test_an_event_costs_the_same_in_a_long_session():
     def seconds(view: ViewState) -> float:
         best = 1.0
         for _ in range(5):

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,6 +7,8 @@ from treadle.apps.tui.render import diffs, markdown, render
 from treadle.apps.tui.render.palette import DARK, LIGHT, NONE, select_palette
 from treadle.apps.tui.state import markdown_stream
 from treadle.apps.tui.state.blocks import (
+    THINKING,
+    Activity,
     ChildProgress,
     CodeBlock,
     MarkdownBlock,
@@ -35,7 +38,7 @@ def shown(block: ViewBlock, width: int = 60, *, is_open: bool = False) -> list[s
 
 def test_a_call_is_one_line_and_opens_to_all_of_it():
     call = ToolCallBlock(
-        "c", "bash", "done", "[bash: ls -la]", '{"command":"ls -la"}', result="a\nb\nc"
+        "c", "bash", "done", "bash: ls -la", '{"command":"ls -la"}', result="a\nb\nc"
     )
     assert shown(call) == ["● bash ls -la  3 lines"]
     assert shown(call, is_open=True) == ["● bash ls -la  3 lines", "  a", "  b", "  c"]
@@ -51,12 +54,12 @@ def test_a_call_that_was_resumed_has_no_summary_and_is_named_by_its_arguments():
     [("writing", "○"), ("asking", "?"), ("running", "◐"), ("failed", "✗"), ("denied", "⊘"),
      ("background", "◌"), ("stopped", "◦")],
 )  # fmt: skip
-def test_the_state_of_a_call_is_told_by_a_sign_and_not_by_colour_alone(state, sign):
-    assert shown(ToolCallBlock("c", "bash", state, "[bash: ls]"))[0].startswith(sign)
+def test_a_sign_shows_the_state_of_a_call_not_colour_alone(state, sign):
+    assert shown(ToolCallBlock("c", "bash", state, "bash: ls"))[0].startswith(sign)
 
 
 def test_an_edit_shows_its_diff_with_numbers_and_context():
-    call = ToolCallBlock("c", "edit", "done", "[edit: x.py]", display=DIFF)
+    call = ToolCallBlock("c", "edit", "done", "edit: x.py", display=DIFF)
     assert shown(call) == [
         "● edit x.py  +1 -1",
         "     1   one",
@@ -68,15 +71,17 @@ def test_an_edit_shows_its_diff_with_numbers_and_context():
 
 def test_a_long_diff_is_cut_until_it_is_opened():
     long = "--- a/x\n+++ b/x\n@@ -0,0 +1,90 @@\n" + "\n".join(f"+{n}" for n in range(90))
-    call = ToolCallBlock("c", "write", "done", "[write: x]", display=long)
+    call = ToolCallBlock("c", "write", "done", "write: x", display=long)
     assert shown(call)[-1].endswith("more lines")
     assert len(shown(call, is_open=True)) == 91
 
 
 def test_a_running_child_shows_what_it_does():
-    child = ChildProgress(3, 12_300, "[grep: foo]")
-    call = ToolCallBlock("c", "task", "running", "[task: look]", child=child)
-    assert shown(call) == ["◐ task look  3 calls · 12.3k tokens · …"] or "3 calls" in shown(call)[0]
+    child = ChildProgress(3, 12_300, Activity("running", "grep: foo"))
+    call = ToolCallBlock("c", "task", "running", "task: look", child=child)
+    assert shown(call, 80) == ["◐ task look  3 calls · 12.3k tokens · grep: foo"]
+    thinking = msgspec.structs.replace(call, child=ChildProgress(1, activity=THINKING))
+    assert shown(thinking) == ["◐ task look  1 call · thinking"]
 
 
 def test_a_thought_is_one_line_until_it_is_opened():
@@ -100,8 +105,12 @@ def test_a_command_of_ones_own_shows_its_end_and_its_exit_code():
 
 def test_nothing_that_a_model_or_a_tool_wrote_speaks_to_the_terminal():
     evil = "\x1b]0;title\x07\x1b[31mred\x9b2J\u202eabc\rX"
-    for block in (MarkdownBlock(evil), CodeBlock("", evil), NoteBlock(evil), UserMessageBlock(evil), ShellBlock(evil, evil),
-                  ToolCallBlock("c", "x", "done", result=evil), ThinkingBlock(evil)):  # fmt: skip
+    blocks: list[ViewBlock] = [
+        *(MarkdownBlock(evil), CodeBlock("", evil), NoteBlock(evil), UserMessageBlock(evil)),
+        *(ShellBlock(evil, evil), ThinkingBlock(evil)),
+        ToolCallBlock("c", "x", "done", result=evil),
+    ]
+    for block in blocks:
         for line in render.render_block(block, 80, DARK, is_expanded=True):
             text = markdown.make_printable(line).plain
             assert not set(text) & {"\x1b", "\x07", "\x9b", "\u202e", "\r"}
@@ -126,7 +135,7 @@ def test_no_line_is_wider_than_the_screen(parts, width):
 
 
 def _narrow(text: str, width: int) -> bool:
-    """Below this nobody can do better than cut; the transcript does."""
+    """Below this width lines are only cut, by the transcript widget."""
     return width < 24
 
 

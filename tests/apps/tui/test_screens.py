@@ -1,6 +1,6 @@
-"""What every screen looks like, at three sizes: kept as text in screens/, and compared.
+"""Snapshots of every screen at three sizes, as text in screens/.
 
-UPDATE_SCREENS=1 writes them anew; look at the difference before you commit it.
+UPDATE_SCREENS=1 rewrites them; review the diff before you commit it.
 """
 
 import os
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.apps.tui.harness import SIZES, Stage, made, scripted, stage, used
+from tests.apps.tui.harness import SIZES, RunningApp, make_usage, running_app, scripted, write_file
 from treadle.models.scripted import Pause, Say, ScriptElement
 
 SCREENS = Path(__file__).parent / "screens"
@@ -48,8 +48,8 @@ EDIT = {
 SOURCE = "def parse(text):\n    lines = text.split()\n    return lines\n"
 
 
-async def check(on: Stage, name: str, look: Callable[[], None] | None = None) -> None:
-    """Compare the screen at each size with the one that is kept."""
+async def check(on: RunningApp, name: str, look: Callable[[], None] | None = None) -> None:
+    """Compare the screen at each size with its snapshot."""
     for width, height in SIZES:
         await on.pilot.resize_terminal(width, height)
         await on.pilot.pause(0.05)
@@ -66,11 +66,11 @@ async def check(on: Stage, name: str, look: Callable[[], None] | None = None) ->
         file = SCREENS / f"{name}-{width}x{height}.txt"
         if UPDATE:
             _write(file, shown)
-        assert shown == _read(file), f"{file.name} differs; UPDATE_SCREENS=1 writes it anew"
+        assert shown == _read(file), f"{file.name} differs; UPDATE_SCREENS=1 rewrites it"
 
 
 def _lasting(screen: str) -> str:
-    """Without what differs from run to run, at the same width."""
+    """The screen without what differs between runs, at the same width."""
     screen = re.sub(r"/tmp/treadle-test-\w{8}/", "/tmp/treadle-test-XXXXXXXX/", screen)
     screen = re.sub(r"[◐◓◑◒] ", "◐ ", screen)
     screen = re.sub(r" · [0-9]+s\b", "", screen)
@@ -88,30 +88,30 @@ def _read(file: Path) -> str:
 
 
 async def test_the_first_question(monkeypatch):
-    async with stage(monkeypatch, trusted=False) as on:
+    async with running_app(monkeypatch, trusted=False) as on:
         await on.sees("Do you trust")
         await check(on, "trust")
 
 
 async def test_an_empty_session(monkeypatch):
-    async with stage(monkeypatch) as on:
+    async with running_app(monkeypatch) as on:
         await check(on, "empty")
 
 
 async def test_a_conversation(monkeypatch):
-    made("src/parse.py", SOURCE)
+    write_file("src/parse.py", SOURCE)
     script: list[ScriptElement] = [
         Say(
             "I look at it first.",
             thinking="The user wants the failing test mended, so I have to see what it does.",
             calls=[("read", {"file_path": "src/parse.py"}), ("glob", {"pattern": "*.nothing"})],
-            usage=used(12_000),
+            usage=make_usage(12_000),
         ),
-        Say(calls=[("edit", EDIT)], usage=used(14_000)),
-        Say(REPLY, usage=used(15_500)),
+        Say(calls=[("edit", EDIT)], usage=make_usage(14_000)),
+        Say(REPLY, usage=make_usage(15_500)),
     ]
     flags: dict[str, object] = {"permission_mode": "accept-edits"}
-    async with stage(monkeypatch, scripted(script), flags=flags) as on:
+    async with running_app(monkeypatch, scripted(script), flags=flags) as on:
         await on.send("mend the failing test")
         await on.sees("Nothing else depends")
         await on.idle()
@@ -125,14 +125,14 @@ async def test_a_conversation(monkeypatch):
 
 async def test_a_command_waits_for_approval(monkeypatch):
     command = "git push --force origin main && rm -rf build"
-    async with stage(
+    async with running_app(
         monkeypatch, scripted([Say("Now:", calls=[("bash", {"command": command})])])
     ) as on:
         await on.send("publish it")
         await on.sees("Run this command?")
         await check(on, "approve-command")
         await on.press("e")
-        await on.sees("change command")
+        await on.sees("edit command")
         await check(on, "approve-edit")
         await on.press("escape")
         await on.sees("Run this command?")
@@ -142,12 +142,12 @@ async def test_a_command_waits_for_approval(monkeypatch):
 
 
 async def test_an_edit_waits_for_approval(monkeypatch):
-    made("src/parse.py", SOURCE)
+    write_file("src/parse.py", SOURCE)
     script: list[ScriptElement] = [
         Say(calls=[("read", {"file_path": "src/parse.py"})]),
         Say(calls=[("edit", EDIT)]),
     ]
-    async with stage(monkeypatch, scripted(script)) as on:
+    async with running_app(monkeypatch, scripted(script)) as on:
         await on.send("mend it")
         await on.sees("Allow edit")
         await check(on, "approve-diff")
@@ -159,7 +159,7 @@ async def test_at_work_with_a_list_and_messages_that_wait(monkeypatch):
         Say(calls=[("todo", {"todos": TODOS})]),
         ["I mend it now", pause],
     ]
-    async with stage(monkeypatch, scripted(script)) as on:
+    async with running_app(monkeypatch, scripted(script)) as on:
         await on.send("go")
         await on.until(pause.reached.is_set)
         await on.send("and keep the old name as an alias, please, because others import it")
@@ -170,8 +170,8 @@ async def test_at_work_with_a_list_and_messages_that_wait(monkeypatch):
 
 async def test_offers(monkeypatch):
     for name in ("src/view.py", "src/viewer/page.py", "docs/review.md"):
-        made(name)
-    async with stage(monkeypatch) as on:
+        write_file(name)
+    async with running_app(monkeypatch) as on:
         await on.press("slash")
         await on.sees("/help")
         await check(on, "offers-commands")
@@ -183,7 +183,7 @@ async def test_offers(monkeypatch):
 
 
 async def test_pickers(monkeypatch):
-    async with stage(monkeypatch, scripted(["one", "two"])) as on:
+    async with running_app(monkeypatch, scripted(["one", "two"])) as on:
         for text in ("count the lines of every file in this project", "and the words"):
             await on.send(text)
             await on.idle()
@@ -195,16 +195,16 @@ async def test_pickers(monkeypatch):
         await on.until(lambda: "count" not in on.screen(), "a new session")
         await on.idle()
         await on.send("/sessions")
-        await on.sees("Go on with a session")
+        await on.sees("Resume a session")
         await check(on, "sessions")
         await on.press("escape")
         await on.send("/mode")
-        await on.sees("The mode is ask")
+        await on.sees("Permission mode (now ask)")
         await check(on, "mode")
 
 
 async def test_what_commands_show(monkeypatch):
-    async with stage(monkeypatch, scripted([Say("ok", usage=used(40_000))])) as on:
+    async with running_app(monkeypatch, scripted([Say("ok", usage=make_usage(40_000))])) as on:
         await on.send("hello")
         await on.sees("ok")
         await on.idle()
@@ -212,14 +212,14 @@ async def test_what_commands_show(monkeypatch):
         await on.sees("free")
         await check(on, "context")
         await on.send("/help")
-        await on.sees("suspends")
+        await on.sees("suspend")
         await check(on, "help")
 
 
 async def test_trouble(monkeypatch):
     from treadle.core.errors import AccessDenied
 
-    async with stage(monkeypatch, scripted([AccessDenied("the key is not accepted")])) as on:
+    async with running_app(monkeypatch, scripted([AccessDenied("the key is not accepted")])) as on:
         await on.send("hello")
         await on.sees("the key is not accepted")
         await on.idle()
@@ -227,7 +227,7 @@ async def test_trouble(monkeypatch):
 
 
 async def test_without_colour_nothing_is_lost(monkeypatch):
-    async with stage(monkeypatch, scripted([REPLY]), theme="none") as on:
+    async with running_app(monkeypatch, scripted([REPLY]), theme="none") as on:
         await on.send("mend the failing test")
         await on.sees("Nothing else depends")
         await on.idle()

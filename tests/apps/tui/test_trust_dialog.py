@@ -1,8 +1,8 @@
-"""The first question, and what its answers change."""
+"""The trust dialog and the effects of its answers."""
 
 from pathlib import Path
 
-from tests.apps.tui.harness import Stage, content, exists, made, scripted, stage
+from tests.apps.tui.harness import RunningApp, exists, read_file, running_app, scripted, write_file
 from treadle.apps.assembly.extensions import discover_extensions
 from treadle.apps.assembly.rules import is_trust_declined, is_trusted
 
@@ -13,16 +13,16 @@ def folder() -> Path:
     return Path.cwd()
 
 
-async def begun(on: Stage) -> None:
+async def begun(on: RunningApp) -> None:
     await on.until(lambda: on.app._conversation is not None, "the session")
     await on.idle()
 
 
 async def test_what_the_folder_brings_is_named_and_counts_after_a_yes(monkeypatch):
-    made("AGENTS.md", "- be brief")
-    made(".treadle/commands/fix.md", "Mend it.")
+    write_file("AGENTS.md", "- be brief")
+    write_file(".treadle/commands/fix.md", "Mend it.")
     model = scripted(["Hello."])
-    async with stage(monkeypatch, model, trusted=False) as on:
+    async with running_app(monkeypatch, model, trusted=False) as on:
         await on.sees("AGENTS.md, .treadle/commands")
         await on.press("y")
         await begun(on)
@@ -34,9 +34,9 @@ async def test_what_the_folder_brings_is_named_and_counts_after_a_yes(monkeypatc
 
 
 async def test_a_no_holds_for_this_time_only(monkeypatch):
-    made("AGENTS.md", "- be brief")
+    write_file("AGENTS.md", "- be brief")
     for _ in range(2):
-        async with stage(monkeypatch, trusted=False) as on:
+        async with running_app(monkeypatch, trusted=False) as on:
             await on.sees("Do you trust")
             await on.press("n")
             await begun(on)
@@ -44,31 +44,31 @@ async def test_a_no_holds_for_this_time_only(monkeypatch):
 
 
 async def test_a_no_for_good_is_remembered_and_trust_takes_it_back(monkeypatch):
-    made(".treadle/commands/fix.md", "Mend it.")
-    async with stage(monkeypatch, trusted=False) as on:
+    write_file(".treadle/commands/fix.md", "Mend it.")
+    async with running_app(monkeypatch, trusted=False) as on:
         await on.sees("do not ask again")
         await on.press("d")
         await begun(on)
     assert is_trust_declined(folder())
-    async with stage(monkeypatch, trusted=False) as on:
+    async with running_app(monkeypatch, trusted=False) as on:
         await begun(on)
         await on.sees("/trust changes that")
         assert not on.app.custom_commands
         await on.send("/trust")
         await on.sees("Do you trust")
         await on.press("y")
-        await on.sees("count now")
+        await on.sees("take effect now")
         assert [one.name for one in on.app.custom_commands] == ["fix"]
     assert is_trusted(folder())
     assert not is_trust_declined(folder())
 
 
 async def test_programs_of_the_folder_are_shown_and_run_only_after_a_yes(monkeypatch):
-    made(".treadle/settings.json", HOOK)
-    async with stage(monkeypatch, trusted=False) as on:
+    write_file(".treadle/settings.json", HOOK)
+    async with running_app(monkeypatch, trusted=False) as on:
         await on.sees("Do you trust")
         await on.press("y")
-        await on.sees("May these programs of the folder run")
+        await on.sees("Allow these programs of the folder to run?")
         await on.sees("runs echo hi")
         await on.press("n")
         await begun(on)
@@ -76,15 +76,15 @@ async def test_programs_of_the_folder_are_shown_and_run_only_after_a_yes(monkeyp
         await on.send("/trust")
         await on.sees("runs echo hi")
         await on.press("y")
-        await on.sees("they run from now on")
+        await on.sees("the programs are approved")
         assert [hook.command for hook in discover_extensions(folder()).hooks] == ["echo hi"]
         await on.send("/trust")
         await on.sees("this folder is trusted")
-    assert "echo hi" not in content(str(Path.home() / ".treadle/trust.json"))
+    assert "echo hi" not in read_file(str(Path.home() / ".treadle/trust.json"))
 
 
 async def test_leaving_says_nothing_about_the_folder(monkeypatch):
-    async with stage(monkeypatch, trusted=False) as on:
+    async with running_app(monkeypatch, trusted=False) as on:
         await on.sees("Do you trust")
         await on.press("escape")
         await on.until(lambda: on.app._exit, "the end")

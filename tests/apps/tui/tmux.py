@@ -1,4 +1,4 @@
-"""A real terminal for the tests: tmux, with keys typed into it and the screen read off it."""
+"""A real terminal for the tests: tmux, to type keys and read the screen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here")
-PATIENCE = 30.0  # seconds until a screen that does not come is a failure
+PATIENCE = 30.0  # seconds to wait before a test fails
 
 PROGRAM = Path(__file__).parents[3] / "treadle"  # as people start it
 
@@ -49,7 +49,7 @@ class Terminal:
         return self._tmux("capture-pane", "-p").rstrip("\n")
 
     def sees(self, text: str, *, gone: bool = False) -> str:
-        """Wait for a text, or until it is gone; the screen then."""
+        """Wait until a text appears, or with `gone` disappears; the screen then."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             screen = self.screen()
@@ -68,7 +68,7 @@ class Terminal:
         os.kill(self.pid(), number)
 
     def renew(self) -> None:
-        """Another shell: a killed program leaves the terminal as no program should."""
+        """Start another shell: a killed program leaves the terminal in raw mode."""
         self._tmux("respawn-pane", "-k", "-c", str(Path.cwd()), "sh")
 
     def close(self) -> None:

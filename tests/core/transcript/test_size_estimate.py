@@ -9,7 +9,6 @@ import zlib
 import msgspec
 import pytest
 
-from treadle.core.loop.session_state import estimate_item_chars as item_chars
 from treadle.core.transcript import Document, Image, RedactedThinking, Text, to_user_item
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.size_estimate import (
@@ -21,6 +20,7 @@ from treadle.core.transcript.size_estimate import (
     estimate_media_chars,
     image_size,
 )
+from treadle.core.transcript.size_estimate import estimate_item_chars as item_chars
 
 
 def tokens(part: Image | Document) -> int:

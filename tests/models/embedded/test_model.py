@@ -128,11 +128,11 @@ async def test_a_baked_prefix_is_read_from_disk_in_a_new_process_and_closing_lea
 def test_the_host_ends_when_its_parent_is_killed(weights: Path) -> None:
     program = (
         "import asyncio, pathlib, sys, signal, os\n"
-        "from treadle.models.embedded.server import Server\n"
+        "from treadle.models.embedded.server import LlamaServer\n"
         "async def main():\n"
-        "    server = Server(pathlib.Path(sys.argv[1]), window=256, threads=1)\n"
+        "    server = LlamaServer(pathlib.Path(sys.argv[1]), window=256, threads=1)\n"
         "    await server.open()\n"
-        "    print(server._host.pid, server._socket, flush=True)\n"
+        "    print(server._process.pid, server._socket, flush=True)\n"
         "    sys.stdin.read()\n"
         "asyncio.run(main())\n"
     )

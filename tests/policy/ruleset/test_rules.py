@@ -117,5 +117,5 @@ def test_rules_of_a_folder_are_neither_read_nor_saved_through_a_link_out_of_it(t
         save_rules(file, ("Bash(ls:*)",), **options)
     assert list(outside.iterdir()) == []
     write(outside, {"permissions": {"allow": ["Bash(ls:*)"]}})
-    with pytest.raises(ConfigError, match=r"leads out of|symlink"):
+    with pytest.raises(ConfigError, match="through a symlink"):
         read_rules(file, scope="this project", **options)

@@ -194,9 +194,9 @@ async def test_a_conversion_that_is_cancelled_is_not_waited_for_and_ends(
     async def fetch(url: str) -> FetchedPage:
         return FetchedPage(url, 200, {"content-type": "text/html"}, b"x")
 
-    def endless(html: str, base: str, *, stopped: Callable[[], bool]) -> str:
+    def endless(html: str, base: str, *, is_cancelled: Callable[[], bool]) -> str:
         began.set()
-        while not stopped():
+        while not is_cancelled():
             time.sleep(0.001)
         ended.set()
         return ""

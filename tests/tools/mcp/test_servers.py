@@ -134,7 +134,7 @@ from pathlib import Path
 from tests.tools.mcp.helpers import served, call
 async def main():
     async with served(Path({str(own_place)!r})) as server:
-        await server.ready()
+        await server.wait_ready()
         await call(server, "child", mark={mark!r})
         print("ready", flush=True)
         await asyncio.sleep(1000)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -33,14 +33,11 @@ from treadle.core.contracts.hook import (
 from treadle.core.contracts.model import Model, ModelEvent, ModelRequest
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import (
-    ProbeResult,
-    Resources,
     Tool,
     ToolContext,
     ToolOutput,
-    ToolSpec,
 )
-from treadle.core.contracts.wrapped_model import WrappedModel, open_stream
+from treadle.core.contracts.wrapped import WrappedModel, WrappedTool, open_stream
 from treadle.core.errors import ModelError, ToolError, TreadleError
 from treadle.core.redaction import find_secrets, redact
 from treadle.core.transcript.content import Arguments, Text
@@ -105,25 +102,12 @@ class RedactingSource:
         await self._source.aclose()
 
 
-class RedactingTool:
+class RedactingTool(WrappedTool):
     """A tool whose words are looked through before anybody hears them."""
 
     def __init__(self, tool: Tool, secrets: tuple[str, ...]) -> None:
-        self._tool = tool
+        super().__init__(tool)
         self._secrets = secrets
-
-    @property
-    def spec(self) -> ToolSpec:
-        return self._tool.spec
-
-    def check(self, arguments: Arguments) -> str | None:
-        return self._tool.check(arguments)
-
-    def summary(self, arguments: Arguments) -> str:
-        return self._tool.summary(arguments)
-
-    def resources(self, arguments: Arguments) -> Resources:
-        return self._tool.resources(arguments)
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         progress, secrets = context.report_progress, self._secrets
@@ -137,14 +121,6 @@ class RedactingTool:
             if redact(secrets, text) == text:
                 raise
             raise ToolError(redact(secrets, text)) from None
-
-    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        return await self._tool.evidence(arguments, context)
-
-    async def probe(
-        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> ProbeResult:
-        return await self._tool.probe(arguments, evidence, context)
 
     def _redact_output(self, output: ToolOutput) -> ToolOutput:
         texts = [output.display]

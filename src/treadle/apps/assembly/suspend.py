@@ -18,7 +18,7 @@ from typing import Literal
 from treadle.core.contracts.gate import Admit, Gate, RequestEstimate, Stop
 from treadle.core.contracts.model import Model, ModelEvent, ModelRequest
 from treadle.core.contracts.policy import Ask, Deny, PermissionRequest, Policy, Verdict
-from treadle.core.contracts.wrapped_model import WrappedModel, open_stream
+from treadle.core.contracts.wrapped import WrappedModel, open_stream
 from treadle.core.errors import Overloaded, RateLimited, TreadleError
 from treadle.core.transcript.entries import WakeCondition
 from treadle.core.transcript.usage import Usage

@@ -1,9 +1,10 @@
-"""The terminal for people: a screen that shows the work, and takes a word at any moment.
+"""The interactive terminal: full screen or line by line, over one conversation.
 
-    view      what is seen, a pure function of events     scene, blocks, shelf, prose   its values
-    recall    the same for a session that is resumed      painting, markdown, diffs     its looks
-    conversation   one driver at work, for any face       host, wired   what the app needs of below
-    app       the full screen                             plain         the same, line by line
+    state/     what is shown, a pure function of events    conversation   runs one driver
+    render/    the state as lines of text                  commands       the slash commands
+    widgets/   the Textual widgets                         frontend       base of the two frontends
+    input/     keys, completion, history, clipboard        app, screen    the full screen
+    host       what the frontends need; local_host is it   plain          line by line
 
-Nothing here is imported before somebody wants a terminal.
+Imported only when the user starts a terminal.
 """

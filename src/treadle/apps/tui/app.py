@@ -1,7 +1,7 @@
-"""The app: the full screen, and what its keys mean.
+"""The app: the full screen (screen.py) with its key bindings.
 
-Everything here is a reaction to a key, and asks the conversation, the transcript or a dialog to do
-something. The table of keys for people is commands.KEYS; what is seen is screen.py's business.
+Each action calls the conversation, the transcript or a dialog. The table of keys that `/help` shows
+is commands.KEY_DESCRIPTIONS.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from textual.binding import Binding
 from treadle.apps.tui.screen import FullScreen
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
+from treadle.core.text import plural
 
 
 class TerminalApp(FullScreen):
@@ -35,7 +36,7 @@ class TerminalApp(FullScreen):
         Binding("ctrl+end", "bottom", "end", priority=True, show=False),
     ]
 
-    _last_key = _previous_key = ""  # the last key that was pressed, and the one before
+    _last_key = _previous_key = ""
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key) and not event.is_forwarded:
@@ -46,7 +47,8 @@ class TerminalApp(FullScreen):
         await super().on_event(event)
 
     def action_escape(self) -> None:
-        """Stop what runs; else drop what is offered or typed; twice on nothing goes back."""
+        """Close the completions, interrupt the turn or the command, or clear the prompt; pressed
+        twice on an empty prompt, rewind."""
         if self._conversation is None:
             return
         if self.prompt.dismiss_completions():
@@ -62,11 +64,11 @@ class TerminalApp(FullScreen):
             self.status_area.hint = ""
             self._spawn(self.rewind())
         else:
-            self.status_area.hint = "esc again to go back to an earlier point"
+            self.status_area.hint = "press esc again to rewind to an earlier turn"
         self.schedule_frame()
 
     def action_stop(self) -> None:
-        """ctrl+c: stop, clear, and the second one in a row leaves."""
+        """Interrupt, close the dialog or clear the prompt; pressed twice, quit."""
         if self._conversation is None:
             self._exit_with(130)
         elif self._conversation.view.is_busy:
@@ -81,7 +83,7 @@ class TerminalApp(FullScreen):
         elif self._previous_key == "ctrl+c":
             self._spawn(self._close(0))
         else:
-            self.status_area.hint = "ctrl+c again to leave"
+            self.status_area.hint = "press ctrl+c again to quit"
         self.schedule_frame()
 
     def action_end(self) -> None:
@@ -94,8 +96,8 @@ class TerminalApp(FullScreen):
         if self._conversation is None:
             return
         modes = self.host.modes
-        now = modes.index(self.host.mode) if self.host.mode in modes else -1
-        self.host.change_mode(modes[(now + 1) % len(modes)])
+        current = modes.index(self.host.mode) if self.host.mode in modes else -1
+        self.host.change_mode(modes[(current + 1) % len(modes)])
         self.show_mode()
 
     def action_unfold(self) -> None:
@@ -130,11 +132,11 @@ class TerminalApp(FullScreen):
         self._copy(event.text)
 
     def _copy(self, text: str) -> None:
-        selected = self.screen.get_selected_text()
-        text = selected or text
+        text = self.screen.get_selected_text() or text
         if text:
             self.copy_to_clipboard(text)
-        self.status_area.hint = f"copied {len(text):,} characters" if text else "nothing to copy"
+        copied = f"copied {plural(len(text), 'character')}"
+        self.status_area.hint = copied if text else "nothing to copy"
         self.schedule_frame()
 
     @on(TranscriptWidget.Exited)
@@ -153,7 +155,7 @@ class TerminalApp(FullScreen):
             self.transcript.search("")
         elif self.transcript.search(text.strip()):
             self.transcript.focus()
-            self.status_area.hint = "n goes up, N down, enter opens, esc returns"
+            self.status_area.hint = "n: match above, N: match below, enter: open, esc: back"
         elif text.strip():
-            self.status_area.hint = f"{text.strip()!r} is nowhere"
+            self.status_area.hint = f"no matches for {text.strip()!r}"
         self.schedule_frame()

@@ -1,7 +1,7 @@
-"""The slash commands: a table, and what each does.
+"""The slash commands: a table, and a function for each.
 
-A command works for any Face, the full screen and the plain mode alike. One that needs an ability
-the host does not have is not listed. Commands of the user's own are custom_commands.py's business.
+A command works with any Frontend. One that needs an ability the host does not have is not listed.
+Commands of the user are in custom_commands.py.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 import msgspec
 
 from treadle.apps.tui import trust_dialog
-from treadle.apps.tui.conversation import Conversation
-from treadle.apps.tui.custom_commands import CustomCommand
-from treadle.apps.tui.host import Ability, Host, HostCallbacks
-from treadle.apps.tui.render import context_usage, status_area
+from treadle.apps.tui.frontend import Frontend
+from treadle.apps.tui.host import Ability, Host
+from treadle.apps.tui.render import context_usage
 from treadle.apps.tui.render.palette import THEMES
-from treadle.apps.tui.state.blocks import Tone
+from treadle.apps.tui.render.status_area import TODO_SIGNS
+from treadle.apps.tui.state.blocks import strip_brackets
 from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.core.errors import TreadleError
-from treadle.core.loop.driver import Driver
+from treadle.core.text import format_age, format_dollars, plural, suggest
 from treadle.core.transcript.items import to_user_item
 
 INIT_PROMPT = """\
@@ -34,56 +33,11 @@ the README, build files, a few sources, and an AGENTS.md or CLAUDE.md if there i
 which you improve instead. Only what is true and useful, in at most 60 lines."""
 
 
-class Frontend(Protocol):
-    """Who shows the session to the person."""
-
-    @property
-    def host(self) -> Host: ...
-
-    @property
-    def conversation(self) -> Conversation: ...
-
-    @property
-    def callbacks(self) -> HostCallbacks: ...
-
-    @property
-    def custom_commands(self) -> Sequence[CustomCommand]: ...
-
-    def show_message(self, text: str, tone: Tone = "plain") -> None:
-        """Some lines for the person, not part of the session."""
-
-    async def choose(
-        self,
-        title: str,
-        options: Sequence[ChoiceOption],
-        *,
-        filterable: bool = False,
-        message: str = "",
-        current: str = "",
-    ) -> str | None:
-        """The value of a choice, or None if the person leaves; `words` stand above them, `now` is
-        the value that is in force."""
-
-    async def switch_session(self, open_driver: Callable[[], Awaitable[Driver]]) -> None:
-        """Leave the session; `opening` opens the next one."""
-
-    async def rewind(self) -> None: ...
-
-    def set_prompt_text(self, text: str) -> None:
-        """Fill the prompt."""
-
-    def change_theme(self, name: str) -> None: ...
-
-    def show_mode(self) -> None: ...
-
-    def quit(self) -> None: ...
-
-
 CommandFunction = Callable[[Frontend, str], Awaitable[None]]
 
 
 class SlashCommand(msgspec.Struct, frozen=True):
-    """`while_busy`: also while a turn runs."""
+    """`while_busy`: allowed while a turn runs."""
 
     name: str
     summary: str
@@ -93,11 +47,19 @@ class SlashCommand(msgspec.Struct, frozen=True):
 
 
 def list_commands(host: Host) -> list[SlashCommand]:
-    return [one for one in COMMANDS if one.needs is None or one.needs in host.abilities]
+    return [
+        command for command in COMMANDS if command.needs is None or command.needs in host.abilities
+    ]
+
+
+def list_summaries(frontend: Frontend) -> list[tuple[str, str]]:
+    """Name and summary of every command, with the custom ones."""
+    builtin = [(command.name, command.summary) for command in list_commands(frontend.host)]
+    return builtin + [(command.name, command.summary) for command in frontend.custom_commands]
 
 
 async def run_command(frontend: Frontend, line: str) -> None:
-    """Carry out `/name arguments`. Problems are told, not raised."""
+    """Run `/name arguments`. Errors are shown, not raised."""
     name, _, arguments = line[1:].partition(" ")
     arguments = arguments.strip()
     known = {command.name: command for command in list_commands(frontend.host)}
@@ -105,7 +67,9 @@ async def run_command(frontend: Frontend, line: str) -> None:
     if command is None:
         _run_custom_command(frontend, name, arguments, known)
     elif frontend.conversation.view.is_busy and not command.while_busy:
-        frontend.show_message(f"/{name} waits until the turn is over; esc stops it", "warning")
+        frontend.show_message(
+            f"/{name} is not available while a turn runs; interrupt the turn first", "warning"
+        )
     else:
         try:
             await command.run(frontend, arguments)
@@ -122,21 +86,16 @@ def _run_custom_command(
         if custom.name == name:
             frontend.conversation.submit(to_user_item(custom.expand(arguments)))
             return
-    from difflib import get_close_matches
-
-    names = [*known, *(custom.name for custom in frontend.custom_commands)]
-    close = get_close_matches(name, names, n=1)
-    frontend.show_message(
-        f"there is no /{name}" + (f"; /{close[0]}?" if close else "; /help lists"), "warning"
-    )
+    suggestion = suggest(name, [*known, *(custom.name for custom in frontend.custom_commands)])
+    hint = f"did you mean /{suggestion}?" if suggestion else "/help lists the commands"
+    frontend.show_message(f"unknown command /{name}; {hint}", "warning")
 
 
 # ------------------------------------------------------------------ session
 
 
 async def _help(frontend: Frontend, arguments: str) -> None:
-    rows = [(f"/{one.name}", one.summary) for one in list_commands(frontend.host)]
-    rows += [(f"/{one.name}", one.summary) for one in frontend.custom_commands]
+    rows = [(f"/{name}", summary) for name, summary in list_summaries(frontend)]
     frontend.show_message(f"{_format_table(rows)}\n\n{_format_table(KEY_DESCRIPTIONS)}")
 
 
@@ -145,39 +104,37 @@ async def _clear(frontend: Frontend, arguments: str) -> None:
 
 
 async def _resume(frontend: Frontend, arguments: str) -> None:
-    now = time.time()
-    chosen: str | None = arguments
-    if not arguments:
-        rows = [
+    session_id = arguments
+    if not session_id:
+        now = time.time()
+        options = [
             ChoiceOption(
-                one.id,
-                one.title or "(nothing said)",
-                f"{status_area.format_age(now - one.updated)} · {one.turns} turn{'s' * (one.turns != 1)} · "
-                f"{one.state} · {one.id}",
+                session.id,
+                session.title or "(no messages)",
+                f"{format_age(now - session.updated)} · {plural(session.turns, 'turn')} · "
+                f"{session.state} · {session.id}",
             )
-            for one in frontend.host.list_sessions()
-            if one.id != frontend.host.driver.session_id
+            for session in frontend.host.list_sessions()
+            if session.id != frontend.host.driver.session_id
         ]
-        if not rows:
-            frontend.show_message("there is no other session of this folder")
+        if not options:
+            frontend.show_message("there is no other session in this folder")
             return
-        chosen = await frontend.choose("Go on with a session", rows, filterable=True)
-    if chosen:
-        session = chosen
+        session_id = await frontend.choose("Resume a session", options, filterable=True) or ""
+    if session_id:
         await frontend.switch_session(
-            lambda: frontend.host.open(frontend.callbacks, resume=session)
+            lambda: frontend.host.open(frontend.callbacks, resume=session_id)
         )
 
 
 async def _fork(frontend: Frontend, arguments: str) -> None:
     session = arguments or frontend.host.driver.session_id
     if not arguments and not len(frontend.host.driver.history):
-        frontend.show_message("nothing was said yet: there is nothing to fork", "warning")
-        return
-    await frontend.switch_session(
+        frontend.show_message("this session is empty: there is nothing to fork", "warning")
+    elif await frontend.switch_session(
         lambda: frontend.host.open(frontend.callbacks, resume=session, fork=True)
-    )
-    frontend.show_message(f"this is a fork of {session}; the other stays as it is")
+    ):
+        frontend.show_message(f"this session is a fork of {session}, which stays unchanged")
 
 
 async def _rewind(frontend: Frontend, arguments: str) -> None:
@@ -193,51 +150,53 @@ async def _redo(frontend: Frontend, arguments: str) -> None:
 
 
 async def _compact(frontend: Frontend, arguments: str) -> None:
-    done = await frontend.host.driver.compact(arguments)
+    is_shorter = await frontend.host.driver.compact(arguments)
     frontend.show_message(
-        "the model now sees a shorter history" if done else "nothing could be made shorter"
+        "the model now sees a shorter history" if is_shorter else "the history is short already"
     )
 
 
 async def _uncompact(frontend: Frontend, arguments: str) -> None:
-    done = frontend.host.driver.uncompact()
+    is_restored = frontend.host.driver.uncompact()
     frontend.show_message(
-        "the whole history is in view again" if done else "all of it is in view already"
+        "the model sees the whole history again"
+        if is_restored
+        else "the model sees the whole history already"
     )
 
 
 async def _export(frontend: Frontend, arguments: str) -> None:
-    frontend.show_message(f"written: {await frontend.host.export(arguments)}")
+    frontend.show_message(f"exported to {await frontend.host.export(arguments)}")
 
 
 async def _quit(frontend: Frontend, arguments: str) -> None:
     frontend.quit()
 
 
-# ------------------------------------------------------------------ what is in force
+# ------------------------------------------------------------------ settings
 
 
 async def _model(frontend: Frontend, arguments: str) -> None:
-    name: str | None = arguments
-    if not arguments:
-        options = [ChoiceOption(name, name, about) for name, about in frontend.host.list_models()]
-        now = frontend.host.model.name
-        name = await frontend.choose(f"The model is {now}", options, filterable=True, current=now)
+    name = arguments
+    if not name:
+        current = frontend.host.model.name
+        options = [ChoiceOption(name, name, card) for name, card in frontend.host.list_models()]
+        title = f"Model (now {current})"
+        name = await frontend.choose(title, options, filterable=True, current=current) or ""
     if name:
-        chosen = name
-        await frontend.switch_session(lambda: frontend.host.change_model(chosen))
+        await frontend.switch_session(lambda: frontend.host.change_model(name))
 
 
 async def _mode(frontend: Frontend, arguments: str) -> None:
-    mode: str | None = arguments
-    if not arguments:
+    mode = arguments
+    if not mode:
+        current = frontend.host.mode
         options = [
             ChoiceOption(mode, mode, MODE_DESCRIPTIONS.get(mode, ""))
             for mode in frontend.host.modes
         ]
-        mode = await frontend.choose(
-            f"The mode is {frontend.host.mode}", options, current=frontend.host.mode
-        )
+        title = f"Permission mode (now {current})"
+        mode = await frontend.choose(title, options, current=current) or ""
     if mode:
         frontend.host.change_mode(mode)
         frontend.show_mode()
@@ -245,30 +204,32 @@ async def _mode(frontend: Frontend, arguments: str) -> None:
 
 async def _permissions(frontend: Frontend, arguments: str) -> None:
     rules = frontend.host.list_permissions()
-    head = f"mode {frontend.host.mode}: {MODE_DESCRIPTIONS.get(frontend.host.mode, '')}"
-    frontend.show_message(f"{head}\n{_format_table(rules) if rules else 'there are no rules'}")
+    heading = f"mode {describe_mode(frontend.host.mode)}"
+    frontend.show_message(f"{heading}\n{_format_table(rules) if rules else 'there are no rules'}")
 
 
 async def _trust(frontend: Frontend, arguments: str) -> None:
     was_trusted = frontend.host.is_trusted
     if await trust_dialog.ask_again(frontend.host, frontend.choose):
-        await frontend.switch_session(frontend.host.reopen)
-        frontend.show_message(
-            "they run from now on" if was_trusted else "this folder's own files count now"
-        )
+        if await frontend.switch_session(frontend.host.reopen):
+            frontend.show_message(
+                "the programs are approved and run now"
+                if was_trusted
+                else "this folder is trusted: its own files take effect now"
+            )
     elif was_trusted:
-        left = frontend.host.list_unapproved_programs()
-        frontend.show_message(
-            "\n".join(["this folder is trusted", *(["waits:", *left] if left else [])])
-        )
+        programs = frontend.host.list_unapproved_programs()
+        unapproved = ["not approved:", *programs] if programs else []
+        frontend.show_message("\n".join(["this folder is trusted", *unapproved]))
 
 
 async def _goal(frontend: Frontend, arguments: str) -> None:
-    await frontend.switch_session(lambda: frontend.host.change_goal(arguments))
+    if not await frontend.switch_session(lambda: frontend.host.change_goal(arguments)):
+        return
     if arguments:
-        frontend.show_message(f"from now on a turn goes on until this succeeds: {arguments}")
+        frontend.show_message(f"goal set: every turn continues until this succeeds: {arguments}")
     else:
-        frontend.show_message("no goal; /goal COMMAND sets one")
+        frontend.show_message("no goal is set; /goal COMMAND sets one")
 
 
 async def _config(frontend: Frontend, arguments: str) -> None:
@@ -277,7 +238,7 @@ async def _config(frontend: Frontend, arguments: str) -> None:
 
 
 async def _doctor(frontend: Frontend, arguments: str) -> None:
-    # Its checks belong to the command line, and hosts do not know each other: it is run as one.
+    # The checks are part of apps/cli, which apps/tui must not import; so it runs as a program.
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-m", "treadle", "doctor"),
         cwd=frontend.host.folder,
@@ -285,37 +246,37 @@ async def _doctor(frontend: Frontend, arguments: str) -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    printed, _ = await process.communicate()
-    lines = printed.decode(errors="replace").rstrip().splitlines()
-    # The terminal it sees is a pipe, and this one shows by itself that it works.
+    output, _ = await process.communicate()
+    lines = output.decode(errors="replace").rstrip().splitlines()
+    # Its finding about the terminal is about our pipe.
     frontend.show_message("\n".join(line for line in lines if line.split()[1:2] != ["terminal"]))
 
 
 async def _theme(frontend: Frontend, arguments: str) -> None:
-    name: str | None = arguments
-    if not arguments:
-        name = await frontend.choose("Theme", [ChoiceOption(name, name) for name in THEMES])
+    name = arguments
+    if not name:
+        name = await frontend.choose("Theme", [ChoiceOption(name, name) for name in THEMES]) or ""
     if name and name not in THEMES:
         frontend.show_message(
-            f"there is no theme {name!r}; there are {', '.join(THEMES)}", "warning"
+            f"unknown theme {name!r}; the themes are {', '.join(THEMES)}", "warning"
         )
     elif name:
         frontend.change_theme(name)
         frontend.show_message(f"theme {name}: {frontend.host.save_theme(name)}", "faint")
 
 
-# ------------------------------------------------------------------ looking
+# ------------------------------------------------------------------ information
 
 
 async def _cost(frontend: Frontend, arguments: str) -> None:
     usage = frontend.host.driver.usage
     rows = [
-        ("input", f"{usage.input:,}"),
+        ("input tokens", f"{usage.input:,}"),
         ("read from cache", f"{usage.cache_read:,}"),
         ("written to cache", f"{usage.cache_write:,}"),
-        ("output", f"{usage.output:,}"),
+        ("output tokens", f"{usage.output:,}"),
         ("requests", f"{usage.requests:,}"),
-        ("cost", "not known" if usage.cost is None else status_area.format_cost(usage.cost)),
+        ("cost", "unknown" if usage.cost is None else format_dollars(usage.cost)),
     ]
     frontend.show_message(_format_table(rows))
 
@@ -330,35 +291,36 @@ async def _context(frontend: Frontend, arguments: str) -> None:
 
 
 async def _diff(frontend: Frontend, arguments: str) -> None:
-    parts: list[str] = []
-    done = await frontend.host.run_shell_command(
-        "git --no-pager diff --no-color HEAD", parts.append
+    result = await frontend.host.run_shell_command(
+        "git --no-pager diff --no-color HEAD", lambda text: None
     )
-    if done.exit_code != 0:
-        frontend.show_message(done.output.strip() or "git could not say", "warning")
+    output = result.output.strip()
+    if result.exit_code != 0:
+        frontend.show_message(output or f"git diff failed: exit code {result.exit_code}", "warning")
     else:
-        frontend.show_message(done.output.strip() or "nothing differs from the last commit")
+        frontend.show_message(output or "no changes since the last commit")
 
 
 async def _todo(frontend: Frontend, arguments: str) -> None:
-    marks = {"open": "☐", "active": "▸", "done": "☑"}
-    todos = frontend.conversation.view.todos
-    frontend.show_message(
-        "\n".join(f"{marks[one.state]} {one.text}" for one in todos) or "there is no list"
-    )
+    lines = [
+        f"{TODO_SIGNS[todo.status]} {todo.content}" for todo in frontend.conversation.view.todos
+    ]
+    frontend.show_message("\n".join(lines) or "there is no todo list")
 
 
 async def _tasks(frontend: Frontend, arguments: str) -> None:
     tasks = frontend.host.driver.tasks
     if arguments:
-        stopped = await tasks.cancel(arguments)
+        is_stopped = await tasks.cancel(arguments)
         frontend.show_message(
-            f"{arguments} is stopped" if stopped else f"no task {arguments!r} runs"
+            f"task {arguments} stopped" if is_stopped else f"no task {arguments!r} is running"
         )
         return
-    rows = [(f"{one.id} {one.state}", one.summary.strip("[]")) for one in tasks.list()]
+    rows = [(f"{task.id} {task.state}", strip_brackets(task.summary)) for task in tasks.list()]
     frontend.show_message(
-        f"{_format_table(rows)}\n/tasks ID stops one" if rows else "nothing runs in the background"
+        f"{_format_table(rows)}\n/tasks ID stops a task"
+        if rows
+        else "there are no background tasks"
     )
 
 
@@ -376,9 +338,9 @@ async def _skills(frontend: Frontend, arguments: str) -> None:
 
 async def _remember(frontend: Frontend, arguments: str) -> None:
     if not arguments:
-        frontend.show_message("what? /remember TEXT", "warning")
+        frontend.show_message("usage: /remember TEXT", "warning")
         return
-    frontend.show_message(f"written into {await frontend.host.remember(arguments)}")
+    frontend.show_message(f"added to {await frontend.host.remember(arguments)}")
 
 
 async def _init(frontend: Frontend, arguments: str) -> None:
@@ -386,62 +348,67 @@ async def _init(frontend: Frontend, arguments: str) -> None:
 
 
 MODE_DESCRIPTIONS = {
-    "plan": "looks and plans, changes nothing",
-    "ask": "asks before anything that is not allowed by a rule",
-    "accept-edits": "files of this folder may change without a question",
-    "auto": "as accept-edits, and commands inside the sandbox run",
-    "bypass": "everything but what is denied",
+    "plan": "reads and plans, changes nothing",
+    "ask": "asks before every action that no rule allows",
+    "accept-edits": "changes files of this folder without asking",
+    "auto": "like accept-edits, and runs commands in the sandbox without asking",
+    "bypass": "does everything without asking, except what a rule denies",
 }
 
+
+def describe_mode(mode: str) -> str:
+    return f"{mode}: {MODE_DESCRIPTIONS.get(mode, '')}"
+
+
 KEY_DESCRIPTIONS: tuple[tuple[str, str], ...] = (
-    ("enter", "sends; shift+enter, or \\ at the end, begins a new line"),
-    ("@ ! /", "name a file, run a command, give an order"),
-    ("ctrl+v", "pastes, also a picture from the clipboard"),
-    ("shift+tab", "changes the mode"),
-    ("esc", "stops; on text it clears; twice on nothing it goes back"),
-    ("ctrl+c", "stops or clears; twice leaves"),
-    ("ctrl+o", "opens the last call"),
-    ("tab", "goes into the text above: arrows, enter opens, c copies, / searches"),
-    ("pgup pgdn", "scroll; ctrl+end follows again"),
-    ("ctrl+f", "searches; then n and N"),
-    ("ctrl+y", "copies the last reply"),
-    ("ctrl+t", "lists the todos"),
-    ("ctrl+z", "suspends"),
+    ("enter", "send; shift+enter, or \\ at the end of the line, starts a new line"),
+    ("@ ! /", "mention a file, run a shell command, run a slash command"),
+    ("ctrl+v", "paste text or an image from the clipboard"),
+    ("shift+tab", "next permission mode"),
+    ("esc", "interrupt; clear the prompt; twice on an empty prompt: rewind"),
+    ("ctrl+c", "interrupt or clear the prompt; twice: quit"),
+    ("ctrl+o", "expand or fold the last call"),
+    ("tab", "select blocks above: arrows, enter expands, c copies, / searches"),
+    ("pgup pgdn", "scroll; ctrl+end returns to the end"),
+    ("ctrl+f", "search; then n and N for more matches"),
+    ("ctrl+y", "copy the last reply"),
+    ("ctrl+t", "show the todo list"),
+    ("ctrl+z", "suspend"),
 )
 
 COMMANDS: tuple[SlashCommand, ...] = (
-    SlashCommand("help", "commands and keys", _help),
+    SlashCommand("help", "list commands and keys", _help),
     SlashCommand("model", "show or change the model", _model, "models", while_busy=False),
-    SlashCommand("mode", "what may happen without a question", _mode),
-    SlashCommand("permissions", "the rules in force", _permissions),
-    SlashCommand("trust", "whether this folder's own files count", _trust, while_busy=False),
-    SlashCommand("compact", "make the history shorter for the model", _compact, "compact", False),
-    SlashCommand("uncompact", "bring the whole history back", _uncompact, "compact", False),
-    SlashCommand("cost", "tokens and money of this session", _cost),
-    SlashCommand("context", "what fills the window", _context),
-    SlashCommand("sessions", "go on with another session", _resume, "sessions", False),
-    SlashCommand("resume", "go on with another session", _resume, "sessions", False),
-    SlashCommand("fork", "go on in a copy of this session", _fork, "sessions", False),
-    SlashCommand("rewind", "go back to before a turn", _rewind, "rewind", False),
-    SlashCommand("undo", "take back what the last turn did to files", _undo, "files", False),
-    SlashCommand("redo", "bring it back", _redo, "files", False),
-    SlashCommand("diff", "what differs from the last commit", _diff),
-    SlashCommand("todo", "the list", _todo),
-    SlashCommand("tasks", "what runs in the background; /tasks ID stops one", _tasks),
-    SlashCommand("goal", "work until a command succeeds", _goal, "goal", False),
-    SlashCommand("remember", "write a line into AGENTS.md", _remember, "remember"),
+    SlashCommand("mode", "show or change the permission mode", _mode),
+    SlashCommand("permissions", "list the permission rules", _permissions),
+    SlashCommand("trust", "trust this folder and its programs", _trust, while_busy=False),
+    SlashCommand("compact", "shorten the history for the model", _compact, "compact", False),
+    SlashCommand("uncompact", "undo all compactions", _uncompact, "compact", False),
+    SlashCommand("cost", "show tokens and cost of this session", _cost),
+    SlashCommand("context", "show what fills the context window", _context),
+    SlashCommand("sessions", "list sessions and resume one", _resume, "sessions", False),
+    SlashCommand("resume", "resume another session", _resume, "sessions", False),
+    SlashCommand("fork", "continue in a copy of this session", _fork, "sessions", False),
+    SlashCommand("rewind", "rewind to before a message", _rewind, "rewind", False),
+    SlashCommand("undo", "undo the file changes of the last turn", _undo, "files", False),
+    SlashCommand("redo", "redo what /undo undid", _redo, "files", False),
+    SlashCommand("diff", "show the changes since the last commit", _diff),
+    SlashCommand("todo", "show the todo list", _todo),
+    SlashCommand("tasks", "list background tasks; /tasks ID stops one", _tasks),
+    SlashCommand("goal", "continue every turn until a command succeeds", _goal, "goal", False),
+    SlashCommand("remember", "add a line to AGENTS.md", _remember, "remember"),
     SlashCommand("init", "let the agent write AGENTS.md", _init, while_busy=False),
-    SlashCommand("agents", "the agents that are defined", _agents, "agents"),
-    SlashCommand("skills", "what the agent can look up when it needs it", _skills),
+    SlashCommand("agents", "list the defined agents", _agents, "agents"),
+    SlashCommand("skills", "list the skills that the agent can load", _skills),
     SlashCommand("export", "write the session to a file: .md, .html, .json", _export, "sessions"),
-    SlashCommand("config", "every setting and where it comes from", _config),
-    SlashCommand("doctor", "check what is needed here, and say what to do", _doctor),
-    SlashCommand("theme", "dark, light or no colour", _theme),
-    SlashCommand("clear", "begin a new session", _clear, while_busy=False),
-    SlashCommand("quit", "leave", _quit),
+    SlashCommand("config", "list all settings and their origins", _config),
+    SlashCommand("doctor", "check the installation", _doctor),
+    SlashCommand("theme", "change the theme: dark, light or none", _theme),
+    SlashCommand("clear", "start a new session", _clear, while_busy=False),
+    SlashCommand("quit", "quit", _quit),
 )
 
 
 def _format_table(rows: Sequence[tuple[str, str]]) -> str:
     width = min(max(len(name) for name, _ in rows), 40)
-    return "\n".join(f"{name:{width}}  {about}".rstrip() for name, about in rows)
+    return "\n".join(f"{name:{width}}  {description}".rstrip() for name, description in rows)

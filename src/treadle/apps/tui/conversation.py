@@ -1,7 +1,7 @@
-"""One driver at work, for any face: what it tells becomes the view, what the person says goes in.
+"""Runs one driver for a frontend: events update the view, input goes to the driver.
 
-Runs `Driver.next()` in a task of its own and keeps the view and the open questions. Knows nothing
-of a terminal; the app and the plain mode stand above.
+Calls `Driver.next()` in a task of its own and keeps the view and the open questions. Used by both
+frontends; knows nothing about terminals.
 """
 
 from __future__ import annotations
@@ -12,11 +12,16 @@ from collections.abc import Callable
 import msgspec
 
 from treadle.apps.tui.host import ModelQuestion
-from treadle.apps.tui.state.blocks import NoteBlock, Tone, ViewBlock
+from treadle.apps.tui.state.blocks import IDLE, NoteBlock, Tone, ViewBlock
 from treadle.apps.tui.state.from_transcript import build_view
 from treadle.apps.tui.state.reducer import apply_event, apply_tool_result
-from treadle.apps.tui.state.view_state import ViewState, add_block, queue_message, replace_block
-from treadle.core.events import Event
+from treadle.apps.tui.state.view_state import (
+    ViewState,
+    add_block,
+    replace_block,
+    set_queued_messages,
+)
+from treadle.core.events import Event, InputAccepted, WarningRaised
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, AwaitingInput, PendingApproval
 from treadle.core.transcript.content import Arguments
@@ -25,7 +30,8 @@ from treadle.core.transcript.pending import AskModel, RunTools, pending
 
 
 class PendingQuestion(msgspec.Struct, frozen=True, eq=False):
-    """Something that only the person can decide. A child's call can be allowed or not, no more."""
+    """A question for the user: an approval, or a question of the model. A child's approval has no
+    "always" and no edited arguments."""
 
     approval: PendingApproval | None = None
     model_question: ModelQuestion | None = None
@@ -34,7 +40,7 @@ class PendingQuestion(msgspec.Struct, frozen=True, eq=False):
 
 
 class Conversation:
-    """`changed` is called after anything that can be seen has changed; it must return quickly."""
+    """`on_change` is called after every visible change; it must return quickly."""
 
     def __init__(self, driver: Driver, on_change: Callable[[], None]) -> None:
         self.driver = driver
@@ -49,54 +55,50 @@ class Conversation:
 
     @staticmethod
     def _initial_view(driver: Driver) -> ViewState:
-        view = build_view(driver.history)
-        view = msgspec.structs.replace(view, usage=driver.usage)
-        for waiting in driver.snapshot().pending_input:
-            if isinstance(waiting, UserItem):
-                view = queue_message(view, waiting)
-        return view
+        view = msgspec.structs.replace(build_view(driver.history), usage=driver.usage)
+        return set_queued_messages(view, _queued_items(driver))
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     @property
     def has_unfinished_turn(self) -> bool:
-        """Whether an earlier process left a turn in the middle."""
+        """Whether an earlier process left a turn unfinished."""
         move = pending(self.driver.transcript)
         return not self.view.is_busy and isinstance(move, AskModel | RunTools)
 
-    # --- what the person does ------------------------------------------------------------
+    # --- actions of the user -------------------------------------------------------------
 
     def submit(self, item: UserItem) -> None:
         """Begin a turn, or steer the one that runs."""
         if self.view.is_busy:
             self.driver.steer(item)
-            self.view = queue_message(self.view, item)
+            self.view = set_queued_messages(self.view, _queued_items(self.driver))
         else:
             self.driver.submit(item)
         self.resume()
         self._on_change()
 
     def resume(self) -> None:
-        """Take up what was said, or a turn that was left unfinished."""
+        """Run the driver: with the submitted input, or to continue an unfinished turn."""
         self._is_idle = False
         self._input_ready.set()
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything that was said is dealt with."""
+        """Whether no turn runs and no input waits."""
         return self._is_idle
 
     def interrupt(self) -> None:
         self.driver.interrupt()
-        self._clear_questions()
+        self.questions = []
         self._decision_made.set()
         self._on_change()
 
     def approve(
         self, question: PendingQuestion, *, arguments: Arguments | None = None, always: bool = False
     ) -> None:
-        """An answer to a question that is gone changes nothing."""
+        """Approve the call; nothing happens if the question is no longer open."""
         if question.answer is not None:
             self._resolve(question, True)
         elif question.approval is not None:
@@ -107,36 +109,38 @@ class Conversation:
         if question.answer is not None:
             self._resolve(question, reason or False)
         elif question.approval is not None:
-            said = f"The user said no: {reason}" if reason else "The user said no."
-            self.driver.deny(question.approval.call.id, said)
+            denial = (
+                f"The user denied this call: {reason}" if reason else "The user denied this call."
+            )
+            self.driver.deny(question.approval.call.id, denial)
             self._finish_decision(question)
 
     def answer(self, question: PendingQuestion, text: str | None) -> None:
         if question.answer is not None:
             self._resolve(question, text)
 
-    # --- what the program shows of its own ------------------------------------------------
+    # --- blocks of the frontend -----------------------------------------------------------
 
     def show_note(self, text: str, tone: Tone = "faint") -> None:
         self.show_block(NoteBlock(text, tone))
 
     def show_block(self, block: ViewBlock) -> int:
-        """Put a block under the others; where it stands."""
+        """Add a block; its index."""
         self.view = add_block(self.view, block)
         self._on_change()
         return len(self.view.blocks) - 1
 
     def replace_block(self, index: int, block: ViewBlock) -> None:
-        """Another block in a place that `show` gave; one that is gone meanwhile stays gone."""
+        """Replace a block by the index that `show_block` returned, if it is still there."""
         blocks = self.view.blocks
         if index < len(blocks) and type(blocks[index]) is type(block):
             self.view = replace_block(self.view, index, block)
             self._on_change()
 
-    # --- doors for what is below ----------------------------------------------------------
+    # --- callbacks for the host -----------------------------------------------------------
 
     async def ask_approval(self, approval: PendingApproval) -> bool | str:
-        """A child's call waits for the person."""
+        """Ask the user to approve the call of a child; a str is the reason of a denial."""
         answer = await self._wait_for_answer(
             PendingQuestion(approval, is_child=True, answer=self._create_future())
         )
@@ -164,6 +168,8 @@ class Conversation:
 
     def on_event(self, event: Event) -> None:
         view = apply_event(self.view, event)
+        if isinstance(event, InputAccepted | WarningRaised):  # accepted, or refused by a hook
+            view = set_queued_messages(view, _queued_items(self.driver))
         if view is not self.view:
             self.view = view
             self._on_change()
@@ -173,21 +179,19 @@ class Conversation:
             self.view = apply_tool_result(self.view, item)
             self._on_change()
 
-    # --- the work -------------------------------------------------------------------------
+    # --- the task -------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        await self._input_ready.wait()  # an unfinished turn waits for the person, too
+        await self._input_ready.wait()  # an unfinished turn continues only when the user wants it
         while True:
             try:
                 await self._run_driver()
-            except Exception as error:  # noqa: BLE001 - shown to the person, who decides what next
-                self.view = msgspec.structs.replace(self.view, is_busy=False, activity="")
+            except Exception as error:  # noqa: BLE001 - shown to the user, who decides what to do
+                self.view = msgspec.structs.replace(self.view, is_busy=False, activity=IDLE)
                 self.show_note(f"{type(error).__name__}: {error}", "error")
                 self._input_ready.clear()
                 self._is_idle = True
-                await (
-                    self._input_ready.wait()
-                )  # what was said is kept, and tried with the next word
+                await self._input_ready.wait()  # queued input is kept for the next attempt
 
     async def _run_driver(self) -> None:
         while True:
@@ -201,8 +205,8 @@ class Conversation:
 
     async def _wait_for_input(self) -> None:
         self._input_ready.clear()
-        if any(isinstance(item, UserItem) for item in self.driver.snapshot().pending_input):
-            return  # they came while the last step ended
+        if _queued_items(self.driver):
+            return  # submitted while the last step ended
         self._is_idle = True
         self._on_change()
         await self._input_ready.wait()
@@ -213,8 +217,8 @@ class Conversation:
         while request.unresolved and not self.driver.is_interrupted:
             self._decision_made.clear()
             await self._decision_made.wait()
-        asked = {approval.call.id for approval in request.pending}
-        self.questions = [q for q in self.questions if _call_id(q) not in asked or q.is_child]
+        decided = {approval.call.id for approval in request.pending}
+        self.questions = [q for q in self.questions if _call_id(q) not in decided or q.is_child]
 
     def _finish_decision(self, question: PendingQuestion) -> None:
         self._remove_question(question)
@@ -230,17 +234,18 @@ class Conversation:
         self.questions = [other for other in self.questions if other is not question]
         self._on_change()
 
-    def _clear_questions(self) -> None:
-        self.questions = []
-
     async def aclose(self) -> None:
-        """Stop whatever runs; the driver stays open for its host to close."""
-        work, self._task = self._task, None
-        if work is not None and not work.done():
+        """Stop the turn; the host closes the driver."""
+        task, self._task = self._task, None
+        if task is not None and not task.done():
             self.driver.interrupt("closed")
-            work.cancel()
-            await asyncio.wait([work])
+            task.cancel()
+            await asyncio.wait([task])
         self.driver.unwatch(self)
+
+
+def _queued_items(driver: Driver) -> list[UserItem]:
+    return [item for item in driver.snapshot().pending_input if isinstance(item, UserItem)]
 
 
 def _call_id(question: PendingQuestion) -> str:

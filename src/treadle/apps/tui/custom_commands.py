@@ -1,9 +1,9 @@
-"""Commands of the user's and the project's own: Markdown files whose words are sent.
+"""Custom slash commands: Markdown files whose text is sent as the message.
 
-    .treadle/commands/NAME.md, .claude/commands/NAME.md     here (once trusted) and at home
+    .treadle/commands/NAME.md, .claude/commands/NAME.md     in the folder (if trusted) and in $HOME
 
-`$ARGUMENTS` stands for all that is typed after the name, `$1` to `$9` for its words. A folder
-becomes a part of the name: `git/fix.md` is `/git:fix`.
+`$ARGUMENTS` is replaced by everything typed after the name, `$1` to `$9` by its words. A subfolder
+is part of the name: `git/fix.md` is `/git:fix`.
 """
 
 from __future__ import annotations
@@ -32,37 +32,35 @@ class CustomCommand(msgspec.Struct, frozen=True):
     file: Path
 
     def expand(self, arguments: str) -> str:
-        """What is sent."""
+        """The message to send."""
         try:
             words = shlex.split(arguments)
         except ValueError:
             words = arguments.split()
 
-        def put(place: re.Match[str]) -> str:
-            if place[1] == "ARGUMENTS":
+        def fill_in(placeholder: re.Match[str]) -> str:
+            if placeholder[1] == "ARGUMENTS":
                 return arguments
-            number = int(place[1])
+            number = int(placeholder[1])
             return words[number - 1] if number <= len(words) else ""
 
         if _PLACEHOLDER.search(self.body):
-            return _PLACEHOLDER.sub(put, self.body)
+            return _PLACEHOLDER.sub(fill_in, self.body)
         return f"{self.body}\n\n{arguments}".strip()
 
 
 def find_custom_commands(
     folders: Iterable[Path], home: Path | None = None
 ) -> tuple[list[CustomCommand], list[str]]:
-    """All of them, and a line for each that is left out. Of two with one name the first counts.
-
-    Links do not lead out of a folder, except at home, where they are the user's own.
-    """
-    found: dict[str, CustomCommand] = {}
+    """The commands, and one line for each file that was skipped. Of two with the same name the
+    first wins. Symlinks that leave the folder are skipped, except in the user's home."""
+    commands: dict[str, CustomCommand] = {}
     problems: list[str] = []
     for folder in dict.fromkeys(folders):
         within = None if folder == home else folder
-        for base in (folder / place for place in COMMAND_FOLDERS):
+        for base in (folder / name for name in COMMAND_FOLDERS):
             if within is not None and not _is_inside(base, within):
-                problems.append(f"{base}: leads out of {within} by a link; it is not read")
+                problems.append(f"{base}: skipped, it is a symlink that leaves {within}")
                 continue
             for file in sorted(base.glob("**/*.md")):
                 try:
@@ -70,8 +68,8 @@ def find_custom_commands(
                 except (ConfigError, FileNotFoundError) as error:
                     problems.append(str(error))
                 else:
-                    found.setdefault(command.name, command)
-    return list(found.values()), problems
+                    commands.setdefault(command.name, command)
+    return list(commands.values()), problems
 
 
 def _is_inside(path: Path, folder: Path) -> bool:

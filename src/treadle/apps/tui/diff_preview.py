@@ -1,7 +1,7 @@
-"""What a call would do to a file, as a diff, before it is allowed. Reads; changes nothing.
+"""What a call would change in a file, as a diff, before the user approves it. Reads only.
 
-A guess from the arguments of the tools that everybody knows: where it cannot say, it says nothing,
-and the person sees the arguments themselves.
+A guess from the usual argument names of edit tools. Without a guess it returns "", and the
+frontend shows the arguments instead.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _apply_edits(arguments: Arguments, text: str) -> str | None:
 
 
 def _read_content(path: Path) -> str | None:
-    """A file's text; one that is not there yet is empty."""
+    """The text of a file; "" if it does not exist yet, None if it cannot be read."""
     try:
         return read_text(path, MAX_BYTES, within=None)
     except FileNotFoundError:

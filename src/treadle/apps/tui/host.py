@@ -1,7 +1,7 @@
-"""What the terminal needs of everything below it: a Host.
+"""The Host contract: everything that the frontends and the commands need from below.
 
-The app, the plain mode and the commands know this page and not how a session is put together
-(local_host.py does). `can` names what this host is able to do, so that nothing is offered in vain.
+They do not know how a session is put together (local_host.py does). `abilities` lists what this
+host supports; commands that need anything else are not offered.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SessionLine(msgspec.Struct, frozen=True):
 
 
 class TurnLine(msgspec.Struct, frozen=True):
-    """A turn that one can go back to before."""
+    """A turn that the user can rewind to. `has_files`: its files can be restored, too."""
 
     turn_id: str
     number: int
@@ -42,21 +42,25 @@ class TurnLine(msgspec.Struct, frozen=True):
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """What going back would do to a file."""
+    """What a rewind would do to a file."""
 
     path: str
     kind: Literal["added", "removed", "changed"]
 
+    @property
+    def sign(self) -> str:
+        return {"added": "+", "removed": "-", "changed": "~"}[self.kind]
+
 
 class ModelQuestion(msgspec.Struct, frozen=True):
-    """A question of the model to the person; any other answer than the choices will do, too."""
+    """A question from the model to the user, who may also answer with another text."""
 
     text: str
     choices: tuple[tuple[str, str], ...] = ()
 
 
 class HostCallbacks(msgspec.Struct, frozen=True):
-    """How what is below reaches the person: about a child's call, a question, a line to show."""
+    """How the session reaches the user: a child's approval, a question, a line to show."""
 
     ask_approval: Callable[[PendingApproval], Awaitable[bool | str]]
     ask_user: Callable[[ModelQuestion], Awaitable[str | None]]
@@ -66,16 +70,16 @@ class HostCallbacks(msgspec.Struct, frozen=True):
 class Host(Protocol):
     """A folder to work in, and at most one open session.
 
-    Promises: nothing of the folder is believed before `trust`; `open` leaves the session before
-    whole and closed; what `can` does not name raises. Problems are TreadleErrors in words for the
-    person.
+    Promises: no file of the folder takes effect before `trust`; `open` closes the previous session
+    cleanly; an operation that `abilities` does not list raises. Problems are TreadleErrors with a
+    message for the user.
     """
 
     @property
     def folder(self) -> Path: ...
 
     def list_added_folders(self) -> tuple[Path, ...]:
-        """Folders beside it that may be worked in."""
+        """Other folders that the agent may work in."""
 
     @property
     def abilities(self) -> frozenset[Ability]: ...
@@ -85,47 +89,47 @@ class Host(Protocol):
 
     @property
     def is_trust_declined(self) -> bool:
-        """Whether the person does not want to be asked about trust again."""
+        """Whether the user asked not to be asked about trust again."""
 
     def trust(self) -> None: ...
 
     def decline_trust(self) -> None: ...
 
     def list_extension_files(self) -> list[str]:
-        """The files and folders here that would count with trust."""
+        """The files and folders here that take effect with trust."""
 
     def list_unapproved_programs(self) -> list[str]:
-        """The programs that the folder brings and that nobody approved as they are, a line each."""
+        """Hooks and servers of the folder that are new or changed since approval, a line each."""
 
     def approve_programs(self) -> None:
-        """The person saw those lines, and lets the programs run."""
+        """Approve the programs that `list_unapproved_programs` lists."""
 
     # --- the session
 
     async def open(
         self, callbacks: HostCallbacks, *, resume: str | None = None, fork: bool = False
     ) -> Driver:
-        """A new session, or (part of) the id of one, "" for the last one here."""
+        """Open a new session, or resume one: by (part of) its id, or "" for the newest here."""
 
     async def reopen(self) -> Driver:
-        """The same session, put together anew."""
+        """Close the session and open it again, with the current settings."""
 
     @property
     def driver(self) -> Driver: ...
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines about the session that was opened."""
+        """Lines for the user about the session that was opened."""
 
     async def aclose(self) -> None: ...
 
-    # --- what can be changed while it is open
+    # --- model, mode, goal
 
     @property
     def model(self) -> ModelCard: ...
 
     def list_models(self) -> list[tuple[str, str]]:
-        """Names that `change_model` takes, each with a word on it."""
+        """Names that `change_model` takes, each with a description."""
 
     async def change_model(self, name: str) -> Driver: ...
 
@@ -138,16 +142,16 @@ class Host(Protocol):
     def change_mode(self, mode: str) -> None: ...
 
     async def change_goal(self, command: str) -> Driver:
-        """Every turn goes on until this command succeeds; "" ends that."""
+        """Every turn continues until this command succeeds; "" removes the goal."""
 
-    # --- looking around
+    # --- lists
 
     def list_sessions(self) -> list[SessionLine]: ...
 
     def list_turns(self) -> list[TurnLine]: ...
 
     def list_permissions(self) -> list[tuple[str, str]]:
-        """The rules in force, each with where it comes from."""
+        """The rules that apply, each with its origin."""
 
     def list_settings(self) -> list[tuple[str, str, str]]:
         """Name, value, origin."""
@@ -157,32 +161,33 @@ class Host(Protocol):
     def list_skills(self) -> list[tuple[str, str]]: ...
 
     async def preview_call(self, call: ToolCall) -> str:
-        """What a call would do to files, as a unified diff; "" if that cannot be said."""
+        """What a call would do to files, as a unified diff; "" if unknown."""
 
-    # --- going back
+    # --- undo
 
     async def preview_rewind(self, turn_id: str) -> list[FileChange]:
-        """What going back to before this turn would do to files."""
+        """What a rewind to before this turn would do to files."""
 
-    async def rewind(self, turn_id: str, *, files: bool) -> tuple[Driver, str]: ...
+    async def rewind(self, turn_id: str, *, files: bool) -> tuple[Driver, str]:
+        """The reopened session, and a message about the files that were restored."""
 
     async def undo(self) -> str:
-        """Take back what the last turn did to files; a sentence about it."""
+        """Undo the file changes of the last turn; a message about it."""
 
     async def redo(self) -> str: ...
 
-    # --- small services
+    # --- services
 
     async def run_shell_command(
         self, command: str, on_output: Callable[[str], None]
     ) -> CommandResult:
-        """A command of the person's own."""
+        """Run a command that the user typed, outside the sandbox."""
 
     async def remember(self, text: str) -> str:
-        """Write a line into the project's memory; where."""
+        """Add a line to the project's memory file; its path."""
 
     def save_theme(self, name: str) -> str:
-        """Write the theme into the user's settings; a sentence about it."""
+        """Write the theme to the user's settings; a message about it."""
 
     async def export(self, path: str) -> Path:
-        """Write the session to a file of this name, or of one made for it; where."""
+        """Write the session to a file, by default one named after it; its path."""

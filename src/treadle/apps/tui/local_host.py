@@ -1,7 +1,7 @@
-"""The Host over the wiring: a folder, the user's settings, and sessions on disk.
+"""The Host over apps/assembly: a folder, the user's settings, and sessions on disk.
 
-Everything is put together by apps/wiring; this adds what only a person at a terminal needs: trust,
-changing the model in the middle, going back with the files. Above: the app and the plain mode.
+Adds what only an interactive terminal needs: trust, changing the model of an open session, rewind
+with files. Used by both frontends.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError
 from treadle.core.loop.driver import Driver
+from treadle.core.text import plural
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.entries import NoticeShown
 from treadle.policy.modes import PermissionMode
@@ -52,7 +53,7 @@ SELECTABLE_MODES: tuple[PermissionMode, ...] = ("ask", "accept-edits", "auto", "
 
 
 class LocalHost:
-    """Implements host.Host. `flags` are settings by name, as a command line gives them."""
+    """Implements host.Host. `flags` are settings of the command line by name."""
 
     abilities: frozenset[Ability] = frozenset(get_args(Ability))
 
@@ -77,7 +78,7 @@ class LocalHost:
 
     def list_added_folders(self) -> tuple[Path, ...]:
         names = self._load_settings().add_dir
-        return tuple(Path(self.folder, one).expanduser() for one in names)
+        return tuple(Path(self.folder, name).expanduser() for name in names)
 
     def _load_settings(self) -> settings_page.Settings:
         return settings_page.load_settings(
@@ -112,8 +113,8 @@ class LocalHost:
     def list_unapproved_programs(self) -> list[str]:
         return [
             line
-            for one in extensions.discover_extensions(self.folder).unapproved
-            for line in one.detail_lines
+            for program in extensions.discover_extensions(self.folder).unapproved
+            for line in program.detail_lines
         ]
 
     def approve_programs(self) -> None:
@@ -128,21 +129,20 @@ class LocalHost:
         self._callbacks = callbacks
         if fork and resume:
             journal, _ = history.fork(self._library, self._library.find(resume), folder=self.folder)
-            journal.append(NoticeShown(f"a fork of {resume}"))  # an empty log would not be kept
+            journal.append(NoticeShown(f"a fork of {resume}"))  # empty logs are deleted
             resume = journal.session_id
             await journal.aclose()
-        settings = self._load_settings()
-        opening = msgspec.structs.replace(
+        options = msgspec.structs.replace(
             self._options, interactive=True, resume=resume, until=self._goal, checkpoints=True
         )
-        wired = await build_agent(
-            settings,
+        session = await build_agent(
+            self._load_settings(),
             self.folder,
-            opening,
+            options,
             approve=callbacks.ask_approval,
             notify=callbacks.show_message,
         )
-        self._session = self._add_ask_service(wired, callbacks)
+        self._session = self._add_ask_service(session, callbacks)
         if self._mode is not None:
             self.change_mode(self._mode)
         self.notes = self._session.notes
@@ -153,11 +153,11 @@ class LocalHost:
         return self._driver
 
     def _add_ask_service(self, session: AgentSession, callbacks: HostCallbacks) -> AgentSession:
-        """With somebody to ask."""
+        """The session with the service that the `ask` tool uses."""
         from treadle.workspace.checkpoints import Checkpoints
 
         async def ask(question: UserQuestion) -> str | None:
-            choices = tuple((one.label, one.description) for one in question.choices)
+            choices = tuple((choice.label, choice.description) for choice in question.choices)
             return await callbacks.ask_user(ModelQuestion(question.question, choices))
 
         self._checkpoints = Checkpoints(self.folder, self._library.checkpoint_dir(self.folder))
@@ -178,17 +178,17 @@ class LocalHost:
 
     async def aclose(self) -> None:
         driver, self._driver = self._driver, None
-        wired, self._session = self._session, None
+        session, self._session = self._session, None
         try:
             if driver is not None:
                 await driver.aclose()
         finally:
-            if wired is not None:
-                await wired.aclose()
+            if session is not None:
+                await session.aclose()
 
     async def reopen(self) -> Driver:
         assert self._callbacks is not None, "only an open session is opened again"
-        # One in which nothing was said is not on the disk.
+        # An empty session is not on disk.
         session = self.driver.session_id if len(self.driver.history) else None
         return await self.open(self._callbacks, resume=session)
 
@@ -207,8 +207,8 @@ class LocalHost:
     async def change_model(self, name: str) -> Driver:
         from treadle.models import registry
 
-        aliases = settings_page.load_settings(self.folder, self._flags).aliases
-        await registry.model(name, aliases=aliases).aclose()  # an unknown one is refused here
+        aliases = self._load_settings().aliases
+        await registry.model(name, aliases=aliases).aclose()  # raises if the name is unknown
         self._flags["model"] = name
         return await self.reopen()
 
@@ -218,12 +218,12 @@ class LocalHost:
 
     @property
     def modes(self) -> tuple[str, ...]:
-        given = self._flags.get("permission_mode")
-        return (*SELECTABLE_MODES, "bypass") if given == "bypass" else SELECTABLE_MODES
+        is_bypass = self._flags.get("permission_mode") == "bypass"
+        return (*SELECTABLE_MODES, "bypass") if is_bypass else SELECTABLE_MODES
 
     def change_mode(self, mode: str) -> None:
         if mode not in self.modes:
-            raise ConfigError(f"there is no mode {mode!r} here; there are {', '.join(self.modes)}")
+            raise ConfigError(f"unknown mode {mode!r}; the modes are {', '.join(self.modes)}")
         self._mode = mode
         self._current_session.policy.change_mode(msgspec.convert(mode, PermissionMode))
 
@@ -231,16 +231,19 @@ class LocalHost:
         self._goal = command
         return await self.reopen()
 
-    # --- looking around ------------------------------------------------------------------
+    # --- lists ---------------------------------------------------------------------------
 
     def list_sessions(self) -> list[SessionLine]:
-        found = self._library.list_summaries(folder=self.folder, limit=200)
         return [
             SessionLine(
-                one.id, one.title, one.updated, one.turns, self._library.describe_state(one)
+                summary.id,
+                summary.title,
+                summary.updated,
+                summary.turns,
+                self._library.describe_state(summary),
             )
-            for one in found
-            if one.turns
+            for summary in self._library.list_summaries(folder=self.folder, limit=200)
+            if summary.turns
         ]
 
     def list_turns(self) -> list[TurnLine]:
@@ -257,46 +260,45 @@ class LocalHost:
         return [(f"{verb} {rule.text}", str(rule.origin)) for verb, part in rows for rule in part]
 
     def list_settings(self) -> list[tuple[str, str, str]]:
-        now = settings_page.load_settings(
-            self.folder, self._flags, is_trusted=lambda: is_trusted(self.folder)
-        )
+        settings = self._load_settings()
+        names = [setting.name for setting in settings_page.SETTINGS]
         return [
-            (one.name, settings_page.format_value(getattr(now, one.name)), now.origin(one.name))
-            for one in settings_page.SETTINGS
+            (name, settings_page.format_value(getattr(settings, name)), settings.origin(name))
+            for name in names
         ]
 
     def list_agents(self) -> list[tuple[str, str]]:
         from treadle.agents.agent_files import read_agent_files
 
         folders = [self.folder] if self.is_trusted else []
-        found, _ = read_agent_files([*folders, Path.home()], home=Path.home())
-        return [(one.name, one.description) for one in found]
+        agents, _ = read_agent_files([*folders, Path.home()], home=Path.home())
+        return [(agent.name, agent.description) for agent in agents]
 
     def list_skills(self) -> list[tuple[str, str]]:
         from treadle.tools.skills import find_skills
 
-        found, _ = find_skills(self.folder, Path.home(), trusted=self.is_trusted)
-        return [(one.name, one.description) for one in found]
+        skills, _ = find_skills(self.folder, Path.home(), trusted=self.is_trusted)
+        return [(skill.name, skill.description) for skill in skills]
 
     async def preview_call(self, call: ToolCall) -> str:
         return preview_diff(call, self.folder)
 
-    # --- going back ----------------------------------------------------------------------
+    # --- undo ----------------------------------------------------------------------------
 
     async def preview_rewind(self, turn_id: str) -> list[FileChange]:
         target, checkpoints = self._tree_before(turn_id), self._require_checkpoints()
         if not target:
             return []
         now = await checkpoints.take()
-        found = await checkpoints.diff(now.tree, target)
-        return [FileChange(one.path, one.kind) for one in found]
+        changes = await checkpoints.diff(now.tree, target)
+        return [FileChange(change.path, change.kind) for change in changes]
 
     def _tree_before(self, turn_id: str) -> str:
-        """The tree as it was before a turn: what the first one kept that changed something."""
+        """The checkpoint before a turn: the one of the first turn since then that has one."""
         marks = history.list_turns(_journal_path(self._current_session))
         ids = [mark.turn_id for mark in marks]
         if turn_id not in ids:
-            raise StoreError(f"there is no turn {turn_id!r} to go back to")
+            raise StoreError(f"this session has no turn {turn_id!r}")
         return next(
             (
                 mark.checkpoint_before
@@ -307,20 +309,20 @@ class LocalHost:
         )
 
     async def rewind(self, turn_id: str, *, files: bool) -> tuple[Driver, str]:
-        session, target, done = self.driver.session_id, self._tree_before(turn_id), ""
+        session, target, restored = self.driver.session_id, self._tree_before(turn_id), ""
         if files and target:
             checkpoints = self._require_checkpoints()
             now = await checkpoints.take()
-            done = _describe_restored(await checkpoints.apply(now.tree, target))
-        doors = self._callbacks
-        assert doors is not None, "an open session has doors"
+            restored = _describe_restored(await checkpoints.apply(now.tree, target))
+        callbacks = self._callbacks
+        assert callbacks is not None, "an open session has callbacks"
         await self.aclose()
         journal = self._library.resume(session, folder=self.folder).journal
         try:
             await history.rewind(journal, turn_id)
         finally:
             await journal.aclose()
-        return await self.open(doors, resume=session), done
+        return await self.open(callbacks, resume=session), restored
 
     async def undo(self) -> str:
         marks = [
@@ -328,41 +330,43 @@ class LocalHost:
             for m in history.list_turns(_journal_path(self._current_session))
             if m.checkpoint_before and m.checkpoint_after
         ]
-        done = set(self._undone_turns)
-        left = [
+        undone = set(self._undone_turns)
+        changed = [
             m
             for m in marks
             if m.checkpoint_before != m.checkpoint_after
-            and (m.checkpoint_before, m.checkpoint_after) not in done
+            and (m.checkpoint_before, m.checkpoint_after) not in undone
         ]
-        if not left:
-            raise StoreError("there is nothing to take back: no turn of this session changed files")
-        last = left[-1]
+        if not changed:
+            raise StoreError("nothing to undo: no turn of this session changed files")
+        last = changed[-1]
         restored = await self._require_checkpoints().apply(
             last.checkpoint_after, last.checkpoint_before
         )
         self._undone_turns.append((last.checkpoint_before, last.checkpoint_after))
-        return f"turn {last.number} taken back: {_describe_restored(restored)}"
+        return f"undid turn {last.number}: {_describe_restored(restored)}"
 
     async def redo(self) -> str:
         if not self._undone_turns:
-            raise StoreError("there is nothing to bring back")
+            raise StoreError("nothing to redo")
         before, after = self._undone_turns.pop()
-        return f"brought back: {_describe_restored(await self._require_checkpoints().apply(before, after))}"
+        restored = await self._require_checkpoints().apply(before, after)
+        return f"redone: {_describe_restored(restored)}"
 
     def _require_checkpoints(self) -> Checkpoints:
         assert self._checkpoints is not None, "an open session has checkpoints"
         return self._checkpoints
 
-    # --- small services ------------------------------------------------------------------
+    # --- services ------------------------------------------------------------------------
 
     async def run_shell_command(
         self, command: str, on_output: Callable[[str], None]
     ) -> CommandResult:
-        done = await self._current_session.workspace.run(
+        result = await self._current_session.workspace.run(
             command, on_output=on_output, sandboxed=False
         )
-        return msgspec.structs.replace(done, output=redact(find_environment_secrets(), done.output))
+        output = redact(find_environment_secrets(), result.output)
+        return msgspec.structs.replace(result, output=output)
 
     async def remember(self, text: str) -> str:
         from treadle.context.memory import append_memory
@@ -375,40 +379,40 @@ class LocalHost:
         from treadle.apps.services.settings_writer import write_setting
 
         file = write_setting("theme", name)
-        now = settings_page.load_settings(self.folder)
-        but = "" if now.theme == name else f", but {now.origin('theme')} says {now.theme}"
-        return f"written into {file}{but}"
+        settings = settings_page.load_settings(self.folder)
+        overridden = f", but {settings.origin('theme')} sets {settings.theme}"
+        return f"saved in {file}{'' if settings.theme == name else overridden}"
 
     async def export(self, path: str) -> Path:
         from treadle.sessions import export
 
-        place = _journal_path(self._current_session)
+        session_dir = _journal_path(self._current_session)
         await self._current_session.store.flush()
-        target = self.folder / (path or f"session-{place.name}.md")
-        summary = self._library.get_summary(place)
+        target = self.folder / (path or f"session-{session_dir.name}.md")
+        summary = self._library.get_summary(session_dir)
         if target.suffix == ".html":
             from treadle.sessions.html_export import render_html
 
-            text = render_html(summary, export.read_blocks(place))
+            text = render_html(summary, export.read_blocks(session_dir))
         elif target.suffix == ".json":
-            target.write_bytes(export.render_json(summary, place))
+            target.write_bytes(export.render_json(summary, session_dir))
             return target
         else:
-            text = export.render_markdown(summary, export.read_blocks(place))
+            text = export.render_markdown(summary, export.read_blocks(session_dir))
         target.write_text(text, encoding="utf-8")
         return target
 
 
 def _journal_path(session: AgentSession) -> Path:
-    assert isinstance(session.store, Journal), "sessions of the wiring are journals"
+    assert isinstance(session.store, Journal), "apps/assembly stores sessions in journals"
     return session.store.session_dir
 
 
 def _describe_restored(restored: RestoreResult) -> str:
     parts = []
     if restored.written:
-        parts.append(f"{len(restored.written)} written")
+        parts.append(f"{plural(len(restored.written), 'file')} written")
     if restored.removed:
-        parts.append(f"{len(restored.removed)} removed")
-    parts += [f"{one.path} left alone ({one.reason})" for one in restored.skipped[:3]]
-    return ", ".join(parts) or "nothing had to change"
+        parts.append(f"{plural(len(restored.removed), 'file')} removed")
+    parts += [f"{file.path} skipped ({file.reason})" for file in restored.skipped[:3]]
+    return ", ".join(parts) or "no file changed"

@@ -1,7 +1,7 @@
-"""Where the terminal begins: a host, a face, an exit code.
+"""Entry point of the terminal: makes the host, runs a frontend, returns the exit code.
 
-`start` is for the command line, which has read its options; `run` for whoever has a host of their
-own. Textual is imported only for the full screen.
+The command line calls `start`; a caller with its own Host calls `run`. Textual is imported only
+for the full screen.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def start(
     until: str = "",
     plain: bool = False,
 ) -> int:
-    """Open the terminal in a folder. `flags` are settings by name; wrong ones are raised."""
+    """Open the terminal in a folder. `flags` are settings by name; invalid ones raise."""
     from treadle.apps.assembly import SessionOptions
     from treadle.apps.assembly.rules import is_trusted
     from treadle.apps.tui.local_host import LocalHost
@@ -42,18 +42,16 @@ def start(
 
 
 def run(host: Host, options: TerminalOptions) -> int:
-    """Until the person leaves; the exit code."""
+    """Run until the user quits; the exit code."""
     if options.is_plain or _is_dumb_terminal():
         from treadle.apps.tui.plain import run_plain
 
         return run_plain(host, options)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print(
-            "treadle: there is no terminal here; -p does one task, --plain talks", file=sys.stderr
-        )
+        print("treadle: not a terminal; use -p PROMPT for one task, or --plain", file=sys.stderr)
         return EXIT_USAGE
     for name in ("COLUMNS", "LINES"):
-        os.environ.pop(name, None)  # a shell may export them, and they do not follow a resize
+        os.environ.pop(name, None)  # exported by some shells; not updated on resize
     from treadle.apps.tui.app import TerminalApp
 
     app = TerminalApp(host, options)

@@ -1,4 +1,4 @@
-"""How the terminal was started."""
+"""The options that the terminal was started with."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 
 
 class TerminalOptions(msgspec.Struct, frozen=True):
-    """`resume` is an id, "" for the last session here, None for a new one. `prompt` is said first.
-    `history` is the file that remembers what was typed."""
+    """`resume`: a session id, "" for the newest session here, None for a new one. `prompt` is the
+    first message. `history_file` keeps the typed messages across sessions."""
 
     resume: str | None = None
     prompt: str = ""

@@ -1,8 +1,8 @@
-"""Whether a folder's own files count: what the person is asked, and what the answers do.
+"""The trust dialog: asks whether the files of a folder take effect.
 
-The same words for the full screen and the plain mode, at the first start in a folder and for
-`/trust`. A no can be for this time or for good. Programs that the folder brings are asked about on
-their own, each time they are new or changed. What trust means is policy/trust.py's business.
+Used by both frontends at the first start in a folder, and by `/trust`. A no holds for this session
+or for good. Hooks and servers of the folder need a separate approval whenever they are new or
+changed. What trust allows is defined in policy/trust.py.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from treadle.apps.tui.host import Host
 from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.core.sanitize import escape_invisible
 
-DECLINED_NOTE = "this folder's own files do not count, as you said: /trust changes that"
-_YES = ChoiceOption("yes", "Trust it", key="y")
-_NO = ChoiceOption("no", "Work here without its own files counting", key="n")
-_NEVER = ChoiceOption("never", "The same, and do not ask again", key="d")
-_QUIT = ChoiceOption("quit", "Leave", key="q")
+DECLINED_NOTE = "this folder is not trusted: its own files are ignored; /trust changes that"
+_YES = ChoiceOption("yes", "Trust this folder", key="y")
+_NO = ChoiceOption("no", "Do not trust it: ignore its files", key="n")
+_NEVER = ChoiceOption("never", "Do not trust it, and do not ask again", key="d")
+_QUIT = ChoiceOption("quit", "Quit", key="q")
 
 
 class Chooser(Protocol):
-    """How the person is asked: a title, some words under it, and what to choose from."""
+    """Asks the user to choose; `message` is shown below the title."""
 
     def __call__(
         self, title: str, options: Sequence[ChoiceOption], *, message: str = ""
@@ -30,7 +30,7 @@ class Chooser(Protocol):
 
 
 async def ask_at_start(host: Host, choose: Chooser) -> bool:
-    """Ask if it has not been said yet; whether to go on at all."""
+    """Ask, unless the user has decided before; False if the user quits."""
     if host.is_trusted or host.is_trust_declined:
         return True
     answer = await _ask_trust(host, choose, [_YES, _NO, _NEVER, _QUIT])
@@ -38,7 +38,7 @@ async def ask_at_start(host: Host, choose: Chooser) -> bool:
 
 
 async def ask_again(host: Host, choose: Chooser) -> bool:
-    """Ask about what is still open; whether anything is different now."""
+    """Ask for trust, or about unapproved programs; whether the answer changed anything."""
     if host.is_trusted:
         return await _ask_programs(host, choose)
     never = ChoiceOption("never", "No, and do not ask at the start", key="n")
@@ -46,15 +46,15 @@ async def ask_again(host: Host, choose: Chooser) -> bool:
 
 
 async def _ask_trust(host: Host, choose: Chooser, options: Sequence[ChoiceOption]) -> str | None:
-    brings = host.list_extension_files()
-    there = f"\nhas {escape_invisible(', '.join(brings))}" if brings else ""
-    words = (
-        f"{escape_invisible(str(host.folder))}{there}\n\n"
-        "A trusted folder's own files count: its AGENTS.md and CLAUDE.md, its settings, "
-        "commands, agents, skills and allow rules. Trust it if you know who wrote them. "
-        "Either way, you are asked before anything is changed."
+    files = host.list_extension_files()
+    files_line = f"\ncontains {escape_invisible(', '.join(files))}" if files else ""
+    message = (
+        f"{escape_invisible(str(host.folder))}{files_line}\n\n"
+        "If you trust it, its own files take effect: AGENTS.md and CLAUDE.md, settings, commands, "
+        "agents, skills and allow rules. Trust it only if you know who wrote them. "
+        "Changes need your approval in either case."
     )
-    answer = await choose("Do you trust the files in this folder?", options, message=words)
+    answer = await choose("Do you trust the files in this folder?", options, message=message)
     if answer == "yes":
         host.trust()
         await _ask_programs(host, choose)
@@ -64,13 +64,13 @@ async def _ask_trust(host: Host, choose: Chooser, options: Sequence[ChoiceOption
 
 
 async def _ask_programs(host: Host, choose: Chooser) -> bool:
-    waiting = host.list_unapproved_programs()
-    if not waiting:
+    programs = host.list_unapproved_programs()
+    if not programs:
         return False
     answer = await choose(
-        "May these programs of the folder run, as they are now?",
-        [ChoiceOption("yes", "Let them run", key="y"), ChoiceOption("no", "Not now", key="n")],
-        message="\n".join(map(escape_invisible, waiting)),
+        "Allow these programs of the folder to run?",
+        [ChoiceOption("yes", "Allow them", key="y"), ChoiceOption("no", "Not now", key="n")],
+        message="\n".join(map(escape_invisible, programs)),
     )
     if answer == "yes":
         host.approve_programs()

@@ -1,8 +1,10 @@
-"""The ten contracts. This folder is the manual: everything enters the engine through one of these.
+"""The ten contracts: every feature enters the engine through one of these. Read them as the manual.
 
-model      who thinks                 source     where tools come from
-tool       one thing that it can do   policy     what it may do
-hook       who may object or add      mutator    who may rewrite the view
-gate       who may stop the spending  store      what is kept
-observer   who is told                workspace  where it works
+model      answers a request             source     provides tools
+tool       one thing an agent can do     policy     allows, denies or asks about a call
+hook       may block, change or add      mutator    may rewrite the view of the history
+gate       may stop the next model call  store      keeps the log of a session
+observer   receives events and items     workspace  files and processes
+
+`wrapped` is not a contract: it has the base classes of wrappers (models, tools, sources).
 """

@@ -1,7 +1,8 @@
 """The contract of a gate: may the next model call be made?
 
-Every budget is a gate: rounds, tokens, money, time, repetition. Gates stand before each model
-call, see its worst case, and are told afterwards what it really used.
+Every budget is a gate: rounds, tokens, money, time, repetition. The loop asks the gates before
+each model call, with the worst case of the call, and reports afterwards what the call used.
+Used by core/loop/gates.py.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from treadle.core.transcript.usage import Usage
 
 
 class RequestEstimate(msgspec.Struct, frozen=True):
-    """What a gate sees: the turn so far, and what the next request could cost at worst."""
+    """What a gate decides on: the turn so far, and the worst case of the next request."""
 
     session_id: str
     turn_id: str
@@ -31,15 +32,15 @@ class RequestEstimate(msgspec.Struct, frozen=True):
 
 
 class Admit(msgspec.Struct, frozen=True):
-    """Go on; `tell` is shown to the model, for example how much is left."""
+    """The call may be made. `notice` is shown to the model, for example how much is left."""
 
     notice: str = ""
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """Not this request: a budget is used up, or (`end_turn`) there is nothing left to ask.
+    """The call must not be made: a budget is used up, or (`end_turn`) the work is done.
 
-    `closing` allows one last reply without tools, for a summary, of so many tokens.
+    `closing_tokens` allows one last reply of that many tokens, without tools, for a summary.
     """
 
     reason: Literal["end_turn", "max_turns", "budget_exceeded", "goal_not_met", "error"]
@@ -48,14 +49,24 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 class Gate(Protocol):
-    """Who may stop the spending.
+    """A budget or another reason to stop.
 
-    Promises: `admit` is asked before every model call, also of a mutator, and reserves what it
-    admits; `settle` is called exactly once for each call that it admitted or allowed to close the
-    turn, with what was used for it, or with an empty usage if it was not made.
-    It must not wait.
+    Promises: the loop calls `admit` before every model call, also before one of a mutator, and
+    `admit` reserves what it admits. The loop calls `settle` exactly once for each call that was
+    admitted or allowed as the closing reply: with what the call used, or with an empty usage if the
+    call was not made. A gate must not block.
     """
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop: ...
 
-    def settle(self, estimate: RequestEstimate, used: Usage) -> None: ...
+    def settle(self, estimate: RequestEstimate, usage: Usage) -> None: ...
+
+
+class BaseGate:
+    """A gate that admits everything and keeps no account."""
+
+    def admit(self, estimate: RequestEstimate) -> Admit | Stop:
+        return Admit()
+
+    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
+        return None

@@ -1,18 +1,20 @@
-"""The contract of a hook: someone who is asked at named points and may object, change or add.
+"""The contract of a hook: called at named points of the loop, may block, change or add.
 
     point                 may answer
     ------------------    -----------------------------------------------------------
-    session_start         Add
-    user_prompt_submit    Block (the input is dropped), Add
-    pre_tool_use          Block (the call is denied), Change (arguments), Add
+    session_start         AddContext
+    user_prompt_submit    Block (the input is dropped), AddContext
+    pre_tool_use          Block (the call is denied), Change (arguments), AddContext
+    before_effect         nothing; a call that is not pure is about to run, its arguments are final
     permission_request    Permit, Block
-    post_tool_use         Change (the result's text), Add
-    pre_compact           Block, Add (a focus for the summary)
-    subagent_stop, stop   Block (the turn goes on, with the reason as a notice)
+    post_tool_use         Change (the text of the result), AddContext
+    pre_compact           Block, AddContext (a focus for the summary)
+    subagent_stop, stop   Block (the turn continues, with the reason as a notice)
     notification          nothing
     session_end           nothing
 
-Several hooks are asked in order. One that raises at pre_tool_use denies; elsewhere it warns.
+Several hooks run in order. A hook that raises at pre_tool_use denies the call; at other points
+it causes a warning. Used by core/loop/hooks.py.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ HookPoint = Literal[
     "session_start",
     "user_prompt_submit",
     "pre_tool_use",
+    "before_effect",
     "permission_request",
     "post_tool_use",
     "pre_compact",
@@ -39,7 +42,7 @@ HookPoint = Literal[
 
 
 class HookInput(msgspec.Struct, frozen=True):
-    """Where and when a hook is asked. `data` depends on the point: tool_name, tool_input, ..."""
+    """The point of the call. `data` depends on the point: tool_name, tool_input, ..."""
 
     point: HookPoint
     session_id: str
@@ -48,26 +51,26 @@ class HookInput(msgspec.Struct, frozen=True):
 
 
 class Block(msgspec.Struct, frozen=True):
-    """No, or not yet; the model reads the reason."""
+    """Stop this. The model reads the reason."""
 
     reason: str
 
 
 class Permit(msgspec.Struct, frozen=True):
-    """Yes, without asking a person."""
+    """Allow the call without an approval by the user."""
 
     reason: str = ""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Go on, but with this instead."""
+    """Continue with these arguments, or with this text, instead."""
 
     arguments: Arguments | None = None
     text: str | None = None
 
 
 class AddContext(msgspec.Struct, frozen=True):
-    """Go on, and tell the model this."""
+    """Continue, and show this text to the model."""
 
     text: str
 
@@ -76,11 +79,11 @@ HookAnswer = Block | Permit | Change | AddContext
 
 
 class Hook(Protocol):
-    """Who may object or add.
+    """A function or command at named points of the loop.
 
-    Promises: answers only what its point allows (anything else is ignored with a warning),
-    returns in bounded time, honours cancellation.
-    It must not touch the transcript.
+    Promises: `run` returns only answers that its point allows (the loop ignores others with a
+    warning), returns in bounded time, and honours cancellation.
+    A hook must not change the transcript.
     """
 
     @property

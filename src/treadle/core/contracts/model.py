@@ -1,7 +1,7 @@
-"""The contract of a model: one request in, one stream of pieces out.
+"""The contract of a model: one request in, one stream of events out.
 
-A model is a codec over a provider, or a wrapper around another model. It does not retry,
-decide, budget or remember: the loop does. Above it stands core/loop/model_call.py.
+A model is a codec for a provider, or a wrapper around another model. Retries, decisions, budgets
+and history belong to the loop, not to a model. Used by core/loop/model_call.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CacheRequest(msgspec.Struct, frozen=True):
 
 
 class ModelOptions(msgspec.Struct, frozen=True):
-    """What a caller may ask of any model; what one cannot do, it leaves out."""
+    """Options for any model. A model ignores the options that it does not support."""
 
     max_tokens: int | None = None
     temperature: float | None = None
@@ -39,7 +39,7 @@ class ModelOptions(msgspec.Struct, frozen=True):
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
-    """All that a model is shown. `quarantine` holds (item, part) that must not be sent."""
+    """All that a model receives. `quarantine` holds (item, part) pairs that must not be sent."""
 
     transcript: Transcript
     system: str = ""
@@ -53,7 +53,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
 
 class ModelCard(msgspec.Struct, frozen=True):
-    """What is known of a model. Prices are USD per million tokens; None means not known."""
+    """Limits, prices and abilities of a model. Prices are USD per million tokens; None: unknown."""
 
     name: str
     window: int = 128_000
@@ -63,7 +63,7 @@ class ModelCard(msgspec.Struct, frozen=True):
     cache_read_price: float | None = None
     cache_write_price: float | None = None
     abilities: frozenset[str] = frozenset()
-    note: str = ""  # one line for the person: what to expect of it
+    note: str = ""  # one line for the user: what to expect of this model
 
 
 class ModelTextDelta(msgspec.Struct, frozen=True, gc=False):
@@ -85,19 +85,19 @@ class ModelToolCallDelta(msgspec.Struct, frozen=True, gc=False):
 
 
 class ModelToolCallRequested(msgspec.Struct, frozen=True):
-    """The call is whole. A safe one may start now, while the stream goes on."""
+    """The call is complete. A safe call may start now, while the stream continues."""
 
     call: ToolCall
 
 
 class ModelUsageUpdated(msgspec.Struct, frozen=True):
-    """What is known so far; the reply's own usage is the truth."""
+    """Usage so far. The usage in the reply is the final one."""
 
     usage: Usage
 
 
 class PartQuarantined(msgspec.Struct, frozen=True):
-    """The provider refused this part; the request was sent again without it."""
+    """The provider rejected this part. The request was sent again without it."""
 
     position: int
     part: int
@@ -105,13 +105,13 @@ class PartQuarantined(msgspec.Struct, frozen=True):
 
 
 class ModelNotified(msgspec.Struct, frozen=True, gc=False):
-    """One line for the person."""
+    """One line for the user."""
 
     text: str
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The whole reply. Always last, always exactly one."""
+    """The complete reply: exactly one, and always the last event."""
 
     item: AssistantItem
 
@@ -130,15 +130,15 @@ ModelEvent = (
 
 
 class Model(Protocol):
-    """Someone who answers.
+    """Answers requests.
 
     Promises of an implementation:
-    - `stream` ends with exactly one Reply, or raises a ModelError; it never just stops.
-    - Every call in the reply was announced by a CallReady before; none twice.
-    - A reply cut by the output limit has stop "max_tokens", and holds no cut call.
-    - Cancelling the consumer closes the connection at once and leaves nothing behind.
+    - `stream` ends with exactly one Reply, or raises a ModelError. It never ends without either.
+    - Every call in the reply was announced before by one ModelToolCallRequested, and only one.
+    - A reply that was cut by the output limit has stop "max_tokens" and holds no incomplete call.
+    - Cancelling the consumer closes the connection at once and leaves nothing open.
     - One instance serves many streams at the same time.
-    It must not retry, keep history between requests, or write to the transcript.
+    A model must not retry, keep history between requests, or write to the transcript.
     """
 
     @property
@@ -150,7 +150,7 @@ class Model(Protocol):
 
     @property
     def fallback(self) -> Model | None:
-        """Who is asked when this one cannot answer."""
+        """The model to use when this one cannot answer."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]: ...
 

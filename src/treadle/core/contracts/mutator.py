@@ -1,8 +1,8 @@
-"""The contract of a mutator: someone who may rewrite the view of the history.
+"""The contract of a mutator: may rewrite the view of the history.
 
-Compaction, redaction and reminders are mutators. They decide by themselves whether to act.
-The log keeps what they replace, and the loop checks every law after each one that changed
-something; the new view is not taken over if one is broken.
+Compaction and reminders are mutators. Each decides itself whether to act. The log keeps what a
+mutator replaces. The loop checks every law of the new view and discards the view if one is broken.
+Used by core/loop/mutators.py.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from treadle.core.contracts.model import ModelCard
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
-# before_model: at the top of each iteration. context_too_long: the provider said so, once a turn.
-# on_request: a person asked for it.
+# before_model: before each model call. context_too_long: the provider rejected a request for its
+# length, at most once per turn. on_request: the user or the host asked for it.
 MutationPoint = Literal[
     "before_model", "after_tool_result", "after_turn_ended", "context_too_long", "on_request"
 ]
 
 
-# With the model's card, the characters it is shown and the tokens it may answer: None says that
-# the budget does not allow it; otherwise what it gives is called once, with what was used.
+# Takes the card of the model, the characters of the request and the maximum tokens of the reply.
+# Returns None if the budget does not allow the call, else a function to call once with the usage.
 ReserveBudget = Callable[[ModelCard, int, int], Callable[[Usage], None] | None]
 
 
 def no_reservation(card: ModelCard, chars: int, max_output: int) -> Callable[[Usage], None]:
-    """Where nobody keeps books."""
+    """Default reservation when there are no budgets."""
     return lambda used: None
 
 
 class MutationContext(msgspec.Struct, frozen=True):
-    """What a mutator sees. `last_usage` is what the provider measured at the last call.
+    """What a mutator receives. `last_usage` is what the provider measured at the last call.
 
-    tell     one line for the person
-    consult  asks the pre_compact hooks: None forbids it, a text is added to the focus
-    reserve  asks the budgets for a model call of its own; see Reserve
+    notify                 shows one line to the user
+    run_pre_compact_hooks  None: a hook blocks the compaction; a text is added to the focus
+    reserve                reserves budget for a model call by the mutator; see ReserveBudget
     """
 
     point: MutationPoint
@@ -50,16 +50,16 @@ class MutationContext(msgspec.Struct, frozen=True):
     overhead_chars: int  # system prompt and tool definitions
     notify: Callable[[str], None]
     run_pre_compact_hooks: Callable[[], Awaitable[str | None]]
-    focus: str = ""  # what the person wants to be kept above all
+    focus: str = ""  # what the user wants to keep above all
     reserve: ReserveBudget = no_reservation
 
 
 class Mutator(Protocol):
-    """Who may rewrite the view.
+    """Rewrites the view of the history.
 
-    Promises: returns None, or the very same transcript, when it has nothing to do; a changed
-    view keeps every law; items that it keeps are the same objects.
-    It must not drop the open calls of the last reply, or the answers to them.
+    Promises: `mutate` returns None, or the same transcript object, when there is nothing to do; a
+    changed view keeps every law; items that stay are the same objects.
+    A mutator must not drop the open calls of the last reply, or their results.
     """
 
     @property

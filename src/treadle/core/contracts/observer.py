@@ -1,8 +1,8 @@
-"""The contract of an observer: someone who is told.
+"""The contract of an observer: receives events and items.
 
-Two channels. Events say what is happening and may be dropped by an observer that lags.
-Items are the transcript itself: once for each one appended, in order, none left out; a
-mutator's rewrite is not an append and shows as MutationFinished.
+There are two channels. Events say what is happening; a slow observer may drop them. Items are the
+transcript: one call for each appended item, in order, none left out. A rewrite by a mutator is not
+an append; it shows as MutationFinished. Used by core/loop/emitter.py.
 """
 
 from __future__ import annotations
@@ -14,12 +14,22 @@ from treadle.core.transcript.items import Item
 
 
 class Observer(Protocol):
-    """Who is told.
+    """Receives events and items.
 
-    Promises: returns quickly; heavy work goes behind a queue of its own.
-    It must not change anything. One that raises is warned about once, and the run goes on.
+    Promises: both methods return quickly; slow work belongs in a queue of the observer.
+    An observer must not change anything. If it raises, the loop warns once and continues.
     """
 
     def on_event(self, event: Event) -> None: ...
 
     def on_item(self, position: int, item: Item) -> None: ...
+
+
+class BaseObserver:
+    """An observer that ignores everything. A subclass defines what it wants to see."""
+
+    def on_event(self, event: Event) -> None:
+        return None
+
+    def on_item(self, position: int, item: Item) -> None:
+        return None

@@ -1,8 +1,8 @@
 """The contract of a policy: may this call happen?
 
-Asked about every call that is well formed, before its effect; about one call more than once if
-its arguments were changed, it may start early, or it is taken up after a restart. What the answer
-means in a mode, and how rules are written, is policy/'s business.
+The loop asks about every well-formed call before its effect. It asks again about the same call if
+its arguments changed, if it may start early, or after a restart. Rules and permission modes are
+defined in policy/. Used by core/loop/prepare.py.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from treadle.core.contracts.tool import ToolSpec
+from treadle.core.contracts.tool import NO_ACCESS, Access, ToolSpec
 from treadle.core.transcript.content import Arguments
 
 
 class PermissionRequest(msgspec.Struct, frozen=True):
-    """A call that wants to happen."""
+    """A call to decide on. `access` says what it uses, and from which folder."""
 
     session_id: str
     call_id: str
     tool: ToolSpec
     arguments: Arguments
     summary: str
+    access: Access = NO_ACCESS
 
 
 class Allow(msgspec.Struct, frozen=True):
@@ -30,7 +31,7 @@ class Allow(msgspec.Struct, frozen=True):
 
 
 class Deny(msgspec.Struct, frozen=True):
-    """No; the model reads the reason.
+    """The call is denied. The model reads the reason.
 
     `kind` "headless": the call needs approval, and the run has no user to ask.
     """
@@ -40,7 +41,7 @@ class Deny(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """Somebody has to decide. `rules` are what "always" would save, shown before it does."""
+    """The user has to decide. `rules` are what "always" would save; they are shown before."""
 
     reason: str
     rules: tuple[str, ...] = ()
@@ -50,14 +51,24 @@ Verdict = Allow | Deny | Ask
 
 
 class Policy(Protocol):
-    """Who decides what may happen.
+    """Decides on tool calls.
 
-    Promises: the same proposal under the same rules gets the same verdict; an error inside
-    is a Deny or an Ask, never an Allow.
-    It must not run anything, and must not be widened by what a model or a repository says.
+    Promises: the same request under the same rules gets the same verdict; an internal error
+    results in Deny or Ask, never in Allow.
+    A policy must not run anything, and neither a model nor a repository may widen it.
     """
 
     async def decide(self, request: PermissionRequest) -> Verdict: ...
 
     async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
-        """The person said "always": keep these rules."""
+        """The user chose "always": save these rules."""
+
+
+class BasePolicy:
+    """A policy that saves no rules. A subclass defines `decide`."""
+
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        raise NotImplementedError(f"{type(self).__name__} does not define `decide`")
+
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
+        return None

@@ -1,7 +1,8 @@
-"""The contract of a tool source: a place that tools come from.
+"""The contract of a tool source: provides tools.
 
-A registry of functions, an MCP server, a folder of skills. Sources are federated by
-tools/federation.py and read anew before each model call; a change is told by an event.
+Examples: a list of functions, an MCP server, a folder of skills. tools/federation.py joins several
+sources into one. The loop reads the tools before each model call; a change is an event
+(ToolsChanged).
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from treadle.core.contracts.tool import Tool
 
 
 class ToolSource(Protocol):
-    """Where tools come from.
+    """Provides tools.
 
-    Promises: `tools` is cheap and answers from memory; while nothing changed it returns the
-    same object, so that the loop can tell by identity. `open` may be slow, and is called once
-    before the first use; `aclose` ends every process and connection.
-    It must not fail `tools` because its server is away: then it offers what it last knew, and
-    the call itself fails with a ToolError.
+    Promises: `tools` is fast and answers from memory; while nothing changed it returns the same
+    object, so the loop can compare by identity. `open` may be slow and is called once, before the
+    first use; `aclose` ends every process and connection.
+    `tools` must not fail when a server is unavailable: the source then returns the tools that it
+    last knew, and the call itself fails with a ToolError.
     """
 
     @property
@@ -28,8 +29,26 @@ class ToolSource(Protocol):
     def tools(self) -> Sequence[Tool]: ...
 
     def instructions(self) -> str:
-        """What the model should know about these tools as a whole; may be empty."""
+        """Text for the model about these tools as a whole; may be empty."""
 
     async def open(self) -> None: ...
 
     async def aclose(self) -> None: ...
+
+
+class BaseSource:
+    """A source without instructions that needs no opening. A subclass defines `name`, `tools`."""
+
+    name: str = ""
+
+    def tools(self) -> Sequence[Tool]:
+        return ()
+
+    def instructions(self) -> str:
+        return ""
+
+    async def open(self) -> None:
+        return None
+
+    async def aclose(self) -> None:
+        return None

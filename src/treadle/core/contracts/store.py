@@ -1,7 +1,7 @@
-"""The contract of a store: an append-only log a session.
+"""The contract of a store: the append-only log of one session.
 
-The loop appends in one place and says where it must be sure; how entries are written
-together, locked, checked and found again is the store's business.
+The loop appends entries in one place and flushes where an entry must be durable. Batches, locks,
+checksums and files belong to the store. Used by core/loop/session_state.py.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from treadle.core.transcript.entries import Entry
 
 
 class Store(Protocol):
-    """Where one session is kept.
+    """Keeps the log of one session.
 
-    Promises: entries become durable in the order in which they were appended; none twice, none
-    half; `flush` returns only when everything appended before it is durable, and raises a
-    StoreError otherwise, after which the same entries may be flushed again. `load` gives the
-    entries that are durable, in order, whatever happened to the process that wrote them.
-    It must not rewrite or drop an entry, or make `append` wait.
+    Promises: entries become durable in the order of their appends, none twice and none in part.
+    `flush` returns only when everything appended before it is durable; otherwise it raises a
+    StoreError, and the same entries can be flushed again. `load` returns the durable entries in
+    order, whatever happened to the process that wrote them.
+    A store must not rewrite or drop an entry, and `append` must not block.
     """
 
     @property
@@ -28,7 +28,7 @@ class Store(Protocol):
 
     @property
     def write_error(self) -> StoreError | None:
-        """Why what was appended could not be written, if it could not; `flush` tries again."""
+        """Why the last write failed, or None. `flush` tries again."""
 
     def append(self, entry: Entry) -> None: ...
 
@@ -37,4 +37,4 @@ class Store(Protocol):
     async def load(self) -> Sequence[Entry]: ...
 
     async def aclose(self) -> None:
-        """Flush, and let another process open the session."""
+        """Flush, and release the session so that another process can open it."""

@@ -1,8 +1,8 @@
-"""The contract of a tool: what it is called, what it needs, what it does to the world.
+"""The contract of a tool: its name, its arguments, its effect.
 
-A tool is called with arguments that were parsed, validated against its schema and allowed.
-It returns an output or raises: both become one result for the model. Below it stands the
-workspace; above it core/loop/tool_round.py.
+The loop calls a tool with arguments that were parsed, validated against the schema and allowed.
+The tool returns an output or raises; both become one result for the model. Used by
+core/loop/execute.py; built-in tools use the Workspace contract.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ DEFAULT_RESULT_CHARS = 100_000
 
 
 class ToolSpec(msgspec.Struct, frozen=True, dict=True):
-    """What the model and the loop know of a tool without calling it.
+    """What the model and the loop know about a tool without calling it.
 
-    effect      pure: rerun freely · verifiable: a probe can tell whether it happened ·
+    effect      pure: can be repeated · verifiable: a probe can find out whether it happened ·
                 irreversible: at most once
-    concurrent  may run beside others, by resource; otherwise it runs alone and in order
-    timeout     seconds; None means no limit of its own
-    detachable  the call may go on in the background: when it says so by `context.detach()`,
+    concurrent  may run beside other calls, by resource; otherwise it runs alone and in order
+    timeout     seconds; None: the tool has no limit
+    detachable  the call may continue in the background: when it calls `context.detach()`,
                 or after `detach_after` seconds
-    eager       if it is pure, it may start while the stream that calls for it still runs
+    eager       a pure call may start while the reply that contains it still streams
     """
 
     name: str
@@ -48,69 +48,105 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     eager: bool = True
 
 
-class Resources(msgspec.Struct, frozen=True):
-    """What a call touches: many may read a key at once, one may write it."""
+class FileAccess(msgspec.Struct, frozen=True):
+    """A path that a call reads or writes, as the model wrote it."""
+
+    path: str
+    mode: Literal["read", "write"] = "read"
+    recursive: bool = False  # the call reads everything beneath it
+
+
+class Access(msgspec.Struct, frozen=True):
+    """What a call touches.
+
+    reads, writes  keys for the order of calls: many calls may read a key at once, one may write it
+    files          paths, for the policy; relative ones start at `cwd`
+    command        the shell command line that it runs
+    url            the address that it fetches
+    cwd            where the command and relative paths start; "" is the root of the workspace
+    """
 
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
+    files: tuple[FileAccess, ...] = ()
+    command: str = ""
+    url: str = ""
+    cwd: str = ""
+
+
+NO_ACCESS = Access()
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """What a call would do, shown to the user who has to approve it."""
+
+    kind: Literal["diff", "command", "text"]
+    text: str
+    path: str = ""  # of the file that a diff changes
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """What a call gave: `content` for the model, `display` for the person."""
+    """What a call returned: `content` for the model, `display` for the user."""
 
     content: str | tuple[ResultContent, ...]
     display: str = ""
     is_error: bool = False
-    full_output: str = ""  # where the whole of it can be read, if content is a part
-    data: dict[str, Any] = {}  # facts for programs, kept in the log; no model sees them
+    full_output: str = ""  # where the whole output can be read, if content is a part of it
+    data: dict[str, Any] | None = None  # for programs, kept in the log; not shown to the model
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
-    """What an inspection after a crash found out about an intended effect."""
+    """Whether an interrupted call had its effect, with the evidence."""
 
     outcome: Literal["done", "not_done", "unknown"]
     evidence: str
 
 
 class ToolContext(msgspec.Struct, frozen=True):
-    """What a call may use. `key` is the same when the same call is tried again after a crash."""
+    """What a call may use. `idempotency_key` is the same when the same call is tried again after a
+    crash; `access` is what the policy allowed."""
 
     session_id: str
     turn_id: str
     call_id: str
     idempotency_key: str
     report_progress: Callable[[str], None]
-    detach: Callable[[], None]  # go on in the background; for detachable tools
-    relay_event: Callable[[Event], None]  # show an event of a child agent to this one's observers
+    detach: Callable[[], None]  # continue in the background; for detachable tools
+    relay_event: Callable[[Event], None]  # show an event of a child agent to our observers
     workspace: Workspace | None = None
-    tasks: Any = None  # the loop's detached calls: list, read, cancel
-    services: dict[str, Any] = {}  # what the host put in for its own tools
-    history: Callable[[], Transcript] = Transcript  # all that was said, in view or not
+    tasks: Any = None  # the loop's background tasks: list, read, cancel
+    services: dict[str, Any] = {}  # what the host provides for its own tools
+    history: Callable[[], Transcript] = Transcript  # all items, also those out of the view
+    access: Access = NO_ACCESS
 
 
 class Tool(Protocol):
-    """One thing that an agent can do.
+    """One thing that an agent can do. `BaseTool` has a default for all but `spec` and `call`.
 
-    Promises: `call` honours cancellation and leaves nothing running; it reports progress
-    through the context; a failure is a ToolError whose text helps the model.
-    It must not touch the transcript, ask the user by itself, or print.
+    Promises: `call` honours cancellation and leaves nothing running; it reports progress through
+    the context; a failure is a ToolError whose text tells the model what to do.
+    A tool must not change the transcript, ask the user directly, or print.
     """
 
     @property
     def spec(self) -> ToolSpec: ...
 
     def check(self, arguments: Arguments) -> str | None:
-        """What is wrong with these arguments, in words for the model; None if nothing is."""
+        """What is wrong with these arguments, as a text for the model; None if they are valid."""
 
     def summary(self, arguments: Arguments) -> str:
-        """One line for the person, such as `[bash: ls -la]`."""
+        """One line for the user, such as `[bash: ls -la]`."""
 
-    def resources(self, arguments: Arguments) -> Resources: ...
+    def access(self, arguments: Arguments, session_id: str) -> Access:
+        """What the call touches, for the order of calls and for the policy. Runs nothing."""
+
+    async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
+        """What the call would do; None if the arguments say it all. Changes nothing."""
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput: ...
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        """What a probe needs to know later; taken before the effect of a verifiable call."""
+        """What a probe will compare; taken before the effect of a verifiable call."""
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
@@ -118,9 +154,40 @@ class Tool(Protocol):
         """Whether an interrupted call had its effect."""
 
 
+class BaseTool:
+    """A tool that only needs a spec and a call: everything else has its default here."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        raise NotImplementedError(f"{type(self).__name__} does not define `spec`")
+
+    def check(self, arguments: Arguments) -> str | None:
+        return None
+
+    def summary(self, arguments: Arguments) -> str:
+        return f"[{self.spec.name}]"
+
+    def access(self, arguments: Arguments, session_id: str) -> Access:
+        return NO_ACCESS
+
+    async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
+        return None
+
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        raise NotImplementedError(f"{type(self).__name__} does not define `call`")
+
+    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        return {}
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> ProbeResult:
+        return ProbeResult("unknown", f"{self.spec.name} cannot tell whether it was done")
+
+
 @runtime_checkable
 class ForwardingTool(Protocol):
-    """A tool that stands for others: a call of it is judged, shown and carried out as theirs."""
+    """A tool that forwards to others: the loop decides on, shows and runs the target instead."""
 
     def target(self, arguments: Arguments) -> tuple[Tool, Arguments] | str:
-        """Which tool is meant, and with what; or what is wrong, in words for the model."""
+        """The target tool and its arguments; or what is wrong, as a text for the model."""

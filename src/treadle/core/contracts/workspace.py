@@ -1,7 +1,8 @@
-"""The contract of a workspace: files and processes, wherever they are.
+"""The contract of a workspace: files and processes, local or remote.
 
-Tools reach the world through this alone, so that the same tools work on this machine, in a
-sandbox or far away. What may be done is the policy's business; what can be done is this one's.
+Tools use files and processes only through this contract, so the same tools work on this machine,
+in a sandbox or on another machine. The policy decides what is allowed; a workspace enforces its
+own limits (folders, sandbox).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 
 
 class FileContent(msgspec.Struct, frozen=True):
-    """A file as it was when read. `digest` lets a later write notice that it changed."""
+    """The content of a file when it was read. A later write compares `digest` to detect changes."""
 
     data: bytes
     digest: str
@@ -24,7 +25,7 @@ class FileContent(msgspec.Struct, frozen=True):
 
 
 class CommandResult(msgspec.Struct, frozen=True):
-    """How a command ended. `output` is harmless text with its middle left out if it was long."""
+    """How a command ended. `output` has no escape sequences; a long one is cut in the middle."""
 
     exit_code: int | None
     output: str
@@ -37,7 +38,7 @@ class CommandResult(msgspec.Struct, frozen=True):
 
 
 class ProgramResult(msgspec.Struct, frozen=True):
-    """How a program without a shell ended: its streams apart, as bytes, each up to a limit."""
+    """How a program without a shell ended: stdout and stderr as bytes, each up to a limit."""
 
     exit_code: int | None
     signal: str
@@ -48,9 +49,9 @@ class ProgramResult(msgspec.Struct, frozen=True):
 
 
 class RunningCommand(Protocol):
-    """A command that goes on in the background; it is over when its whole tree is.
+    """A command in the background. It is over when its whole process tree has ended.
 
-    Behind walls that is when its shell is: what the shell leaves behind ends with it.
+    In the sandbox it is over when the shell exits; leftover processes are killed.
     """
 
     @property
@@ -64,29 +65,29 @@ class RunningCommand(Protocol):
 
 
 class Workspace(Protocol):
-    """Where it works.
+    """Files and processes of an agent.
 
-    Promises: writes are atomic and durable, and refuse a file whose digest is not `expected`;
-    paths never lead out of the root and the added folders; a command has no terminal and no
-    input, and when it ends, is cancelled or times out, nothing of it is left; memory is bounded
-    whatever it prints. Problems are WorkspaceErrors that say what to do. Files need not wait for
-    what commands need, such as walls.
+    Promises: writes are atomic and durable, and fail if the digest of the file is not `expected`.
+    Paths never leave the root and the added folders, also not by a symlink. A command has no
+    terminal and no input; when it ends, is cancelled or times out, none of its processes is left.
+    Memory stays bounded whatever a command prints. Problems are WorkspaceErrors that say what to
+    do. File operations do not wait for the setup that only commands need, such as the sandbox.
     """
 
     @property
     def root(self) -> Path: ...
 
     def resolve(self, path: str, *, for_write: bool = False) -> Path:
-        """The real place of a path, links followed, or a WorkspaceError if it is outside; to be
-        changed, also if it is protected and goes by another name."""
+        """The real path, with symlinks resolved; a WorkspaceError if it is outside the workspace.
+        With `for_write` also if it is another name of a protected file."""
 
     async def read(self, path: str, *, limit: int | None = None) -> FileContent:
-        """A missing file's WorkspaceError has a FileNotFoundError as its cause."""
+        """If the file is missing, the WorkspaceError has a FileNotFoundError as its cause."""
 
     async def write(
         self, path: str, data: bytes, *, expected: str | None = None, mode: int | None = None
     ) -> FileContent:
-        """`expected` is the digest that it was read with, or "" for a file that must be new."""
+        """`expected` is the digest from the last read, or "" for a file that must be new."""
 
     async def remove(self, path: str, *, expected: str | None = None) -> None: ...
 
@@ -116,12 +117,11 @@ class Workspace(Protocol):
         sandboxed: bool | None = None,
         read_only: bool = False,
     ) -> ProgramResult:
-        """Run a program without a shell, its streams apart, each kept up to `limit` bytes.
+        """Run a program without a shell; stdout and stderr are kept up to `limit` bytes each.
 
-        For programs of our own, such as a search or a hook. `confined` None means behind walls
-        wherever there are any; False is refused where they are required. `reading` is for one
-        that only reads, and stands for both: it can open no more than `read` or a command could,
-        whatever the names that it was given have come to lead to.
+        For programs of the engine, such as a search or a hook. `sandboxed=None`: in the sandbox
+        if there is one; False raises if the sandbox is required. `read_only=True`: the program may
+        only read what the workspace may read, even if a path is swapped for a symlink meanwhile.
         """
 
     async def aclose(self) -> None: ...

@@ -1,7 +1,7 @@
-"""The calls that wait for somebody's decision, by call id.
+"""The calls that wait for an approval, by call id.
 
-Decisions are written down as rulings, so that a restart does not ask again. An answer that
-comes after its question is gone changes nothing.
+Decisions are log entries, so that a restart does not ask again. A decision on a call that no longer
+waits changes nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Calls that go on in the background.
+"""Calls that continue in the background.
 
-A call may be detached at once or after a while. It is answered "running as task t1"; when it
-ends, a notice with its result enters the inbox, and from there the transcript. Tools reach
-the list through their context: see, read, cancel.
+A call may be detached at once or after a while. Its result says "running as task t1"; when the task
+ends, a notice with its output enters the inbox, and from there the transcript. Tools list, read and
+cancel tasks through their context.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from treadle.core.errors import error_text
 from treadle.core.events import TaskFinished, preview
 from treadle.core.loop.emitter import Emitter
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
 
-RUNNING_TEXT = "Running as task {id}. Its result will be told when it ends."
+RUNNING_TEXT = "Running as task {id}. A notice will give its result when it ends."
 LOST_NOTICE = "Background task {id} is lost: the process that ran it ended. Its outcome is unknown."
 
 TaskState = Literal["running", "done", "failed", "cancelled"]
@@ -27,7 +28,7 @@ MAX_OUTPUT_CHARS = 20_000
 
 
 class TaskInfo(msgspec.Struct, frozen=True):
-    """What anybody may see of a task."""
+    """A background task, as tools and hosts see it."""
 
     id: str
     call_id: str
@@ -58,27 +59,33 @@ class BackgroundTasks:
         self._output_tails: dict[str, str] = {}  # by call id, of calls that may become tasks
 
     def report_lost(self, items: Iterable[Item]) -> None:
-        """What earlier processes started: whatever did not end there was lost with them."""
-        left: dict[str, None] = {}
+        """Tell the model which tasks of earlier processes did not end before those did."""
+        running: dict[str, None] = {}
         for item in items:
-            if isinstance(item, ToolResultItem) and (found := _RUNNING_PATTERN.match(item.display)):
-                left[found[1]] = None
-                self._earlier_tasks = max(self._earlier_tasks, int(found[1][1:]))
-            elif isinstance(item, NoticeItem) and (found := _ENDED_PATTERN.match(item.text)):
-                left.pop(found[1], None)
-        for task_id in left:
-            self._on_notice(NoticeItem(LOST_NOTICE.format(id=task_id), kind="task"))
+            task_id = _find_task_id(item)
+            if not task_id:
+                continue
+            if isinstance(item, ToolResultItem):
+                running[task_id] = None
+                self._earlier_tasks = max(self._earlier_tasks, int(task_id[1:]))
+            else:
+                running.pop(task_id, None)
+        for task_id in running:
+            self._notify(task_id, LOST_NOTICE.format(id=task_id))
+
+    def _notify(self, task_id: str, text: str) -> None:
+        self._on_notice(NoticeItem(text, kind="task", data={"task_id": task_id}))
 
     def start_capture(self, call: ToolCall) -> None:
-        """The call may become a task: keep what it reports from the beginning."""
+        """Keep what the call reports: it may become a task."""
         self._output_tails[call.id] = ""
 
     def stop_capture(self, call: ToolCall) -> None:
-        """It ended in the foreground."""
+        """The call ended in the foreground."""
         self._output_tails.pop(call.id, None)
 
     def add(self, call: ToolCall, summary: str, work: asyncio.Task[ToolResultItem]) -> str:
-        """Take over a call that is already running; its end will be told by a notice."""
+        """Take over a running call; a notice will report its end."""
         task = _BackgroundTask(self._earlier_tasks + len(self._tasks) + 1, call, summary)
         task.work = work
         self._tasks[task.id] = task
@@ -86,10 +93,10 @@ class BackgroundTasks:
         return task.id
 
     def append_output(self, call_id: str, text: str) -> None:
-        """Keep the end of what a call reported that is, or may become, a task."""
-        heard = self._output_tails.get(call_id)
-        if heard is not None:
-            self._output_tails[call_id] = (heard + text)[-MAX_OUTPUT_CHARS:]
+        """Keep the last output of a call that is, or may become, a task."""
+        tail = self._output_tails.get(call_id)
+        if tail is not None:
+            self._output_tails[call_id] = (tail + text)[-MAX_OUTPUT_CHARS:]
 
     def list(self) -> tuple[TaskInfo, ...]:
         return tuple(self._info(task) for task in self._tasks.values())
@@ -99,7 +106,7 @@ class BackgroundTasks:
         return self._info(task) if task is not None else None
 
     async def cancel(self, task_id: str) -> bool:
-        """End one task and wait until it is gone; False if it was not running."""
+        """Cancel one task and wait until it has ended; False if it was not running."""
         task = self._tasks.get(task_id)
         if task is None or task.work is None or task.work.done():
             return False
@@ -120,12 +127,12 @@ class BackgroundTasks:
         return TaskInfo(task.id, task.call.id, task.call.name, task.summary, task.state, output)
 
     def _on_done(self, task: _BackgroundTask, work: asyncio.Task[ToolResultItem]) -> None:
-        heard = self._output_tails.pop(task.call.id, "")
+        tail = self._output_tails.pop(task.call.id, "")
         if work.cancelled():
-            task.state, text, task.output = "cancelled", "It was cancelled.", heard
+            task.state, text, task.output = "cancelled", "It was cancelled.", tail
         elif (problem := work.exception()) is not None:
-            task.state, text = "failed", f"{type(problem).__name__}: {problem}"
-            task.output = heard or text
+            task.state, text = "failed", error_text(problem)
+            task.output = tail or text
         else:
             result = work.result()
             task.state = "failed" if result.is_error else "done"
@@ -135,11 +142,24 @@ class BackgroundTasks:
         failed = task.state != "done"
         self._emitter.emit(TaskFinished, task.id, task.call.name, preview(text), failed)
         head = f"Background task {task.id} {task.summary} is {task.state}."
-        self._on_notice(NoticeItem(f"{head}\n{text}", kind="task"))
+        self._notify(task.id, f"{head}\n{text}")
 
 
-_RUNNING_PATTERN = re.compile(r"Running as task (t\d+)\.")
-_ENDED_PATTERN = re.compile(r"Background task (t\d+) ")
+def _find_task_id(item: Item) -> str:
+    """The task that a result started or a notice ended; "" for other items."""
+    if not isinstance(item, (ToolResultItem, NoticeItem)):
+        return ""
+    task_id = item.data.get("task_id") if item.data else None
+    return task_id if isinstance(task_id, str) else _find_task_id_of_0_1(item)
+
+
+def _find_task_id_of_0_1(item: ToolResultItem | NoticeItem) -> str:
+    """The same for logs of version 0.1, which have it only in the text."""
+    if isinstance(item, ToolResultItem):
+        found = re.match(r"Running as task (t\d+)\.", item.display)
+    else:
+        found = re.match(r"Background task (t\d+) ", item.text) if item.kind == "task" else None
+    return found[1] if found else ""
 
 
 async def cancel_all(tasks: list[asyncio.Task[Any]], grace: float = 5.0) -> None:
@@ -155,7 +175,7 @@ async def cancel_all(tasks: list[asyncio.Task[Any]], grace: float = 5.0) -> None
             cancelled = True
             continue
         if len(left) == len(running):
-            break  # they swallow cancellation: waiting longer would hang the person
+            break  # they swallow cancellation: waiting longer would block the user
         running = list(left)
     if cancelled:
         raise asyncio.CancelledError

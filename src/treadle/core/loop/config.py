@@ -1,4 +1,4 @@
-"""What a driver works with: one of each contract, and the numbers.
+"""What a driver is configured with: one object of each contract, and the limits.
 
 Made by agents/, shared by every driver of one agent, never changed.
 """
@@ -45,7 +45,7 @@ class RealClock:
 
 
 class AllowAll:
-    """The policy of a program that brought its own tools: they may all be called."""
+    """Allows every call: the default for a program that brings its own tools."""
 
     async def decide(self, request: PermissionRequest) -> Verdict:
         return Allow()
@@ -66,10 +66,10 @@ class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     gates: tuple[Gate, ...] = ()
     observers: tuple[Observer, ...] = ()
     workspace: Workspace | None = None
-    agent_type: str = ""  # of a child agent: its kind
+    agent_type: str = ""  # the kind of a child agent
     clock: Clock = msgspec.field(default_factory=RealClock)
     services: dict[str, Any] = {}
-    save_output: Callable[[str, str], str] | None = None  # (call id, whole text) -> where it is
+    save_output: Callable[[str, str], str] | None = None  # (call id, text) -> path
     max_result_chars: int = 100_000
     max_parallel: int = 16
     tool_timeout: float | None = 600.0

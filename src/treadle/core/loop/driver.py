@@ -1,12 +1,11 @@
 """The loop: the whole life of an agent on one page.
 
-    ask the model  ->  run the tools it calls for  ->  feed the results back  ->  again
+    call the model  ->  run the tools that it calls  ->  feed the results back  ->  repeat
 
-`next()` advances to the next point where somebody may want a word, and is the only thing that
-does. What comes next is read off the transcript by pending(); nothing else is remembered that
-a crash could lose. One model call is model_call.py, one tool round tool_round.py, what a reply leads
-to reply_handling.py, the mutators' turn mutators.py, the way out interruption.py, the books session_state.py. The
-doors over this (run, stream, chat) are in agents/.
+`next()` runs until the host can act: input needed, approval needed, a tool round finished, or the
+turn finished. Nothing else advances the loop. The next move is read off the transcript by
+pending(); there is no other state that a crash could lose. Details: model_call.py, tool_round.py,
+reply_handling.py, mutators.py, gates.py, session_state.py. `run` and `stream` are in agents/.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ import os
 
 import msgspec
 
-from treadle.core.contracts.hook import AddContext, Block, HookPoint
-from treadle.core.contracts.model import CacheRequest, ModelRequest
+from treadle.core.contracts.hook import AddContext
+from treadle.core.contracts.model import CacheRequest
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ApprovalPending, DriverBusy, ModelError
@@ -30,64 +29,85 @@ from treadle.core.loop.gates import GateRunner
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.inbox import Inbox, InputAcceptor
 from treadle.core.loop.interruption import Interruption
-from treadle.core.loop.model_call import ModelCaller, RetryWithBudget
+from treadle.core.loop.model_call import ModelCaller, RetryWithBudget, build_request
 from treadle.core.loop.mutators import MutatorRunner
 from treadle.core.loop.prepare import Toolbox
-from treadle.core.loop.recovery import may_compact
 from treadle.core.loop.reply_handling import (
-    CONTINUE_NOTICE,
     TurnEnd,
+    handle_model_error,
     handle_reply,
     handle_stop,
-    handle_stop_hook,
+    run_stop_hooks,
 )
 from treadle.core.loop.session_state import DurableLog, SessionState, Transition
 from treadle.core.loop.tool_round import ToolRound
 from treadle.core.steps import (
     AfterToolResult,
     AwaitingInput,
+    DriverSnapshot,
     Finished,
     PendingApproval,
     Step,
     UserInput,
 )
+from treadle.core.transcript import NoticeItem, ToolResultItem, Transcript, Usage, to_user_item
 from treadle.core.transcript.content import Arguments, ToolCall
 from treadle.core.transcript.entries import View
 from treadle.core.transcript.integrity import is_empty
-from treadle.core.transcript.items import (
-    AssistantItem,
-    NoticeItem,
-    ToolResultItem,
-    UserItem,
-    to_user_item,
-)
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
-from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import Usage
 
 INTERRUPTED_NOTICE = "The user interrupted the turn here."
-
-
-class DriverSnapshot(msgspec.Struct, frozen=True):
-    """A look inside; nothing can be changed through it."""
-
-    session_id: str
-    transcript: Transcript
-    pending_input: tuple[UserItem | NoticeItem, ...]
 
 
 class Driver:
     """One session at work. Made by an agent; many can run at once."""
 
-    _next_cache: CacheRequest | None
-    _last_result: TurnResult | None
-    _may_resume: bool
-    _has_ended: bool
+    def __init__(
+        self,
+        config: DriverConfig,
+        *,
+        session_id: str | None = None,
+        view: View | None = None,
+        store: Store | None = None,
+    ) -> None:
+        self.session_id = session_id or (store.session_id if store else os.urandom(8).hex())
+        view = view or View()
+        self._config = config
+        self._interruption = Interruption()
+        self._emitter = emitter = Emitter(config.observers, self.session_id)
+        self._log = DurableLog(store)
+        self._session = session = SessionState(view, emitter, self._log)
+        self._inbox = inbox = Inbox(view.queued, self._log.write)
+        self._toolbox = toolbox = Toolbox(config.source, emitter)
+        self._hooks = hooks = Hooks(config.hooks, emitter)
+        self._approvals = Approvals(session, emitter)
+        self._input_acceptor = InputAcceptor(inbox, hooks, session, emitter)
+        self._mutators = MutatorRunner(
+            config, emitter, session, toolbox, hooks, inbox, lambda: self._model_caller.model.card
+        )
+        self.tasks = BackgroundTasks(emitter, inbox.put)
+        self._tool_round = ToolRound(
+            config, emitter, toolbox, hooks, self.tasks, session, inbox.put
+        )
+        self._model_caller = ModelCaller(
+            config.model,
+            emitter,
+            config.clock,
+            on_call=self._tool_round.eager.schedule,
+            on_quarantine=session.quarantine_part,
+            is_interrupted=self._interruption.is_requested,
+        )
+        self._gates = GateRunner(config, session, toolbox, self._model_caller)
+        self._next_cache: CacheRequest | None = None
+        self._last_result: TurnResult | None = None
+        self._has_started = False
+        self._has_ended = False
+        self._may_resume = True  # an earlier process may have left a turn unfinished
 
     # --- the page ------------------------------------------------------------------------
 
     async def next(self) -> Step:
-        """Advance to the next point where somebody may want a word."""
+        """Run until the host can act; see core/steps.py for what is returned."""
         self._enter()
         try:
             step = await self._advance()
@@ -95,7 +115,10 @@ class Driver:
                 step = Finished(await self._close_interrupted_turn())
             return step
         except asyncio.CancelledError:
-            result = await self._finish_interrupted()
+            try:
+                result = await self._close_interrupted_turn()
+            except asyncio.CancelledError:
+                result = await self._close_interrupted_turn()  # cancelled again: report the end
             if self._interruption.is_only_interruption:
                 return Finished(result)
             raise
@@ -113,17 +136,18 @@ class Driver:
                 case RunTools(calls=calls):
                     return await self._run_tools(calls)
                 case Rest(reply=reply) if not self._inbox.has_message:
-                    ending = await self._run_stop_hooks(reply)
+                    agent_type = self._config.agent_type
+                    end = await run_stop_hooks(reply, self._session, self._hooks, agent_type)
                 case _:
-                    ending = await self._call_model()
-            if ending is not None:
-                return Finished(await self._finish_turn(ending))
+                    end = await self._call_model()
+            if end is not None:
+                return Finished(await self._finish_turn(end))
 
     async def _begin_turn(self) -> bool:
         """A turn begins with a message, or with what an earlier process left unfinished."""
         move = pending(self._session.state.transcript)
-        unfinished = isinstance(move, (AskModel, RunTools)) and self._may_resume
-        if not unfinished and not self._inbox.has_message:
+        is_unfinished = isinstance(move, (AskModel, RunTools)) and self._may_resume
+        if not is_unfinished and not self._inbox.has_message:
             return False
         self._may_resume = False
         self._session.begin_turn()
@@ -139,7 +163,7 @@ class Driver:
         """One model call, at the only place where one is made."""
         has_refused = await self._input_acceptor.accept_queued()
         if has_refused and isinstance(pending(self._session.state.transcript), Rest):
-            return None  # there is nothing new to be answered
+            return None  # there is no new message to answer
         try:
             self._toolbox.refresh()
             await self._mutators.run("before_model")
@@ -149,7 +173,9 @@ class Driver:
             if stop is not None:
                 return handle_stop(stop, self._session)
             self._tool_round.eager.reset()
-            reply = await self._model_caller.call(self._build_request(system))
+            cache = self._next_cache or self._config.cache
+            request = build_request(self._session, system, self._toolbox, self._config, cache)
+            reply = await self._model_caller.call(request)
             if isinstance(reply, RetryWithBudget):
                 self._gates.settle()
                 self._session.record_transition(reply.reason)
@@ -160,69 +186,37 @@ class Driver:
             return handle_reply(reply, self._session, self._config.max_continuations)
         except ModelError as error:
             self._gates.settle()
-            return await self._recover_or_fail(error)
+            return await handle_model_error(error, self._session, self._mutators.run)
         except Exception:
             self._gates.settle()
             raise
 
     async def _run_tools(self, calls: tuple[ToolCall, ...]) -> Step:
-        """One tool round, or the question whether it may happen."""
-        ledger, state = self._session, self._session.state
+        """One tool round, or the approvals that it needs first."""
+        session, state = self._session, self._session.state
         self._toolbox.refresh()
-        prepared, asked = await self._tool_round.prepare(
+        prepared, approvals = await self._tool_round.prepare(
             calls, state.decisions, state.intents, state.early_results
         )
-        if asked:
-            request = self._approvals.request(asked)
+        if approvals:
+            request = self._approvals.request(approvals)
             await self._hooks.run("notification", {"notification_type": "permission_prompt"})
             return request
         results: list[ToolResultItem] = []
 
-        def answer(result: ToolResultItem) -> None:
+        def add_result(result: ToolResultItem) -> None:
             results.append(result)
-            ledger.append(result)
+            session.append(result)
 
-        await self._tool_round.run(prepared, state.intents, answer, ledger.record_early_result)
+        await self._tool_round.run(prepared, state.intents, add_result, session.record_early_result)
         await self._tool_round.eager.cancel_started()
-        ledger.close_round(len(calls))
+        session.close_round(len(calls))
         await self._mutators.run("after_tool_result")
         return AfterToolResult(tuple(results), self.submit)
 
-    async def _run_stop_hooks(self, reply: AssistantItem | None) -> TurnEnd | None:
-        """The model has nothing more to do, unless somebody objects."""
-        role = self._config.agent_type
-        point: HookPoint = "subagent_stop" if role else "stop"
-        if self._hooks.has(point):
-            data = {
-                "last_message": reply.text if reply else "",
-                "rounds": self._session.turn.rounds,
-            }
-            if role:
-                data["agent_type"] = role
-            for answer in await self._hooks.run(point, data):
-                if isinstance(answer, Block):
-                    return handle_stop_hook(answer.reason, self._session)
-        return TurnEnd("end_turn")
-
-    async def _recover_or_fail(self, error: ModelError) -> TurnEnd | None:
-        """No answer. A request that is too long is made smaller, once; else the turn is over."""
-        ledger = self._session
-        smaller = may_compact(error) and not ledger.turn.was_compacted
-        try:
-            if not smaller or not await self._mutators.run("context_too_long"):
-                return TurnEnd("error", error)
-        except ModelError as hopeless:
-            return TurnEnd("error", hopeless)
-        if isinstance(pending(ledger.state.transcript), Rest):
-            ledger.append(NoticeItem(CONTINUE_NOTICE, kind="continue", next_move="ask"))
-        ledger.record_transition(
-            "reactive_compaction", msgspec.structs.replace(ledger.turn, was_compacted=True)
-        )
-        return None
-
     async def _finish_turn(self, end: TurnEnd) -> TurnResult:
-        """Close the turn; the terminal event is the last thing told."""
-        self._interruption.is_requested()  # too late to change how it ends, and nothing need be cut short
+        """Close the turn; the terminal event is the last one of it."""
+        self._interruption.is_requested()  # acknowledged: too late to change how the turn ends
         result = self._session.end_turn(end.reason, end.error, end.metadata)
         self._last_result = result
         try:
@@ -234,49 +228,57 @@ class Driver:
         return result
 
     async def _close_interrupted_turn(self) -> TurnResult:
-        """Leave a lawful transcript and nothing running, whatever was going on."""
-        ledger = self._session
+        """Leave a lawful transcript and nothing running, wherever the turn was interrupted."""
+        session = self._session
         self._approvals.clear()
         partial = self._model_caller.take_partial_reply()
         self._gates.settle()
-        why = self._interruption.reason or "cancelled"
-        ending = TurnEnd("aborted", metadata={"interrupted": True, "interrupt_reason": why})
-        if ledger.state.turn is None:
-            return self._last_result or self._finish_without_turn(ending)
-        move = pending(ledger.state.transcript)
+        reason = self._interruption.reason or "cancelled"
+        end = TurnEnd("aborted", metadata={"interrupted": True, "interrupt_reason": reason})
+        if session.state.turn is None:  # interrupted before the turn began: input stays queued
+            if self._last_result is None:
+                self._last_result = TurnResult("", end.reason, metadata=end.metadata)
+                session.emit_turn_end(self._last_result)
+            return self._last_result
+        move = pending(session.state.transcript)
         if isinstance(move, RunTools):
             for call in move.calls:
-                known = ledger.state.early_results.get(call.id)
-                ledger.append(known or self._tool_round.answer_interrupted(call))
+                early = session.state.early_results.get(call.id)
+                session.append(early or self._tool_round.answer_interrupted(call))
         elif partial is not None:
-            ledger.append(partial)
-        ledger.append(NoticeItem(INTERRUPTED_NOTICE, kind="interrupted", next_move="rest"))
-        return await self._finish_turn(ending)
+            session.append(partial)
+        session.append(NoticeItem(INTERRUPTED_NOTICE, kind="interrupted", next_move="rest"))
+        return await self._finish_turn(end)
 
-    async def _finish_interrupted(self) -> TurnResult:
-        try:
-            return await self._close_interrupted_turn()
-        except asyncio.CancelledError:
-            return (
-                await self._close_interrupted_turn()
-            )  # cut once more: the turn is over, this only says how
+    def _enter(self) -> None:
+        is_free = self._interruption.reason is None and not self._interruption.is_running
+        if self._approvals.pending_ids and is_free:
+            raise ApprovalPending(self._approvals.pending_ids)
+        self._interruption.enter()
+        self._last_result = None
 
-    def _finish_without_turn(self, end: TurnEnd) -> TurnResult:
-        """Stopped before there was a turn; what was said waits for the next step."""
-        self._last_result = TurnResult("", end.reason, metadata=end.metadata)
-        self._session.emit_turn_end(self._last_result)
-        return self._last_result
+    async def _start_once(self) -> None:
+        if self._has_started:
+            return
+        await self._config.source.open()
+        self._has_started = True
+        self._emitter.emit(RunStarted)
+        if self._may_resume:
+            self.tasks.report_lost((*self._session.history, *self._inbox.queued))
+        for answer in await self._hooks.run("session_start", {}):
+            if isinstance(answer, AddContext):
+                self._inbox.put(NoticeItem(answer.text, kind="hook"))
 
-    # --- doors for the host --------------------------------------------------------------
+    # --- for the host --------------------------------------------------------------------
 
     def submit(self, user_input: UserInput) -> None:
-        """Say something; it enters at the next legal point. An empty message is none."""
+        """Queue a message; it enters at the next legal point. An empty one is ignored."""
         item = to_user_item(user_input)
         if not is_empty(item):
             self._inbox.put(item, is_busy=self._session.state.turn is not None)
 
     def steer(self, user_input: UserInput) -> None:
-        """Say something while the agent works; it is marked as such."""
+        """Queue a message for the agent at work; it is marked as steering."""
         item = msgspec.structs.replace(to_user_item(user_input), steered=True)
         if not is_empty(item):
             self._inbox.put(item)
@@ -284,17 +286,15 @@ class Driver:
     def approve(
         self, call_id: str, *, arguments: Arguments | None = None, always: bool = False
     ) -> bool:
-        """Let a waiting call happen; False if none waits under that id."""
+        """Let a pending call run, as it is or edited; False if none has that id."""
         return self._approvals.approve(call_id, arguments, always)
 
     def deny(self, call_id: str, reason: str = "The user said no.") -> bool:
         return self._approvals.deny(call_id, reason)
 
     def interrupt(self, reason: str = "user_cancelled") -> None:
-        """Stop now. The stream and every tool are cancelled; the turn ends `aborted`.
-
-        Without a turn nothing happens. A tool that does not stop is left to itself.
-        """
+        """Stop the turn now: the stream and every tool are cancelled, the turn ends `aborted`.
+        Without a turn nothing happens."""
         if self._session.state.turn is not None or self._interruption.is_running:
             self._interruption.request(reason)
 
@@ -303,7 +303,7 @@ class Driver:
         self._next_cache = cache
 
     async def compact(self, focus: str = "") -> bool:
-        """Make the view smaller now; whether somebody did. Between turns only."""
+        """Compact the view now, between turns; whether it became smaller."""
         self._enter()
         try:
             return await self._mutators.run("on_request", focus)
@@ -315,7 +315,7 @@ class Driver:
             self._interruption.leave()
 
     def uncompact(self) -> bool:
-        """Bring the whole history back into view; False if all of it is there."""
+        """Bring the whole history back into the view; False if nothing was out of it."""
         if self._interruption.is_running:
             raise DriverBusy("the view cannot change in the middle of a step; await it first")
         return self._session.uncompact()
@@ -335,7 +335,7 @@ class Driver:
 
     @property
     def history(self) -> Transcript:
-        """Everything that was ever said, whatever was taken out of view."""
+        """Every item of the session, also those that compaction took out of the view."""
         return self._session.history
 
     @property
@@ -345,7 +345,7 @@ class Driver:
 
     @property
     def trace(self) -> tuple[Transition, ...]:
-        """Why the loop went on, newest last."""
+        """Why the loop continued each time, newest last."""
         return tuple(self._session.trace)
 
     @property
@@ -354,11 +354,11 @@ class Driver:
 
     @property
     def approvals(self) -> tuple[PendingApproval, ...]:
-        """What waits for a decision."""
+        """The calls that wait for a decision."""
         return self._approvals.pending
 
     async def aclose(self) -> None:
-        """End background tasks, tell the hooks, and wait until everything is written."""
+        """Cancel background tasks, run the session_end hooks, and wait until all is written."""
         try:
             await self.tasks.aclose()
             await self._tool_round.aclose()
@@ -367,103 +367,3 @@ class Driver:
                 await self._hooks.run("session_end", {})
         finally:
             await self._log.aclose()
-
-    # --- putting it together -------------------------------------------------------------
-
-    def __init__(
-        self,
-        config: DriverConfig,
-        *,
-        session_id: str | None = None,
-        view: View | None = None,
-        store: Store | None = None,
-    ) -> None:
-        self.session_id = session_id or (store.session_id if store else os.urandom(8).hex())
-        self._config = config
-        self._interruption = Interruption()
-        self._emitter = teller = Emitter(config.observers, self.session_id)
-        self._log = DurableLog(store)
-        view = view or View()
-        self._session = SessionState(view, teller, self._log)
-        self._inbox = Inbox(view.queued, self._log.write)
-        self._toolbox = Toolbox(config.source, teller)
-        self._hooks = Hooks(config.hooks, teller)
-        self._mutators = MutatorRunner(
-            config,
-            teller,
-            self._session,
-            self._toolbox,
-            self._hooks,
-            self._inbox,
-            lambda: self._model_caller.model.card,
-        )
-        self._approvals = Approvals(self._session, teller)
-        self._input_acceptor = InputAcceptor(self._inbox, self._hooks, self._session, teller)
-        self.tasks = BackgroundTasks(teller, self._inbox.put)
-        self._tool_round = ToolRound(
-            config,
-            teller,
-            self._toolbox,
-            self._hooks,
-            self.tasks,
-            self._session.record_intent,
-            self._inbox.put,
-            lambda: self._session.history,
-        )
-        self._model_caller = ModelCaller(
-            config.model,
-            teller,
-            config.clock,
-            on_call=self._tool_round.eager.schedule,
-            on_quarantine=self._session.quarantine_part,
-            is_interrupted=self._interruption.is_requested,
-        )
-        self._gates = GateRunner(config, self._session, self._toolbox, self._model_caller)
-        self._next_cache = None
-        self._last_result = None
-        self._has_started = False
-        self._has_ended = False
-        self._may_resume = True
-
-    def _enter(self) -> None:
-        if (
-            self._approvals.pending_ids
-            and self._interruption.reason is None
-            and not self._interruption.is_running
-        ):
-            raise ApprovalPending(self._approvals.pending_ids)
-        self._interruption.enter()
-        self._last_result = None
-
-    async def _start_once(self) -> None:
-        if self._has_started:
-            return
-        await self._config.source.open()
-        self._has_started = True
-        self._emitter.emit(RunStarted)
-        if self._may_resume:
-            self.tasks.report_lost((*self._session.history, *self._inbox.queued))
-        for answer in await self._hooks.run("session_start", {}):
-            if isinstance(answer, AddContext):
-                self._inbox.put(NoticeItem(answer.text, kind="hook"))
-
-    def _build_request(self, system: str) -> ModelRequest:
-        state, turn = self._session.state, self._session.turn
-        options = self._config.options
-        if turn.closing_stop:
-            # The tools are still named, so that the cached beginning of the request holds.
-            options = msgspec.structs.replace(
-                options, max_tokens=turn.closing_stop.closing_tokens, tool_choice="none"
-            )
-        return ModelRequest(
-            state.transcript,
-            system,
-            self._toolbox.specs,
-            options,
-            self._next_cache or self._config.cache,
-            state.quarantine,
-            self.session_id,
-            turn.id,
-            f"{self.session_id}/{turn.id}/{len(self._session.history)}"
-            + ("/smaller" if turn.was_compacted else ""),
-        )

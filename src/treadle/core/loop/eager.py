@@ -1,7 +1,7 @@
-"""A head start: calls that only look begin while the reply that calls for them still streams.
+"""Eager calls: a pure call starts while the reply that contains it still streams.
 
-A call is known by its tool and arguments, so that what one attempt has begun serves the next.
-What nobody asks for in the end is stopped. Above stands tool_round.py, which says how one is run.
+A call is identified by its tool and arguments, so that a retried stream reuses what was started.
+Calls that the reply does not contain in the end are cancelled. Used by tool_round.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from treadle.core.transcript.items import ToolResultItem
 
 
 class EagerCalls:
-    """`run` carries out one call, or gives None if it has to wait for its turn."""
+    """`run` carries out one call, or returns None if the call must wait for its turn."""
 
     def __init__(
         self,
@@ -37,15 +37,15 @@ class EagerCalls:
         self._may_start = True
 
     def reset(self) -> None:
-        """A new reply begins: its first calls may start early again."""
+        """A new reply begins: its first calls may start eagerly again."""
         self.cancel_scheduled()
         self._may_start = not self._hooks.has("pre_tool_use")
 
     def schedule(self, call: ToolCall) -> None:
-        """The call is whole. Start it if it only looks, and nothing before it acts.
+        """Start a complete call if it is pure and no call with an effect comes before it.
 
-        It starts when the stream next waits: a reply that is already all there needs no head
-        start, and its calls then cost no task.
+        It starts when the stream next waits: the calls of a reply that is already complete need
+        no tasks.
         """
         tool = self._toolbox.find(call.name)
         if tool is None or not _is_eager(tool.spec):
@@ -62,7 +62,7 @@ class EagerCalls:
         self._scheduled.clear()
 
     async def take_result(self, call: ToolCall) -> ToolResultItem | None:
-        """What the call gave if it was begun early, perhaps under another id."""
+        """The result of the call if it was started eagerly, perhaps under another id."""
         begun = self._started.get((call.name, call.raw))
         if not begun:
             return None
@@ -74,7 +74,7 @@ class EagerCalls:
             raise
 
     async def cancel_started(self) -> None:
-        """Stop what was begun and is not wanted any more."""
+        """Cancel the started calls that are not needed any more."""
         self.cancel_scheduled()
         if not self._started:
             return

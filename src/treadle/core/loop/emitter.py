@@ -1,6 +1,6 @@
-"""Telling observers: events in order, and each appended item once.
+"""Sends events to the observers in order, and each appended item once.
 
-An observer that raises is warned about once and then left in peace; the run goes on.
+An observer that raises is reported once; the run continues.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from treadle.core.transcript.items import Item
 
 
 class Emitter:
-    """Stamps events with ids and a growing number, and hands them round."""
+    """Adds ids and a sequence number to events, and passes them to the observers."""
 
     def __init__(self, observers: Sequence[Observer], session_id: str) -> None:
         self._observers = list(observers)

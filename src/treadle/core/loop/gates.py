@@ -1,9 +1,7 @@
-"""What a model call may cost: the gates are asked before each, and told afterwards what it was.
+"""Runs the gates before a model call, and settles with them afterwards.
 
-    admit    every gate sees the worst case and reserves it, or the call is not made
-    settle   what was used, and what failed attempts have lost, takes the reservation's place
-
-Gates judge; the books are the ledger's; the driver asks at the one place where models are called.
+admit    every gate sees the worst case and reserves it, or the call is not made
+settle   the real usage, with that of failed attempts, replaces the reservation
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from treadle.core.transcript.usage import NO_USAGE, Usage
 
 
 class GateRunner:
-    """The driver's own calls. What a mutator asks of a model is paid for in mutators.py."""
+    """For the calls of the driver itself; mutators.py reserves for those of mutators."""
 
     def __init__(
         self,
@@ -38,20 +36,20 @@ class GateRunner:
         self._gates = Gates(config.gates)
 
     def admit(self, system: str) -> Stop | None:
-        """Whether the next request may be sent; None if nothing speaks against it."""
+        """None if the next request may be sent, else why not."""
         is_closing = self._session.turn.closing_stop is not None
         if not self._config.gates or (is_closing and self._gates.has_reservations):
-            return None  # for a closing reply it was set aside when a gate closed
+            return None  # the closing reply is reserved already
         card = self._model_caller.model.card
         chars = self._session.state.chars + len(system) + self._toolbox.spec_chars
-        most = self._config.options.max_tokens or card.max_output
-        stop, told = self._gates.admit(self._session.estimate_request(card, chars, most))
-        for text in told:
+        max_output = self._config.options.max_tokens or card.max_output
+        stop, notices = self._gates.admit(self._session.estimate_request(card, chars, max_output))
+        for text in notices:
             self._session.append(NoticeItem(text, kind="budget"))
         return None if is_closing and stop is not None and stop.closing_tokens else stop
 
     def settle(self, used: Usage = NO_USAGE) -> None:
-        """Tell the gates what the call has used, with what attempts lost that gave no reply."""
+        """Report the usage of the call to the gates, with that of attempts without a reply."""
         lost = self._model_caller.take_lost_usage()
         if lost is not NO_USAGE:
             self._session.add_lost_usage(self._model_caller.last_model_name, lost)
@@ -60,7 +58,7 @@ class GateRunner:
 
 
 class Gates:
-    """Asks every gate before a model call, and settles with each that admitted it."""
+    """Asks every gate before a model call, and settles with those that admitted it."""
 
     def __init__(self, gates: Sequence[Gate]) -> None:
         self._gates = gates
@@ -68,16 +66,16 @@ class Gates:
 
     @property
     def has_reservations(self) -> bool:
-        """Whether a call is still to be made, or settled, that was admitted."""
+        """Whether an admitted call is not settled yet."""
         return bool(self._admitted)
 
     def admit(self, estimate: RequestEstimate) -> tuple[Stop | None, list[str]]:
-        """Whether to stop, and what the gates want the model to know.
+        """Whether to stop, and notices of the gates for the model.
 
-        All are asked, so that each has reserved what a closing reply costs. Nothing left to ask
-        goes before a budget that is used up; there is a closing reply if nobody objects to it.
+        Every gate is asked, so that each reserves what a closing reply costs. An `end_turn` stop
+        wins over a budget stop. A closing reply is allowed only if every gate allows one.
         """
-        told: list[str] = []
+        notices: list[str] = []
         stops: list[Stop] = []
         for gate in self._gates:
             answer = gate.admit(estimate)
@@ -86,17 +84,17 @@ class Gates:
                 if not answer.closing_tokens:
                     continue
             elif answer.notice:
-                told.append(answer.notice)
+                notices.append(answer.notice)
             self._admitted.append((gate, estimate))
         if not stops:
-            return None, told
+            return None, notices
         first = next((stop for stop in stops if stop.reason == "end_turn"), stops[0])
         closing = min(stop.closing_tokens for stop in stops)
         if not closing:
             self.settle(Usage())
-        return msgspec.structs.replace(first, closing_tokens=closing), told
+        return msgspec.structs.replace(first, closing_tokens=closing), notices
 
     def settle(self, used: Usage) -> None:
-        for gate, account in self._admitted:
-            gate.settle(account, used)
+        for gate, estimate in self._admitted:
+            gate.settle(estimate, used)
         self._admitted.clear()

@@ -1,7 +1,7 @@
-"""Consulting the hooks, each in order.
+"""Runs the hooks of a point in order.
 
-What they may do is their contract's matter; here is only how they are asked, how their failures
-are contained, and how their answers are put together. Gates: gates.py. Mutators: mutators.py.
+A hook that fails is contained, answers that its point does not allow are ignored with a warning.
+What each point allows is in contracts/hook.py.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ ALLOWED_ANSWERS: Mapping[HookPoint, tuple[type, ...]] = {
     "session_start": (AddContext,),
     "user_prompt_submit": (Block, AddContext),
     "pre_tool_use": (Block, Change, AddContext),
+    "before_effect": (),
     "permission_request": (Permit, Block),
     "post_tool_use": (Change, AddContext),
     "pre_compact": (Block, AddContext),
@@ -38,7 +39,7 @@ ALLOWED_ANSWERS: Mapping[HookPoint, tuple[type, ...]] = {
 
 
 class Hooks:
-    """Asks each hook of a point in order; the first objection ends the asking."""
+    """Runs each hook of a point in order; the first Block or Permit ends the run."""
 
     def __init__(self, hooks: Sequence[Hook], emitter: Emitter) -> None:
         self._by_point: dict[HookPoint, list[Hook]] = {}
@@ -51,16 +52,16 @@ class Hooks:
         return point in self._by_point
 
     async def run(self, point: HookPoint, data: Mapping[str, Any]) -> list[HookAnswer]:
-        """What was answered, up to and including the first Block or Permit."""
+        """The answers, up to and including the first Block or Permit."""
         answers: list[HookAnswer] = []
-        teller = self._emitter
+        emitter = self._emitter
         for hook in self._by_point.get(point, ()):
             name = type(hook).__name__
             try:
-                answer = await hook.run(HookInput(point, teller.session_id, teller.turn_id, data))
-            except Exception as error:  # noqa: BLE001 - a hook is somebody else's code
+                answer = await hook.run(HookInput(point, emitter.session_id, emitter.turn_id, data))
+            except Exception as error:  # noqa: BLE001 - a hook may raise anything
                 problem = _failure_text(name, point, error)
-                teller.emit(WarningRaised, problem)
+                emitter.emit(WarningRaised, problem)
                 if point == "pre_tool_use":
                     return [*answers, Block(problem)]
                 continue
@@ -68,12 +69,14 @@ class Hooks:
                 continue
             if not isinstance(answer, ALLOWED_ANSWERS[point]):
                 kind = type(answer).__name__
-                teller.emit(WarningRaised, f"hook {name} may not answer {kind} at {point}: ignored")
+                emitter.emit(
+                    WarningRaised, f"hook {name} may not answer {kind} at {point}: ignored"
+                )
                 continue
             if isinstance(answer, AddContext) and not answer.text.strip():
                 continue
             if isinstance(answer, Block) and not answer.reason.strip():
-                answer = Block(f"hook {name} objects")
+                answer = Block(f"hook {name} blocked it")
             answers.append(answer)
             if isinstance(answer, (Block, Permit)):
                 break
@@ -81,7 +84,7 @@ class Hooks:
 
 
 def _failure_text(name: str, point: HookPoint, error: Exception) -> str:
-    """What went wrong; our own errors say by themselves with which hook."""
+    """Our own errors name their hook by themselves."""
     if isinstance(error, TreadleError):
         return f"a hook failed at {point}: {error}"
     return f"hook {name} failed at {point}: {type(error).__name__}: {error}"

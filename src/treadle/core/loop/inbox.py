@@ -1,8 +1,8 @@
-"""Steering: what was said to the agent while it worked.
+"""The inbox: messages and notices that wait for their place in the transcript.
 
-Anybody may put a message in at any time; the driver takes them out at the next legal point,
-in order. Notices of finished background tasks come the same way. What has to wait is in the
-log meanwhile, so that a crash does not lose it.
+A host may add a message at any time (steering); background tasks add notices. The driver accepts
+them in order at the next legal point. While they wait they are in the log, so that a crash loses
+none.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class Inbox:
         self._write_entry = write_entry
 
     def put(self, item: UserItem | NoticeItem, *, is_busy: bool = True) -> None:
-        """Let something wait. While the agent is idle it enters at once, and needs no log."""
+        """Add an item. It is logged while it waits; an idle agent accepts it at once."""
         must_log = is_busy or any(is_logged for _, is_logged in self._queue)
         self._queue.append((item, must_log))
         if must_log:
             self._write_entry(InputQueued(item))
 
     def accept_first(self) -> None:
-        """The first has entered the transcript."""
+        """The first item has entered the transcript."""
         self._queue.popleft()
 
     def drop_first(self) -> None:
-        """The first will never enter it."""
+        """The first item was refused."""
         _, is_logged = self._queue.popleft()
         if is_logged:
             self._write_entry(InputDropped())
@@ -49,7 +49,7 @@ class Inbox:
 
     @property
     def has_message(self) -> bool:
-        """Whether a person's message waits; notices alone do not begin a turn."""
+        """Whether a message of the user waits; notices alone do not begin a turn."""
         return any(isinstance(item, UserItem) for item, _ in self._queue)
 
     @property
@@ -65,7 +65,7 @@ class InputAcceptor:
         self._emitter = emitter
 
     async def accept_queued(self) -> bool:
-        """Everything that waits, in order; whether some of it was refused."""
+        """Append every waiting item in order; whether a hook refused one."""
         has_refused = False
         while (item := self._inbox.first) is not None:
             refusal: str | None = None
@@ -75,7 +75,7 @@ class InputAcceptor:
             if refusal is not None:
                 self._inbox.drop_first()
                 has_refused = True
-                self._emitter.emit(WarningRaised, f"the message was not taken: {refusal}")
+                self._emitter.emit(WarningRaised, f"a hook refused the message: {refusal}")
                 continue
             self._session.append(item)
             self._inbox.accept_first()

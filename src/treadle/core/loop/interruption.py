@@ -1,8 +1,8 @@
-"""Stopping: who is inside the loop, and how it is asked to leave.
+"""Interruption: cancels the task that runs `next()`, and tells our cancellation from others.
 
-An interruption cancels the task that is inside. Our cancellations are counted, so that somebody
-else's is told apart and goes on its way. From inside that very task (an observer, a tool) it
-cannot be cancelled on the spot: then it is cut where it next waits, or stops where it next looks.
+Our own cancellations are counted; one that came from outside is raised again. Requested from inside
+that very task (by an observer or a tool), the task is cancelled at its next await, unless it checks
+`is_requested` before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Interruption:
     def __init__(self) -> None:
         self.reason: str | None = None
         self._task: asyncio.Task[object] | None = None
-        self._outer_cancellations = 0  # cancellations that were there before we came
+        self._outer_cancellations = 0  # that were there when `next()` began
         self._own_cancellations = 0
         self._is_acknowledged = False
 
@@ -37,7 +37,7 @@ class Interruption:
         )
 
     def leave(self) -> None:
-        """What was asked for is done; the task is as it came."""
+        """End of `next()`: take back our own cancellations of the task."""
         if self._task is not None:
             for _ in range(self._own_cancellations):
                 self._task.uncancel()
@@ -55,7 +55,7 @@ class Interruption:
             self._cancel(task)
 
     def is_requested(self) -> bool:
-        """Whether to stop. Who looks here stops by itself and need not be cut."""
+        """Whether to stop. A caller that gets True stops by itself and is not cancelled."""
         if self.reason is None:
             return False
         self._is_acknowledged = True
@@ -63,7 +63,7 @@ class Interruption:
 
     @property
     def is_only_interruption(self) -> bool:
-        """Whether the cancellation was an interruption, and not also somebody else's."""
+        """Whether every cancellation of the task was ours."""
         task = self._task
         if self.reason is None or task is None:
             return False

@@ -1,8 +1,8 @@
-"""One model call: ask, stream, try again, and give one whole reply.
+"""One model call: request, stream, retry, and one whole reply.
 
-A failed attempt leaves nothing behind but an event: what it streamed is void, one paid answer
-is one assistant item. Where the next attempt may cost other than what was reserved, the driver has
-to ask anew. Below stands the Model contract; what a failure means is recovery.py's table.
+A failed attempt leaves only an event: its text is discarded, and one paid reply is one assistant
+item. When the next attempt may cost more than was reserved, the driver has to ask the gates again
+(RetryWithBudget). What to do about an error is in recovery.py.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.contracts.model import (
+    CacheRequest,
     Model,
     ModelNotified,
     ModelRequest,
@@ -40,9 +41,11 @@ from treadle.core.events import (
     ToolCallDelta,
     ToolCallRequested,
 )
-from treadle.core.loop.config import Clock
+from treadle.core.loop.config import Clock, DriverConfig
 from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.recovery import Retry, UseFallback, choose_recovery
+from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.integrity import with_unique_ids
 from treadle.core.transcript.items import AssistantItem
@@ -50,14 +53,14 @@ from treadle.core.transcript.usage import NO_USAGE, Usage
 
 
 class RetryWithBudget(msgspec.Struct, frozen=True):
-    """No reply, but another attempt is worth it, once the gates have seen what it may cost: the
-    last one was paid for, or a fallback has other prices and another window."""
+    """Try again after asking the gates: the failed attempt was paid for, or the fallback has
+    another price and window."""
 
     reason: Literal["retry", "fallback"]
 
 
 class ModelCaller:
-    """Asks the model of the moment; a fallback that took over stays for later calls."""
+    """Calls the current model; a fallback that took over stays for later calls."""
 
     def __init__(
         self,
@@ -70,22 +73,22 @@ class ModelCaller:
         is_interrupted: Callable[[], bool],
     ) -> None:
         self.model = model
-        self.last_model_name = model.name  # who used what was lost
+        self.last_model_name = model.name  # of the last attempt
         self._emitter = emitter
         self._clock = clock
         self._on_call = on_call
         self._on_quarantine = on_quarantine
         self._is_interrupted = is_interrupted
         self._streamed_text: list[str] = []  # the text of the running attempt
-        self._attempt_usage = NO_USAGE  # what the running attempt is known to have used
-        self._lost_usage = NO_USAGE  # what attempts used that gave no reply
+        self._attempt_usage = NO_USAGE  # of the running attempt, as far as known
+        self._lost_usage = NO_USAGE  # of attempts without a reply
         self._quarantine: frozenset[tuple[int, int]] = frozenset()
-        self._idempotency_key = ""  # of the reply that is wanted
+        self._idempotency_key = ""  # of the current request
         self._attempts = 0
         self._failures: Counter[type[ModelError]] = Counter()
 
     async def call(self, request: ModelRequest) -> AssistantItem | RetryWithBudget:
-        """The whole reply, its call ids unique in this transcript; or a ModelError."""
+        """The whole reply, its call ids unique in this transcript. Raises ModelError."""
         if request.idempotency_key != self._idempotency_key:
             self._idempotency_key, self._attempts = request.idempotency_key, 0
             self._failures.clear()
@@ -95,7 +98,7 @@ class ModelCaller:
             self.last_model_name = self.model.name
             self._emitter.emit(RequestStarted, self.last_model_name, self._attempts)
             if self._quarantine != request.quarantine:
-                # What an earlier attempt found out need not be found out again.
+                # Parts that an earlier attempt found refused are not sent again.
                 request = msgspec.structs.replace(request, quarantine=self._quarantine)
             try:
                 return await self._attempt(request)
@@ -107,7 +110,7 @@ class ModelCaller:
                     return again
 
     async def _recover(self, error: ModelError) -> RetryWithBudget:
-        """Wait, or let the fallback take over; what is hopeless surfaces."""
+        """Wait for a retry, or switch to the fallback; raise what neither can help."""
         answer = choose_recovery(
             error,
             self._failures,
@@ -128,7 +131,7 @@ class ModelCaller:
                 raise error
 
     def take_partial_reply(self) -> AssistantItem | None:
-        """What the model had said when it was interrupted; no calls."""
+        """The text that was streamed before an interruption, without calls."""
         text = "".join(self._streamed_text)
         self._streamed_text.clear()
         if not text.strip():
@@ -136,7 +139,7 @@ class ModelCaller:
         return AssistantItem((Text(text),), "aborted", self.model.name, self._attempt_usage)
 
     def take_lost_usage(self) -> Usage:
-        """What was used since the last time and came to nothing."""
+        """The usage of failed attempts since the last time."""
         used = (
             self._lost_usage
             if self._attempt_usage is NO_USAGE
@@ -146,18 +149,18 @@ class ModelCaller:
         return used
 
     async def _attempt(self, request: ModelRequest) -> AssistantItem:
-        tell, said, ready = self._emitter.emit, self._streamed_text, _AnnouncedCalls(request)
-        said.clear()
+        emit, streamed, ready = self._emitter.emit, self._streamed_text, _AnnouncedCalls(request)
+        streamed.clear()
         reply: AssistantItem | None = None
         stream = self.model.stream(request)
         try:
             async for event in stream:
                 kind = type(event)
                 if kind is ModelTextDelta:
-                    said.append(event.text)  # type: ignore[union-attr]
-                    tell(TextDelta, event.text)  # type: ignore[union-attr]
+                    streamed.append(event.text)  # type: ignore[union-attr]
+                    emit(TextDelta, event.text)  # type: ignore[union-attr]
                 elif kind is ModelThinkingDelta:
-                    tell(ThinkingDelta, event.text)  # type: ignore[union-attr]
+                    emit(ThinkingDelta, event.text)  # type: ignore[union-attr]
                 elif isinstance(event, Reply):
                     reply = event.item
                     break
@@ -173,26 +176,26 @@ class ModelCaller:
             raise StreamBroken(
                 f"{self.model.name} ended its stream without a reply", provider=self.model.name
             )
-        said.clear()
-        self._attempt_usage = NO_USAGE  # the reply says it better
+        streamed.clear()
+        self._attempt_usage = NO_USAGE  # the reply has the final usage
         return ready.with_announced_ids(reply)
 
     def _handle_event(self, event: object, announced: _AnnouncedCalls) -> None:
-        tell = self._emitter.emit
+        emit = self._emitter.emit
         match event:
             case ModelToolCallBegan():
-                tell(ToolCallBegan, event.id, event.name)
+                emit(ToolCallBegan, event.id, event.name)
             case ModelToolCallDelta():
-                tell(ToolCallDelta, event.id, event.text)
+                emit(ToolCallDelta, event.id, event.text)
             case ModelToolCallRequested(call=call):
                 call = announced.add(call)
-                tell(ToolCallRequested, call)
+                emit(ToolCallRequested, call)
                 self._on_call(call)
             case PartQuarantined():
                 self._quarantine |= {(event.position, event.part)}
                 self._on_quarantine(event)
             case ModelNotified(text=text):
-                tell(Notified, text)
+                emit(Notified, text)
             case ModelUsageUpdated(usage=usage):
                 self._attempt_usage = usage
             case _:
@@ -211,7 +214,7 @@ class ModelCaller:
 
 
 class _AnnouncedCalls:
-    """The calls announced so far, with the ids they will have in the transcript."""
+    """The calls announced so far, with the ids that they will have in the transcript."""
 
     def __init__(self, request: ModelRequest) -> None:
         self._is_in_transcript = request.transcript.has_call_id
@@ -226,7 +229,7 @@ class _AnnouncedCalls:
         return unique
 
     def with_announced_ids(self, reply: AssistantItem) -> AssistantItem:
-        """The reply with the ids that were told; calls never announced get theirs now."""
+        """The reply with the announced ids; calls that were not announced get theirs now."""
         if not self._renamed:
             return with_unique_ids(reply, self._is_taken)
         left = list(self._renamed)
@@ -234,10 +237,10 @@ class _AnnouncedCalls:
         changed = False
         for part in reply.content:
             if type(part) is ToolCall:
-                told = next((pair for pair in left if pair[0] == part), None)
-                if told is not None:
-                    left.remove(told)
-                fresh = told[1] if told is not None else self.add(part)
+                announced = next((pair for pair in left if pair[0] == part), None)
+                if announced is not None:
+                    left.remove(announced)
+                fresh = announced[1] if announced is not None else self.add(part)
                 changed = changed or fresh is not part
                 part = fresh
             content.append(part)
@@ -245,3 +248,31 @@ class _AnnouncedCalls:
 
     def _is_taken(self, call_id: str) -> bool:
         return call_id in self._ids or self._is_in_transcript(call_id)
+
+
+def build_request(
+    session: SessionState,
+    system: str,
+    toolbox: Toolbox,
+    config: DriverConfig,
+    cache: CacheRequest,
+) -> ModelRequest:
+    """The request for the next reply, from the view as it is."""
+    state, turn, options = session.state, session.turn, config.options
+    if turn.closing_stop:
+        # The tools stay in the request, so that its cached prefix stays valid.
+        options = msgspec.structs.replace(
+            options, max_tokens=turn.closing_stop.closing_tokens, tool_choice="none"
+        )
+    key = f"{session.id}/{turn.id}/{len(session.history)}"
+    return ModelRequest(
+        state.transcript,
+        system,
+        toolbox.specs,
+        options,
+        cache,
+        state.quarantine,
+        session.id,
+        turn.id,
+        f"{key}/smaller" if turn.was_compacted else key,
+    )

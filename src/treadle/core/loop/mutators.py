@@ -1,7 +1,7 @@
-"""Letting the mutators look at the view, and taking over what they make of it.
+"""Runs the mutators, and takes over the view that they return.
 
-They are asked in order, each sees what the one before it left, and every law is checked after
-each that changed something. What a mutator asks of a model is paid from the same budgets.
+They run in order; every law is checked after each one that changed something. Model calls of a
+mutator are reserved with the same gates.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class MutatorRunner:
         self._card = card
 
     async def run(self, point: MutationPoint, focus: str = "") -> bool:
-        """Let the mutators look; whether one changed the view."""
+        """Run the mutators of a point; whether one changed the view."""
         if not self._config.mutators:
             return False
         state = self._session.state
@@ -72,7 +72,7 @@ class MutatorRunner:
         return bool(changes)
 
     async def _run_pre_compact_hooks(self, point: MutationPoint) -> str | None:
-        """What the hooks say: None forbids a compaction, a text is something to keep."""
+        """None if a hook forbids the compaction, else a focus for the summary."""
         trigger = "manual" if point == "on_request" else "auto"
         answers = await self._hooks.run("pre_compact", {"trigger": trigger})
         if any(isinstance(answer, Block) for answer in answers):
@@ -82,10 +82,10 @@ class MutatorRunner:
     def _reserve(
         self, card: ModelCard, chars: int, max_output: int
     ) -> Callable[[Usage], None] | None:
-        """Ask the gates for a model call that a mutator wants to make."""
+        """Reserve a model call of a mutator with the gates."""
         gates = Gates(self._config.gates)
-        stop, told = gates.admit(self._session.estimate_request(card, chars, max_output))
-        for text in told:
+        stop, notices = gates.admit(self._session.estimate_request(card, chars, max_output))
+        for text in notices:
             self._inbox.put(NoticeItem(text, kind="budget"))
         if stop is not None:
             gates.settle(Usage())
@@ -101,7 +101,7 @@ class MutatorRunner:
 async def run_mutators(
     mutators: Sequence[Mutator], context: MutationContext, emitter: Emitter
 ) -> Sequence[tuple[str, Transcript]]:
-    """Each change that was made at this point, with who made it; every law holds after each."""
+    """Each mutator that changed the view, with the new view; every law holds after each."""
     changes: list[tuple[str, Transcript]] = []
     for mutator in mutators:
         if context.point not in mutator.points:
@@ -129,13 +129,13 @@ async def run_mutators(
 
 
 def _find_new_violations(old: Transcript, new: Transcript) -> list[Violation]:
-    """What is wrong with a changed view, beside one that was lawful."""
+    """Laws that the changed view breaks and the old one kept."""
     before, after = pending(old), pending(new)
     is_open = isinstance(before, RunTools) or isinstance(after, RunTools)
     if is_open and before != after:
         return [Violation("open_calls_kept", len(new), "other calls would be run than before")]
     if new.is_extension_of(old) and not is_open and all(map(_is_input_or_notice, new[len(old) :])):
-        return []  # a few lines more: no need to walk the history
+        return []  # only appended items: the history is not checked again
     return find_violations(new)
 
 

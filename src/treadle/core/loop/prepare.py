@@ -1,174 +1,36 @@
-"""Before a call is carried out: lookup, parse, validate, and who decides whether it may happen.
+"""Prepare: before a call runs. Look up the tool, parse and validate, ask policy and hooks.
 
-Nothing runs here. What is wrong with a call is its answer; what nobody has decided yet is asked.
-Above stands tool_round.py, which carries out what is left.
+    prepare         every call of a reply: validated, decided, or put up for approval
+    apply_hooks     pre_tool_use hooks, right before a call runs
+
+Runs no tool. What is wrong with a call is its result. Used by tool_round.py; then comes execute.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from treadle.core.contracts.hook import Block, Permit
-from treadle.core.contracts.policy import Ask, Deny, PermissionRequest, Policy, Verdict
+from treadle.core.contracts.hook import AddContext, Block, Change, Permit
+from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Policy, Verdict
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.tool import ForwardingTool, Tool, ToolSpec
+from treadle.core.contracts.tool import NO_ACCESS, Access, ForwardingTool, Tool, ToolSpec
+from treadle.core.errors import error_text
 from treadle.core.events import Notified, ToolsChanged, WarningRaised
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
-from treadle.core.loop.tool_runner import error_text
 from treadle.core.steps import PendingApproval
+from treadle.core.text import suggest
 from treadle.core.transcript.content import Arguments, ToolCall, parse_arguments
 from treadle.core.transcript.entries import ApprovalDecision, Intent
-from treadle.core.transcript.items import ToolResultItem
-
-
-class PreparedCall(msgspec.Struct, frozen=True):
-    """A call that was looked at: either ready to run, or already answered by `refusal`."""
-
-    call: ToolCall
-    tool: Tool | None = None
-    arguments: Arguments = {}
-    summary: str = ""
-    refusal: str | None = None
-    rerun_refusal: str | None = None  # why it may not be run now, if it was not before a crash
-    early_result: ToolResultItem | None = None  # it ended before a crash, and waits for its place
-
-
-class CallPreparer:
-    """Looks at calls, and asks who has to decide."""
-
-    def __init__(self, policy: Policy, emitter: Emitter, toolbox: Toolbox, hooks: Hooks) -> None:
-        self._policy = policy
-        self._emitter = emitter
-        self._toolbox = toolbox
-        self._hooks = hooks
-
-    async def prepare(
-        self,
-        calls: Sequence[ToolCall],
-        decisions: dict[str, ApprovalDecision],
-        intents: dict[str, Intent],
-        early_results: dict[str, ToolResultItem],
-    ) -> tuple[list[PreparedCall], list[PendingApproval]]:
-        """Look at every call, and at who must still be asked. Running it twice is harmless."""
-        prepared: list[PreparedCall] = []
-        asked: list[PendingApproval] = []
-        for call in calls:
-            if call.id in early_results:
-                prepared.append(PreparedCall(call, early_result=early_results[call.id]))
-                continue
-            ruling, intent = decisions.get(call.id), intents.get(call.id)
-            ready = self.validate(call, ruling)
-            if ready.refusal is None and intent is None:
-                ready = await self._authorize(ready, ruling, asked)
-            elif ready.refusal is None and intent is not None and intent.effect == "verifiable":
-                ready = await self._authorize_after_crash(ready, ruling)
-            prepared.append(ready)
-        return prepared, asked
-
-    def validate(self, call: ToolCall, decision: ApprovalDecision | None) -> PreparedCall:
-        """Lookup, parse, validate."""
-        tool = self._toolbox.find(call.name)
-        if tool is None:
-            return PreparedCall(call, refusal=self._toolbox.unknown_tool_error(call.name))
-        edited = decision.raw if decision is not None else None
-        parsed = call.parsed if edited is None else parse_arguments(edited)
-        if isinstance(parsed, str):
-            return PreparedCall(call, tool, refusal=f"error: {parsed}. Nothing was run.")
-        if hasattr(tool, "target") and isinstance(tool, ForwardingTool):
-            meant = tool.target(parsed)
-            if isinstance(meant, str):
-                return PreparedCall(call, tool, refusal=f"error: {meant}")
-            tool, parsed = meant
-        return check_arguments(call, tool, parsed)
-
-    async def _authorize(
-        self,
-        prepared: PreparedCall,
-        decision: ApprovalDecision | None,
-        pending_approvals: list[PendingApproval],
-    ) -> PreparedCall:
-        """Decide, or note that somebody has to."""
-        if decision is not None and decision.decision == "deny":
-            return msgspec.structs.replace(prepared, refusal=f"denied: {decision.reason}")
-        verdict = await self.decide(prepared)
-        if isinstance(verdict, Deny):
-            return msgspec.structs.replace(prepared, refusal=f"denied: {verdict.reason}")
-        if isinstance(verdict, Ask) and decision is None:
-            answers = await self._hooks.run("permission_request", hook_data(prepared))
-            if answers and isinstance(answers[-1], Block):
-                return msgspec.structs.replace(prepared, refusal=f"denied: {answers[-1].reason}")
-            if not (answers and isinstance(answers[-1], Permit)):
-                pending_approvals.append(
-                    PendingApproval(prepared.call, prepared.summary, verdict.reason, verdict.rules)
-                )
-        if isinstance(verdict, Ask) and decision is not None and decision.always:
-            await self._save_rules(prepared, decision, verdict.rules)
-        return prepared
-
-    async def _authorize_after_crash(
-        self, prepared: PreparedCall, decision: ApprovalDecision | None
-    ) -> PreparedCall:
-        """It may have happened before a crash. If it did not: may it happen now?"""
-        asked: list[PendingApproval] = []
-        judged = await self._authorize(prepared, decision, asked)
-        objection = judged.refusal or (f"denied: {asked[0].reason}" if asked else None)
-        return msgspec.structs.replace(prepared, rerun_refusal=objection)
-
-    async def _save_rules(
-        self, prepared: PreparedCall, decision: ApprovalDecision, rules: tuple[str, ...]
-    ) -> None:
-        if decision.raw is not None and parse_arguments(decision.raw) != prepared.call.arguments:
-            text = f"no rule was saved for {prepared.summary}: it was edited after they were shown"
-            self._emitter.emit(Notified, text)
-            return
-        try:
-            await self._policy.save_rules(self._permission_request(prepared), rules)
-        except Exception as error:  # noqa: BLE001 - the call is allowed all the same
-            self._emitter.emit(WarningRaised, f"the rule could not be saved: {error_text(error)}")
-
-    async def decide(self, prepared: PreparedCall) -> Verdict:
-        try:
-            return await self._policy.decide(self._permission_request(prepared))
-        except Exception as error:  # noqa: BLE001 - becomes the call's answer
-            return Deny(f"the policy failed ({type(error).__name__}: {error})")
-
-    def _permission_request(self, prepared: PreparedCall) -> PermissionRequest:
-        assert prepared.tool is not None, "only calls of known tools are judged"
-        return PermissionRequest(
-            self._emitter.session_id,
-            prepared.call.id,
-            prepared.tool.spec,
-            prepared.arguments,
-            prepared.summary,
-        )
-
-
-def check_arguments(call: ToolCall, tool: Tool, arguments: Arguments) -> PreparedCall:
-    """The call with these arguments, if the tool can do something with them."""
-    try:
-        problem = tool.check(arguments)
-        summary = tool.summary(arguments)
-    except Exception as error:  # noqa: BLE001 - becomes the call's answer
-        problem, summary = f"{type(error).__name__}: {error}", ""
-    if problem is not None:
-        return PreparedCall(call, tool, arguments, refusal=f"error: {problem}")
-    return PreparedCall(call, tool, arguments, summary)
-
-
-def hook_data(prepared: PreparedCall) -> dict[str, Any]:
-    return {
-        "tool_name": prepared.tool.spec.name if prepared.tool is not None else prepared.call.name,
-        "tool_input": prepared.arguments,
-        "call_id": prepared.call.id,
-        "summary": prepared.summary,
-    }
+from treadle.core.transcript.items import CallOutcome, NoticeItem, ToolResultItem
 
 
 class Toolbox:
+    """The tools of a source by their names, as they were before the last model call."""
+
     def __init__(self, source: ToolSource, emitter: Emitter) -> None:
         self._source = source
         self._emitter = emitter
@@ -178,7 +40,7 @@ class Toolbox:
         self.spec_chars = 0
 
     def refresh(self) -> None:
-        """Look at the source again; tell if something came or went."""
+        """Read the source again; emit an event if tools came or went."""
         tools = self._source.tools()
         if tools is self._source_tools:
             return
@@ -199,9 +61,202 @@ class Toolbox:
         return self._by_name.get(name)
 
     def unknown_tool_error(self, name: str) -> str:
-        """What to tell a model that called for a tool which is not there."""
-        from difflib import get_close_matches  # rarely needed
-
-        close = get_close_matches(name.lower(), list(self._by_name), n=1, cutoff=0.6)
-        hint = f"; did you mean `{close[0]}`?" if close else ""
+        near = suggest(name, self._by_name)
+        hint = f"; did you mean `{near}`?" if near else ""
         return f"error: unknown tool `{name}`{hint}"
+
+
+class PreparedCall(msgspec.Struct, frozen=True):
+    """A call that was validated: ready to run, or already answered by `refusal`.
+
+    refusal        why it does not run, in words for the model; `refusal_outcome` is its outcome
+    rerun_refusal  why it may not run now, if it turns out that it did not run before a crash
+    early_result   it ended before a crash, and its result waits for its place
+    """
+
+    call: ToolCall
+    tool: Tool | None = None
+    arguments: Arguments = {}
+    summary: str = ""
+    access: Access = NO_ACCESS
+    refusal: str | None = None
+    refusal_outcome: CallOutcome = "finished"
+    rerun_refusal: str | None = None
+    early_result: ToolResultItem | None = None
+
+    def denied(self, reason: str) -> PreparedCall:
+        return msgspec.structs.replace(self, refusal=f"denied: {reason}", refusal_outcome="denied")
+
+
+class CallPreparer:
+    """Validates calls and finds out who has to decide about them."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        emitter: Emitter,
+        toolbox: Toolbox,
+        hooks: Hooks,
+        on_notice: Callable[[NoticeItem], None],
+    ) -> None:
+        self._policy = policy
+        self._emitter = emitter
+        self._toolbox = toolbox
+        self._hooks = hooks
+        self._on_notice = on_notice
+
+    async def prepare(
+        self,
+        calls: Sequence[ToolCall],
+        decisions: Mapping[str, ApprovalDecision],
+        intents: Mapping[str, Intent],
+        early_results: Mapping[str, ToolResultItem],
+    ) -> tuple[list[PreparedCall], list[PendingApproval]]:
+        """Every call, and the approvals that are still needed. May be repeated."""
+        prepared: list[PreparedCall] = []
+        approvals: list[PendingApproval] = []
+        for call in calls:
+            if call.id in early_results:
+                prepared.append(PreparedCall(call, early_result=early_results[call.id]))
+                continue
+            decision, intent = decisions.get(call.id), intents.get(call.id)
+            ready = self.validate(call, decision)
+            if ready.refusal is None and intent is None:
+                ready = await self._authorize(ready, decision, approvals)
+            elif ready.refusal is None and intent is not None and intent.effect == "verifiable":
+                ready = await self._authorize_after_crash(ready, decision)
+            prepared.append(ready)
+        return prepared, approvals
+
+    def validate(self, call: ToolCall, decision: ApprovalDecision | None = None) -> PreparedCall:
+        """Look up the tool, parse the arguments (the user's, if edited), check them."""
+        tool = self._toolbox.find(call.name)
+        if tool is None:
+            return PreparedCall(call, refusal=self._toolbox.unknown_tool_error(call.name))
+        edited = decision.raw if decision is not None else None
+        parsed = call.parsed if edited is None else parse_arguments(edited)
+        if isinstance(parsed, str):
+            return PreparedCall(call, tool, refusal=f"error: {parsed}. Nothing was run.")
+        if hasattr(tool, "target") and isinstance(tool, ForwardingTool):
+            target = tool.target(parsed)
+            if isinstance(target, str):
+                return PreparedCall(call, tool, refusal=f"error: {target}")
+            tool, parsed = target
+        return self._check(call, tool, parsed)
+
+    async def decide(self, prepared: PreparedCall) -> Verdict:
+        """The policy's verdict. A policy that fails denies."""
+        try:
+            return await self._policy.decide(self._permission_request(prepared))
+        except Exception as error:  # noqa: BLE001 - becomes the call's result
+            return Deny(f"the policy failed ({error_text(error)})")
+
+    async def apply_hooks(self, prepared: PreparedCall) -> PreparedCall:
+        """A hook may deny, add context, or change the arguments; changed ones are decided again."""
+        tool, is_changed = prepared.tool, False
+        for answer in await self._hooks.run("pre_tool_use", hook_data(prepared)):
+            match answer:
+                case Block(reason=reason):
+                    return prepared.denied(reason)
+                case Change(arguments=arguments) if arguments is not None and tool is not None:
+                    prepared, is_changed = self._check(prepared.call, tool, arguments), True
+                case AddContext(text=text):
+                    self._on_notice(NoticeItem(text, kind="hook"))
+        if not is_changed or prepared.refusal is not None:
+            return prepared
+        verdict = await self.decide(prepared)
+        if isinstance(verdict, Allow):
+            return prepared
+        problem = f"error: a hook changed the call into one that is not allowed: {verdict.reason}"
+        return msgspec.structs.replace(prepared, refusal=problem, refusal_outcome="denied")
+
+    async def recheck(self, prepared: PreparedCall) -> PreparedCall:
+        """Decide again if the call now touches something else, as in another folder."""
+        assert prepared.tool is not None, "only calls of known tools are run"
+        again = self._check(prepared.call, prepared.tool, prepared.arguments)
+        if again.refusal is not None or again.access == prepared.access:
+            return again
+        verdict = await self.decide(again)
+        return again if isinstance(verdict, Allow) else again.denied(verdict.reason)
+
+    def _check(self, call: ToolCall, tool: Tool, arguments: Arguments) -> PreparedCall:
+        try:
+            problem = tool.check(arguments)
+            summary = tool.summary(arguments)
+            access = tool.access(arguments, self._emitter.session_id) if problem is None else None
+        except Exception as error:  # noqa: BLE001 - becomes the call's result
+            problem, summary, access = error_text(error), "", None
+        if problem is not None or access is None:
+            return PreparedCall(call, tool, arguments, refusal=f"error: {problem}")
+        return PreparedCall(call, tool, arguments, summary, access)
+
+    async def _authorize(
+        self,
+        prepared: PreparedCall,
+        decision: ApprovalDecision | None,
+        approvals: list[PendingApproval],
+    ) -> PreparedCall:
+        """Decide, or add the call to the approvals that are needed."""
+        if decision is not None and decision.decision == "deny":
+            return prepared.denied(decision.reason)
+        verdict = await self.decide(prepared)
+        if isinstance(verdict, Deny):
+            return prepared.denied(verdict.reason)
+        if isinstance(verdict, Allow):
+            return prepared
+        if decision is not None:
+            if decision.always:
+                await self._save_rules(prepared, decision, verdict.rules)
+            return prepared
+        answers = await self._hooks.run("permission_request", hook_data(prepared))
+        if answers and isinstance(answers[-1], Block):
+            return prepared.denied(answers[-1].reason)
+        if not (answers and isinstance(answers[-1], Permit)):
+            approvals.append(_pending_approval(prepared, verdict))
+        return prepared
+
+    async def _authorize_after_crash(
+        self, prepared: PreparedCall, decision: ApprovalDecision | None
+    ) -> PreparedCall:
+        """The call may have run before a crash. If it did not: may it run now?"""
+        approvals: list[PendingApproval] = []
+        decided = await self._authorize(prepared, decision, approvals)
+        refusal = decided.refusal or (f"denied: {approvals[0].reason}" if approvals else None)
+        return msgspec.structs.replace(prepared, rerun_refusal=refusal)
+
+    async def _save_rules(
+        self, prepared: PreparedCall, decision: ApprovalDecision, rules: tuple[str, ...]
+    ) -> None:
+        if decision.raw is not None and parse_arguments(decision.raw) != prepared.call.arguments:
+            text = f"no rule was saved for {prepared.summary}: the call was edited"
+            self._emitter.emit(Notified, text)
+            return
+        try:
+            await self._policy.save_rules(self._permission_request(prepared), rules)
+        except Exception as error:  # noqa: BLE001 - the call is allowed all the same
+            self._emitter.emit(WarningRaised, f"the rule could not be saved: {error_text(error)}")
+
+    def _permission_request(self, prepared: PreparedCall) -> PermissionRequest:
+        assert prepared.tool is not None, "only calls of known tools are decided"
+        return PermissionRequest(
+            self._emitter.session_id,
+            prepared.call.id,
+            prepared.tool.spec,
+            prepared.arguments,
+            prepared.summary,
+            prepared.access,
+        )
+
+
+def _pending_approval(prepared: PreparedCall, ask: Ask) -> PendingApproval:
+    return PendingApproval(prepared.call, prepared.summary, ask.reason, ask.rules)
+
+
+def hook_data(prepared: PreparedCall) -> dict[str, Any]:
+    """What hooks see of a call."""
+    return {
+        "tool_name": prepared.tool.spec.name if prepared.tool is not None else prepared.call.name,
+        "tool_input": prepared.arguments,
+        "call_id": prepared.call.id,
+        "summary": prepared.summary,
+    }

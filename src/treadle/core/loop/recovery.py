@@ -42,7 +42,7 @@ BASE_DELAY = 1.0
 MAX_BACKOFF = 60.0
 MAX_WAIT = 300.0
 
-# Another model can help where this one's account, name or service is the trouble.
+# Errors of one model's account, name or service: another model can help.
 FALLBACK_ERRORS = (
     RateLimited,
     Overloaded,
@@ -55,17 +55,17 @@ FALLBACK_ERRORS = (
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """Ask the same model again after `delay` seconds."""
+    """Call the same model again after `delay` seconds."""
 
     delay: float
 
 
 class UseFallback(msgspec.Struct, frozen=True):
-    """Ask the fallback."""
+    """Call the fallback model."""
 
 
 class RaiseError(msgspec.Struct, frozen=True):
-    """Let the person see it."""
+    """Raise the error: the turn ends."""
 
 
 RecoveryAction = Retry | UseFallback | RaiseError
@@ -78,7 +78,7 @@ def choose_recovery(
     jitter: float,
     has_fallback: bool,
 ) -> RecoveryAction:
-    """Decide. `failures` counts this call's earlier ones by class; `chance` is in [0, 1)."""
+    """`failures` counts the earlier errors of this call by class; `jitter` is in [0, 1)."""
     allowed = RETRIES.get(type(error), 0)
     before = failures.get(type(error), 0)
     if before < allowed:
@@ -89,7 +89,7 @@ def choose_recovery(
 
 
 def may_compact(error: ModelError) -> bool:
-    """Whether a smaller request could be answered."""
+    """Whether a smaller request could succeed."""
     return isinstance(error, ContextTooLong)
 
 

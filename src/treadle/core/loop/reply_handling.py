@@ -1,27 +1,32 @@
-"""What a reply leads to: it is appended, and the loop goes on, or the turn ends.
+"""Decides after a model reply whether the loop continues or the turn ends.
 
-    refusal                  the turn ends `refused`
-    closing summary          the turn ends for the reason that asked for it
-    window reached           ContextTooLong, as if the provider had said so
-    cut at the output limit  it is asked to go on, up to three times
-    empty                    it is nudged, once
-    paused                   it is asked again, a bounded number of times
-    anything else            the transcript says what comes next
-
-No waiting and no I/O here: the driver carries it out.
+refusal                  the turn ends `refused`
+closing summary          the turn ends for the reason that asked for it
+window reached           ContextTooLong, as if the provider had said so
+cut at the output limit  the model is asked to continue, up to three times
+empty                    the model is asked once more
+paused                   the model is called again, a bounded number of times
+anything else            pending() says what comes next
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
 from treadle.core.contracts.gate import Stop
-from treadle.core.errors import ContextTooLong, EmptyReply
+from treadle.core.contracts.hook import Block, HookPoint
+from treadle.core.contracts.mutator import MutationPoint
+from treadle.core.errors import ContextTooLong, EmptyReply, ModelError
 from treadle.core.events import TerminalReason
+from treadle.core.loop.hooks import Hooks
+from treadle.core.loop.recovery import may_compact
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.items import AssistantItem, NoticeItem
+from treadle.core.transcript.pending import Rest, pending
 
 CONTINUE_NOTICE = "Your reply was cut off at the output limit. Go on exactly where it stopped."
 TRUNCATED_CALL_NOTICE = (
@@ -49,8 +54,8 @@ def handle_reply(
     turn = session.turn
     if turn.closing_stop is not None or reply.stop == "refusal":
         reply = _without_calls(reply)
-    says_nothing = is_empty(reply)
-    if not says_nothing:
+    is_reply_empty = is_empty(reply)
+    if not is_reply_empty:
         session.append(reply)
     if reply.stop == "refusal":
         return TurnEnd("refused")
@@ -59,8 +64,8 @@ def handle_reply(
     if reply.stop == "context" and not reply.calls:
         raise ContextTooLong(f"{reply.model} reached the end of its window", provider=reply.model)
     if reply.stop == "max_tokens" and not reply.calls:
-        return _request_continuation(says_nothing, session, max_continuations)
-    if says_nothing:
+        return _request_continuation(is_reply_empty, session, max_continuations)
+    if is_reply_empty:
         return _retry_empty_reply(reply, session)
     if reply.stop == "pause" and not reply.calls:
         if turn.pauses >= MAX_PAUSES:
@@ -70,7 +75,7 @@ def handle_reply(
 
 
 def handle_stop(stop: Stop, session: SessionState) -> TurnEnd | None:
-    """A gate closed: the turn ends, or one last reply without tools is asked for."""
+    """A gate stopped the call: the turn ends, now or after one last reply without tools."""
     if not stop.closing_tokens:
         return TurnEnd(stop.reason, metadata={"detail": stop.detail})
     session.append(
@@ -82,20 +87,54 @@ def handle_stop(stop: Stop, session: SessionState) -> TurnEnd | None:
     return None
 
 
-def handle_stop_hook(reason: str, session: SessionState) -> TurnEnd | None:
-    """A stop hook sends the model back to work; not for ever."""
-    turn = session.turn
-    if turn.stop_hook_blocks >= MAX_STOP_HOOK_BLOCKS:
-        return TurnEnd("end_turn", metadata={"stop_hook": reason})
-    session.append(NoticeItem(reason, kind="stop_hook", next_move="ask"))
-    session.record_transition(
-        "stop_hook", msgspec.structs.replace(turn, stop_hook_blocks=turn.stop_hook_blocks + 1)
-    )
+async def handle_model_error(
+    error: ModelError,
+    session: SessionState,
+    run_mutators: Callable[[MutationPoint], Awaitable[bool]],
+) -> TurnEnd | None:
+    """A request that is too long is compacted, once a turn; any other error ends the turn."""
+    may_shrink = may_compact(error) and not session.turn.was_compacted
+    try:
+        if not may_shrink or not await run_mutators("context_too_long"):
+            return TurnEnd("error", error)
+    except ModelError as compaction_error:
+        return TurnEnd("error", compaction_error)
+    if isinstance(pending(session.state.transcript), Rest):
+        session.append(NoticeItem(CONTINUE_NOTICE, kind="continue", next_move="ask"))
+    turn = msgspec.structs.replace(session.turn, was_compacted=True)
+    session.record_transition("reactive_compaction", turn)
     return None
 
 
+async def run_stop_hooks(
+    reply: AssistantItem | None, session: SessionState, hooks: Hooks, agent_type: str
+) -> TurnEnd | None:
+    """The model has finished. A stop hook may send it back to work, a bounded number of times."""
+    point: HookPoint = "subagent_stop" if agent_type else "stop"
+    if not hooks.has(point):
+        return TurnEnd("end_turn")
+    turn = session.turn
+    data: dict[str, object] = {
+        "last_message": reply.text if reply else "",
+        "rounds": turn.rounds,
+    }
+    if agent_type:
+        data["agent_type"] = agent_type
+    for answer in await hooks.run(point, data):
+        if not isinstance(answer, Block):
+            continue
+        if turn.stop_hook_blocks >= MAX_STOP_HOOK_BLOCKS:
+            return TurnEnd("end_turn", metadata={"stop_hook": answer.reason})
+        session.append(NoticeItem(answer.reason, kind="stop_hook", next_move="ask"))
+        session.record_transition(
+            "stop_hook", msgspec.structs.replace(turn, stop_hook_blocks=turn.stop_hook_blocks + 1)
+        )
+        return None
+    return TurnEnd("end_turn")
+
+
 def _without_calls(reply: AssistantItem) -> AssistantItem:
-    """Calls that nothing will answer: of a refusal, or though it was told to call for none."""
+    """Drop calls that will not run: of a refusal, or of a closing reply."""
     kept = tuple(part for part in reply.content if not isinstance(part, ToolCall))
     return msgspec.structs.replace(reply, content=kept)
 

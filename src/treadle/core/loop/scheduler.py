@@ -1,7 +1,7 @@
-"""Several calls at once: who may run beside whom, and answers in the model's order.
+"""Runs several calls at once, and gives their results in the model's order.
 
-A safe call waits only for earlier calls that write what it touches, or touch what it writes.
-One that is not declared safe waits for all before it, and all behind it wait for it.
+A concurrent call waits only for earlier calls that write what it touches, or touch what it writes.
+Any other call waits for all calls before it, and all after it wait for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from treadle.core.transcript.items import ToolResultItem
 
 
 class ScheduledCall(msgspec.Struct, frozen=True):
-    """One call: its work, whether it is safe, and what it touches."""
+    """One call: how to run it, whether it is concurrent, and what it touches."""
 
     run: Callable[[], Awaitable[ToolResultItem]]
     is_concurrent: bool
@@ -36,15 +36,15 @@ async def run_calls(
     on_result: Callable[[ToolResultItem], None],
     on_early_result: Callable[[ToolResultItem], None],
 ) -> None:
-    """Run all. `on_result` gets each answer in order, `on_early` one that must wait its turn."""
+    """Run all. `on_result` gets each result in order, `on_early_result` one before its turn."""
     limit = asyncio.Semaphore(max_parallel)
     done = [asyncio.Event() for _ in calls]
     results: list[ToolResultItem | None] = [None] * len(calls)
-    told = 0
+    reported = 0
     is_over = False
 
     async def one(position: int) -> None:
-        nonlocal told
+        nonlocal reported
         slot = calls[position]
         for earlier in range(position):
             if conflicts(calls[earlier], slot):
@@ -52,13 +52,13 @@ async def run_calls(
         async with limit:
             result = await slot.run()
         if is_over:
-            return  # it did not heed its cancellation, and was answered for
+            return  # it ignored its cancellation; the call has a result already
         results[position] = result
         done[position].set()
-        if told != position:
+        if reported != position:
             on_early_result(result)
-        while told < len(calls) and (ready := results[told]) is not None:
-            told += 1
+        while reported < len(calls) and (ready := results[reported]) is not None:
+            reported += 1
             on_result(ready)
 
     loop = asyncio.get_running_loop()
@@ -74,5 +74,5 @@ async def run_calls(
             is_over = True
         for task in work:
             if task.done() and not task.cancelled():
-                task.exception()  # looked at, so that nobody complains about it later
+                task.exception()  # retrieved, or asyncio would log it
         raise

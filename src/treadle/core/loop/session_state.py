@@ -1,7 +1,7 @@
-"""The one place where the loop's state changes and the transcript grows.
+"""The state of a session: the one place where it changes and the transcript grows.
 
-Every change is written to the log, told to the observers, and recorded with its reason. The
-driver decides; this keeps the books.
+Every change is written to the log, sent to the observers, and recorded with its reason. The driver
+decides what happens. DurableLog writes to the store and knows what must be durable first.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from treadle.core.events import (
     WarningRaised,
 )
 from treadle.core.loop.emitter import Emitter
-from treadle.core.transcript import size_estimate
-from treadle.core.transcript.content import Opaque, RedactedThinking, Text, Thinking, ToolCall
 from treadle.core.transcript.entries import (
     ApprovalDecision,
     EarlyResult,
@@ -45,11 +43,10 @@ from treadle.core.transcript.entries import (
 from treadle.core.transcript.items import (
     AssistantItem,
     Item,
-    NoticeItem,
-    SummaryItem,
     ToolResultItem,
     UserItem,
 )
+from treadle.core.transcript.size_estimate import estimate_item_chars
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
 
@@ -77,6 +74,10 @@ class SessionState:
         self._log = log
 
     @property
+    def id(self) -> str:
+        return self._emitter.session_id
+
+    @property
     def turn(self) -> TurnState:
         turn = self.state.turn
         if turn is None:
@@ -84,7 +85,7 @@ class SessionState:
         return turn
 
     def append(self, item: Item, new_transcript: Transcript | None = None) -> None:
-        """The transcript grows; `grown` is what it becomes, if somebody has it at hand."""
+        """Append an item; `new_transcript` is the transcript with it, if the caller has it."""
         state = self.state
         if type(item) is ToolResultItem and item.call_id in state.early_results:
             self._drop_early_result(item.call_id)
@@ -102,7 +103,7 @@ class SessionState:
     def estimate_request(
         self, card: ModelCard, request_chars: int, max_output: int
     ) -> RequestEstimate:
-        """What a gate sees of the books and of the next request."""
+        """What a gate sees: usage so far and the worst case of the next request."""
         state = self.state
         turn = state.turn or TurnState(self._emitter.turn_id)
         return RequestEstimate(
@@ -119,7 +120,7 @@ class SessionState:
         )
 
     def record_transition(self, reason: str, turn: TurnState | None = None) -> None:
-        """Record why the loop goes round again."""
+        """Record why the loop continues."""
         if turn is not None:
             self.state = msgspec.structs.replace(self.state, turn=turn)
         self.trace.append(Transition(self._emitter.turn_id, reason))
@@ -128,7 +129,7 @@ class SessionState:
     # --- turns ---------------------------------------------------------------------------
 
     def begin_turn(self) -> None:
-        """Open a turn, or take up the one that an earlier process left open."""
+        """Begin a turn, or resume the one that an earlier process left open."""
         state = self.state
         resumed, self._open_turn = self._open_turn, None
         turn_id = resumed or f"turn-{state.turns + 1}"
@@ -158,7 +159,7 @@ class SessionState:
         error: BaseException | None,
         metadata: dict[str, str | int | float | bool],
     ) -> TurnResult:
-        """Close the books of the turn. The terminal event is told apart, as the last thing."""
+        """End the turn. The terminal event is emitted later, as the last one."""
         turn = self.turn
         detail = str(error) if error is not None else ""
         self._log.write(TurnEnded(turn.id, reason, detail))
@@ -189,7 +190,7 @@ class SessionState:
         self._emitter.emit(UsageUpdated, reply.model, used, turn.usage)
 
     def add_lost_usage(self, model: str, used: Usage) -> None:
-        """Count what was used beside the replies: by a broken attempt, or a mutator's own call."""
+        """Add usage without a reply: of a failed attempt, or of a mutator's model call."""
         state = self.state
         if used == NO_USAGE:
             return
@@ -209,7 +210,7 @@ class SessionState:
         )
 
     async def record_intent(self, intent: Intent) -> None:
-        """The effect may begin after this, and in no case again."""
+        """Log the intent; the effect may begin once this returns."""
         await self._log.write_intent(intent)
         self.state = msgspec.structs.replace(
             self.state, intents={**self.state.intents, intent.call_id: intent}
@@ -223,7 +224,7 @@ class SessionState:
         )
 
     def close_round(self, calls: int) -> None:
-        """Every call is answered: rulings and intents have done their work."""
+        """Every call has its result: decisions and intents are not needed any more."""
         turn = self.turn
         self.record_transition(
             "tool_use",
@@ -241,11 +242,11 @@ class SessionState:
 
     @property
     def history(self) -> Transcript:
-        """Everything that was ever said, whatever was taken out of view."""
+        """Every item, also those that compaction took out of the view."""
         return self._history if self._history is not None else self.state.transcript
 
     def replace_view(self, mutator: str, new: Transcript) -> None:
-        """Take over a mutator's view. One that only adds is an append like any other."""
+        """Take over the view of a mutator. Items that it only added are appended."""
         old = self.state.transcript
         if new.is_extension_of(old):
             for position in range(len(old), len(new)):
@@ -261,7 +262,7 @@ class SessionState:
         self._set_view(apply_rewrite(old, change))
 
     def uncompact(self) -> bool:
-        """Bring the whole history back into view; False if all of it is there."""
+        """Bring the whole history back into the view; False if nothing was out of it."""
         if self._history is None:
             return False
         self._log.write(Uncompacted())
@@ -285,37 +286,8 @@ class SessionState:
         self._emitter.emit(WarningRaised, f"left out of the request: {refused.reason}")
 
 
-def estimate_item_chars(item: Item) -> int:
-    """How much text an item holds, for estimates that may be too large but not too small.
-
-    Letters that are rare in what models were trained on need more tokens, about as they need more
-    bytes. Pictures and documents count as the text that they weigh.
-    """
-    if isinstance(item, (NoticeItem, SummaryItem)):
-        return _estimate_text_chars(item.text)
-    total = 0
-    for part in item.content:
-        if isinstance(part, (Text, Thinking)):
-            text = part.text
-        elif isinstance(part, ToolCall):
-            text = part.raw
-        elif isinstance(part, Opaque):
-            text = part.json
-        elif isinstance(part, RedactedThinking):
-            text = part.data
-        else:
-            total += size_estimate.estimate_media_chars(part)
-            continue
-        total += len(text) if text.isascii() else _estimate_text_chars(text)
-    return total
-
-
-def _estimate_text_chars(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-
-
 class TurnState(msgspec.Struct, frozen=True):
-    """The counters of the turn that is running."""
+    """The counters of the running turn."""
 
     id: str
     rounds: int = 0
@@ -343,7 +315,7 @@ class LoopState(msgspec.Struct, frozen=True):
 
 
 class Transition(msgspec.Struct, frozen=True, gc=False):
-    """Why the loop went on: one line of the trace."""
+    """Why the loop continued: one line of the trace."""
 
     turn_id: str
     reason: str
@@ -367,14 +339,14 @@ class DurableLog:
             self._needs_flush = self._needs_flush or isinstance(item, UserItem)
 
     async def write_intent(self, intent: Intent) -> None:
-        """The effect may begin only after this."""
+        """Make the intent durable; the effect may begin once this returns."""
         if self._store is not None:
             self._store.append(intent)
             await self._store.flush()
 
     async def flush_before_model_call(self) -> None:
-        """What a person said is safe before a model hears it; and a disk that is full stops the
-        run here, before it costs another request."""
+        """Make the user's message durable before the model call; a full disk stops the run here,
+        before another request is paid for."""
         if self._needs_flush or (self._store is not None and self._store.write_error is not None):
             await self.flush()
 

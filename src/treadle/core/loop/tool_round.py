@@ -1,57 +1,45 @@
-"""One tool round: hook, run, cap, answer, once prepare.py has looked, checked and decided.
+"""One tool round: prepare every call, execute those that may run, finalize their results.
 
-Whatever goes wrong with a call becomes its result; nothing but cancellation leaves here as an
-exception. Safe calls run beside each other by resource, the others in order, and the answers
-come in the model's order. A call with an effect has its intent in the log before it starts.
+    prepare.py  ->  execute.py  ->  finalize (here: truncate, emit, result)
+
+Whatever goes wrong with a call becomes its result; only cancellation leaves here as an exception.
+Concurrent calls run beside each other by resource, the others in order; the results come in the
+model's order. Used by driver.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from treadle.core.contracts.hook import AddContext, Block, Change
-from treadle.core.contracts.policy import Allow, Ask, Deny
-from treadle.core.contracts.tool import ProbeResult, Tool, ToolContext, ToolOutput
-from treadle.core.events import (
-    ChildEvent,
-    Event,
-    ToolDetached,
-    ToolFinished,
-    ToolProgress,
-    ToolStarted,
-    WarningRaised,
-    preview,
-)
+from treadle.core.contracts.policy import Allow
+from treadle.core.contracts.tool import Preview, ToolOutput
+from treadle.core.errors import error_text
+from treadle.core.events import ToolDetached, ToolFinished, ToolStarted, WarningRaised, preview
 from treadle.core.loop.background import RUNNING_TEXT, BackgroundTasks, cancel_all
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.eager import EagerCalls
 from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.execute import CallExecutor, ignore_detach
 from treadle.core.loop.hooks import Hooks
-from treadle.core.loop.prepare import (
-    CallPreparer,
-    PreparedCall,
-    Toolbox,
-    check_arguments,
-    hook_data,
-)
+from treadle.core.loop.prepare import CallPreparer, PreparedCall, Toolbox
 from treadle.core.loop.scheduler import ScheduledCall, run_calls
-from treadle.core.loop.tool_runner import ToolRunner, error_text
+from treadle.core.loop.session_state import SessionState
+from treadle.core.loop.tool_runner import RunResult, ToolRunner
 from treadle.core.loop.truncation import truncate
 from treadle.core.steps import PendingApproval
-from treadle.core.transcript.content import Text, ToolCall, parse_arguments
+from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import ApprovalDecision, Intent
 from treadle.core.transcript.integrity import make_interrupted_result
 from treadle.core.transcript.items import NoticeItem, ToolResultItem
-from treadle.core.transcript.transcript import Transcript
 
 INTERRUPTED_CALL = "Interrupted by the user before it finished; its effect may be incomplete."
 ABANDONED_CALL = (
-    "Interrupted by the user, outcome unknown: it did not stop and may still be going on."
+    "Interrupted by the user, outcome unknown: it did not stop and may still be running."
 )
 
 
@@ -65,281 +53,181 @@ class ToolRound:
         toolbox: Toolbox,
         hooks: Hooks,
         tasks: BackgroundTasks,
-        record_intent: Callable[[Intent], Awaitable[None]],
+        session: SessionState,
         on_notice: Callable[[NoticeItem], None],
-        history: Callable[[], Transcript],
     ) -> None:
-        self._history = history
         self._config = config
         self._emitter = emitter
-        self._toolbox = toolbox
         self._hooks = hooks
-        self._preparer = CallPreparer(config.policy, emitter, toolbox, hooks)
-        self._runner = ToolRunner(emitter)
         self._tasks = tasks
-        self._record_intent = record_intent
-        self._on_notice = on_notice
+        self._preparer = CallPreparer(config.policy, emitter, toolbox, hooks, on_notice)
+        self._runner = ToolRunner(emitter)
+        self._executor = CallExecutor(
+            config, emitter, hooks, tasks, self._runner, session, on_notice
+        )
         self.eager = EagerCalls(toolbox, hooks, config.max_parallel, self._run_eagerly)
 
-    async def aclose(self) -> None:
-        """Nothing that was started here goes on, as far as that can be had."""
-        await self.eager.cancel_started()
-        await self._runner.aclose()
-
-    # --- before anything happens ---------------------------------------------------------
-
-    def prepare(
+    async def prepare(
         self,
         calls: Sequence[ToolCall],
-        decisions: dict[str, ApprovalDecision],
-        intents: dict[str, Intent],
-        early_results: dict[str, ToolResultItem],
-    ) -> Awaitable[tuple[list[PreparedCall], list[PendingApproval]]]:
-        """Look at every call, and at who must still be asked. Running it twice is harmless."""
+        decisions: Mapping[str, ApprovalDecision],
+        intents: Mapping[str, Intent],
+        early_results: Mapping[str, ToolResultItem],
+    ) -> tuple[list[PreparedCall], list[PendingApproval]]:
+        """Every call, and the approvals that are needed first. May be repeated."""
         self.eager.cancel_scheduled()
-        return self._preparer.prepare(calls, decisions, intents, early_results)
-
-    # --- the round -----------------------------------------------------------------------
+        prepared, approvals = await self._preparer.prepare(calls, decisions, intents, early_results)
+        if not approvals:
+            return prepared, approvals
+        by_id = {ready.call.id: ready for ready in prepared}
+        return prepared, [await self._with_preview(one, by_id[one.call.id]) for one in approvals]
 
     async def run(
         self,
         prepared: Sequence[PreparedCall],
-        intents: dict[str, Intent],
+        intents: Mapping[str, Intent],
         on_result: Callable[[ToolResultItem], None],
         on_early_result: Callable[[ToolResultItem], None],
     ) -> None:
-        """Answer every call. `on_result` gets the answers in the model's order, `on_early` one
-        that came before its turn."""
+        """Answer every call. `on_result` gets the results in the model's order, `on_early_result`
+        one that came before its turn."""
         if len(prepared) == 1:
-            on_result(await self._answer_call(prepared[0], intents))
+            on_result(await self._answer(prepared[0], intents))
             return
-        slots = [
-            ScheduledCall(partial(self._answer_call, ready, intents), *_call_access(ready))
+        calls = [
+            ScheduledCall(
+                partial(self._answer, ready, intents),
+                _is_concurrent(ready),
+                ready.access.reads,
+                ready.access.writes,
+            )
             for ready in prepared
         ]
-        await run_calls(slots, self._config.max_parallel, on_result, on_early_result)
+        await run_calls(calls, self._config.max_parallel, on_result, on_early_result)
 
     def answer_interrupted(self, call: ToolCall) -> ToolResultItem:
-        """The answer to a call that the user interrupted."""
-        output = self._runner.take_late_output(call.id)
-        if output is not None:
-            return self._finish_call(PreparedCall(call), output)
-        return make_interrupted_result(
-            call, ABANDONED_CALL if self._runner.is_abandoned(call.id) else INTERRUPTED_CALL
-        )
+        """The result of a call that the user interrupted."""
+        result = self._runner.take_late_result(call.id)
+        if result is not None:
+            return self._finalize(PreparedCall(call), result)
+        if self._runner.is_abandoned(call.id):
+            return make_interrupted_result(call, ABANDONED_CALL, "unknown")
+        return make_interrupted_result(call, INTERRUPTED_CALL)
 
-    async def _answer_call(
-        self, prepared: PreparedCall, intents: dict[str, Intent]
+    async def aclose(self) -> None:
+        """Stop what was started here; bounded in time."""
+        await self.eager.cancel_started()
+        await self._runner.aclose()
+
+    # --- one call ------------------------------------------------------------------------
+
+    async def _answer(
+        self, prepared: PreparedCall, intents: Mapping[str, Intent]
     ) -> ToolResultItem:
         if prepared.early_result is not None:
             return prepared.early_result
         intent = intents.get(prepared.call.id)
         if intent is not None:
-            concluded = await self._resolve_intent(prepared, intent)
-            if concluded is not None:
-                return concluded
+            recovered = await self._executor.recover(prepared, intent)
+            if recovered is not None:
+                return self._finalize(prepared, recovered)
             if prepared.rerun_refusal is not None:
                 text = f"{prepared.rerun_refusal} It was not done before the interruption."
-                return self._finish_call(prepared, ToolOutput(text, is_error=True))
+                return self._finalize(
+                    prepared, RunResult(ToolOutput(text, is_error=True), "denied")
+                )
+            prepared = await self._preparer.recheck(prepared)
+        if prepared.refusal is None:
+            started = await self.eager.take_result(prepared.call)
+            if started is not None:
+                return self._with_call_id(started, prepared)
+            if self._hooks.has("pre_tool_use"):
+                prepared = await self._preparer.apply_hooks(prepared)
         if prepared.refusal is not None:
-            await asyncio.sleep(0)  # others get a turn, also from a model that calls for nonsense
-            return self._finish_call(prepared, ToolOutput(prepared.refusal, is_error=True))
-        result = await self.eager.take_result(prepared.call)
-        if result is not None:
-            return self._with_call_id(result, prepared)
-        if self._hooks.has("pre_tool_use"):
-            prepared = await self._run_pre_hooks(prepared)
-            if prepared.refusal is not None:
-                return self._finish_call(prepared, ToolOutput(prepared.refusal, is_error=True))
-        assert prepared.tool is not None, "a call without a tool is refused before"
-        if prepared.tool.spec.detachable:
+            await asyncio.sleep(0)  # a model that only makes bad calls must not block other tasks
+            output = ToolOutput(prepared.refusal, is_error=True)
+            return self._finalize(prepared, RunResult(output, prepared.refusal_outcome))
+        if prepared.tool is not None and prepared.tool.spec.detachable:
             return await self._run_detachable(prepared, prepared.tool.spec.detach_after)
-        return await self._execute(prepared, _ignore_detach)
+        return await self._run(prepared)
+
+    async def _run(
+        self, prepared: PreparedCall, detach: Callable[[], None] = ignore_detach
+    ) -> ToolResultItem:
+        return self._finalize(prepared, await self._executor.execute(prepared, detach))
 
     async def _run_eagerly(self, call: ToolCall) -> ToolResultItem | None:
-        """Run it now if nobody has to be asked; what is wrong with it is told at its turn."""
-        prepared = self._preparer.validate(call, None)
+        """Run the call now if no approval is needed; what is wrong with it is reported later."""
+        prepared = self._preparer.validate(call)
         if prepared.refusal is not None:
             return None
         if not isinstance(await self._preparer.decide(prepared), Allow):
             return None
-        return await self._execute(prepared, _ignore_detach)
-
-    async def _run_pre_hooks(self, prepared: PreparedCall) -> PreparedCall:
-        """A hook may deny, add, or change the arguments; changed ones are judged again."""
-        tool, changed = prepared.tool, False
-        for answer in await self._hooks.run("pre_tool_use", hook_data(prepared)):
-            match answer:
-                case Block(reason=reason):
-                    return msgspec.structs.replace(prepared, refusal=f"denied: {reason}")
-                case Change(arguments=arguments) if arguments is not None and tool is not None:
-                    prepared, changed = check_arguments(prepared.call, tool, arguments), True
-                case AddContext(text=text):
-                    self._on_notice(NoticeItem(text, kind="hook"))
-        if changed and prepared.refusal is None:
-            verdict = await self._preparer.decide(prepared)
-            if isinstance(verdict, (Deny, Ask)):
-                problem = f"a hook changed the call into one that is not allowed: {verdict.reason}"
-                return msgspec.structs.replace(prepared, refusal=f"error: {problem}")
-        return prepared
+        return await self._run(prepared)
 
     async def _run_detachable(self, prepared: PreparedCall, after: float | None) -> ToolResultItem:
-        self._tasks.start_capture(prepared.call)
+        """Run the call until it ends, asks to be detached, or `after` seconds have passed."""
+        call = prepared.call
+        self._tasks.start_capture(call)
         loop = asyncio.get_running_loop()
-        asked: asyncio.Future[None] = loop.create_future()
+        detach_requested: asyncio.Future[None] = loop.create_future()
 
         def detach() -> None:
-            if not asked.done():
-                asked.set_result(None)
+            if not detach_requested.done():
+                detach_requested.set_result(None)
 
-        work = loop.create_task(self._execute(prepared, detach))
+        work = loop.create_task(self._run(prepared, detach))
         try:
-            either: list[asyncio.Future[Any]] = [work, asked]
+            either: list[asyncio.Future[Any]] = [work, detach_requested]
             await asyncio.wait(either, timeout=after, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            self._tasks.stop_capture(prepared.call)
+            self._tasks.stop_capture(call)
             await cancel_all([work])
             raise
         if work.done():
-            self._tasks.stop_capture(prepared.call)
+            self._tasks.stop_capture(call)
             return work.result()
-        task_id = self._tasks.add(prepared.call, prepared.summary, work)
-        self._emitter.emit(ToolDetached, prepared.call.id, task_id)
+        task_id = self._tasks.add(call, prepared.summary, work)
+        self._emitter.emit(ToolDetached, call.id, task_id)
         text = RUNNING_TEXT.format(id=task_id)
-        return ToolResultItem(prepared.call.id, prepared.call.name, (Text(text),), display=text)
+        data = {"task_id": task_id}
+        return ToolResultItem(call.id, call.name, (Text(text),), display=text, data=data)
 
-    async def _execute(self, prepared: PreparedCall, detach: Callable[[], None]) -> ToolResultItem:
-        """Write down the intent, run, contain."""
-        tool, call = prepared.tool, prepared.call
-        assert tool is not None, "only calls of known tools are run"
-        context = self._make_context(call, detach)
-        if tool.spec.effect != "pure":
-            refused = await self._write_intent(prepared, tool, context)
-            if refused is not None:
-                return self._finish_call(prepared, refused)
-        self._emitter.emit(ToolStarted, call.id, call.name, prepared.summary)
-        limit = tool.spec.timeout or self._config.tool_timeout
-        output = await self._runner.run(tool, prepared.arguments, context, limit)
-        if self._hooks.has("post_tool_use"):
-            output = await self._run_post_hooks(prepared, output)
-        return self._finish_call(prepared, output)
-
-    async def _write_intent(
-        self, prepared: PreparedCall, tool: Tool, context: ToolContext
-    ) -> ToolOutput | None:
-        evidence: dict[str, Any] = {}
-        raw: str | None = None
+    async def _with_preview(
+        self, approval: PendingApproval, prepared: PreparedCall
+    ) -> PendingApproval:
+        assert prepared.tool is not None, "only calls of known tools need an approval"
+        context = self._executor.make_context(prepared)
         try:
-            if prepared.arguments != prepared.call.arguments:
-                raw = msgspec.json.encode(prepared.arguments).decode()
-            if tool.spec.effect == "verifiable":
-                evidence = await tool.evidence(prepared.arguments, context)
-        except Exception as error:  # noqa: BLE001 - becomes the call's answer
-            return ToolOutput(f"error: {error_text(error)}", is_error=True)
-        await self._record_intent(
-            Intent(
-                prepared.call.id,
-                tool.spec.name,
-                context.idempotency_key,
-                tool.spec.effect,
-                evidence,
-                raw,
-            )
-        )
-        return None
+            shown = await prepared.tool.preview(prepared.arguments, context)
+        except Exception as error:  # noqa: BLE001 - the user decides without it
+            shown = Preview("text", f"no preview: {error_text(error)}")
+        return msgspec.structs.replace(approval, preview=shown, access=prepared.access)
 
-    async def _resolve_intent(
-        self, prepared: PreparedCall, intent: Intent
-    ) -> ToolResultItem | None:
-        """An earlier process meant to do this and may have: find out, or say so."""
-        given = f" with {preview(intent.raw)}" if intent.raw is not None else ""
-        evidence = f"{intent.tool} was about to run{given} (key {intent.idempotency_key})"
-        if intent.effect == "verifiable" and prepared.tool is not None and prepared.refusal is None:
-            try:
-                probe = await self._probe(prepared.tool, prepared, intent)
-            except Exception as error:  # noqa: BLE001 - becomes the call's answer
-                evidence = f"the check failed: {error_text(error)}"
-            else:
-                if probe.outcome == "not_done":
-                    return None
-                if probe.outcome == "done":
-                    text = f"Done before an interruption. {probe.evidence}"
-                    return self._finish_call(prepared, ToolOutput(text))
-                evidence = probe.evidence
-        unsure = make_interrupted_result(
-            prepared.call, f"Interrupted, outcome unknown. Evidence: {evidence}"
-        )
-        return self._finish_call(prepared, ToolOutput(unsure.text, is_error=True))
+    # --- finalize ------------------------------------------------------------------------
 
-    async def _probe(self, tool: Tool, prepared: PreparedCall, intent: Intent) -> ProbeResult:
-        """Look for what was really run, whatever the call or a hook would have it be by now."""
-        arguments = prepared.arguments if intent.raw is None else parse_arguments(intent.raw)
-        if isinstance(arguments, str):
-            return ProbeResult("unknown", f"what it was run with cannot be read: {arguments}")
-        return await tool.probe(
-            arguments, intent.evidence, self._make_context(prepared.call, _ignore_detach)
-        )
-
-    async def _run_post_hooks(self, prepared: PreparedCall, output: ToolOutput) -> ToolOutput:
-        text = output.content if isinstance(output.content, str) else ""
-        data = {**hook_data(prepared), "tool_response": text, "is_error": output.is_error}
-        for answer in await self._hooks.run("post_tool_use", data):
-            match answer:
-                case Change(text=new) if new is not None:
-                    output = msgspec.structs.replace(output, content=new)
-                case AddContext(text=text):
-                    self._on_notice(NoticeItem(text, kind="hook"))
-        return output
-
-    def _make_context(self, call: ToolCall, detach: Callable[[], None]) -> ToolContext:
-        equipment, teller, tasks = self._config, self._emitter, self._tasks
-
-        def progress(text: str) -> None:
-            if not self._runner.is_abandoned(call.id):
-                teller.emit(ToolProgress, call.id, text)
-                tasks.append_output(call.id, text)
-
-        def relay(event: Event) -> None:
-            if not self._runner.is_abandoned(call.id):
-                teller.emit(ChildEvent, call.id, event)
-
-        return ToolContext(
-            teller.session_id,
-            teller.turn_id,
-            call.id,
-            f"{teller.session_id}/{teller.turn_id}/{call.id}",
-            progress,
-            detach,
-            relay,
-            equipment.workspace,
-            tasks,
-            equipment.services,
-            self._history,
-        )
-
-    def _finish_call(self, prepared: PreparedCall, output: ToolOutput) -> ToolResultItem:
-        """Cap, tell, answer."""
+    def _finalize(self, prepared: PreparedCall, result: RunResult) -> ToolResultItem:
+        """Truncate the output, emit the event, make the result item."""
         limit = self._config.max_result_chars
         if prepared.tool is not None:
             limit = min(limit, prepared.tool.spec.max_result_chars)
-        keep = self._save_output if self._config.save_output is not None else None
-        result = truncate(prepared.call, output, limit, keep)
-        self._emit_finished(result)
-        return result
+        save = self._save_output if self._config.save_output is not None else None
+        item = truncate(prepared.call, result.output, limit, save, result.outcome)
+        self._emit_finished(item)
+        return item
 
     def _save_output(self, call_id: str, text: str) -> str:
-        """Where the whole output is, or nothing if it could not be kept."""
-        keep = self._config.save_output
+        """The path of the saved output; "" if it could not be saved."""
+        save = self._config.save_output
         try:
-            return keep(call_id, text) if keep is not None else ""
-        except Exception as error:  # noqa: BLE001 - the beginning of it is an answer, too
-            self._emitter.emit(
-                WarningRaised, f"an output could not be kept whole: {error_text(error)}"
-            )
+            return save(call_id, text) if save is not None else ""
+        except Exception as error:  # noqa: BLE001 - the truncated output is still a result
+            problem = f"the full output could not be saved: {error_text(error)}"
+            self._emitter.emit(WarningRaised, problem)
             return ""
 
     def _with_call_id(self, result: ToolResultItem, prepared: PreparedCall) -> ToolResultItem:
-        """The result of a call that started early, perhaps under the id of a broken attempt."""
+        """The result of an eager call, which may have the id of an earlier attempt."""
         if result.call_id == prepared.call.id:
             return result
         result = msgspec.structs.replace(result, call_id=prepared.call.id)
@@ -356,20 +244,11 @@ class ToolRound:
             result.display,
             result.is_error,
             result.is_truncated,
+            result.outcome,
         )
 
 
-def _ignore_detach() -> None:
-    """For calls that cannot go on in the background."""
-
-
-def _call_access(prepared: PreparedCall) -> tuple[bool, frozenset[str], frozenset[str]]:
-    """Whether it may run beside others, what it reads, what it writes."""
+def _is_concurrent(prepared: PreparedCall) -> bool:
     if prepared.refusal is not None or prepared.tool is None:
-        return True, frozenset(), frozenset()
-    spec = prepared.tool.spec
-    try:
-        touched = prepared.tool.resources(prepared.arguments)
-    except Exception:  # noqa: BLE001 - a tool's own code: in doubt it runs alone
-        return False, frozenset(), frozenset()
-    return spec.concurrent or spec.effect == "pure", touched.reads, touched.writes
+        return True
+    return prepared.tool.spec.concurrent or prepared.tool.spec.effect == "pure"

@@ -1,7 +1,6 @@
-"""Cutting a tool's output to what a model can bear.
+"""Truncates a tool's output to what fits into a request.
 
-Never inside a character; with a marker that says how much there was, and where the whole of
-it can be read on.
+Never inside a character. A marker says how long the output was, and where all of it can be read.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Callable
 
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.transcript.content import ResultContent, Text, ToolCall, fix_surrogates
-from treadle.core.transcript.items import ToolResultItem
+from treadle.core.transcript.items import CallOutcome, ToolResultItem
 
 
 def truncation_marker(total: int) -> str:
@@ -22,8 +21,9 @@ def truncate(
     output: ToolOutput,
     limit: int,
     save_output: Callable[[str, str], str] | None = None,
+    outcome: CallOutcome = "finished",
 ) -> ToolResultItem:
-    """The answer to a call, at most `limit` characters of text long."""
+    """The result of a call, with at most `limit` characters of text."""
     parts: tuple[ResultContent, ...]
     if isinstance(output.content, str):
         parts = (Text(fix_surrogates(output.content)),)
@@ -31,35 +31,24 @@ def truncate(
         parts = tuple(
             [Text(fix_surrogates(p.text)) if type(p) is Text else p for p in output.content]
         )
-    display = fix_surrogates(output.display) if output.display else ""
     total = sum([len(part.text) for part in parts if type(part) is Text])
-    if total <= limit:
-        return ToolResultItem(
-            call.id,
-            call.name,
-            parts,
-            output.is_error,
-            False,
-            total,
-            display,
-            output.full_output,
-        )
-    kept_at = output.full_output
-    if save_output is not None and not kept_at:
-        kept_at = save_output(call.id, "".join(part.text for part in parts if type(part) is Text))
+    is_truncated, saved_at = total > limit, output.full_output
+    if is_truncated:
+        if save_output is not None and not saved_at:
+            saved_at = save_output(call.id, "".join(p.text for p in parts if type(p) is Text))
+        marker = truncation_marker(total) + (f" The whole is in {saved_at}" if saved_at else "")
+        parts = _truncate_parts(parts, limit, marker)
     return ToolResultItem(
         call.id,
         call.name,
-        _truncate_parts(
-            parts,
-            limit,
-            truncation_marker(total) + (f" The whole is in {kept_at}" if kept_at else ""),
-        ),
+        parts,
         output.is_error,
-        True,
+        is_truncated,
         total,
-        display,
-        kept_at,
+        fix_surrogates(output.display) if output.display else "",
+        saved_at,
+        outcome,
+        output.data,
     )
 
 

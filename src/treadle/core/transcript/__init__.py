@@ -1,4 +1,4 @@
-"""Values and laws: what was said and done, what comes next, and which histories are lawful."""
+"""Values of a conversation, the next move of the loop, and the laws of a valid history."""
 
 from treadle.core.transcript.content import (
     Arguments,

@@ -1,7 +1,7 @@
-"""What can stand inside an item: text, thinking, pictures, documents, calls.
+"""The parts of an item: text, thinking, images, documents, tool calls.
 
-Frozen values that know nothing of storage, display or providers. Items (items.py) are made
-of these; a provider's codec turns them into its own blocks and back.
+Frozen values that do not depend on storage, display or providers. Items (items.py) consist of
+these; the codec of a provider converts them to its own blocks and back.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Arguments = dict[str, Any]
 
 
 class Text(msgspec.Struct, frozen=True, tag="text"):
-    """Plain text, from anybody."""
+    """Plain text of the user, the model or a tool."""
 
     text: str
 
 
 class Thinking(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True):
-    """A model's reasoning. Only the provider named by `origin` may see the signature again."""
+    """Reasoning of a model. The signature is sent back only to the provider named by `origin`."""
 
     text: str
     signature: str = ""
@@ -30,14 +30,14 @@ class Thinking(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True):
 
 
 class RedactedThinking(msgspec.Struct, frozen=True, tag="redacted_thinking", omit_defaults=True):
-    """Reasoning that the provider sealed: opaque, and to be returned to it unchanged."""
+    """Reasoning that the provider encrypted; it is sent back to that provider unchanged."""
 
     data: str
     origin: str = ""
 
 
 class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, dict=True):
-    """A picture: its bytes, or the address of one."""
+    """An image: its bytes, or its URL."""
 
     media_type: str
     data: bytes = b""
@@ -45,7 +45,7 @@ class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, dict=T
 
 
 class Document(msgspec.Struct, frozen=True, tag="document", omit_defaults=True, dict=True):
-    """A file that the provider reads itself, such as a PDF."""
+    """A file that the provider reads, such as a PDF."""
 
     media_type: str
     data: bytes = b""
@@ -54,9 +54,9 @@ class Document(msgspec.Struct, frozen=True, tag="document", omit_defaults=True, 
 
 
 class Opaque(msgspec.Struct, frozen=True, tag="opaque", omit_defaults=True):
-    """A block of one provider, kept as its JSON text so that it can be returned unchanged.
+    """A block of one provider, kept as JSON text so that it can be sent back unchanged.
 
-    Server-side tool calls and their results travel this way.
+    Used for server-side tool calls and their results.
     """
 
     origin: str
@@ -65,10 +65,10 @@ class Opaque(msgspec.Struct, frozen=True, tag="opaque", omit_defaults=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", dict=True):
-    """A call as the model wrote it. `raw` is the truth; the parsed form is read off it.
+    """A call as the model wrote it. `raw` is stored; the arguments are parsed from it.
 
-    `arguments` is None when `raw` is not one whole JSON object: such a call is answered with
-    `problem` and never executed.
+    `arguments` is None when `raw` is not one complete JSON object: such a call is never executed,
+    and its result is `problem`.
     """
 
     id: str
@@ -77,7 +77,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", dict=True):
 
     @property
     def parsed(self) -> Arguments | str:
-        """The arguments, or what is wrong with them; read once."""
+        """The arguments, or what is wrong with them; parsed once."""
         kept: Arguments | str | None = self.__dict__.get("parsed")
         if kept is None:
             kept = self.__dict__["parsed"] = parse_arguments(self.raw)
@@ -100,7 +100,7 @@ ResultContent = Text | Image | Document
 
 
 def fix_surrogates(text: str) -> str:
-    """The text, with halves of characters mended or marked: no log or request can hold them."""
+    """The text with lone surrogates joined or replaced: UTF-8 cannot encode them."""
     if text.isascii():
         return text
     try:
@@ -111,7 +111,7 @@ def fix_surrogates(text: str) -> str:
 
 
 def parse_arguments(raw: str) -> Arguments | str:
-    """Read a call's arguments strictly; a string says what is wrong with them."""
+    """Parse the arguments of a call strictly; a string says what is wrong with them."""
     if not raw.strip():
         return {}
     try:

@@ -1,9 +1,9 @@
-"""The lines of the log, and the view that they fold to.
+"""The entries of the log, and the view that is computed from them.
 
-The log is the truth and only grows. Each entry says one thing that happened; `fold` reads
-them in order and gives what a driver needs to go on: the transcript, the rulings on open
-calls, the intents without an outcome, the parts the provider refused. How entries are written
-down (sequence numbers, checksums, files, rows) is the stores' business.
+The log is append-only and is the source of truth. Each entry records one event; `fold_entries`
+reads them in order and returns what a driver needs to continue: the transcript, the decisions on
+open calls, the intents without an outcome, the parts that the provider rejected. Sequence numbers,
+checksums and files belong to the stores. Used by core/loop, sessions/ and the stores.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class ItemAdded(msgspec.Struct, frozen=True, tag="item", tag_field="kind"):
 
 
 class InputQueued(msgspec.Struct, frozen=True, tag="queued", tag_field="kind"):
-    """Something was said while the agent worked; it waits for its place in the transcript."""
+    """A message arrived while the agent was working; it is not in the transcript yet."""
 
     item: UserItem | NoticeItem
 
 
 class InputDropped(msgspec.Struct, frozen=True, tag="unqueued", tag_field="kind"):
-    """The first that waited will not enter the transcript: a hook refused it."""
+    """A hook blocked the first queued message; it does not enter the transcript."""
 
 
 class TurnBegan(msgspec.Struct, frozen=True, tag="turn", tag_field="kind"):
@@ -42,8 +42,8 @@ class TurnBegan(msgspec.Struct, frozen=True, tag="turn", tag_field="kind"):
 
 
 class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="kind", omit_defaults=True):
-    """A call is about to have its effect. `evidence` holds what a probe will compare, `raw` the
-    arguments it is run with, if they are not the model's: edited, changed by a hook, forwarded."""
+    """A call is about to have its effect. `evidence` is what a probe will compare. `raw` holds the
+    arguments of the run if they differ from the model's: edited, changed by a hook, forwarded."""
 
     call_id: str
     tool: str
@@ -54,8 +54,8 @@ class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="kind", omit_d
 
 
 class EarlyResult(msgspec.Struct, frozen=True, tag="settled", tag_field="kind"):
-    """A call has ended while an earlier one of its round still runs: its answer must wait
-    for its place in the transcript, but not for its safety."""
+    """A call ended while an earlier call of its round is still running: the result is durable now
+    and enters the transcript later, in the model's order."""
 
     result: ToolResultItem
 
@@ -63,7 +63,7 @@ class EarlyResult(msgspec.Struct, frozen=True, tag="settled", tag_field="kind"):
 class ApprovalDecision(
     msgspec.Struct, frozen=True, tag="ruling", tag_field="kind", omit_defaults=True
 ):
-    """What somebody decided about a call. `raw` holds edited arguments, if they were edited."""
+    """The decision on a call. `raw` holds the arguments if they were edited."""
 
     call_id: str
     decision: Literal["allow", "deny"]
@@ -73,7 +73,7 @@ class ApprovalDecision(
 
 
 class ViewRewritten(msgspec.Struct, frozen=True, tag="compaction", tag_field="kind"):
-    """The view changed: items [start, stop) are replaced. The old ones stay in the log."""
+    """Items [start, stop) of the view are replaced. The old items stay in the log."""
 
     mutator: str
     start: int
@@ -82,17 +82,17 @@ class ViewRewritten(msgspec.Struct, frozen=True, tag="compaction", tag_field="ki
 
 
 class Uncompacted(msgspec.Struct, frozen=True, tag="uncompact", tag_field="kind"):
-    """The view went back to the whole history, as if nothing had been replaced."""
+    """The view is the whole history again; all replacements are undone."""
 
 
 class Rewound(msgspec.Struct, frozen=True, tag="rewind", tag_field="kind"):
-    """The view went back to what it was before this turn began."""
+    """The view is again what it was before this turn began."""
 
     turn_id: str
 
 
 class Quarantined(msgspec.Struct, frozen=True, tag="quarantine", tag_field="kind"):
-    """A provider refused this part of the view; it is not sent again."""
+    """A provider rejected this part of the view; it is not sent again."""
 
     position: int
     part: int
@@ -100,13 +100,13 @@ class Quarantined(msgspec.Struct, frozen=True, tag="quarantine", tag_field="kind
 
 
 class NoticeShown(msgspec.Struct, frozen=True, tag="notice", tag_field="kind"):
-    """One line that the person was shown."""
+    """One line that was shown to the user."""
 
     text: str
 
 
 class Checkpoint(msgspec.Struct, frozen=True, tag="checkpoint", tag_field="kind"):
-    """The files as they were at this point."""
+    """The state of the files at this point."""
 
     turn_id: str
     tree: str
@@ -118,8 +118,8 @@ class UsageRecorded(msgspec.Struct, frozen=True, tag="usage", tag_field="kind"):
 
 
 class WakeCondition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a parked turn waits for: a moment (`at`, seconds since 1970), a file (`path`) that
-    appears, somebody's answer, or more money."""
+    """What a suspended turn waits for: a time (`at`, seconds since 1970), a file (`path`) that
+    appears, an answer of the user, or a larger budget."""
 
     on: Literal["time", "file", "answer", "money"]
     at: float = 0.0
@@ -127,7 +127,7 @@ class WakeCondition(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Suspended(msgspec.Struct, frozen=True, tag="parked", tag_field="kind", omit_defaults=True):
-    """The turn waits on disk; the process may end. Whatever happens next wakes it."""
+    """The turn waits on disk and the process may end. The next entry of the turn ends the wait."""
 
     turn_id: str
     reason: Literal["rate_limit", "approval", "question", "budget", "other"]
@@ -162,7 +162,7 @@ Entry = (
 
 
 class TurnProgress(msgspec.Struct, frozen=True):
-    """What an open turn has done and used. A round counts once its last call is answered."""
+    """Rounds, calls and usage of a turn. A round counts when its last call has a result."""
 
     rounds: int = 0
     calls: int = 0
@@ -170,10 +170,10 @@ class TurnProgress(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """What the log amounts to: all that a driver needs to go on from here.
+    """The state that the log describes: all that a driver needs to continue.
 
-    `so_far` is of the open turn, or of the last one. `history` is the transcript without any
-    replacement; None while there was none.
+    `turn_progress` is that of the open turn, or of the last one. `history` is the transcript
+    without any replacement; None while there was no replacement.
     """
 
     transcript: Transcript = msgspec.field(default_factory=Transcript)
@@ -191,7 +191,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
-    """Read the log in order. Cost grows with the entries read, not with the view."""
+    """Compute the view from entries, in order. The cost depends on the entries, not on the view."""
     start = view or View()
     transcript = start.transcript
     rulings, intents, settled = (
@@ -281,7 +281,7 @@ def apply_rewrite(transcript: Transcript, change: ViewRewritten) -> Transcript:
 
 
 def diff_views(mutator: str, old: Transcript, new: Transcript) -> ViewRewritten:
-    """The smallest single replacement that leads from one view to the other."""
+    """The smallest single replacement that turns the old view into the new one."""
     shorter = min(len(old), len(new))
     start = 0
     while start < shorter and old[start] is new[start]:

@@ -1,13 +1,13 @@
-"""The laws a transcript keeps, each by name, with a check and a repair.
+"""The laws of a transcript, each with a name, a check and a repair.
 
-    calls_answered_once   every call has one answer, right after its reply, in the model's order
-    answers_belong        no answer stands without its call
-    call_ids_unique       no id is used by two calls, and none is empty
-    no_empty_items        no item is without content
-    begins_with_input     the model does not speak first
+    calls_answered_once   every call has one result, right after its reply, in the model's order
+    answers_belong        every result belongs to an earlier call
+    call_ids_unique       no two calls have the same id, and no id is empty
+    no_empty_items        every item has content
+    begins_with_input     the first item is not a reply of the model
 
-The calls of the last reply may still be open: that is work in progress, not a breach.
-Repairs change the view of a history that came from elsewhere; the log is never rewritten.
+Calls of the last reply may be open: that is work in progress, not a violation. A repair changes
+the view of an imported or damaged history; the log is never rewritten.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 from treadle.core.transcript.content import AssistantContent, Text, ToolCall
 from treadle.core.transcript.items import (
     AssistantItem,
+    CallOutcome,
     Item,
     NoticeItem,
     SummaryItem,
@@ -31,7 +32,7 @@ INTERRUPTED_RESULT = "The call was interrupted and its outcome is unknown."
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """One breach: which law, where, and what is wrong there."""
+    """One violation: which law, at which item, and what is wrong."""
 
     law: str
     position: int
@@ -48,12 +49,12 @@ class Law(msgspec.Struct, frozen=True):
 
 
 def find_violations(items: Sequence[Item]) -> list[Violation]:
-    """Every breach of every law."""
+    """Every violation of every law."""
     return [violation for law in LAWS for violation in law.check(items)]
 
 
 def repaired(transcript: Transcript) -> Transcript:
-    """The same history, lawful; the very same transcript if it already was."""
+    """The history with all laws repaired; the same object if there is no violation."""
     if not find_violations(transcript):
         return transcript
     items: list[Item] = list(transcript)
@@ -62,9 +63,11 @@ def repaired(transcript: Transcript) -> Transcript:
     return Transcript(items)
 
 
-def make_interrupted_result(call: ToolCall, reason: str = INTERRUPTED_RESULT) -> ToolResultItem:
-    """The answer to a call that was not carried to its end."""
-    return ToolResultItem(call.id, call.name, (Text(reason),), is_error=True)
+def make_interrupted_result(
+    call: ToolCall, reason: str = INTERRUPTED_RESULT, outcome: CallOutcome = "interrupted"
+) -> ToolResultItem:
+    """The result of a call that did not run to its end."""
+    return ToolResultItem(call.id, call.name, (Text(reason),), is_error=True, outcome=outcome)
 
 
 # --- begins_with_input -------------------------------------------------------------------
@@ -89,11 +92,11 @@ def _repair_first_item(items: Sequence[Item]) -> list[Item]:
 
 
 def is_empty(item: Item) -> bool:
-    """Whether there is nothing in it that a provider would take."""
+    """Whether the item has no content that a provider accepts."""
     if isinstance(item, (NoticeItem, SummaryItem)):
         return not item.text.strip()
     if isinstance(item, ToolResultItem):
-        return False  # "the command printed nothing" is an answer
+        return False  # an empty result is valid: the command printed nothing
     content = item.content
     if content and type(content[-1]) is not Text:
         return False
@@ -129,7 +132,7 @@ def _check_ids(items: Sequence[Item]) -> list[Violation]:
 
 
 def _repair_ids(items: Sequence[Item]) -> list[Item]:
-    """Rename repeated ids; answers follow the reply they stand behind, in order."""
+    """Rename repeated ids, and rename the results after a reply in the same order."""
     mended: list[Item] = []
     seen: set[str] = set()
     renamed: dict[str, list[str]] = {}
@@ -149,7 +152,7 @@ def with_unique_ids(
     is_taken: Callable[[str], bool],
     renamed: dict[str, list[str]] | None = None,
 ) -> AssistantItem:
-    """The reply with every empty, repeated or already taken call id replaced by a fresh one."""
+    """The reply with every empty, repeated or taken call id replaced by a new one."""
     own: set[str] = set()
     content: list[AssistantContent] = []
     changed = False
@@ -225,7 +228,7 @@ def _answer_ids_after(items: Sequence[Item], position: int) -> list[str]:
 
 
 def _repair_answers(items: Sequence[Item]) -> list[Item]:
-    """Bring each answer behind its reply, in order; make one up where there is none."""
+    """Move each result behind its reply, in order; add one where it is missing."""
     answers: dict[str, ToolResultItem] = {}
     for item in items:
         if isinstance(item, ToolResultItem):
@@ -242,8 +245,8 @@ def _repair_answers(items: Sequence[Item]) -> list[Item]:
             continue
         for call in item.calls:
             if call.id not in answers and position == last:
-                break  # the tail may be open: the loop will run it
-            mended.append(answers.get(call.id) or make_interrupted_result(call))
+                break  # the last calls may be open: the loop will run them
+            mended.append(answers.get(call.id) or make_interrupted_result(call, outcome="unknown"))
     return mended
 
 

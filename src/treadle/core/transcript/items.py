@@ -1,12 +1,12 @@
-"""The parts of a transcript, in the order in which they happened.
+"""The items of a transcript.
 
-    UserItem        what a person said
-    AssistantItem   one whole reply of a model, with its calls
-    ToolResultItem  the one answer to one call
-    NoticeItem      what the engine tells the model (a reminder, a finished task)
-    SummaryItem     what stands for older items after a compaction
+    UserItem        a message of the user
+    AssistantItem   one complete reply of a model, with its calls
+    ToolResultItem  the result of one call
+    NoticeItem      a text from the engine to the model (a reminder, a finished task)
+    SummaryItem     replaces older items after a compaction
 
-Values only. Which sequences are legal is said by integrity.py; what follows one, by pending.py.
+Values only. integrity.py says which sequences are valid, pending.py what the next move is.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ StopReason = Literal[
     "end_turn", "tool_use", "max_tokens", "stop_sequence", "pause", "refusal", "context", "aborted"
 ]
 
-# What a notice does to the next move: lets the model speak, ends the turn, or changes nothing.
+# The next move after a notice: a model call, the end of the turn, or the same move as without it.
 NoticeEffect = Literal["ask", "rest", "same"]
 
-# What became of a call. finished: the tool ran to its end, well or with an error. denied: it was not
-# run. interrupted: it was cut off. unknown: it may or may not have had its effect. recovered: an
-# earlier process had carried it out, and a probe confirmed it.
+# How a call ended. finished: the tool returned or failed. denied: it did not run. interrupted: it
+# was cancelled. unknown: it may or may not have had its effect. recovered: an earlier process ran
+# it, and a probe confirmed the effect.
 CallOutcome = Literal["finished", "denied", "interrupted", "unknown", "recovered"]
 
 
 class UserItem(msgspec.Struct, frozen=True, tag="user", omit_defaults=True, dict=True):
-    """A person's message. `steered` marks one that came while the agent was working."""
+    """A message of the user. `steered`: it arrived while the agent was working."""
 
     content: tuple[UserContent, ...]
     steered: bool = False
@@ -52,7 +52,7 @@ class UserItem(msgspec.Struct, frozen=True, tag="user", omit_defaults=True, dict
 
 
 class AssistantItem(msgspec.Struct, frozen=True, tag="assistant", omit_defaults=True, dict=True):
-    """One reply of a model, whole. `stop` says why it ended, `model` who spoke."""
+    """One complete reply of a model. `stop` is the reason for its end, `model` its name."""
 
     content: tuple[AssistantContent, ...]
     stop: StopReason = "end_turn"
@@ -85,7 +85,7 @@ class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result", omit_defaul
     display: str = ""
     full_output: str = ""
     outcome: CallOutcome = "finished"
-    data: dict[str, Any] = {}
+    data: dict[str, Any] | None = None
 
     @property
     def text(self) -> str:
@@ -93,16 +93,16 @@ class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result", omit_defaul
 
 
 class NoticeItem(msgspec.Struct, frozen=True, tag="notice", omit_defaults=True, dict=True):
-    """Something the engine tells the model. `kind` and `data` are for programs."""
+    """A text from the engine to the model. `kind` and `data` are for programs."""
 
     text: str
     kind: str = "notice"
     next_move: NoticeEffect = msgspec.field(default="same", name="then")
-    data: dict[str, Any] = {}
+    data: dict[str, Any] | None = None
 
 
 class SummaryItem(msgspec.Struct, frozen=True, tag="summary", omit_defaults=True, dict=True):
-    """Stands for `replaces` older items, which stay in the log."""
+    """Replaces `replaces` older items, which stay in the log."""
 
     text: str
     replaces: int = 0
@@ -112,7 +112,7 @@ Item = UserItem | AssistantItem | ToolResultItem | NoticeItem | SummaryItem
 
 
 def to_user_item(user_input: str | UserItem | UserContent | tuple[UserContent, ...]) -> UserItem:
-    """What a caller may give as input, as an item."""
+    """Convert the input of a caller to an item."""
     if isinstance(user_input, str):
         return UserItem((Text(fix_surrogates(user_input)),))
     if isinstance(user_input, (Text, Image, Document)):

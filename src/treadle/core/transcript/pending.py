@@ -1,16 +1,16 @@
-"""The next move, read off the transcript: the pure heart of the loop.
+"""The next move of the loop, as a pure function of the transcript.
 
     last item                             move
     -----------------------------------   -------------------------------------------
     none                                  AwaitInput
     user, summary                         AskModel
-    assistant with unanswered calls       RunTools(those calls)
+    assistant with open calls             RunTools(those calls)
     assistant that paused                 AskModel
     assistant otherwise                   Rest(reply)
     the last result of a round            AskModel
-    notice                                as it says: ask, rest, or look before it
+    notice                                its `next_move`: ask, rest, or that of the item before
 
-Because nothing else is consulted, a crash cannot lose the loop's place.
+The move depends on nothing else, so a crash cannot lose the position of the loop.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from treadle.core.transcript.transcript import Transcript
 
 
 class AwaitInput(msgspec.Struct, frozen=True):
-    """Nothing to do until somebody speaks."""
+    """The loop waits for input of the user."""
 
 
 class AskModel(msgspec.Struct, frozen=True):
-    """The model has the word."""
+    """The next step is a model call."""
 
 
 class RunTools(msgspec.Struct, frozen=True):
-    """These calls of the last reply have no answer yet, in the model's order."""
+    """These calls of the last reply have no result yet, in the model's order."""
 
     calls: tuple[ToolCall, ...]
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """The model has answered and called for nothing."""
+    """The last reply has no calls: the turn can end."""
 
     reply: AssistantItem | None
 
@@ -52,7 +52,7 @@ Move = AwaitInput | AskModel | RunTools | Rest
 
 
 def pending(transcript: Transcript) -> Move:
-    """What comes next."""
+    """The next move."""
     answered: set[str] = set()
     for position in range(len(transcript) - 1, -1, -1):
         item = transcript[position]
@@ -79,7 +79,7 @@ def _move_after_reply(reply: AssistantItem, answered: set[str]) -> Move:
 
 
 def last_reply(transcript: Transcript) -> AssistantItem | None:
-    """The newest thing the model said, if it has spoken."""
+    """The last reply of the model, if there is one."""
     for position in range(len(transcript) - 1, -1, -1):
         item = transcript[position]
         if type(item) is AssistantItem:

@@ -1,8 +1,8 @@
-"""What pictures and documents weigh: the tokens that a provider makes of them, by rule of thumb.
+"""Estimates how many tokens a provider counts for an image or a document.
 
-Pictures weigh by their pixels, PDFs by their pages (each is read as text and as a picture), other
-documents by their bytes. Providers differ by a factor of two or three; this is their upper middle.
-Only headers and page marks are read here: nothing is decoded, checked or shown.
+Images count by pixels, PDFs by pages (providers read each page as text and as an image), other
+documents by bytes. Providers differ by a factor of two or three; the estimate is on the high side.
+Only headers and page objects are read: nothing is decoded or validated.
 """
 
 from __future__ import annotations
@@ -10,29 +10,64 @@ from __future__ import annotations
 import re
 import zlib
 
-from treadle.core.transcript.content import Document, Image
-
-CHARS_PER_MEDIA_TOKEN = (
-    4  # what a token of these counts as, where everything else is counted as text
+from treadle.core.transcript.content import (
+    Document,
+    Image,
+    Opaque,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
 )
+from treadle.core.transcript.items import Item, NoticeItem, SummaryItem
+
+CHARS_PER_MEDIA_TOKEN = 4  # converts tokens to characters: text is counted in characters
 PIXELS_PER_TOKEN = 750
-MAX_IMAGE_TOKENS = 3_000  # larger ones are made smaller by the provider
+MAX_IMAGE_TOKENS = 3_000  # providers scale larger images down
 TOKENS_PER_PAGE = 2_500
 BYTES_PER_TOKEN = 3  # of text
-BYTES_PER_PAGE = 50_000  # where the pages cannot be counted
+BYTES_PER_PAGE = 50_000  # if the pages cannot be counted
 MAX_GUESSED_PAGES = 100
-PAGES_OF_URL_DOCUMENT = 20  # of a document of which only the address is known
-MAX_OBJECT_STREAMS, MAX_OBJECT_STREAM_BYTES = (
-    1_000,
-    1 << 18,
-)  # what lists pages is never larger; a trap may be
+PAGES_OF_URL_DOCUMENT = 20  # a guess: only the URL is known
+# Limits against decompression bombs; real page lists are smaller.
+MAX_OBJECT_STREAMS = 1_000
+MAX_OBJECT_STREAM_BYTES = 1 << 18
 MAX_INFLATED_BYTES = 16 << 20
 
 _PAGE_OBJECT = re.compile(rb"/Type\s{0,9}/Page(?![A-Za-z])")
 
 
+def estimate_item_chars(item: Item) -> int:
+    """The size of an item in characters; may be too large, never too small.
+
+    Rare letters need more tokens, about as they need more bytes. Images and documents count as
+    their estimated tokens.
+    """
+    if isinstance(item, (NoticeItem, SummaryItem)):
+        return _estimate_text_chars(item.text)
+    total = 0
+    for part in item.content:
+        if isinstance(part, (Text, Thinking)):
+            text = part.text
+        elif isinstance(part, ToolCall):
+            text = part.raw
+        elif isinstance(part, Opaque):
+            text = part.json
+        elif isinstance(part, RedactedThinking):
+            text = part.data
+        else:
+            total += estimate_media_chars(part)
+            continue
+        total += len(text) if text.isascii() else _estimate_text_chars(text)
+    return total
+
+
+def _estimate_text_chars(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
 def estimate_media_chars(part: Image | Document) -> int:
-    """As many characters of text as it weighs; found out once."""
+    """The size as characters of text; computed once."""
     kept: int | None = part.__dict__.get("chars")
     if kept is None:
         weight = _image_tokens(part) if isinstance(part, Image) else _document_tokens(part)
@@ -58,7 +93,7 @@ def _document_tokens(document: Document) -> int:
 
 
 def count_pdf_pages(data: bytes) -> int:
-    """The pages of a PDF, also those that are listed in packed objects; 0 if none is found."""
+    """The number of pages of a PDF, also of those in object streams; 0 if none is found."""
     pages, at, unpacked = len(_PAGE_OBJECT.findall(data)), 0, 0
     for _ in range(MAX_OBJECT_STREAMS):
         at = data.find(b"/ObjStm", at) + 1
@@ -76,11 +111,11 @@ def _inflate(data: bytes) -> bytes:
     try:
         return zlib.decompressobj().decompress(data.lstrip(b"\r\n"), MAX_OBJECT_STREAM_BYTES)
     except zlib.error:
-        return b""  # packed in another way, or encrypted
+        return b""  # another compression, or encrypted
 
 
 def image_size(data: bytes) -> tuple[int, int]:
-    """Width and height read off the header of a PNG, GIF, WebP or JPEG; zeros if unknown."""
+    """Width and height from the header of a PNG, GIF, WebP or JPEG; zeros if unknown."""
     if data.startswith(b"\x89PNG\r\n\x1a\n") and len(data) >= 24:
         return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
     if data.startswith((b"GIF87a", b"GIF89a")) and len(data) >= 10:

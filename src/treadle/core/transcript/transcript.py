@@ -1,8 +1,8 @@
-"""The sequence of items: immutable to its holders, and cheap to grow.
+"""The sequence of items: immutable, and cheap to append to.
 
-A transcript is a window on a shared, append-only list, so appending costs the same at any
-length and every older transcript stays as it was. Encoders keep what they derived from the
-shared list in `scratch`; that is why a request need not walk the history again.
+A transcript is a prefix of a shared, append-only list: an append costs the same at any length, and
+older transcripts do not change. Encoders store derived data of the shared list in `cache`, so a
+request does not walk the whole history again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from treadle.core.transcript.items import AssistantItem, Item
 
 
 class _SharedItems:
-    """The list behind one or more transcripts, with what was derived from it."""
+    """The list behind one or more transcripts, with data derived from it."""
 
     __slots__ = ("cache", "call_ids", "items")
 
@@ -43,7 +43,7 @@ class Transcript(Sequence[Item]):
         longer = Transcript.__new__(Transcript)
         shared = self._shared
         if len(shared.items) != self._length:
-            # Someone else grew this list already: the two histories part here.
+            # Another transcript has appended to this list already: copy the common part.
             shared = _SharedItems(shared.items[: self._length])
         shared.items.append(item)
         shared.index_calls(item)
@@ -58,24 +58,24 @@ class Transcript(Sequence[Item]):
         return longer
 
     def prefix(self, length: int) -> Transcript:
-        """The first `length` items, as this one grew from them."""
+        """The first `length` items, on the same shared list."""
         shorter = Transcript.__new__(Transcript)
         shorter._shared = self._shared
         shorter._length = min(length, self._length)
         return shorter
 
     def is_extension_of(self, other: Transcript) -> bool:
-        """Whether this is the other one, grown or as it was; seen without a walk."""
+        """Whether this transcript is the other one, or grew from it; takes constant time."""
         return self._shared is other._shared and self._length >= other._length
 
     @property
     def cache(self) -> dict[Any, Any]:
-        """What encoders derived from the shared list, by their own key. Positions are stable:
-        item N of this transcript is item N of every transcript that shares the list."""
+        """Data that encoders derived from the shared list, by their own key. Positions are stable:
+        item N of this transcript is item N of every transcript on the same list."""
         return self._shared.cache
 
     def has_call_id(self, call_id: str) -> bool:
-        """Whether some call here, or in a longer sibling, has this id."""
+        """Whether a call in this transcript, or in a longer one on the same list, has this id."""
         return call_id in self._shared.call_ids
 
     def __len__(self) -> int:

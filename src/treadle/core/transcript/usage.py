@@ -1,6 +1,6 @@
-"""What a model call used: tokens by kind, and money where the price is known.
+"""The usage of model calls: tokens by kind, and the cost if the price is known.
 
-A plain value with addition. Prices live in the models' catalog; budgets in the gates.
+A value with addition. Prices are in models/catalog.py, budgets in policy/budgets.py.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import msgspec
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens and money of one or more model calls. `cost` is in USD; None means not known.
+    """Tokens and cost of one or more model calls. `cost` is in USD; None means unknown.
 
-    `input` counts tokens that were neither read from nor written to a cache.
+    `input` counts tokens that were neither read from the cache nor written to it.
     """
 
     input: int = 0

@@ -17,8 +17,10 @@ import msgspec
 from treadle.core import sanitize
 from treadle.core.contracts.tool import (
     DEFAULT_RESULT_CHARS,
+    Access,
+    BaseTool,
+    FileAccess,
     ProbeResult,
-    Resources,
     ToolContext,
     ToolOutput,
     ToolSpec,
@@ -34,12 +36,12 @@ ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
 _KEPT_CHARACTERS = "\n\t\u200c\u200d\ufe0f"  # several lines, and what emoji are joined with
 
 
-class BuiltinTool(Generic[ArgumentsT]):
+class BuiltinTool(BaseTool, Generic[ArgumentsT]):
     """A tool of ours.
 
-    name, form      what it is called; the Struct of its arguments
-    synonyms        other names for arguments. The policy must know every one that names a path,
-                    an address or a command: it judges what was given, under the name it was given
+    name, arguments_type   its name; the Struct of its arguments
+    argument_aliases       other names that models use for arguments
+    is_recursive           it reads everything beneath the paths that it reads
     """
 
     name: ClassVar[str]
@@ -49,6 +51,7 @@ class BuiltinTool(Generic[ArgumentsT]):
     argument_aliases: ClassVar[Mapping[str, str]] = {}
     timeout: ClassVar[float | None] = None
     detachable: ClassVar[bool] = False
+    is_recursive: ClassVar[bool] = False
     max_result_chars: ClassVar[int] = DEFAULT_RESULT_CHARS
 
     def __init__(self, sessions: ToolSessions) -> None:
@@ -78,7 +81,6 @@ class BuiltinTool(Generic[ArgumentsT]):
     # --- the contract --------------------------------------------------------------------
 
     def check(self, arguments: Arguments) -> str | None:
-        self.sessions.pin_cwds(arguments)
         try:
             return self.validate(self.parse_arguments(arguments))
         except ToolError as error:
@@ -87,23 +89,26 @@ class BuiltinTool(Generic[ArgumentsT]):
     def summary(self, arguments: Arguments) -> str:
         return escape_multiline(summarize_call(self.name, arguments))
 
-    def resources(self, arguments: Arguments) -> Resources:
-        given = self.parse_arguments(arguments)
-        keys = self.sessions.resource_keys
-        return Resources(
-            keys(arguments, self.read_paths(given)),
-            keys(arguments, self.write_paths(given)),
+    def access(self, arguments: Arguments, session_id: str) -> Access:
+        args = self.parse_arguments(arguments)
+        cwd = self.sessions.cwd(session_id)
+        read, written = self.read_paths(args), self.write_paths(args)
+        return Access(
+            frozenset(self.sessions.resource_key(cwd, path) for path in read),
+            frozenset(self.sessions.resource_key(cwd, path) for path in written),
+            (
+                *(FileAccess(path, "read", self.is_recursive) for path in read),
+                *(FileAccess(path, "write") for path in written),
+            ),
+            cwd=cwd,
         )
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         given = self.parse_arguments(arguments)
         try:
-            return await self.run(given, self.sessions.make_call_site(arguments, context))
+            return await self.run(given, self.sessions.make_call_site(context))
         except WorkspaceError as error:
             raise ToolError(str(error)) from error
-
-    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        return {}
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext

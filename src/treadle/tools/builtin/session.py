@@ -1,15 +1,14 @@
 """What the built-in tools remember of a session: its working directory, files seen, commands.
 
-A call uses the working directory that it was judged with, also if another call of the same reply
-has moved on since: whoever allowed `> config` in one folder did not allow it in another. Kept in
-memory only. Above it stand the tools, below it the workspace.
+A call uses the working directory that it was allowed in: an approval of `> config` in one folder is
+none for another folder. Kept in memory only.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,11 +16,9 @@ import msgspec
 from treadle.core.contracts.tool import ToolContext
 from treadle.core.contracts.workspace import FileContent, ProgramResult, RunningCommand, Workspace
 from treadle.core.errors import ToolError, WorkspaceError
-from treadle.core.transcript.content import Arguments
 
 MAX_SESSIONS = 256
 MAX_FILES = 4_096
-MAX_PINNED = 4_096
 
 
 class SeenFile(msgspec.Struct, frozen=True):
@@ -140,7 +137,6 @@ class ToolSessions:
         self.root = str(workspace.root)
         self._cwds: Mapping[str, str] = {}  # by session; replaced when it changes, never altered
         self._sessions: OrderedDict[str, ToolSession] = OrderedDict()
-        self._pinned_cwds: OrderedDict[int, tuple[Arguments, Mapping[str, str]]] = OrderedDict()
 
     def cwd(self, session_id: str) -> str:
         """Where the next call of a session stands."""
@@ -151,19 +147,18 @@ class ToolSessions:
             kept = dict(list(self._cwds.items())[-MAX_SESSIONS + 1 :])
             self._cwds = {**kept, session_id: cwd}
 
-    def pin_cwds(self, arguments: Arguments) -> None:
-        """These arguments are about to be judged: what they mean is fixed from now on."""
-        self._pinned_cwds[id(arguments)] = (arguments, self._cwds)
-        while len(self._pinned_cwds) > MAX_PINNED:
-            self._pinned_cwds.popitem(last=False)
+    def make_call_site(self, context: ToolContext) -> CallSite:
+        """Where a call works: in the working directory that the policy allowed it in, also if
+        another call of the same reply has changed the session's since."""
+        return CallSite(self, context.access.cwd or self.root, context)
 
-    def make_call_site(self, arguments: Arguments, context: ToolContext) -> CallSite:
-        cwds = self._cwds_for(arguments)
-        return CallSite(self, cwds.get(context.session_id, self.root), context)
-
-    def resource_keys(self, arguments: Arguments, paths: Sequence[str]) -> frozenset[str]:
-        """Resource keys of paths. Whose call it is, is not known here: in any folder it may be."""
-        return frozenset(self._iter_keys(arguments, paths))
+    def resource_key(self, cwd: str, path: str) -> str:
+        """The real path, so that two spellings of one file are one resource."""
+        absolute = str(Path(cwd, Path(path).expanduser()))
+        try:
+            return str(self.workspace.resolve(absolute))
+        except WorkspaceError:
+            return absolute  # the call itself reports what is wrong with the path
 
     def get(self, session_id: str) -> ToolSession:
         notes = self._sessions.setdefault(session_id, ToolSession())
@@ -171,19 +166,6 @@ class ToolSessions:
         while len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)
         return notes
-
-    def _cwds_for(self, arguments: Arguments) -> Mapping[str, str]:
-        noted = self._pinned_cwds.get(id(arguments))
-        return noted[1] if noted is not None and noted[0] is arguments else self._cwds
-
-    def _iter_keys(self, arguments: Arguments, paths: Sequence[str]) -> Iterator[str]:
-        for cwd in {self.root, *self._cwds_for(arguments).values()}:
-            for path in paths:
-                whole = str(Path(cwd, Path(path).expanduser()))
-                try:
-                    yield str(self.workspace.resolve(whole))
-                except WorkspaceError:
-                    yield whole  # the call itself will say what is wrong with it
 
 
 async def kill_shielded(running: RunningCommand) -> None:

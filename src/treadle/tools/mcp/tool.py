@@ -11,7 +11,13 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from treadle.core.contracts.tool import ProbeResult, Resources, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.tool import (
+    BaseTool,
+    ProbeResult,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
 from treadle.core.transcript.content import Arguments
 from treadle.tools.function import summarize_call
 
@@ -29,7 +35,7 @@ _JSON_TYPES: Mapping[str, type | tuple[type, ...]] = {
 McpCall = Callable[[str, Arguments, ToolContext], Awaitable[ToolOutput]]
 
 
-class McpTool:
+class McpTool(BaseTool):
     """A tool of a server. `remote` is what the server calls it."""
 
     def __init__(self, remote_name: str, spec: ToolSpec, call: McpCall) -> None:
@@ -47,14 +53,8 @@ class McpTool:
     def summary(self, arguments: Arguments) -> str:
         return summarize_call(self._spec.name, arguments)
 
-    def resources(self, arguments: Arguments) -> Resources:
-        return Resources()
-
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         return await self._call(self.remote_name, arguments, context)
-
-    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        return {}
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext

@@ -1,1 +1,1 @@
-"""What the person types and attaches: keys, completion, prompt history, clipboard."""
+"""What the user types and attaches: keys, completion, prompt history, clipboard."""

@@ -1,7 +1,7 @@
-"""What a message carries beside its words: long pastes, pictures, documents.
+"""Attachments of a message: long pastes, images, documents.
 
-A long paste and a file are shown in the prompt as a short mark, `[paste 1: 312 lines]` or
-`[image 2: plan.png]`, and put in its place when the message is sent. Pure but for reading files.
+In the prompt each is a short placeholder, `[paste 1: 312 lines]` or `[image 2: plan.png]`, which is
+replaced when the message is sent. Reads files; no other side effects.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from treadle.apps.services.attachments import find_outside_target, format_symlink_refusal
 from treadle.core.errors import ConfigError
+from treadle.core.text import plural
 from treadle.core.transcript.content import Document, Image, Text, UserContent
 from treadle.core.transcript.items import UserItem
 from treadle.core.untrusted_files import read_prefix
@@ -36,7 +37,8 @@ _MENTION = re.compile(r"(?<!\S)@(?:\"([^\"]+)\"|(\S+))")
 
 
 class Attachments:
-    """What the marks of one prompt stand for. `added` are folders that links may lead to, too."""
+    """The contents behind the placeholders of one prompt. Symlinks may also point into the folders
+    of `list_added_folders`."""
 
     def __init__(
         self, folder: Path, list_added_folders: Callable[[], Sequence[Path]] = tuple
@@ -46,7 +48,7 @@ class Attachments:
         self._contents: dict[int, str | Path | Image] = {}
 
     def add_paste(self, text: str) -> str:
-        """What to put into the prompt for a paste."""
+        """The text to insert into the prompt for a paste."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         files = self._parse_dropped_paths(text)
         if files:
@@ -55,30 +57,30 @@ class Attachments:
             return text
         number = self._store(text[:MAX_PASTE_CHARS])
         lines = text.count("\n") + 1
-        size = f"{lines} lines" if lines > 1 else f"{len(text):,} characters"
+        size = plural(lines, "line") if lines > 1 else plural(len(text), "character")
         return f"[paste {number}: {size}]"
 
     def add_image(self, image: Image) -> str:
-        """What to put into the prompt for a picture from the clipboard."""
+        """The text to insert into the prompt for an image from the clipboard."""
         return f"[image {self._store(image)}: {len(image.data):,} bytes] "
 
     def expand_pastes(self, text: str) -> str:
-        """The text with the pastes in their places."""
+        """The text with the pasted texts in place of their placeholders."""
 
-        def put(mark: re.Match[str]) -> str:
-            kept = self._contents.get(int(mark[1]))
-            return kept if isinstance(kept, str) else mark[0]
+        def expand(placeholder: re.Match[str]) -> str:
+            content = self._contents.get(int(placeholder[1]))
+            return content if isinstance(content, str) else placeholder[0]
 
-        return _PLACEHOLDER.sub(put, text)
+        return _PLACEHOLDER.sub(expand, text)
 
     def build_item(self, text: str) -> UserItem:
-        """The message: words, and what is attached. A file that cannot be read stays a word; one
-        that is a link to elsewhere is not followed, which is said."""
+        """The message: the text and its attachments. A file that cannot be read stays text; for a
+        symlink that leaves the folder the message says that it is not attached."""
         parts: list[UserContent] = [Text(self.expand_pastes(text))]
-        marked = [self._contents.get(int(mark[1])) for mark in _PLACEHOLDER.finditer(text)]
-        named = [Path(m[1] or m[2]) for m in _MENTION.finditer(text)]
-        for one in [*(one for one in marked if not isinstance(one, str)), *named]:
-            part = self._read_mention(one) if isinstance(one, Path) else one
+        inserted = [self._contents.get(int(match[1])) for match in _PLACEHOLDER.finditer(text)]
+        mentioned = [Path(match[1] or match[2]) for match in _MENTION.finditer(text)]
+        for content in [*(one for one in inserted if not isinstance(one, str)), *mentioned]:
+            part = self._read_mention(content) if isinstance(content, Path) else content
             if part is not None:
                 parts.append(part)
         return UserItem(tuple(parts))
@@ -104,8 +106,8 @@ class Attachments:
         return f"[{kind} {self._store(file)}: {file.name}]"
 
     def _parse_dropped_paths(self, text: str) -> list[Path]:
-        """The pictures and documents, if the paste is nothing but paths of such, as a terminal
-        pastes files that are dropped on it."""
+        """The images and documents, if the paste consists only of their paths: terminals paste
+        files that are dropped on them this way."""
         if len(text) > 4_000 or not text.strip():
             return []
         try:
@@ -116,9 +118,10 @@ class Attachments:
         paths = [whole] if whole.suffix.lower() in IMAGE_TYPES and _is_file(whole) else []
         paths = paths or [Path(unquote(word.removeprefix("file://"))) for word in words]
         known = {**IMAGE_TYPES, **DOCUMENT_TYPES}
-        found = [path for path in paths if path.suffix.lower() in known]
-        are_files = all(_is_file(self._folder / path) for path in found)
-        return found if len(found) == len(paths) and are_files else []
+        are_attachable = all(
+            path.suffix.lower() in known and _is_file(self._folder / path) for path in paths
+        )
+        return paths if are_attachable else []
 
 
 def _is_file(path: Path) -> bool:
@@ -129,8 +132,8 @@ def _is_file(path: Path) -> bool:
 
 
 def _read_attachment(path: Path) -> UserContent | None:
-    kind = path.suffix.lower()
-    if kind not in IMAGE_TYPES and kind not in DOCUMENT_TYPES:
+    suffix = path.suffix.lower()
+    if suffix not in IMAGE_TYPES and suffix not in DOCUMENT_TYPES:
         return None
     try:
         data = read_prefix(path, MAX_BYTES + 1, within=None)
@@ -138,6 +141,6 @@ def _read_attachment(path: Path) -> UserContent | None:
         return None
     if len(data) > MAX_BYTES:
         return None
-    if kind in IMAGE_TYPES:
-        return Image(IMAGE_TYPES[kind], data)
-    return Document(DOCUMENT_TYPES[kind], data, title=path.name)
+    if suffix in IMAGE_TYPES:
+        return Image(IMAGE_TYPES[suffix], data)
+    return Document(DOCUMENT_TYPES[suffix], data, title=path.name)

@@ -1,10 +1,10 @@
-"""What is in the clipboard of the desktop: a picture or a text, by whichever program can tell.
+"""Reads the desktop's clipboard, an image or a text, through a helper program.
 
     wl-paste    Wayland        pngpaste, osascript    macOS
     xclip       X11
 
-A terminal pastes only text; a picture has to be asked for. The programs are asked in the order in
-which they are likely to know, and whatever they say, nothing is raised.
+Terminals paste only text, so images need this. The program of the active display is tried first.
+Failures are returned as `problem`, never raised.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from pathlib import Path
 import msgspec
 
 from treadle.apps.services import helper_programs
+from treadle.core.media_types import IMAGE_MEDIA_TYPES
+from treadle.core.text import format_bytes
 from treadle.core.transcript.content import Image
 
-TIMEOUT_SECONDS = 5.0  # seconds for a program to answer; an owner of the selection may be gone
+TIMEOUT_SECONDS = 5.0  # the owner of the selection may be gone
 MAX_BYTES = 20 << 20
 _DISPLAY_VARIABLES = ("DISPLAY", "XAUTHORITY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
-IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 NO_PROGRAM_MESSAGE = (
-    "nothing here can read the clipboard: install wl-clipboard (Wayland), xclip (X11) "
+    "no program to read the clipboard: install wl-clipboard (Wayland), xclip (X11) "
     "or pngpaste (macOS)"
 )
 
 
 class ClipboardContent(msgspec.Struct, frozen=True):
-    """A picture, or a text, or why there is neither."""
+    """An image, or a text, or the problem why there is neither."""
 
     image: Image | None = None
     text: str = ""
@@ -38,67 +39,69 @@ class ClipboardContent(msgspec.Struct, frozen=True):
 
 
 async def read_clipboard(environ: Mapping[str, str] = os.environ) -> ClipboardContent:
-    """What the clipboard holds now."""
-    there = _find_programs(environ)
-    if not there:
-        return ClipboardContent(problem=NO_PROGRAM_MESSAGE)
-    found = ClipboardContent(problem="the clipboard is empty")
-    for program in there:
-        found = await _READERS[program]()
-        if not found.problem:
+    """The current content of the clipboard."""
+    content = ClipboardContent(problem=NO_PROGRAM_MESSAGE)
+    for program in _find_programs(environ):
+        content = await _READERS[program]()
+        if not content.problem:
             break
-    return found
+    return content
 
 
 def _find_programs(environ: Mapping[str, str]) -> list[str]:
-    there = [name for name in _READERS if helper_programs.find_program(name, Path.cwd(), environ)]
+    names = [name for name in _READERS if helper_programs.find_program(name, Path.cwd(), environ)]
     has_display = {
         "wl-paste": bool(environ.get("WAYLAND_DISPLAY")),
         "xclip": bool(environ.get("DISPLAY")),
     }
-    return sorted(there, key=lambda name: not has_display.get(name, True))
+    return sorted(names, key=lambda name: not has_display.get(name, True))
 
 
 # ------------------------------------------------------------------ the programs
 
 
 async def _read_wayland() -> ClipboardContent:
-    code, listed, said = await _run_program("wl-paste", "--list-types")
-    if code:
-        return _no_content("wl-paste", said)
-    kind = _find_image_type(listed)
-    if kind:
-        _, data, said = await _run_program("wl-paste", "--type", kind)
-        return _image_content(kind, data, said)
-    _, data, said = await _run_program("wl-paste", "--no-newline")
-    return _text_content(data, said)
+    return await _read_by_type(
+        ("wl-paste",), ("--list-types",), type_option="--type", text_options=("--no-newline",)
+    )
 
 
 async def _read_x11() -> ClipboardContent:
-    ask = ("xclip", "-selection", "clipboard", "-o")
-    code, listed, said = await _run_program(*ask, "-t", "TARGETS")
+    command = ("xclip", "-selection", "clipboard", "-o")
+    return await _read_by_type(command, ("-t", "TARGETS"), type_option="-t")
+
+
+async def _read_by_type(
+    command: tuple[str, ...],
+    list_options: tuple[str, ...],
+    *,
+    type_option: str,
+    text_options: tuple[str, ...] = (),
+) -> ClipboardContent:
+    """With a program that lists the types of the content first."""
+    code, types, stderr = await _run_program(*command, *list_options)
     if code:
-        return _no_content("xclip", said)
-    kind = _find_image_type(listed)
-    if kind:
-        _, data, said = await _run_program(*ask, "-t", kind)
-        return _image_content(kind, data, said)
-    _, data, said = await _run_program(*ask)
-    return _text_content(data, said)
+        return _no_content(command[0], stderr)
+    media_type = _find_image_type(types)
+    if media_type:
+        _, data, stderr = await _run_program(*command, type_option, media_type)
+        return _image_content(media_type, data, stderr)
+    _, data, stderr = await _run_program(*command, *text_options)
+    return _text_content(data, stderr)
 
 
 async def _read_pngpaste() -> ClipboardContent:
-    _, data, said = await _run_program("pngpaste", "-")
-    return _image_content("image/png", data, said)
+    _, data, stderr = await _run_program("pngpaste", "-")
+    return _image_content("image/png", data, stderr)
 
 
 async def _read_osascript() -> ClipboardContent:
-    _, printed, said = await _run_program("osascript", "-e", "get the clipboard as «class PNGf»")
-    held = re.search(rb"PNGf([0-9A-Fa-f]+)", printed)
-    if held:
-        return _image_content("image/png", bytes.fromhex(held[1].decode()), said)
-    _, data, said = await _run_program("pbpaste")
-    return _text_content(data, said)
+    _, output, stderr = await _run_program("osascript", "-e", "get the clipboard as «class PNGf»")
+    digits = re.search(rb"PNGf([0-9A-Fa-f]+)", output)
+    if digits:
+        return _image_content("image/png", bytes.fromhex(digits[1].decode()), stderr)
+    _, data, stderr = await _run_program("pbpaste")
+    return _text_content(data, stderr)
 
 
 _READERS: dict[str, Callable[[], Awaitable[ClipboardContent]]] = {
@@ -109,18 +112,20 @@ _READERS: dict[str, Callable[[], Awaitable[ClipboardContent]]] = {
 }
 
 
-# ------------------------------------------------------------------ what they say
+# ------------------------------------------------------------------ their output
 
 
 def _find_image_type(types: bytes) -> str:
     offered = types.decode(errors="replace").split()
-    return next((kind for kind in IMAGE_TYPES if kind in offered), "")
+    known = [media_type for media_type in offered if media_type in IMAGE_MEDIA_TYPES]
+    return "image/png" if "image/png" in known else known[0] if known else ""
 
 
 def _image_content(media_type: str, data: bytes, stderr: str) -> ClipboardContent:
     if len(data) > MAX_BYTES:
+        size, limit = format_bytes(len(data)), format_bytes(MAX_BYTES)
         return ClipboardContent(
-            problem=f"the picture in the clipboard is too large: {len(data):,} bytes"
+            problem=f"the image in the clipboard is too large: {size}, the limit is {limit}"
         )
     return (
         ClipboardContent(Image(media_type, data)) if data else _no_content("the clipboard", stderr)
@@ -133,16 +138,19 @@ def _text_content(data: bytes, stderr: str) -> ClipboardContent:
 
 
 def _no_content(source: str, stderr: str) -> ClipboardContent:
-    why = " ".join(stderr.split())[:200]
+    error = " ".join(stderr.split())[:200]
     return ClipboardContent(
-        problem=f"{source}: {why}" if why else "the clipboard holds no picture and no text"
+        problem=f"{source}: {error}" if error else "the clipboard holds no image and no text"
     )
 
 
 async def _run_program(*argv: str) -> tuple[int, bytes, str]:
-    """Exit code, output, and what it said about an error."""
+    """Exit code, stdout, stderr."""
     program = helper_programs.find_program(argv[0], Path.cwd()) or argv[0]
-    most = MAX_BYTES * 2 + 1_000  # one of them writes pictures as hexadecimal digits
     return await helper_programs.run_program(
-        program, *argv[1:], variables=_DISPLAY_VARIABLES, timeout=TIMEOUT_SECONDS, max_bytes=most
+        program,
+        *argv[1:],
+        variables=_DISPLAY_VARIABLES,
+        timeout=TIMEOUT_SECONDS,
+        max_bytes=MAX_BYTES * 2 + 1_000,  # osascript writes hexadecimal digits
     )

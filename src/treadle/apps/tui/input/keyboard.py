@@ -1,8 +1,8 @@
-"""What comes from the terminal, in large pieces: a long paste is taken whole, not by letters.
+"""Reads the terminal; a paste is taken as one piece.
 
-Textual's own reader looks at each letter by itself, which takes seconds for a megabyte. Everything
-but the inside of a paste is left to it. Bytes that are no text become replacement characters, and a
-terminal that is gone ends the reading and nothing else.
+Textual's parser handles each character by itself, which takes seconds for a megabyte; here it gets
+everything except the inside of pastes. Invalid UTF-8 becomes replacement characters. When the
+terminal is gone, only reading ends.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 READ_SIZE = 1 << 16
-POLL_SECONDS = 0.1  # seconds after which a lone escape is one
+POLL_SECONDS = 0.1  # after this an escape byte alone is the escape key
 
 
 class PasteParser(XTermParser):
-    """Textual's parser, which does not see the inside of pastes."""
+    """Textual's parser for everything except the inside of pastes."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._paste_parts: list[str] | None = None  # what has come of a paste that is not over
+        self._paste_parts: list[str] | None = None  # of an unfinished paste
 
     def feed(self, data: str) -> Iterable[Message]:
         while data:
@@ -37,7 +37,7 @@ class PasteParser(XTermParser):
                 if begins:
                     self._paste_parts = []
                 continue
-            # The end may have come in two pieces.
+            # The end marker may be split over two reads.
             last = self._paste_parts.pop() if self._paste_parts else ""
             inside, ends, data = (last + data).partition(BRACKETED_PASTE_END)
             self._paste_parts.append(inside)
@@ -46,12 +46,12 @@ class PasteParser(XTermParser):
                 self._paste_parts = None
                 yield events.Paste(text)
             else:
-                kept = len(BRACKETED_PASTE_END)
-                self._paste_parts[-1:] = [inside[:-kept], inside[-kept:]]
+                size = len(BRACKETED_PASTE_END)
+                self._paste_parts[-1:] = [inside[:-size], inside[-size:]]
 
 
 class KeyboardDriver(LinuxDriver):
-    """Textual's terminal, read in another way."""
+    """Textual's terminal driver with the PasteParser."""
 
     def run_input_thread(self) -> None:
         parser = PasteParser()

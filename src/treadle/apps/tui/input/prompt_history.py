@@ -1,6 +1,6 @@
-"""What was typed before, across sessions: a file of lines in the user's own folder.
+"""Messages that the user typed before, across sessions: one JSON string a line, in a file.
 
-A home that cannot be written costs the memory, never the prompt.
+If the file cannot be written, the history lasts for this process only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MAX_LINES = 500
 
 
 class PromptHistory:
-    """Walked with up and down. What is being typed is kept meanwhile."""
+    """Browsed with up and down; the draft is kept meanwhile."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -30,7 +30,7 @@ class PromptHistory:
         self._draft = ""
 
     def previous(self, current: str) -> str | None:
-        """The one before, or None at the beginning."""
+        """The entry before the current one, or None at the beginning."""
         if self._position == 0:
             return None
         if self._position == len(self._lines):
@@ -43,10 +43,6 @@ class PromptHistory:
             return None
         self._position += 1
         return self._draft if self._position == len(self._lines) else self._lines[self._position]
-
-    def reset(self) -> None:
-        """What is shown is being changed: it is the draft now."""
-        self._position = len(self._lines)
 
     @property
     def is_browsing(self) -> bool:
@@ -76,10 +72,10 @@ def _read_lines(file: Path | None) -> list[str]:
         rows = file.read_bytes().split(b"\n")
     except OSError:
         return []
-    found: list[str] = []
+    lines: list[str] = []
     for row in rows[-MAX_LINES:]:
         try:
-            found.append(msgspec.json.decode(row, type=str))
+            lines.append(msgspec.json.decode(row, type=str))
         except msgspec.DecodeError:
             continue
-    return found
+    return lines

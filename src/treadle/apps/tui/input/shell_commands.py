@@ -1,4 +1,4 @@
-"""Commands of the person's own (`!ls`): run, shown, and told to the model with the next message."""
+"""Commands that the user runs with `!`: shown, and sent to the model with the next message."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ class ShellCommands:
         return task
 
     def stop(self) -> bool:
-        """Whether there was something to stop."""
+        """Stop all; False if none runs."""
         running = list(self._running)
         for task in running:
             task.cancel()
         return bool(running)
 
     def attach_outputs(self, item: UserItem) -> UserItem:
-        """The message, and what was run before it."""
-        ran, self.recent_outputs = self.recent_outputs, []
-        return UserItem((*item.content, *(Text(text) for text in ran)), item.steered)
+        """The message with the outputs of the commands since the last one."""
+        outputs, self.recent_outputs = self.recent_outputs, []
+        return UserItem((*item.content, *(Text(text) for text in outputs)), item.steered)
 
     async def _run(self, conversation: Conversation, command: str) -> None:
         parts: list[str] = []
-        place = conversation.show_block(ShellBlock(command))
+        index = conversation.show_block(ShellBlock(command))
 
-        def show(output: str, code: int | None = None, *, is_over: bool = False) -> None:
-            conversation.replace_block(place, ShellBlock(command, output, code, is_over))
+        def show(output: str, code: int | None = None, *, is_finished: bool = False) -> None:
+            conversation.replace_block(index, ShellBlock(command, output, code, is_finished))
 
-        def heard(text: str) -> None:
+        def on_output(text: str) -> None:
             parts.append(text)
             show("".join(parts)[-MAX_SHOWN_CHARS:])
 
         try:
-            done = await self._host.run_shell_command(command, heard)
+            result = await self._host.run_shell_command(command, on_output)
         except TreadleError as error:
-            show(str(error), is_over=True)
+            show(str(error), is_finished=True)
         except asyncio.CancelledError:
-            show("".join(parts)[-MAX_SHOWN_CHARS:] + "\nstopped", is_over=True)
+            show("".join(parts)[-MAX_SHOWN_CHARS:] + "\nstopped", is_finished=True)
             raise
         else:
-            show(done.output, done.exit_code, is_over=True)
-            said = f"I ran `{command}` myself; exit code {done.exit_code}, output:\n"
-            self.recent_outputs.append(said + done.output[-MAX_SENT_CHARS:])
+            show(result.output, result.exit_code, is_finished=True)
+            heading = f"I ran `{command}` myself; exit code {result.exit_code}, output:\n"
+            self.recent_outputs.append(heading + result.output[-MAX_SENT_CHARS:])

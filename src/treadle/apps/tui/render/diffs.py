@@ -1,4 +1,4 @@
-"""A unified diff as lines for a terminal: numbers, signs, and colour nobody needs to read it."""
+"""A unified diff as lines for a terminal: line numbers, signs, and optional colour."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rich.text import Text
 
 from treadle.apps.tui.render.markdown import styled_prefix
 from treadle.apps.tui.render.palette import Palette
+from treadle.core.text import plural
 
 _HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
@@ -18,7 +19,7 @@ def is_diff(text: str) -> bool:
 
 
 def count_changes(text: str) -> tuple[int, int]:
-    """How many lines come and go."""
+    """The numbers of added and removed lines."""
     rows = [row for row in text.split("\n") if not row.startswith(("+++ ", "--- "))]
     return sum(row.startswith("+") for row in rows), sum(row.startswith("-") for row in rows)
 
@@ -26,11 +27,12 @@ def count_changes(text: str) -> tuple[int, int]:
 def render_diff(
     text: str, width: int, palette: Palette, max_lines: int | None = None
 ) -> list[Text]:
-    """The diff, one Text a line, cut at the width; at most so many, with a word on the rest."""
+    """The diff, one Text a line, truncated at the width; with `max_lines`, the rest is counted."""
     rows = list(_render_rows(text, width, palette))
     if max_lines is None or len(rows) <= max_lines:
         return rows
-    return [*rows[:max_lines], Text(f"… {len(rows) - max_lines} more lines", palette.faint)]
+    rest = plural(len(rows) - max_lines, "more line")
+    return [*rows[:max_lines], Text(f"… {rest}", palette.faint)]
 
 
 def _render_rows(text: str, width: int, palette: Palette) -> Iterator[Text]:
@@ -56,7 +58,7 @@ def _render_rows(text: str, width: int, palette: Palette) -> Iterator[Text]:
         elif row.startswith("-"):
             yield _render_row(old, "-", row[1:], width, palette, "removed")
             old += 1
-        elif row.startswith("..."):
+        elif row.startswith("..."):  # the tool left out the rest of a long diff
             yield Text(row, palette.faint)
         elif hunks:
             yield _render_row(new, " ", row[1:], width, palette, "plain")
@@ -65,8 +67,8 @@ def _render_rows(text: str, width: int, palette: Palette) -> Iterator[Text]:
 
 def _render_row(number: int, sign: str, text: str, width: int, palette: Palette, role: str) -> Text:
     style = getattr(palette, role)
-    shown = styled_prefix(f"{number:>4} ", palette.faint)
+    prefix = styled_prefix(f"{number:>4} ", palette.faint)
     body = Text(f"{sign} {text.expandtabs(4)}", style)
-    room = max(width - shown.cell_len, 4)
+    room = max(width - prefix.cell_len, 4)
     body.truncate(room, overflow="ellipsis", pad=role != "plain")
-    return shown + body
+    return prefix + body

@@ -1,6 +1,6 @@
-"""Markdown as lines for a terminal: calm, dense, and only as wide as it may be.
+"""Renders Markdown as lines for a terminal, no wider than the given width.
 
-Blocks arrive small (state/markdown_stream.py), so a block is parsed and laid out anew whenever it grows. No
+Blocks are small (state/markdown_stream.py), so a block is rendered again whenever it grows. No
 borders: headings are bold, code is coloured, tables are columns. Lines are rich Texts.
 """
 
@@ -29,48 +29,48 @@ MIN_WIDTH = 4
 
 
 def render_markdown(source: str, width: int, palette: Palette) -> list[Text]:
-    """A piece of Markdown. One that goes on inside a list keeps its indentation."""
+    """The lines of a piece of Markdown; a piece from inside a list keeps its indentation."""
     width = max(width, MIN_WIDTH)
     indent = _measure_indent(source)
     room = max(width - indent, MIN_WIDTH)
     tree = _parse(source if not indent else _dedent(source, indent))
-    found: list[Text] = []
+    lines: list[Text] = []
     for number, node in enumerate(tree.children):
         if number and not _is_tight(node):
-            found.append(Text())
-        found += _render_block(node, room, palette)
-    return _add_prefix(found, " " * indent) if indent else found
+            lines.append(Text())
+        lines += _render_block(node, room, palette)
+    return _add_prefix(lines, " " * indent) if indent else lines
 
 
 def wrap_text(text: Text, width: int) -> list[Text]:
-    """A text in lines that fit."""
+    """A text in lines that fit the width."""
     return list(text.wrap(CONSOLE, max(width, 1), tab_size=4)) or [Text()]
 
 
 def make_printable(line: Text) -> Text:
-    """Nothing that a model or a tool wrote may move the cursor or speak to the terminal."""
+    """Text from a model or a tool must not move the cursor or control the terminal."""
     if not line.plain.isprintable():
         line.plain = replace_controls(line.plain)
     return line
 
 
 def replace_controls(text: str) -> str:
-    """Control characters and marks of direction as signs that can be seen, one for one."""
+    """The text with each invisible character replaced by one visible character."""
     return INVISIBLE.sub(_replacement_char, text)
 
 
 def _replacement_char(match: re.Match[str]) -> str:
-    shown = escape_char(match[0])
-    return shown if len(shown) == 1 else "\ufffd"
+    visible = escape_char(match[0])
+    return visible if len(visible) == 1 else "\ufffd"
 
 
 def styled_prefix(text: str, style: Style | None = None) -> Text:
-    """What stands before a line; its style does not reach the rest."""
+    """The beginning of a line; its style does not apply to the text appended to it."""
     return Text().append(text, style)
 
 
 def highlight_code(source: str, language: str, palette: Palette) -> list[Text]:
-    """Lines of code; too many of them, or an unknown language, and they stay as they are."""
+    """Lines of code, without colours if the code is long or the language unknown."""
     source = source.expandtabs(4)
     lexer = _find_lexer(language) if language else None
     if lexer is None or len(source) > 20_000:
@@ -110,7 +110,7 @@ def _render_block(node: SyntaxTreeNode, width: int, palette: Palette) -> list[Te
 
 
 def _render_list(node: SyntaxTreeNode, width: int, palette: Palette) -> list[Text]:
-    found: list[Text] = []
+    lines: list[Text] = []
     start = int(str(node.attrs.get("start", 1)))
     for number, item in enumerate(node.children):
         mark = f"{start + number}. " if node.type == "ordered_list" else "• "
@@ -118,8 +118,8 @@ def _render_list(node: SyntaxTreeNode, width: int, palette: Palette) -> list[Tex
         inside = [line for child in item.children for line in _render_block(child, room, palette)]
         head = styled_prefix(mark, palette.faint)
         for position, line in enumerate(inside or [Text()]):
-            found.append((head if not position else Text(" " * len(mark))) + line)
-    return found
+            lines.append((head if not position else Text(" " * len(mark))) + line)
+    return lines
 
 
 def _render_table(node: SyntaxTreeNode, width: int, palette: Palette) -> Iterator[Text]:
@@ -148,10 +148,9 @@ def _render_table(node: SyntaxTreeNode, width: int, palette: Palette) -> Iterato
 
 
 def _shrink_columns(widths: list[int], total: int) -> None:
-    """Take from the widest until all fit; nobody goes below a few cells."""
+    """Shrink the widest column until all fit, but none below MIN_WIDTH."""
     while sum(widths) > total and max(widths) > MIN_WIDTH:
-        widest = widths.index(max(widths))
-        widths[widest] -= 1
+        widths[widths.index(max(widths))] -= 1
 
 
 # ------------------------------------------------------------------ inside a line
@@ -192,9 +191,9 @@ def _append_inline(node: SyntaxTreeNode, text: Text, palette: Palette, style: St
         _append_inline(child, text, palette, style)
     if node.type == "link":
         target = str(node.attrs.get("href", ""))
-        said = text.plain[before:]
+        label = text.plain[before:]
         text.stylize(palette.accent, before)
-        if target and target.removeprefix("mailto:") != said:
+        if target and target.removeprefix("mailto:") != label:
             text.append(f" ({target})", palette.faint)
 
 
@@ -205,7 +204,7 @@ def _append_inline(node: SyntaxTreeNode, text: Text, palette: Palette, style: St
 def _make_parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    # Indented text is a list that goes on, far more often than code.
+    # Indented text continues a list far more often than it is code.
     return MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("code")
 
 
@@ -216,7 +215,7 @@ def _parse(source: str) -> SyntaxTreeNode:
 
 
 def _is_tight(node: SyntaxTreeNode) -> bool:
-    """A list directly under its sentence needs no empty line."""
+    """Lists, tables and rules follow the previous paragraph without a blank line."""
     return node.type in ("bullet_list", "ordered_list", "table", "hr")
 
 

@@ -1,7 +1,7 @@
-"""The colours: roles, and what a theme makes of each.
+"""The colours: a style for each role, per theme.
 
-A theme keeps the terminal's own background. `none` uses no colour at all, only weight, so that
-nothing is said by colour alone.
+A theme keeps the terminal's own background. `none` uses bold, dim and italic only: colour is never
+the only sign of anything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rich.style import Style
 
 
 class Palette(msgspec.Struct, frozen=True):
-    """A style for each role; made once a theme."""
+    """A style for each role; one palette per theme."""
 
     name: str
     accent: Style
@@ -107,12 +107,12 @@ THEMES: Mapping[str, Palette] = {palette.name: palette for palette in (DARK, LIG
 
 
 def is_colourless(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this terminal, or whoever sits at it, wants no colours at all."""
+    """Whether the user or the terminal asks for no colours."""
     return bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
 
 
 def select_palette(name: str, environ: Mapping[str, str] = os.environ) -> Palette:
-    """The theme of this name; without one, what the terminal lets us guess. NO_COLOR wins."""
+    """The theme of this name, or a guess from the terminal's background. NO_COLOR wins."""
     if is_colourless(environ):
         return NONE
     if name in THEMES:

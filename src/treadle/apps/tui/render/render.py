@@ -1,9 +1,9 @@
-"""A block as lines: what each looks like, folded and opened.
+"""Renders a block as lines, folded or expanded.
 
-    ›  what the person said        ●  a tool call, its state by sign and colour
-    ✻  a thought, folded           ·  a note
+    ›  a user message              ●  a tool call; sign and colour show its state
+    ✻  thinking, folded            ·  a note
 
-Pure: a block, a width and a palette give lines. The gutter of two cells is part of them.
+Pure: a block, a width and a palette give lines. The two-cell gutter is part of the lines.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from treadle.apps.tui.render import diffs, markdown
 from treadle.apps.tui.render.markdown import styled_prefix
 from treadle.apps.tui.render.palette import Palette
 from treadle.apps.tui.state.blocks import (
+    Activity,
+    ActivityKind,
     CodeBlock,
     MarkdownBlock,
     NoteBlock,
@@ -27,6 +29,7 @@ from treadle.apps.tui.state.blocks import (
     UserMessageBlock,
     ViewBlock,
 )
+from treadle.core.text import format_count, plural
 from treadle.core.transcript.content import parse_arguments
 
 GUTTER_WIDTH = 2
@@ -46,20 +49,14 @@ _STATE_SIGNS = {
     "stopped": "◦",
 }
 
-_FIRST_COLUMN = re.compile(
-    r"\s*\S.*?\s{2,}(?=\S)"
-)  # the first column of a row, if there is a second
+_FIRST_COLUMN = re.compile(r"\s*\S.*?\s{2,}(?=\S)")  # of a row with at least two columns
 _TONE_SIGNS = {"warning": "! ", "error": "✗ ", "good": "✓ "}
 
 
 def is_foldable(block: ViewBlock) -> bool:
-    """Whether there is more to see than what is shown folded."""
+    """Whether the block can be folded and expanded."""
     match block:
-        case ToolCallBlock():
-            return True
-        case ThinkingBlock():
-            return True
-        case ShellBlock():
+        case ToolCallBlock() | ThinkingBlock() | ShellBlock():
             return True
         case UserMessageBlock(text=text):
             return text.count("\n") >= MAX_FOLDED_LINES or len(text) > 2_000
@@ -67,7 +64,7 @@ def is_foldable(block: ViewBlock) -> bool:
 
 
 def is_tight(block: ViewBlock, previous: ViewBlock | None) -> bool:
-    """Whether the block stands directly under the one before, without an empty line."""
+    """Whether no blank line separates the block from the previous one."""
     match block:
         case (
             MarkdownBlock(is_continuation=tight)
@@ -109,7 +106,7 @@ def render_block(
 
 
 def plain_text(block: ViewBlock) -> str:
-    """What copying a block gives."""
+    """The text that copying and searching a block use."""
     match block:
         case ToolCallBlock():
             body = block.display if diffs.is_diff(block.display) else block.result
@@ -122,24 +119,21 @@ def plain_text(block: ViewBlock) -> str:
 
 
 def format_call_title(call: ToolCallBlock) -> str:
-    """A call in a line: what it does, in the words of the tool."""
-    summary = call.summary.strip()
-    if summary.startswith("[") and summary.endswith("]"):
-        summary = summary[1:-1]
+    """One line about a call: the tool's summary, or its name and main argument."""
+    summary = call.summary
     if not summary:
         summary = f"{call.name}: {_main_argument(call.raw)}" if call.raw else call.name
     return " ".join(summary.split()).removesuffix(":")
 
 
 def _main_argument(raw: str) -> str:
-    """The most telling of a call's arguments."""
-    given = parse_arguments(raw)
-    if isinstance(given, str):
+    arguments = parse_arguments(raw)
+    if isinstance(arguments, str):
         return raw[:80]
     for name in ("command", "path", "file_path", "pattern", "query", "url", "description"):
-        if isinstance(given.get(name), str):
-            return str(given[name])
-    texts = [str(value) for value in given.values() if isinstance(value, str | int | float)]
+        if isinstance(arguments.get(name), str):
+            return str(arguments[name])
+    texts = [str(value) for value in arguments.values() if isinstance(value, str | int | float)]
     return ", ".join(texts)[:200]
 
 
@@ -149,22 +143,19 @@ def _main_argument(raw: str) -> str:
 def _render_user_message(
     block: UserMessageBlock, room: int, palette: Palette, is_expanded: bool
 ) -> list[Text]:
-    shown = markdown.wrap_text(Text(block.text[:MAX_EXPANDED_CHARS], palette.user_message), room)
-    if not is_expanded and len(shown) > MAX_FOLDED_LINES:
-        more = max(len(shown), block.text.count("\n") + 1) - MAX_FOLDED_LINES
-        shown = [*shown[:MAX_FOLDED_LINES], Text(f"… {more} more lines", palette.faint)]
-    for name in block.attachments:
-        shown.append(Text(f"[{name}]", palette.faint))
-    return shown
+    lines = markdown.wrap_text(Text(block.text[:MAX_EXPANDED_CHARS], palette.user_message), room)
+    if not is_expanded and len(lines) > MAX_FOLDED_LINES:
+        rest = max(len(lines), block.text.count("\n") + 1) - MAX_FOLDED_LINES
+        more = Text(f"… {plural(rest, 'more line')}", palette.faint)
+        lines = [*lines[:MAX_FOLDED_LINES], more]
+    return lines + [Text(f"[{name}]", palette.faint) for name in block.attachments]
 
 
 def _render_code(block: CodeBlock, room: int, palette: Palette) -> list[Text]:
-    shown: list[Text] = []
     room = max(room - block.indent - 2, 4)
-    for line in markdown.highlight_code(block.text.rstrip("\n"), block.language, palette):
-        shown += markdown.wrap_text(line, room)
     bar = styled_prefix(" " * block.indent + "▏ ", palette.faint)
-    return [bar + line for line in shown]
+    code = markdown.highlight_code(block.text.rstrip("\n"), block.language, palette)
+    return [bar + row for line in code for row in markdown.wrap_text(line, room)]
 
 
 def _render_thinking(
@@ -176,8 +167,8 @@ def _render_thinking(
         return _add_gutter(markdown.wrap_text(text, room), sign, palette.faint)
     if block.is_continuation:
         return []
-    gist = " ".join(block.text.split())[: room * 2] or "thinking"
-    line = Text(gist, palette.faint + Style(italic=True))
+    beginning = " ".join(block.text.split())[: room * 2] or "thinking"
+    line = Text(beginning, palette.faint + Style(italic=True))
     line.truncate(room, overflow="ellipsis")
     return _add_gutter([line], "✻ ", palette.faint)
 
@@ -196,7 +187,7 @@ def _render_call(
 
 
 def _render_call_line(block: ToolCallBlock, room: int, palette: Palette) -> Text:
-    """Name, subject, and how it went, in one line; how it went is never cut off first."""
+    """Name, subject and outcome in one line; the subject is truncated first."""
     name, _, subject = format_call_title(block).partition(": ")
     outcome = _render_outcome(block, palette)
     outcome.truncate(max(room // 2, 4), overflow="ellipsis")
@@ -211,12 +202,10 @@ def _render_call_line(block: ToolCallBlock, room: int, palette: Palette) -> Text
 def _render_outcome(block: ToolCallBlock, palette: Palette) -> Text:
     match block.state:
         case "writing":
-            return Text(
-                f"{block.argument_chars:,} chars" if block.argument_chars > 200 else "",
-                palette.faint,
-            )
+            size = plural(block.argument_chars, "character")
+            return Text(size if block.argument_chars > 200 else "", palette.faint)
         case "asking":
-            return Text("waits for you", palette.warning)
+            return Text("needs your approval", palette.warning)
         case "running":
             return Text(_format_child(block) or "", palette.faint)
         case "background":
@@ -228,9 +217,9 @@ def _render_outcome(block: ToolCallBlock, palette: Palette) -> Text:
         case "failed":
             return Text(_first_line(block.result), palette.error)
     if diffs.is_diff(block.display):
-        came, went = diffs.count_changes(block.display)
-        text = styled_prefix(f"+{came}", palette.good)
-        return text.append(" ").append(f"-{went}", palette.error)
+        added, removed = diffs.count_changes(block.display)
+        text = styled_prefix(f"+{added}", palette.good)
+        return text.append(" ").append(f"-{removed}", palette.error)
     lines = block.result.count("\n") + bool(block.result.strip())
     if lines > 1:
         return Text(f"{lines:,} lines", palette.faint)
@@ -238,7 +227,7 @@ def _render_outcome(block: ToolCallBlock, palette: Palette) -> Text:
 
 
 def _render_folded(block: ToolCallBlock, room: int, palette: Palette) -> list[Text]:
-    """What a folded call shows below its line: a diff, or the end of what it prints now."""
+    """What a folded call shows below its line: its diff, or the last lines of its progress."""
     if block.state == "done" and diffs.is_diff(block.display):
         return diffs.render_diff(block.display, room, palette, MAX_DIFF_LINES)
     if block.state in ("running", "background") and block.progress.strip():
@@ -248,56 +237,56 @@ def _render_folded(block: ToolCallBlock, room: int, palette: Palette) -> list[Te
 
 
 def _render_expanded(block: ToolCallBlock, room: int, palette: Palette) -> list[Text]:
-    shown: list[Text] = []
-    shown += _render_arguments(block, room, palette)
+    lines = _render_arguments(block, room, palette)
     if block.child is not None:
-        shown += [_truncate_line(row, room, palette.faint) for row in block.child.recent_calls]
+        lines += [_truncate_line(row, room, palette.faint) for row in block.child.recent_calls]
     if diffs.is_diff(block.display):
-        return shown + diffs.render_diff(block.display, room, palette)
+        return lines + diffs.render_diff(block.display, room, palette)
     text = block.result if block.is_finished else block.progress
     style = palette.error if block.state == "failed" else palette.faint
     if text.strip():
         for row in text[:MAX_EXPANDED_CHARS].rstrip("\n").split("\n"):
-            shown += markdown.wrap_text(Text(row.expandtabs(4), style), room)
+            lines += markdown.wrap_text(Text(row.expandtabs(4), style), room)
     if block.full_output:
-        shown.append(Text(f"all of it: {block.full_output}", palette.accent))
-    return shown
+        lines.append(Text(f"full output: {block.full_output}", palette.accent))
+    return lines
 
 
 def _render_arguments(block: ToolCallBlock, room: int, palette: Palette) -> list[Text]:
-    """The arguments that did not fit into the call's line."""
-    given = parse_arguments(block.raw) if block.raw else {}
-    if isinstance(given, str):
+    """The arguments that do not fit into the call's line."""
+    arguments = parse_arguments(block.raw) if block.raw else {}
+    if isinstance(arguments, str):
         return markdown.wrap_text(Text(block.raw, palette.code), room)
-    shown: list[Text] = []
-    for name, value in given.items():
+    lines: list[Text] = []
+    for name, value in arguments.items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        if len(given) > 1 or "\n" in text or len(text) > room // 2:
+        if len(arguments) > 1 or "\n" in text or len(text) > room // 2:
             label = styled_prefix(f"{name} ", palette.faint)
-            shown += markdown.wrap_text(
+            lines += markdown.wrap_text(
                 label + Text(text.rstrip()[:MAX_EXPANDED_CHARS], palette.code), room
             )
-    return shown
+    return lines
 
 
 def _render_shell(block: ShellBlock, room: int, palette: Palette, is_expanded: bool) -> list[Text]:
     sign = styled_prefix("$ ", palette.accent)
     head = sign + _truncate_line(block.command, room, palette.user_message)
     rows = block.output.rstrip("\n").split("\n") if block.output.strip() else []
-    shown = rows if is_expanded else rows[-MAX_FOLDED_LINES:]
-    below = [_truncate_line(row, room, palette.plain) for row in shown]
-    if len(shown) < len(rows):
-        below.insert(0, Text(f"… {len(rows) - len(shown)} lines above", palette.faint))
+    visible = rows if is_expanded else rows[-MAX_FOLDED_LINES:]
+    below = [_truncate_line(row, room, palette.plain) for row in visible]
+    if len(visible) < len(rows):
+        hidden = plural(len(rows) - len(visible), "line")
+        below.insert(0, Text(f"… {hidden} above", palette.faint))
     if block.is_finished and block.exit_code != 0:
         below.append(Text(f"exit code {block.exit_code}", palette.error))
     return [head, *(Text("  ") + row for row in below)]
 
 
-# ------------------------------------------------------------------ small things
+# ------------------------------------------------------------------ helpers
 
 
 def _wrap_table_row(row: str, room: int, style: Style) -> list[Text]:
-    """A row of a table in lines: what does not fit goes on under its column."""
+    """A table row in lines; the second column wraps below itself."""
     row = row.expandtabs(4)
     column = _FIRST_COLUMN.match(row)
     width = column.end() if column and column.end() <= room // 2 else 0
@@ -332,12 +321,29 @@ def _format_child(block: ToolCallBlock) -> str:
     child = block.child
     if child is None:
         return ""
-    parts = [f"{child.calls} calls" if child.calls != 1 else "1 call"]
+    parts = [plural(child.calls, "call")]
     if child.tokens:
-        parts.append(f"{child.tokens / 1000:.1f}k tokens")
-    if child.activity:
-        parts.append(child.activity.strip("[]"))
+        parts.append(f"{format_count(child.tokens)} tokens")
+    if child.activity.kind == "running":
+        parts.append(child.activity.subject)
+    elif child.activity.kind != "idle":
+        parts.append(format_activity(child.activity))
     return " · ".join(parts)
+
+
+_ACTIVITY_TEXTS: dict[ActivityKind, str] = {
+    "idle": "working",
+    "waiting": "waiting for the model",
+    "retrying": "waiting to retry",
+    "approval": "waiting for your approval",
+    "mutating": "running",
+}
+
+
+def format_activity(activity: Activity) -> str:
+    """`writing`, `running bash`."""
+    text = _ACTIVITY_TEXTS.get(activity.kind, activity.kind)
+    return f"{text} {activity.subject}".rstrip()
 
 
 def _first_line(text: str) -> str:

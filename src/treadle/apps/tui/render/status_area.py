@@ -1,7 +1,7 @@
-"""The lines around the prompt: what runs, what waits, what it costs. Pure painting.
+"""Renders the lines around the prompt.
 
-tray      todos, background tasks, messages that wait, and what is happening right now
-status    model, mode, folder and branch · context, cost, time
+activity   todos, background tasks, queued messages, and what happens right now
+status     mode, model, folder and branch · context, cost, time
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.cells import cell_len
@@ -16,18 +17,25 @@ from rich.text import Text
 
 from treadle.apps.tui.host import Host
 from treadle.apps.tui.input.completion import Completion
-from treadle.apps.tui.render import status_area
 from treadle.apps.tui.render.markdown import styled_prefix
 from treadle.apps.tui.render.palette import Palette
+from treadle.apps.tui.render.render import format_activity
 from treadle.apps.tui.state.view_state import ViewState
+from treadle.core.text import format_count, format_dollars, format_duration, shorten_home
+
+if TYPE_CHECKING:
+    from treadle.tools.builtin.conversation.todo import TodoStatus
 
 MAX_TODOS = 6
+MAX_QUEUED_SHOWN = 4
+MAX_NAME_WIDTH = 20  # of completions, up to which their descriptions are aligned
+LONG_TURN_SECONDS = 10.0  # the end of a longer turn rings the bell
+TODO_SIGNS: dict[TodoStatus, str] = {"pending": "☐", "in_progress": "▸", "completed": "☑"}
 _SPINNER = "◐◓◑◒"
-_CHECKBOXES = {"open": "☐", "active": "▸", "done": "☑"}
 
 
 class StatusInfo(msgspec.Struct, frozen=True):
-    """What the view does not know."""
+    """What the status shows beside the view."""
 
     model: str = ""
     context_window: int = 0
@@ -41,16 +49,15 @@ class StatusInfo(msgspec.Struct, frozen=True):
 
 
 def render_activity(view: ViewState, info: StatusInfo, width: int, palette: Palette) -> list[Text]:
-    """The lines above the prompt, none if nothing goes on."""
+    """The lines above the prompt; none if there is nothing to show."""
     lines: list[Text] = []
-    if any(todo.state != "done" for todo in view.todos):
+    if any(todo.status != "completed" for todo in view.todos):
         lines += _render_todos(view, palette)
     for task in view.tasks:
-        name = task.summary.strip("[]")
-        lines.append(Text(f"◌ {task.task_id} {name}", palette.accent))
+        lines.append(Text(f"◌ {task.task_id} {task.summary}", palette.accent))
     lines += [
         styled_prefix("↳ ", palette.accent).append(_collapse_whitespace(text), palette.faint)
-        for text in view.queued_messages[-4:]
+        for text in view.queued_messages[-MAX_QUEUED_SHOWN:]
     ]
     if view.is_busy:
         lines.append(_render_activity_line(view, info, palette))
@@ -62,40 +69,36 @@ def render_activity(view: ViewState, info: StatusInfo, width: int, palette: Pale
 
 
 def _render_todos(view: ViewState, palette: Palette) -> list[Text]:
-    done = sum(todo.state == "done" for todo in view.todos)
-    left = [todo for todo in view.todos if todo.state != "done"]
+    open_todos = [todo for todo in view.todos if todo.status != "completed"]
     lines = []
-    for todo in left[:MAX_TODOS]:
-        style = palette.accent if todo.state == "active" else palette.faint
-        lines.append(
-            styled_prefix(f"{_CHECKBOXES[todo.state]} ", style).append(
-                _collapse_whitespace(todo.text), style
-            )
-        )
+    for todo in open_todos[:MAX_TODOS]:
+        style = palette.accent if todo.status == "in_progress" else palette.faint
+        text = f"{TODO_SIGNS[todo.status]} {_collapse_whitespace(todo.content)}"
+        lines.append(Text(text, style))
     rest = []
-    if len(left) > MAX_TODOS:
-        rest.append(f"{len(left) - MAX_TODOS} more")
-    if done:
-        rest.append(f"{done} of {len(view.todos)} done")
+    if len(open_todos) > MAX_TODOS:
+        rest.append(f"{len(open_todos) - MAX_TODOS} more")
+    if len(open_todos) < len(view.todos):
+        rest.append(f"{len(view.todos) - len(open_todos)} of {len(view.todos)} done")
     if rest:
         lines.append(Text("  " + " · ".join(rest), palette.faint))
     return lines
 
 
 def _render_activity_line(view: ViewState, info: StatusInfo, palette: Palette) -> Text:
-    if view.activity == "asking":
-        return Text("? waits for your answer", palette.warning)
+    if view.activity.kind == "approval":
+        return Text(f"? {format_activity(view.activity)}", palette.warning)
     line = styled_prefix(f"{_SPINNER[info.tick % 4]} ", palette.accent)
-    line.append(view.activity or "working")
+    line.append(format_activity(view.activity))
     parts = [format_duration(info.turn_seconds)] if info.turn_seconds >= 1 else []
     if view.turn_usage.output:
         parts.append(f"↓ {format_count(view.turn_usage.output)}")
-    parts.append(info.hint or "esc stops")
+    parts.append(info.hint or "esc interrupts")
     return line.append(" · " + " · ".join(parts), palette.faint)
 
 
 def render_status_line(view: ViewState, info: StatusInfo, width: int, palette: Palette) -> Text:
-    """One line. What does not fit is left out, the least important first."""
+    """One line; parts that do not fit are left out, the least important first."""
     where = _shorten_path(info.folder) + (f" ({info.branch})" if info.branch else "")
     mode = Text(info.mode, palette.warning if info.mode in ("auto", "bypass") else palette.faint)
     left = [(1, mode), (2, Text(info.model, palette.faint)), (5, Text(where, palette.faint))]
@@ -107,7 +110,7 @@ def render_status_line(view: ViewState, info: StatusInfo, width: int, palette: P
         style = palette.faint if share < 0.7 else palette.warning
         right.append((3, Text(f"{share:.0%} of {format_count(info.context_window)}", style)))
     if view.usage.cost:
-        right.append((4, Text(format_cost(view.usage.cost), palette.faint)))
+        right.append((4, Text(format_dollars(view.usage.cost), palette.faint)))
     elif view.usage.total:
         right.append((4, Text(f"{format_count(view.usage.total)} tokens", palette.faint)))
     if info.turn_seconds >= 1:
@@ -116,8 +119,8 @@ def render_status_line(view: ViewState, info: StatusInfo, width: int, palette: P
         line = _justify([t for _, t in left], [t for _, t in right], width)
         if line is not None:
             return line
-        least = max([*left, *right], key=lambda part: part[0])
-        (left if least in left else right).remove(least)
+        least_important = max([*left, *right], key=lambda part: part[0])
+        (left if least_important in left else right).remove(least_important)
     return Text()
 
 
@@ -129,39 +132,8 @@ def _justify(left: Sequence[Text], right: Sequence[Text], width: int) -> Text | 
     return Text().append_text(first).append(" " * gap).append_text(last)
 
 
-def format_count(number: int) -> str:
-    """1234 -> 1.2k"""
-    if number < 1_000:
-        return str(number)
-    if number < 1_000_000:
-        return f"{number / 1_000:.1f}k" if number < 100_000 else f"{number // 1_000}k"
-    return f"{number / 1_000_000:.1f}M".replace(".0M", "M")
-
-
-def format_cost(dollars: float) -> str:
-    return f"${dollars:.2f}" if dollars >= 0.1 else f"${dollars:.3f}"
-
-
-def format_duration(seconds: float) -> str:
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3_600:
-        return f"{whole // 60}m {whole % 60:02}s"
-    return f"{whole // 3_600}h {whole % 3_600 // 60:02}m"
-
-
-def format_age(seconds: float) -> str:
-    for size, name in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{int(seconds // size)}{name} ago"
-    return "now"
-
-
 def _shorten_path(folder: Path) -> str:
-    text = str(folder)
-    home = str(Path.home())
-    text = "~" + text[len(home) :] if text == home or text.startswith(home + "/") else text
+    text = shorten_home(folder)
     return text if cell_len(text) <= 40 else "…" + text[-39:]
 
 
@@ -169,12 +141,8 @@ def _collapse_whitespace(text: str) -> str:
     return " ".join(text.split())
 
 
-MAX_NAME_WIDTH = 20  # of what is offered, beyond which what is said about it is not aligned
-LONG_TURN_SECONDS = 10.0  # seconds after which the end of a turn is worth a bell
-
-
 class StatusArea:
-    """What the app knows beside the view, and the lines made of both."""
+    """The state of the lines around the prompt."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -185,7 +153,7 @@ class StatusArea:
         self._started: float | None = None
 
     def update_clock(self, is_busy: bool) -> bool:
-        """Follow the turns; whether one has just ended that took long."""
+        """Measure the turn; True when a long one has just ended."""
         now = time.monotonic()
         if is_busy and self._started is None:
             self._started, self.hint = now, ""
@@ -199,10 +167,10 @@ class StatusArea:
     def render(
         self, view: ViewState, palette: Palette, size: tuple[int, int], *, is_scrolled: bool
     ) -> tuple[list[Text], Text]:
-        """The tray and the status."""
+        """The activity lines and the status line."""
         width, height = size
         card = self._host.model
-        facts = status_area.StatusInfo(
+        info = StatusInfo(
             model=view.model or card.name,
             context_window=card.window,
             mode=self._host.mode,
@@ -213,24 +181,31 @@ class StatusArea:
             hint=self.hint,
             is_scrolled=is_scrolled,
         )
-        above = status_area.render_activity(view, facts, width, palette)[-max(height // 3, 1) :]
-        return above, status_area.render_status_line(view, facts, width, palette)
+        activity = render_activity(view, info, width, palette)[-max(height // 3, 1) :]
+        return activity, render_status_line(view, info, width, palette)
 
 
 def render_completions(
     completions: list[Completion], selected: int, width: int, max_rows: int, palette: Palette
 ) -> list[Text]:
-    """What is offered, around what the cursor is on."""
+    """The completions around the selected one."""
     lines: list[Text] = []
-    column = max((len(offer.text.strip()) for offer in completions if offer.description), default=0)
-    first = max(0, min(selected - max_rows // 2, len(completions) - max_rows))
-    for place, offer in enumerate(completions[first : first + max_rows], first):
-        is_at = place == selected
-        line = styled_prefix("▸ " if is_at else "  ", palette.accent)
-        line.append(offer.text.strip(), palette.accent if is_at else palette.plain)
-        if offer.description:
-            gap = max(min(column, MAX_NAME_WIDTH) - len(offer.text.strip()), 0) + 2
-            line.append(" " * gap + offer.description, palette.faint)
+    names = [completion.text.strip() for completion in completions]
+    described = [len(name) for name, one in zip(names, completions, strict=True) if one.description]
+    column = min(max(described, default=0), MAX_NAME_WIDTH)
+    first = first_visible_row(selected, len(completions), max_rows)
+    for index in range(first, min(first + max_rows, len(completions))):
+        name, description = names[index], completions[index].description
+        is_selected = index == selected
+        line = styled_prefix("▸ " if is_selected else "  ", palette.accent)
+        line.append(name, palette.accent if is_selected else palette.plain)
+        if description:
+            line.append(" " * max(column - len(name), 0) + f"  {description}", palette.faint)
         line.truncate(max(width, 1), overflow="ellipsis")
         lines.append(line)
     return lines
+
+
+def first_visible_row(selected: int, count: int, max_rows: int) -> int:
+    """The first of at most `max_rows` rows of a list, so that the selected row is visible."""
+    return max(0, min(selected - max_rows // 2, count - max_rows))

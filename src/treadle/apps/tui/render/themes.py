@@ -1,4 +1,4 @@
-"""For the parts that textual paints itself: the terminal's own background and text."""
+"""Textual themes: what Textual draws itself has the terminal's own background and text colour."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _THEME_VARIABLES = {
 
 
 def build_themes() -> list[Theme]:
-    """One for each palette, under the name `treadle-NAME`."""
+    """One for each palette, named `treadle-NAME`."""
     return [
         Theme(
             name=f"treadle-{name}",

@@ -1,12 +1,11 @@
-"""What a conversation looks like to a person: blocks, one under the other.
+"""The blocks that a conversation is shown as, one below the other.
 
-    Said      what the person wrote          Call     a tool call, from first letter to end
-    Words     a piece of Markdown            Note     a line from the engine or the program
-    Code      a piece of a fenced block      Shell    a command that the person ran with `!`
-    Thought   what the model thought
+    UserMessageBlock   a message of the user         ToolCallBlock   a tool call
+    MarkdownBlock      a piece of a reply            NoteBlock       a line from the engine
+    CodeBlock          a piece of a fenced block     ShellBlock      a command run with `!`
+    ThinkingBlock      the model's thinking
 
-Frozen values without a width or a colour. How they grow is reducer.py's business, how they look
-render/render.py's.
+Frozen values without a width or a colour. reducer.py builds them, render/render.py renders them.
 """
 
 from __future__ import annotations
@@ -21,8 +20,35 @@ CallState = Literal[
 ]
 
 
+ActivityKind = Literal[
+    "idle", "waiting", "thinking", "writing", "calling", "running", "working", "approval",
+    "retrying", "mutating",
+]  # fmt: skip
+
+
+class Activity(msgspec.Struct, frozen=True):
+    """What happens right now. `subject` is the tool, or for a child the summary of its call, or
+    the mutator."""
+
+    kind: ActivityKind = "idle"
+    subject: str = ""
+
+
+IDLE = Activity("idle")
+WAITING = Activity("waiting")
+WORKING = Activity("working")
+WRITING = Activity("writing")
+THINKING = Activity("thinking")
+
+
+def strip_brackets(summary: str) -> str:
+    """The summary of a call, `[bash: ls]` as tools write it, without the brackets."""
+    summary = summary.strip()
+    return summary[1:-1] if summary.startswith("[") and summary.endswith("]") else summary
+
+
 class UserMessageBlock(msgspec.Struct, frozen=True):
-    """The person's words; `steered` if they came while the agent worked."""
+    """A message of the user; `steered` if it was sent while the agent worked."""
 
     text: str
     steered: bool = False
@@ -30,14 +56,14 @@ class UserMessageBlock(msgspec.Struct, frozen=True):
 
 
 class MarkdownBlock(msgspec.Struct, frozen=True):
-    """Markdown without fenced blocks. `tight` goes on directly under the block before."""
+    """Markdown without fenced blocks. A continuation has no blank line before it."""
 
     text: str
     is_continuation: bool = False
 
 
 class CodeBlock(msgspec.Struct, frozen=True):
-    """Lines of a fenced block; a long one is several of these, all but the first tight."""
+    """Lines of a fenced block; a long one is several of these, all but the first continuations."""
 
     language: str
     text: str
@@ -47,7 +73,7 @@ class CodeBlock(msgspec.Struct, frozen=True):
 
 
 class ThinkingBlock(msgspec.Struct, frozen=True):
-    """What the model thought; folded to one line unless opened. A long one is several of these."""
+    """The model's thinking, folded to one line unless expanded. A long one is several of these."""
 
     text: str
     is_continuation: bool = False
@@ -58,12 +84,12 @@ class ChildProgress(msgspec.Struct, frozen=True):
 
     calls: int = 0
     tokens: int = 0
-    activity: str = ""
+    activity: Activity = IDLE
     recent_calls: tuple[str, ...] = ()
 
 
 class ToolCallBlock(msgspec.Struct, frozen=True):
-    """A tool call. `result` is what the model was told, `display` what is for the person."""
+    """A tool call. `result` is the text for the model, `display` the text for the user."""
 
     call_id: str
     name: str
@@ -90,7 +116,7 @@ class NoteBlock(msgspec.Struct, frozen=True):
 
 
 class ShellBlock(msgspec.Struct, frozen=True):
-    """A command of the person's own. No exit code yet means that it still runs."""
+    """A command that the user ran with `!`."""
 
     command: str
     output: str = ""
@@ -109,13 +135,8 @@ ViewBlock = (
 )
 
 
-class TodoLine(msgspec.Struct, frozen=True):
-    text: str
-    state: Literal["open", "active", "done"] = "open"
-
-
 class TaskLine(msgspec.Struct, frozen=True):
-    """A call that goes on in the background."""
+    """A call that runs in the background."""
 
     task_id: str
     call_id: str

@@ -1,4 +1,4 @@
-"""One of several things that a person can choose."""
+"""One option of a choice. Without Textual, so that the plain frontend can use it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class ChoiceOption(msgspec.Struct, frozen=True):
-    """`key` is the letter that takes it at once, where nothing is filtered."""
+    """`key` is the letter that selects it, in lists that are not filtered by typing."""
 
     value: str
     label: str

@@ -1,4 +1,4 @@
-"""The view of a session that is resumed: the same blocks, from the items of its transcript."""
+"""The view of a resumed session: the same blocks, built from the items of its transcript."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from treadle.apps.tui.state.view_state import (
     redact_own_secrets,
     update_todos,
 )
+from treadle.core.text import plural
 from treadle.core.transcript.content import Opaque, Text, Thinking, ToolCall
 from treadle.core.transcript.items import (
     AssistantItem,
@@ -40,7 +41,7 @@ def build_view(items: Iterable[Item], view: ViewState | None = None) -> ViewStat
 
 
 def apply_item(view: ViewState, item: Item) -> ViewState:
-    """The view after an item that an earlier process wrote down."""
+    """The view after an item that an earlier process recorded."""
     match item:
         case UserItem():
             return add_block(view, build_user_block(item))
@@ -49,8 +50,8 @@ def apply_item(view: ViewState, item: Item) -> ViewState:
         case ToolResultItem():
             return apply_tool_result(view, item)
         case SummaryItem():
-            text = f"{item.replaces} earlier items are summarised for the model"
-            return add_block(view, NoteBlock(text))
+            items = plural(item.replaces, "earlier item")
+            return add_block(view, NoteBlock(f"{items} replaced by a summary for the model"))
         case NoticeItem(kind="interrupted"):
             return add_block(view, NoteBlock("interrupted", "warning"))
         case NoticeItem():

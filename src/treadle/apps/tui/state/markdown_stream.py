@@ -1,8 +1,8 @@
-"""Cuts a stream of Markdown into blocks while it arrives.
+"""Splits a stream of Markdown into blocks while it arrives.
 
-A block is closed at the blank line that ends it, so that only the last one, which is never long,
-has to be looked at when more text comes. A paragraph or a fenced block that is too long for that
-is cut into tight pieces. Pure; painting the pieces is render/markdown.py's business.
+A block ends at a blank line, so only the last one, which is short, is processed when more text
+comes. A long paragraph or fenced block is split into continuation blocks. Pure; render/markdown.py
+renders the blocks.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ ReplyBlock = MarkdownBlock | CodeBlock
 
 
 def start_block() -> MarkdownBlock:
-    """What a reply begins with."""
+    """The first block of a reply."""
     return MarkdownBlock("")
 
 
 def append_text(block: ReplyBlock, delta: str) -> tuple[ReplyBlock, ...]:
-    """The last block with more text: itself, longer, or closed and followed by others."""
+    """The block with more text; the blocks it becomes, all closed except the last."""
     text = block.text + delta
     if "\n" not in delta and len(text) <= MAX_CHARS:
         return (msgspec.structs.replace(block, text=text),)
@@ -38,7 +38,7 @@ def append_text(block: ReplyBlock, delta: str) -> tuple[ReplyBlock, ...]:
 
 
 def split_markdown(text: str) -> tuple[ReplyBlock, ...]:
-    """A text that is complete, as blocks."""
+    """The blocks of a complete text."""
     return tuple(
         piece for piece in append_text(start_block(), text.rstrip() + "\n") if not is_empty(piece)
     )
@@ -49,7 +49,7 @@ def is_empty(block: ReplyBlock) -> bool:
 
 
 def _split_blocks(text: str, is_continuation: bool) -> Iterator[ReplyBlock]:
-    """Markdown from the beginning of a block on."""
+    """Split Markdown that starts at the beginning of a block."""
     start = position = 0
     while True:
         end = text.find("\n", position)
@@ -76,7 +76,7 @@ def _split_blocks(text: str, is_continuation: bool) -> Iterator[ReplyBlock]:
 
 
 def _split_paragraph(text: str, is_continuation: bool) -> Iterator[MarkdownBlock]:
-    """A paragraph, in pieces if it is very long."""
+    """A paragraph, in several blocks if it is very long."""
     start = 0
     while len(text) - start > MAX_CHARS:
         cut = text.rfind(" ", start, start + MAX_CHARS) + 1 or start + MAX_CHARS
@@ -86,7 +86,7 @@ def _split_paragraph(text: str, is_continuation: bool) -> Iterator[MarkdownBlock
 
 
 def _split_code(block: CodeBlock, text: str) -> Iterator[ReplyBlock]:
-    """The inside of a fenced block, and what follows it if it ends here."""
+    """The inside of a fenced block, and the blocks after it if it ends here."""
     start = position = lines = 0
     closing = re.compile(rf"^[ ]{{0,12}}{re.escape(block.fence[0])}{{{len(block.fence)},}}[ ]*$")
     while True:

@@ -1,8 +1,7 @@
-"""A sequence whose versions share what they have in common.
+"""An immutable list whose versions share their common parts.
 
-Adding, replacing and cutting off give a new shelf and leave the old one as it was, at a cost that
-does not grow with the length; what differs between two versions is found without looking at the
-rest. A value for the view; it knows nothing of blocks or screens.
+Appending, replacing and truncating return a new list, at a cost that does not grow with the length.
+The differences between two versions are found without comparing the shared parts.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _Node = tuple[Any, ...]
 
 
 class PersistentList(Generic[T]):
-    """A tree of tuples, thirty-two wide. What stands beyond `length` is void."""
+    """A tree of tuples with 32 branches. Values beyond `_length` are ignored."""
 
     __slots__ = ("_length", "_root", "_shift")
 
@@ -47,24 +46,24 @@ class PersistentList(Generic[T]):
             yield self[index]
 
     def append(self, value: T) -> PersistentList[T]:
-        """This and one more."""
+        """A list with one more value."""
         root, shift = self._root, self._shift
         if self._length >> (shift + _BITS):
             root, shift = (root,), shift + _BITS
         return _make_list(_append(root, shift, self._length, value), shift, self._length + 1)
 
     def set(self, index: int, value: T) -> PersistentList[T]:
-        """This with another value at a place that is taken."""
+        """A list with another value at an existing index."""
         if not 0 <= index < self._length:
             raise IndexError(index)
         return _make_list(_set(self._root, self._shift, index, value), self._shift, self._length)
 
     def truncate(self, length: int) -> PersistentList[T]:
-        """The beginning of this."""
+        """The first `length` values."""
         return self if length >= self._length else _make_list(self._root, self._shift, length)
 
     def changed_indexes(self, old: PersistentList[T]) -> Iterator[int]:
-        """The places, in order, that are not the very same as in `old`."""
+        """The indexes, in order, whose values are not identical to those of `old`."""
         ours, theirs = self._root, old._root
         shift = max(self._shift, old._shift)
         for _ in range(self._shift, shift, _BITS):
@@ -77,36 +76,36 @@ class PersistentList(Generic[T]):
 
 
 def _make_list(root: _Node, shift: int, length: int) -> PersistentList[Any]:
-    made: PersistentList[Any] = PersistentList()
-    made._root, made._shift, made._length = root, shift, length
-    return made
+    result: PersistentList[Any] = PersistentList()
+    result._root, result._shift, result._length = root, shift, length
+    return result
 
 
 def _append(node: _Node, shift: int, index: int, value: object) -> _Node:
-    """Add at the end: whatever stands behind the place was cut off before, and goes."""
-    place = (index >> shift) & _MASK
+    """Set the value at the end; truncated values behind it are dropped."""
+    slot = (index >> shift) & _MASK
     if not shift:
-        return (*node[:place], value)
-    below = node[place] if place < len(node) else ()
-    return (*node[:place], _append(below, shift - _BITS, index, value))
+        return (*node[:slot], value)
+    child = node[slot] if slot < len(node) else ()
+    return (*node[:slot], _append(child, shift - _BITS, index, value))
 
 
 def _set(node: _Node, shift: int, index: int, value: object) -> _Node:
-    place = (index >> shift) & _MASK
-    new = value if not shift else _set(node[place], shift - _BITS, index, value)
-    return (*node[:place], new, *node[place + 1 :])
+    slot = (index >> shift) & _MASK
+    new = value if not shift else _set(node[slot], shift - _BITS, index, value)
+    return (*node[:slot], new, *node[slot + 1 :])
 
 
 def _find_differences(
     ours: _Node, theirs: _Node, shift: int, base: int, length: int
 ) -> Iterator[int]:
-    for place in range(min(len(ours), len(theirs))):
-        start = base + (place << shift)
+    for slot in range(min(len(ours), len(theirs))):
+        start = base + (slot << shift)
         if start >= length:
             return
-        if ours[place] is theirs[place]:
+        if ours[slot] is theirs[slot]:
             continue
         if shift:
-            yield from _find_differences(ours[place], theirs[place], shift - _BITS, start, length)
+            yield from _find_differences(ours[slot], theirs[slot], shift - _BITS, start, length)
         else:
             yield start

@@ -1,8 +1,8 @@
-"""What is on the screen, as a pure function of what happens: `step(view, event)`.
+"""Applies events to the view: `apply_event(view, event) -> view`, a pure function.
 
-A step costs the same at the end of a long day as at its start. The loop's events come from below
-through conversation.py; the whole answers to calls come as items (`settled`); a session that is
-resumed is told by from_transcript.py. Above, the app and the plain mode show the view.
+The cost of an event does not grow with the length of the session. conversation.py passes the
+events of the driver, and the complete tool results as items (`apply_tool_result`);
+from_transcript.py does the same for resumed sessions. The frontends show the view.
 """
 
 from __future__ import annotations
@@ -15,6 +15,12 @@ import msgspec
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.tui.state import markdown_stream
 from treadle.apps.tui.state.blocks import (
+    IDLE,
+    THINKING,
+    WAITING,
+    WORKING,
+    WRITING,
+    Activity,
     CallState,
     ChildProgress,
     CodeBlock,
@@ -25,6 +31,7 @@ from treadle.apps.tui.state.blocks import (
     ThinkingBlock,
     ToolCallBlock,
     UserMessageBlock,
+    strip_brackets,
 )
 from treadle.apps.tui.state.view_state import (
     ViewState,
@@ -70,29 +77,27 @@ from treadle.core.events import (
     UsageUpdated,
     WarningRaised,
 )
-from treadle.core.transcript.items import ToolResultItem
+from treadle.core.transcript.items import CallOutcome, ToolResultItem
 from treadle.core.transcript.usage import Usage
 
 MAX_PROGRESS_CHARS = 4_000
 MAX_CHILD_LINES = 40
 _replace = msgspec.structs.replace
 
-__all__ = ["ViewState", "apply_tool_result", "apply_event"]
-
 
 def apply_event(view: ViewState, event: Event) -> ViewState:
-    """The view after an event. Events of kinds that show nothing leave it as it is."""
+    """The view after an event; events without a reducer change nothing."""
     change = _REDUCERS.get(type(event))
     return view if change is None else change(view, event)
 
 
 def apply_tool_result(view: ViewState, item: ToolResultItem) -> ViewState:
-    """The whole answer to a call, where its event had only the beginning."""
+    """The complete result of a call; its ToolFinished event has only the beginning."""
 
     def settle(call: ToolCallBlock) -> ToolCallBlock:
         state: CallState = call.state
         if not call.is_finished and state != "background":
-            state = "failed" if item.is_error else "done"
+            state = _final_state(item.outcome, item.is_error)
         return _replace(
             call,
             state=state,
@@ -105,51 +110,58 @@ def apply_tool_result(view: ViewState, item: ToolResultItem) -> ViewState:
     view = update_call(view, item.call_id, settle)
     if any(task.call_id == item.call_id for task in view.tasks):
         return view
-    calls = {call: place for call, place in view.open_calls.items() if call != item.call_id}
+    calls = {call: index for call, index in view.open_calls.items() if call != item.call_id}
     return _replace(view, open_calls=calls)
 
 
+def _format_summary(summary: str) -> str:
+    return redact_for_display(strip_brackets(summary))
+
+
+def _final_state(outcome: CallOutcome, is_error: bool) -> CallState:
+    if outcome == "denied":
+        return "denied"
+    if outcome == "interrupted":
+        return "stopped"
+    return "failed" if is_error else "done"
+
+
 def _turn_started(view: ViewState, event: TurnStarted) -> ViewState:
-    return _replace(
-        view, is_busy=True, activity="waiting", turn_usage=Usage(), turn_count=view.turn_count + 1
-    )
+    return _replace(view, is_busy=True, activity=WAITING, turn_usage=Usage())
 
 
 def _input_accepted(view: ViewState, event: InputAccepted) -> ViewState:
-    block, queue = build_user_block(event.item), list(view.queued_messages)
-    if block.text in queue:
-        queue.remove(block.text)
-    return _replace(add_block(view, block), queued_messages=tuple(queue))
+    return add_block(view, build_user_block(event.item))
 
 
 def _request_started(view: ViewState, event: RequestStarted) -> ViewState:
     view = close_stream(view)
-    return _replace(view, reply_start=len(view.blocks), model=event.model, activity="waiting")
+    return _replace(view, reply_start=len(view.blocks), model=event.model, activity=WAITING)
 
 
 def _text_delta(view: ViewState, event: TextDelta) -> ViewState:
-    view, last, place = open_stream(view, markdown_stream.start_block())
+    view, last, index = open_stream(view, markdown_stream.start_block())
     assert isinstance(last, MarkdownBlock | CodeBlock), "text grows after text"
     pieces = markdown_stream.append_text(last, redact_own_secrets(event.text))
-    blocks = view.blocks.set(place, pieces[0])
+    blocks = view.blocks.set(index, pieces[0])
     for piece in pieces[1:]:
         blocks = blocks.append(piece)
-    return _replace(view, blocks=blocks, stream_index=len(blocks) - 1, activity="writing")
+    return _replace(view, blocks=blocks, stream_index=len(blocks) - 1, activity=WRITING)
 
 
 def _thinking_delta(view: ViewState, event: ThinkingDelta) -> ViewState:
-    view, last, place = open_stream(view, ThinkingBlock(""))
+    view, last, index = open_stream(view, ThinkingBlock(""))
     assert isinstance(last, ThinkingBlock), "thinking grows after thinking"
-    view = _replace(view, activity="thinking")
+    view = _replace(view, activity=THINKING)
     if len(last.text) > markdown_stream.MAX_CHARS:
         blocks = view.blocks.append(ThinkingBlock(event.text, is_continuation=True))
-        return _replace(view, blocks=blocks, stream_index=place + 1)
-    return replace_block(view, place, ThinkingBlock(last.text + event.text, last.is_continuation))
+        return _replace(view, blocks=blocks, stream_index=index + 1)
+    return replace_block(view, index, ThinkingBlock(last.text + event.text, last.is_continuation))
 
 
 def _tool_call_began(view: ViewState, event: ToolCallBegan) -> ViewState:
     view = add_call(view, ToolCallBlock(event.call_id, event.name))
-    return _replace(view, activity=f"calling {event.name}")
+    return _replace(view, activity=Activity("calling", event.name))
 
 
 def _tool_call_delta(view: ViewState, event: ToolCallDelta) -> ViewState:
@@ -174,10 +186,10 @@ def _tool_call_requested(view: ViewState, event: ToolCallRequested) -> ViewState
 def _approval_required(view: ViewState, event: ApprovalRequired) -> ViewState:
     def ask(call: ToolCallBlock) -> ToolCallBlock:
         return _replace(
-            call, state="asking", summary=redact_for_display(event.summary), reason=event.reason
+            call, state="asking", summary=_format_summary(event.summary), reason=event.reason
         )
 
-    return _replace(update_call(view, event.call.id, ask), activity="asking")
+    return _replace(update_call(view, event.call.id, ask), activity=Activity("approval"))
 
 
 def _approval_resolved(view: ViewState, event: ApprovalResolved) -> ViewState:
@@ -186,15 +198,16 @@ def _approval_resolved(view: ViewState, event: ApprovalResolved) -> ViewState:
     def resolve(call: ToolCallBlock) -> ToolCallBlock:
         return _replace(call, state="denied" if denied else "writing", reason=event.reason)
 
-    return _replace(update_call(view, event.call_id, resolve), activity="working")
+    return _replace(update_call(view, event.call_id, resolve), activity=WORKING)
 
 
 def _tool_started(view: ViewState, event: ToolStarted) -> ViewState:
     def start(call: ToolCallBlock) -> ToolCallBlock:
-        return _replace(call, state="running", summary=redact_for_display(event.summary))
+        return _replace(call, state="running", summary=_format_summary(event.summary))
 
     view = add_call(view, ToolCallBlock(event.call_id, event.name))
-    return _replace(update_call(view, event.call_id, start), activity=f"running {event.name}")
+    activity = Activity("running", event.name)
+    return _replace(update_call(view, event.call_id, start), activity=activity)
 
 
 def _tool_progress(view: ViewState, event: ToolProgress) -> ViewState:
@@ -207,21 +220,20 @@ def _tool_progress(view: ViewState, event: ToolProgress) -> ViewState:
 
 
 def _tool_finished(view: ViewState, event: ToolFinished) -> ViewState:
-    """The beginning of the answer; the whole of it follows as an item."""
+    """The beginning of the result; all of it follows as an item."""
 
     def finish(call: ToolCallBlock) -> ToolCallBlock:
-        ended: CallState = "failed" if event.is_error else "done"
-        if call.state == "denied":
-            ended = "denied"
+        state = _final_state(event.outcome, event.is_error)
         result, display = redact_for_display(event.result), redact_for_display(event.display)
-        return _replace(call, state=ended, result=result, display=display, progress="")
+        state = "denied" if call.state == "denied" else state
+        return _replace(call, state=state, result=result, display=display, progress="")
 
-    return _replace(update_call(view, event.call_id, finish), activity="working")
+    return _replace(update_call(view, event.call_id, finish), activity=WORKING)
 
 
 def _tool_detached(view: ViewState, event: ToolDetached) -> ViewState:
-    place = view.open_calls.get(event.call_id)
-    call = view.blocks[place] if place is not None else None
+    index = view.open_calls.get(event.call_id)
+    call = view.blocks[index] if index is not None else None
     summary = call.summary if isinstance(call, ToolCallBlock) else event.task_id
 
     def detach(call: ToolCallBlock) -> ToolCallBlock:
@@ -232,13 +244,11 @@ def _tool_detached(view: ViewState, event: ToolDetached) -> ViewState:
 
 
 def _task_finished(view: ViewState, event: TaskFinished) -> ViewState:
-    left = tuple(task for task in view.tasks if task.task_id != event.task_id)
-    how = "failed" if event.is_error else "is done"
+    running = tuple(task for task in view.tasks if task.task_id != event.task_id)
     summary = next((t.summary for t in view.tasks if t.task_id == event.task_id), event.name)
-    note = NoteBlock(
-        f"task {event.task_id} {summary} {how}", "warning" if event.is_error else "good"
-    )
-    return _replace(add_block(view, note), tasks=left)
+    name = f"task {event.task_id} ({summary})"
+    failed, finished = NoteBlock(f"{name} failed", "warning"), NoteBlock(f"{name} finished", "good")
+    return _replace(add_block(view, failed if event.is_error else finished), tasks=running)
 
 
 def _child_event(view: ViewState, event: ChildEvent) -> ViewState:
@@ -250,47 +260,50 @@ def _child_event(view: ViewState, event: ChildEvent) -> ViewState:
 def _update_child(child: ChildProgress | None, event: Event) -> ChildProgress:
     child = child or ChildProgress()
     match event:
-        case ToolStarted(summary=summary):
-            now = redact_for_display(summary)
-            recent = (*child.recent_calls, now)[-MAX_CHILD_LINES:]
-            return _replace(child, calls=child.calls + 1, activity=now, recent_calls=recent)
+        case ToolStarted():
+            summary = _format_summary(event.summary)
+            return _replace(
+                child,
+                calls=child.calls + 1,
+                activity=Activity("running", summary),
+                recent_calls=(*child.recent_calls, summary)[-MAX_CHILD_LINES:],
+            )
         case UsageUpdated(turn=turn):
             return _replace(child, tokens=turn.total)
         case ThinkingDelta():
-            return child if child.activity == "thinking" else _replace(child, activity="thinking")
+            return child if child.activity is THINKING else _replace(child, activity=THINKING)
         case TextDelta():
-            return child if child.activity == "writing" else _replace(child, activity="writing")
+            return child if child.activity is WRITING else _replace(child, activity=WRITING)
         case ChildEvent(child=grandchild):
-            return _replace(
-                child, activity=_update_child(None, grandchild).activity or child.activity
-            )
+            activity = _update_child(None, grandchild).activity
+            return child if activity.kind == "idle" else _replace(child, activity=activity)
         case TurnFinished() | RunFailed():
-            return _replace(child, activity="")
+            return _replace(child, activity=IDLE)
     return child
 
 
 def _retry_scheduled(view: ViewState, event: RetryScheduled) -> ViewState:
-    note = NoteBlock(f"{event.reason} · trying again in {event.delay:.0f} s", "warning")
-    return _replace(add_block(view, note), activity="waiting to try again")
+    note = NoteBlock(f"{event.reason} · retry in {event.delay:.0f} s", "warning")
+    return _replace(add_block(view, note), activity=Activity("retrying"))
 
 
 def _reply_discarded(view: ViewState, event: ReplyDiscarded) -> ViewState:
-    """What the failed attempt said is void; what others said beside it stays."""
+    """Remove the blocks of the failed attempt; notes, shell output and user messages stay."""
     blocks = view.blocks.truncate(view.reply_start)
     for block in iterate_blocks(view, view.reply_start):
         if isinstance(block, NoteBlock | ShellBlock | UserMessageBlock):
             blocks = blocks.append(block)
-    calls = {call: place for call, place in view.open_calls.items() if place < view.reply_start}
+    calls = {call: index for call, index in view.open_calls.items() if index < view.reply_start}
     return _replace(view, blocks=blocks, stream_index=None, open_calls=calls)
 
 
 def _model_changed(view: ViewState, event: ModelChanged) -> ViewState:
-    text = f"{event.old} did not answer ({event.reason}); {event.new} takes over"
+    text = f"{event.old} failed ({event.reason}); continuing with {event.new}"
     return _replace(add_block(view, NoteBlock(text, "warning")), model=event.new)
 
 
 def _usage_updated(view: ViewState, event: UsageUpdated) -> ViewState:
-    """What filled the window is what was sent and what came back."""
+    """The context holds the input and the output of the last request."""
     return _replace(
         view,
         model=event.model,
@@ -301,14 +314,13 @@ def _usage_updated(view: ViewState, event: UsageUpdated) -> ViewState:
 
 
 def _mutation_started(view: ViewState, event: MutationStarted) -> ViewState:
-    return _replace(view, activity=event.mutator)
+    return _replace(view, activity=Activity("mutating", event.mutator))
 
 
 def _mutation_finished(view: ViewState, event: MutationFinished) -> ViewState:
-    if not event.changed:
-        return _replace(view, activity="working")
-    note = NoteBlock(f"{event.mutator}: the model now sees a shorter history", "faint")
-    return _replace(add_block(view, note), activity="working")
+    if event.changed:
+        view = add_block(view, NoteBlock(f"{event.mutator}: the model now sees a shorter history"))
+    return _replace(view, activity=WORKING)
 
 
 def _tools_changed(view: ViewState, event: ToolsChanged) -> ViewState:
@@ -329,9 +341,9 @@ def _run_failed(view: ViewState, event: RunFailed) -> ViewState:
 
 
 _STOP_MESSAGES = {
-    "max_turns": "stopped: the limit of tool rounds is reached; say go on to continue",
-    "budget_exceeded": "stopped: the budget is spent",
-    "goal_not_met": "stopped: the goal was not met",
+    "max_turns": "stopped: the limit of tool rounds is reached; send a message to continue",
+    "budget_exceeded": "stopped: the budget is used up",
+    "goal_not_met": "stopped: the goal is not met",
     "refused": "the model refused to answer",
     "aborted": "interrupted",
 }
@@ -340,22 +352,22 @@ _STOP_MESSAGES = {
 def _turn_finished(view: ViewState, event: TurnFinished) -> ViewState:
     text = _STOP_MESSAGES.get(event.result.reason, "")
     if event.result.metadata.get("blocked"):
-        text = ""  # a warning has said why
+        text = ""  # a warning gave the reason
     return _end_turn(view, event.result, NoteBlock(text, "warning") if text else None)
 
 
 def _end_turn(view: ViewState, result: TurnResult, note: NoteBlock | None) -> ViewState:
-    """The turn is over: nothing runs any more but tasks in the background."""
+    """Only tasks in the background keep running."""
     view = close_stream(view)
-    for place in view.open_calls.values():
-        call = view.blocks[place]
+    for index in view.open_calls.values():
+        call = view.blocks[index]
         if isinstance(call, ToolCallBlock) and not call.is_finished and call.state != "background":
-            view = replace_block(view, place, _replace(call, state="stopped", progress=""))
+            view = replace_block(view, index, _replace(call, state="stopped", progress=""))
     background = {task.call_id for task in view.tasks}
-    calls = {call: place for call, place in view.open_calls.items() if call in background}
+    calls = {call: index for call, index in view.open_calls.items() if call in background}
     if note is not None:
         view = add_block(view, note)
-    return _replace(view, is_busy=False, activity="", open_calls=calls)
+    return _replace(view, is_busy=False, activity=IDLE, open_calls=calls)
 
 
 _REDUCERS: dict[type[Event], Callable[[ViewState, Any], ViewState]] = {

@@ -1,64 +1,68 @@
-"""The View: everything that can be seen of a session, and the small changes it is made by.
+"""ViewState: everything that the user sees of a session, and the functions that change it.
 
-Values only; what an event means is reducer.py's business, what an old item means from_transcript.py's.
+Values only. reducer.py applies events with these functions, from_transcript.py applies items.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from treadle.apps.assembly.redaction import find_environment_secrets, redact, redact_for_display
 from treadle.apps.tui.state import markdown_stream
 from treadle.apps.tui.state.blocks import (
+    IDLE,
+    Activity,
     CodeBlock,
     MarkdownBlock,
     NoteBlock,
     ShellBlock,
     TaskLine,
     ThinkingBlock,
-    TodoLine,
     ToolCallBlock,
     UserMessageBlock,
     ViewBlock,
 )
 from treadle.apps.tui.state.persistent_list import PersistentList
 from treadle.context.compaction.pins import TODO_TOOLS
+from treadle.core.text import plural
 from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.usage import Usage
+
+if TYPE_CHECKING:
+    from treadle.tools.builtin.conversation.todo import TodoItem
 
 _replace = msgspec.structs.replace
 
 
 class ViewState(msgspec.Struct, frozen=True):
-    """All that can be seen. `stream` is the place of the block that grows, `mark` the place where
-    the present attempt at a reply began, `calls` where the calls are that are not over yet."""
+    """`stream_index` is the block that grows, `reply_start` the first block of the current attempt
+    at a reply, `open_calls` the blocks of unfinished calls by call id."""
 
     blocks: PersistentList[ViewBlock] = msgspec.field(default_factory=PersistentList)
     stream_index: int | None = None
     reply_start: int = 0
     open_calls: dict[str, int] = {}
     queued_messages: tuple[str, ...] = ()
-    todos: tuple[TodoLine, ...] = ()
+    todos: tuple[TodoItem, ...] = ()
     tasks: tuple[TaskLine, ...] = ()
     is_busy: bool = False
-    activity: str = ""
+    activity: Activity = IDLE
     model: str = ""
     context_tokens: int = 0
     usage: Usage = Usage()
     turn_usage: Usage = Usage()
-    turn_count: int = 0
 
 
 # ------------------------------------------------------------------ blocks
 
 
 def add_block(view: ViewState, block: ViewBlock) -> ViewState:
-    """One more block; whatever grew before is closed."""
+    """One more block; the stream is closed."""
     view = close_stream(view)
     return _replace(view, blocks=view.blocks.append(_redact_block(block)))
 
@@ -68,7 +72,7 @@ def replace_block(view: ViewState, index: int, block: ViewBlock) -> ViewState:
 
 
 def _redact_block(block: ViewBlock) -> ViewBlock:
-    """What the program says shows no keys. (A call's texts are looked through as they come.)"""
+    """Without secrets, in notes and shell output. (The reducer redacts the texts of calls.)"""
     match block:
         case NoteBlock(text=text):
             return _replace(block, text=redact_for_display(text))
@@ -77,13 +81,14 @@ def _redact_block(block: ViewBlock) -> ViewBlock:
     return block
 
 
-def queue_message(view: ViewState, item: UserItem) -> ViewState:
-    """The person spoke while the agent works: shown as waiting until it is taken."""
-    return _replace(view, queued_messages=(*view.queued_messages, build_user_block(item).text))
+def set_queued_messages(view: ViewState, items: Iterable[UserItem]) -> ViewState:
+    """The messages that wait until the driver can accept them."""
+    queued = tuple(build_user_block(item).text for item in items)
+    return view if queued == view.queued_messages else _replace(view, queued_messages=queued)
 
 
 def close_stream(view: ViewState) -> ViewState:
-    """Nothing grows any more. A block that never got a word disappears."""
+    """No block grows any more. An empty one is removed."""
     if view.stream_index is None:
         return view
     last = view.blocks[view.stream_index]
@@ -94,14 +99,15 @@ def close_stream(view: ViewState) -> ViewState:
 
 
 def open_stream(view: ViewState, first: ViewBlock) -> tuple[ViewState, ViewBlock, int]:
-    """The block that grows, if it is of the same sort as `first`; otherwise `first` begins."""
+    """The growing block and its index, if it is of the same kind as `first`; else `first` is added
+    as the growing block."""
     if view.stream_index is not None:
         last = view.blocks[view.stream_index]
         if isinstance(last, ThinkingBlock) == isinstance(first, ThinkingBlock):
             return view, last, view.stream_index
     view = add_block(view, first)
-    place = len(view.blocks) - 1
-    return _replace(view, stream_index=place), first, place
+    index = len(view.blocks) - 1
+    return _replace(view, stream_index=index), first, index
 
 
 def iterate_blocks(view: ViewState, start: int) -> Iterator[ViewBlock]:
@@ -110,7 +116,7 @@ def iterate_blocks(view: ViewState, start: int) -> Iterator[ViewBlock]:
 
 
 def redact_own_secrets(text: str) -> str:
-    """What the model says is shown as it is, but for keys of this process."""
+    """The model's text without the secrets in the environment of this process."""
     return redact(_own_secrets(), text)
 
 
@@ -123,7 +129,7 @@ def _own_secrets() -> tuple[str, ...]:
 
 
 def add_call(view: ViewState, call: ToolCallBlock) -> ViewState:
-    """A call begins, unless it is known already."""
+    """Add the block of a call, unless it is there already."""
     if call.call_id in view.open_calls:
         return view
     view = add_block(view, call)
@@ -133,44 +139,35 @@ def add_call(view: ViewState, call: ToolCallBlock) -> ViewState:
 def update_call(
     view: ViewState, call_id: str, change: Callable[[ToolCallBlock], ToolCallBlock]
 ) -> ViewState:
-    """The view with one call changed; one that is not known, or is over, changes nothing."""
-    place = view.open_calls.get(call_id)
-    if place is None:
+    """The view with one open call changed; an unknown or finished call changes nothing."""
+    index = view.open_calls.get(call_id)
+    if index is None:
         return view
-    call = view.blocks[place]
-    assert isinstance(call, ToolCallBlock), "view.calls holds the places of calls"
-    return replace_block(view, place, change(call))
+    call = view.blocks[index]
+    assert isinstance(call, ToolCallBlock), "open_calls holds the indexes of calls"
+    return replace_block(view, index, change(call))
 
 
 def update_todos(view: ViewState, call: ToolCall) -> ViewState:
-    """The todo list is what the model last wrote down as such."""
+    """The todo list is the one of the last valid call of the todo tool."""
     if call.name.lower() not in TODO_TOOLS or not call.arguments:
         return view
-    given = call.arguments.get("todos", call.arguments.get("items"))
-    if not isinstance(given, list):
-        return view
-    return _replace(view, todos=tuple(_parse_todo(one) for one in given))
+    from treadle.tools.builtin.conversation.todo import TodoItem
 
-
-def _parse_todo(value: Any) -> TodoLine:
-    if not isinstance(value, dict):
-        return TodoLine(str(value))
-    text = value.get("content", value.get("text", value.get("task", "")))
-    match str(value.get("status", value.get("state", ""))).lower():
-        case "done" | "completed" | "cancelled":
-            return TodoLine(str(text), "done")
-        case "in_progress" | "active" | "doing":
-            return TodoLine(str(text), "active")
-    return TodoLine(str(text))
+    try:
+        todos = msgspec.convert(call.arguments.get("todos"), tuple[TodoItem, ...], strict=False)
+    except msgspec.ValidationError:
+        return view  # the tool rejects it, too
+    return _replace(view, todos=todos)
 
 
 def build_user_block(item: UserItem) -> UserMessageBlock:
-    """A person's message as a block: the words, and the names of what goes with them."""
+    """A user message as a block: its text, and the names of its attachments."""
     texts = [part.text for part in item.content if isinstance(part, Text)]
-    names = [f"text, {len(text):,} characters" for text in texts[1:]]
+    names = [f"text, {plural(len(text), 'character')}" for text in texts[1:]]
     for part in item.content:
         if isinstance(part, Image):
-            names.append(part.url or f"{part.media_type}, {len(part.data):,} bytes")
+            names.append(part.url or f"{part.media_type}, {plural(len(part.data), 'byte')}")
         elif isinstance(part, Document):
             names.append(part.title or part.url or part.media_type)
     return UserMessageBlock(texts[0] if texts else "", item.steered, tuple(names))

@@ -1,7 +1,7 @@
-"""A question at the bottom of the screen: some lines, and choices under them.
+"""A list of options at the bottom of the screen, with a title and lines above it.
 
-Used for approvals, pickers and the first question of trust alike. Arrow keys or a letter choose;
-where there are many, typing filters. What the answer means is up to whoever asked.
+Used by every dialog that offers options. Arrow keys or a letter select; in a filterable list
+typing filters. The caller handles the answer.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from textual.widget import Widget
 from treadle.apps.tui.input.completion import fuzzy_match
 from treadle.apps.tui.render.markdown import make_printable, styled_prefix, wrap_text
 from treadle.apps.tui.render.palette import Palette
+from treadle.apps.tui.render.status_area import first_visible_row
 from treadle.apps.tui.state.choice_option import ChoiceOption
+from treadle.core.text import plural
 
 BodyRenderer = Callable[[int], list[Text]]
 MAX_ROWS = 12
 
 
 class Choices(Widget, can_focus=True):
-    """Posts Chosen with a value, or with None when the person leaves."""
+    """Posts Selected with the value of an option, or with None on escape."""
 
     DEFAULT_CSS = "Choices { height: auto; max-height: 80vh; }"
 
@@ -34,7 +36,7 @@ class Choices(Widget, can_focus=True):
             self.value = value
 
     class Highlighted(Message):
-        """Another choice is under the cursor."""
+        """The cursor is on another option."""
 
         def __init__(self, value: str) -> None:
             super().__init__()
@@ -55,9 +57,8 @@ class Choices(Widget, can_focus=True):
         self.title = title
         self.options = list(options)
         self.matching_options = list(options)
-        self.cursor = next(
-            (at for at, one in enumerate(options) if current and one.value == current), 0
-        )
+        values = [option.value for option in options]
+        self.cursor = values.index(current) if current and current in values else 0
         self.filter_text = ""
         self._palette = palette
         self._body = body
@@ -65,7 +66,7 @@ class Choices(Widget, can_focus=True):
         self._hint = hint
         self._offset = 0
 
-    # --- painting ------------------------------------------------------------------------
+    # --- rendering -----------------------------------------------------------------------
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self._build_lines(width, max(int(viewport.height * 0.8) - 1, 4)))
@@ -95,7 +96,7 @@ class Choices(Widget, can_focus=True):
         return [*head, *self._visible_body(body, max(room - len(rows), 0)), *rows, *foot][:height]
 
     def _visible_body(self, body: list[Text], room: int) -> list[Text]:
-        """As much of the body as there is room for, from where it was scrolled to."""
+        """The part of the body that fits, from the scroll offset on."""
         if len(body) <= room:
             self._offset = 0
             return body
@@ -103,32 +104,32 @@ class Choices(Widget, can_focus=True):
             return []
         self._offset = max(0, min(self._offset, len(body) - room + 1))
         part = body[self._offset : self._offset + room - 1]
-        left = len(body) - self._offset - len(part)
-        word = f"… {left} more lines (pgdn)" if left else "the end (pgup)"
-        return [*part, Text(word, self._palette.faint)]
+        rest = len(body) - self._offset - len(part)
+        note = f"… {plural(rest, 'more line')} (pgdn)" if rest else "end (pgup)"
+        return [*part, Text(note, self._palette.faint)]
 
     def _option_rows(self, width: int, max_rows: int) -> list[Text]:
-        """The choices around the one under the cursor. Few are shown whole, many in a line each."""
+        """The options around the cursor: complete if all fit, else one line each."""
         if not self.matching_options:
-            return [Text("  nothing fits", self._palette.faint)]
-        whole = [self._option_row(place, width) for place in range(len(self.matching_options))]
-        if not self._is_filterable and sum(map(len, whole)) <= max_rows:
-            return [line for row in whole for line in row]
-        first = max(0, min(self.cursor - max_rows // 2, len(self.matching_options) - max_rows))
-        rows = [row[0] for row in whole[first : first + max_rows]]
-        for row, line in zip(whole[first:], rows, strict=False):
-            if len(row) > 1:
+            return [Text("  no matches", self._palette.faint)]
+        rows = [self._option_row(index, width) for index in range(len(self.matching_options))]
+        if not self._is_filterable and sum(map(len, rows)) <= max_rows:
+            return [line for row in rows for line in row]
+        first = first_visible_row(self.cursor, len(rows), max_rows)
+        visible = rows[first : first + max_rows]
+        for line, *more in visible:
+            if more:
                 line.append("…", self._palette.faint)
             line.truncate(max(width, 1), overflow="ellipsis")
-        return rows
+        return [row[0] for row in visible]
 
     def _option_row(self, index: int, width: int) -> list[Text]:
-        option, is_at = self.matching_options[index], index == self.cursor
+        option, is_current = self.matching_options[index], index == self.cursor
         text = Text(" ".join(option.label.split()), end="")
-        text.stylize(self._palette.accent if is_at else self._palette.plain)
+        text.stylize(self._palette.accent if is_current else self._palette.plain)
         if option.description:
             text.append("  " + " ".join(option.description.split()), self._palette.faint)
-        sign = styled_prefix("▸ " if is_at else "  ", self._palette.accent)
+        sign = styled_prefix("▸ " if is_current else "  ", self._palette.accent)
         if option.key and not self._is_filterable:
             sign.append(f"{option.key} ", self._palette.faint)
         lines = wrap_text(text, max(width - sign.cell_len, 1))
@@ -172,7 +173,7 @@ class Choices(Widget, can_focus=True):
         return False
 
     def scroll_body(self, pages: int) -> None:
-        """Scroll the lines above the choices."""
+        """Scroll the lines above the options."""
         self._offset += pages * max(self.size.height // 2, 1)
         self.refresh()
 
@@ -184,15 +185,15 @@ class Choices(Widget, can_focus=True):
 
     def _apply_filter(self, text: str) -> None:
         self.filter_text, self.cursor = text, 0
-        by_label = {f"{one.label} {one.description}": one for one in self.options}
-        found = fuzzy_match(text, by_label, limit=len(by_label)) if text else list(by_label)
-        self.matching_options = [by_label[label] for label in found]
+        by_label = {f"{option.label} {option.description}": option for option in self.options}
+        labels = fuzzy_match(text, by_label, limit=len(by_label)) if text else by_label
+        self.matching_options = [by_label[label] for label in labels]
         if self.matching_options:
             self.post_message(self.Highlighted(self.matching_options[0].value))
         self.refresh(layout=True)
 
     def set_body(self, body: BodyRenderer) -> None:
-        """Other lines above the choices."""
+        """Replace the lines above the options."""
         self._body = body
         self.refresh(layout=True)
 

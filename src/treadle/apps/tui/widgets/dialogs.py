@@ -1,14 +1,13 @@
-"""What is asked of the person, in the place of the prompt: one thing at a time.
+"""The dialogs of the full screen, shown in place of the prompt, one at a time.
 
-Each dialog is a few awaits from question to answer. One whose question is gone (the turn was
-interrupted) is taken down by cancelling it. The app mounts what is given to it here.
+A dialog is a coroutine that returns the answer; cancelling it closes the dialog. The app (a
+DialogHost) mounts the widgets.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -16,24 +15,20 @@ import msgspec
 from rich.text import Text
 from textual.widget import Widget
 
-from treadle.apps.tui.conversation import Conversation, PendingQuestion
-from treadle.apps.tui.host import FileChange, Host, TurnLine
-from treadle.apps.tui.render import diffs, status_area
+from treadle.apps.tui.host import FileChange, Host
+from treadle.apps.tui.questions import ApprovalAnswer
+from treadle.apps.tui.render import diffs
 from treadle.apps.tui.render.markdown import highlight_code, styled_prefix, wrap_text
 from treadle.apps.tui.render.palette import Palette
-from treadle.apps.tui.render.render import format_call_title
-from treadle.apps.tui.state.blocks import ToolCallBlock
 from treadle.apps.tui.state.choice_option import ChoiceOption
 from treadle.apps.tui.widgets.choices import BodyRenderer, Choices
 from treadle.apps.tui.widgets.text_entry import TextEntry
-from treadle.core.errors import TreadleError
 from treadle.core.sanitize import escape_invisible
 from treadle.core.steps import PendingApproval
-from treadle.core.transcript.content import Arguments
 
 
 class DialogHost(Protocol):
-    """Where dialogs are shown: the app."""
+    """Shows the dialogs: the app."""
 
     palette: Palette
 
@@ -41,19 +36,23 @@ class DialogHost(Protocol):
     def host(self) -> Host: ...
 
     async def show_dialog(self, *widgets: Widget) -> None:
-        """Show these instead of the prompt, the last one focused."""
+        """Show the widgets instead of the prompt, the last one focused."""
 
     async def hide_dialog(self, *widgets: Widget) -> None: ...
 
 
 class Dialogs:
+    """Implements questions.QuestionView."""
+
+    hidden_answers: frozenset[ApprovalAnswer] = frozenset({"stop"})  # esc does it
+
     def __init__(self, dialog_host: DialogHost) -> None:
         self._dialog_host = dialog_host
         self._lock = asyncio.Lock()
         self._answer: asyncio.Future[str | None] | None = None
         self._on_highlight: Callable[[str], None] | None = None
 
-    # --- the two forms -------------------------------------------------------------------
+    # --- choices and texts ---------------------------------------------------------------
 
     async def choose(
         self,
@@ -66,7 +65,7 @@ class Dialogs:
         current: str = "",
         on_highlight: Callable[[Choices, str], None] | None = None,
     ) -> str | None:
-        """The value of a choice, or None if the person leaves."""
+        """The value of the chosen option, or None if the user closes the dialog."""
         widget = Choices(
             title,
             options,
@@ -85,7 +84,8 @@ class Dialogs:
     async def ask_text(
         self, question: str, text: str = "", *, select_all: bool = False
     ) -> str | None:
-        """A text; None if the person leaves. With `anew`, typing replaces what stands there."""
+        """The text of the user, or None if the user closes the dialog. With `select_all`, typing
+        replaces the initial text."""
         from textual.widgets import Static
 
         label = Static(Text(question, self._dialog_host.palette.bold))
@@ -118,86 +118,22 @@ class Dialogs:
     def is_open(self) -> bool:
         return self._answer is not None
 
-    # --- approvals and questions ---------------------------------------------------------
+    # --- approvals -----------------------------------------------------------------------
 
-    async def ask_question(self, conversation: Conversation, question: PendingQuestion) -> None:
-        """Ask the person, and hand the answer on."""
-        if question.model_question is not None:
-            await self._ask_model_question(conversation, question)
-        elif question.approval is not None:
-            await self._ask_approval(conversation, question, question.approval)
-
-    async def _ask_model_question(
-        self, conversation: Conversation, question: PendingQuestion
-    ) -> None:
-        ask = question.model_question
-        assert ask is not None, "only questions of the model come here"
-        options = [ChoiceOption(label, label, about) for label, about in ask.choices]
-        if options:
-            options.append(ChoiceOption("", "Something else"))
-            picked = await self.choose(ask.text, options)
-            if picked:
-                conversation.answer(question, picked)
-                return
-            if picked is None:
-                conversation.answer(question, None)
-                return
-        conversation.answer(question, await self.ask_text(ask.text))
-
-    async def _ask_approval(
-        self, conversation: Conversation, question: PendingQuestion, approval: PendingApproval
-    ) -> None:
+    async def choose_approval(
+        self, title: str, approval: PendingApproval, options: Sequence[ChoiceOption]
+    ) -> str | None:
         diff = await self._dialog_host.host.preview_call(approval.call)
-        options = [ChoiceOption("once", "Yes", key="y")]
-        if approval.rules and not question.is_child:
-            rules = escape_invisible(", ".join(approval.rules))
-            options.append(ChoiceOption("always", f"Yes, and always: {rules}", key="a"))
-        edited = _find_editable_argument(approval)
-        if edited is not None and not question.is_child:
-            options.append(ChoiceOption("edit", "Edit first", key="e"))
-        options.append(ChoiceOption("deny", "No, and say why", key="n"))
-        answer = await self.choose(
-            _format_approval_title(approval),
+        return await self.choose(
+            title,
             options,
             body=lambda width: self._describe_call(approval, diff, width),
             hint="esc stops the turn",
         )
-        match answer:
-            case "once":
-                conversation.approve(question)
-            case "always":
-                conversation.approve(question, always=True)
-            case "edit" if edited is not None:
-                await self._edit_argument(conversation, question, approval, edited)
-            case "deny":
-                reason = await self.ask_text(
-                    "Why not? It reads this. (enter alone gives no reason)"
-                )
-                if reason is None:
-                    await self._ask_approval(conversation, question, approval)
-                else:
-                    conversation.deny(question, reason.strip())
-            case _:
-                conversation.interrupt()
-
-    async def _edit_argument(
-        self,
-        conversation: Conversation,
-        question: PendingQuestion,
-        approval: PendingApproval,
-        argument: tuple[str, str],
-    ) -> None:
-        name, before = argument
-        text = await self.ask_text(f"{approval.call.name}: change {name}, enter runs it", before)
-        if text is None:
-            await self._ask_approval(conversation, question, approval)
-            return
-        arguments: Arguments = {**(approval.call.arguments or {}), name: text}
-        conversation.approve(question, arguments=arguments)
 
     def _describe_call(self, approval: PendingApproval, diff: str, width: int) -> list[Text]:
-        """What is to happen, in full: a diff, a command, or the arguments. Keys in them stand as
-        they are, for consent is to what will run."""
+        """What the call would do, complete: a diff, a command, or the arguments. Secrets are shown:
+        the user approves exactly what will run."""
         palette, call = self._dialog_host.palette, approval.call
         lines: list[Text] = []
         if diffs.is_diff(diff):
@@ -216,69 +152,11 @@ class Dialogs:
             lines += wrap_text(Text(escape_invisible(approval.reason), palette.warning), width)
         return [*lines, Text()]
 
-    # --- going back ----------------------------------------------------------------------
-
-    async def choose_rewind(
-        self, preview: Callable[[Choices, TurnLine], Awaitable[None]], spawn: Callable[..., None]
-    ) -> tuple[TurnLine, bool] | None:
-        """Which turn to go back to before, and whether the files go back with it."""
-        turns = self._dialog_host.host.list_turns()
-        if not turns:
-            return None
-        by_id = {turn.turn_id: turn for turn in turns}
-        now = time.time()
-        options = [
-            ChoiceOption(
-                one.turn_id, one.text or "(went on)", status_area.format_age(now - one.time)
-            )
-            for one in reversed(turns)
-        ]
-        chosen = await self.choose(
-            "Go back to before",
-            options,
-            filterable=True,
-            on_highlight=lambda widget, value: spawn(preview(widget, by_id[value])),
-        )
-        if chosen is None:
-            return None
-        turn = by_id[chosen]
-        try:
-            changes = await self._dialog_host.host.preview_rewind(chosen) if turn.has_files else []
-        except TreadleError:
-            changes = []
-        if not changes:
-            return turn, False
-        answer = await self.choose(
-            f"{len(changes)} files would change",
-            [
-                ChoiceOption("both", "Conversation and files", key="b"),
-                ChoiceOption("words", "Conversation only", key="c"),
-            ],
-            body=lambda width: render_file_changes(changes, self._dialog_host.palette),
-        )
-        return None if answer is None else (turn, answer == "both")
-
 
 def render_file_changes(changes: Sequence[FileChange], palette: Palette) -> list[Text]:
-    """What going back would do to files, a line each."""
-    signs = {"added": ("+", palette.good), "removed": ("-", palette.error)}
-    lines = []
-    for change in changes:
-        sign, style = signs.get(change.kind, ("~", palette.warning))
-        lines.append(styled_prefix(f"{sign} ", style).append(change.path))
-    return lines
-
-
-def _format_approval_title(approval: PendingApproval) -> str:
-    call = ToolCallBlock(approval.call.id, approval.call.name, summary=approval.summary)
-    subject = escape_invisible(format_call_title(call).replace(": ", " ", 1))
-    return "Run this command?" if call.name == "bash" else f"Allow {subject}?"
-
-
-def _find_editable_argument(approval: PendingApproval) -> tuple[str, str] | None:
-    """The argument that a person would want to change, and its text."""
-    given = approval.call.arguments or {}
-    for name in ("command", "content", "new_string", "url"):
-        if isinstance(given.get(name), str):
-            return name, given[name]
-    return None
+    """What a rewind would do to files, a line each."""
+    styles = {"added": palette.good, "removed": palette.error, "changed": palette.warning}
+    return [
+        styled_prefix(f"{change.sign} ", styles[change.kind]).append(change.path)
+        for change in changes
+    ]

@@ -1,4 +1,4 @@
-"""Some lines on the screen whose number may change: the tray, the offers, the status."""
+"""A widget for a changing number of lines: activity, completions, status."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from treadle.apps.tui.render.markdown import make_printable
 
 
 class LinesWidget(Widget):
-    """Shows Texts, one a row; is as high as there are. A layout is made only when that changes."""
+    """One Text a row. A new layout is made only when the number of rows changes."""
 
     DEFAULT_CSS = "LinesWidget { height: 0; }"
 

@@ -1,10 +1,10 @@
-"""The prompt: where the person types.
+"""The prompt: the text area that the user types into.
 
-    enter sends · shift+enter, alt+enter, ctrl+j or \\ at the end begin a new line
-    up and down walk through what was typed before · tab takes what is offered
-    ctrl+v pastes what the desktop's clipboard holds, also a picture
+    enter sends · shift+enter, alt+enter, ctrl+j or \\ at the end of the line start a new line
+    up and down browse the history · tab accepts a completion
+    ctrl+v pastes text or an image from the desktop's clipboard
 
-A text area with manners; what is sent, and what a slash means, is the app's business.
+The app handles the submitted text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter"})
 
 
 class PromptWidget(TextArea):
-    """Several lines, a history, offers and attachments."""
+    """A text area with history, completions and attachments."""
 
     DEFAULT_CSS = """
     PromptWidget, PromptWidget:focus {
@@ -39,10 +39,10 @@ class PromptWidget(TextArea):
             self.text = text
 
     class CompletionsChanged(Message):
-        """What is offered has changed."""
+        """`completions` or `selected_completion` has changed."""
 
     class HintRaised(Message):
-        """A word for the person about what was done here."""
+        """A hint for the status area."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
@@ -63,7 +63,7 @@ class PromptWidget(TextArea):
             compact=True,
             tab_behavior="focus",
         )
-        self.cursor_blink = False  # nothing moves on its own: calmer, and less to send over ssh
+        self.cursor_blink = False  # less to draw, especially over ssh
         self.prompt_history = history
         self.attachments = attachments
         self.project_files: Sequence[str] = ()
@@ -74,8 +74,7 @@ class PromptWidget(TextArea):
     # --- keys ----------------------------------------------------------------------------
 
     async def _on_key(self, event: events.Key) -> None:
-        taken = self._handle_key(event.key)
-        if taken:
+        if self._handle_key(event.key):
             event.stop()
             event.prevent_default()
             return
@@ -94,9 +93,8 @@ class PromptWidget(TextArea):
             if key == "tab":
                 self._accept_completion()
             else:
-                self.selected_completion = (
-                    self.selected_completion + (1 if key == "down" else -1)
-                ) % len(self.completions)
+                selected = self.selected_completion + (1 if key == "down" else -1)
+                self.selected_completion = selected % len(self.completions)
                 self.post_message(self.CompletionsChanged())
             return True
         if key == "up" and (self.cursor_at_first_line or self.prompt_history.is_browsing):
@@ -112,11 +110,9 @@ class PromptWidget(TextArea):
             self.replace("\n", (row, column - 1), (row, column))
             return True
         if self.completions:
-            self._update_completions()  # of what stands here now: who types fast is ahead of the last offer
-        if (
-            self.completions
-            and self.completions[self.selected_completion].text.strip() != self.text.strip()
-        ):
+            self._update_completions()  # they may be older than the text
+        selected = self.completions[self.selected_completion].text if self.completions else ""
+        if selected and selected.strip() != self.text.strip():
             is_command = self.text.startswith("/")
             self._accept_completion()
             if not is_command:
@@ -129,25 +125,22 @@ class PromptWidget(TextArea):
         self.prompt_history.add(
             self.attachments.expand_pastes(text) if len(text) < 10_000 else text
         )
-        self._replace_text("")
+        self.set_text("")
         self.post_message(self.Submitted(text))
 
     def _show_from_history(self, text: str | None) -> bool:
         if text is None:
             return False
-        self._replace_text(text)
+        self.set_text(text)
         return True
 
-    def _replace_text(self, text: str) -> None:
+    def set_text(self, text: str) -> None:
+        """Replace the text; the cursor is at its end."""
         self.load_text(text)
         self.move_cursor(self.document.end)
         self._update_completions()
 
-    def set_text(self, text: str) -> None:
-        """Another text, the cursor at its end."""
-        self._replace_text(text)
-
-    # --- offers --------------------------------------------------------------------------
+    # --- completions ---------------------------------------------------------------------
 
     def on_text_area_changed(self) -> None:
         self._update_completions()
@@ -157,29 +150,29 @@ class PromptWidget(TextArea):
         before = self.document.get_line(row)[:column]
         if row and before.startswith("/"):
             before = ""
-        found = (
+        completions = (
             []
             if self.prompt_history.is_browsing
             else find_completions(before, self.project_files, self._list_commands())
         )
-        if found != self.completions:
-            self.completions, self.selected_completion = found, 0
+        if completions != self.completions:
+            self.completions, self.selected_completion = completions, 0
             self.post_message(self.CompletionsChanged())
 
     def _accept_completion(self) -> None:
         row, column = self.cursor_location
-        offer = self.completions[self.selected_completion]
-        self.replace(offer.text, (row, offer.start), (row, column))
-        self.move_cursor((row, offer.start + len(offer.text)))
+        selected = self.completions[self.selected_completion]
+        self.replace(selected.text, (row, selected.start), (row, column))
+        self.move_cursor((row, selected.start + len(selected.text)))
         self._update_completions()
 
     def dismiss_completions(self) -> bool:
-        """Whether there was something to drop."""
-        had = bool(self.completions)
+        """Close the completions; False if there were none."""
+        if not self.completions:
+            return False
         self.completions = []
-        if had:
-            self.post_message(self.CompletionsChanged())
-        return had
+        self.post_message(self.CompletionsChanged())
+        return True
 
     # --- pasting -------------------------------------------------------------------------
 
@@ -188,15 +181,15 @@ class PromptWidget(TextArea):
         event.prevent_default()
         if event.text:
             self.insert(self.attachments.add_paste(event.text))
-        else:  # so does a terminal paste what is no text
+        else:  # a terminal sends an empty paste for an image
             self.run_worker(self._paste_clipboard())
 
     async def _paste_clipboard(self) -> None:
-        """What the desktop's clipboard holds, or else what was last cut or copied here."""
-        found = await read_clipboard()
-        if found.image is not None:
-            self.insert(self.attachments.add_image(found.image))
-        elif found.text or self.app.clipboard:
-            self.insert(self.attachments.add_paste(found.text or self.app.clipboard))
+        """Insert the content of the desktop's clipboard, or else of the app's own."""
+        content = await read_clipboard()
+        if content.image is not None:
+            self.insert(self.attachments.add_image(content.image))
+        elif content.text or self.app.clipboard:
+            self.insert(self.attachments.add_paste(content.text or self.app.clipboard))
         else:
-            self.post_message(self.HintRaised(found.problem))
+            self.post_message(self.HintRaised(content.problem))

@@ -1,4 +1,4 @@
-"""A text that the person gives or changes, in answer to a question."""
+"""A text area in which the user answers a question."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from treadle.apps.tui.widgets.prompt import NEW_LINE_KEYS
 
 
 class TextEntry(TextArea):
-    """Enter ends it, escape leaves it."""
+    """Enter submits the text, escape submits None."""
 
     DEFAULT_CSS = """
     TextEntry, TextEntry:focus {

@@ -1,8 +1,8 @@
-"""The conversation on the screen: as many blocks as one likes, of which only the seen are painted.
+"""The transcript widget: any number of blocks, of which only the visible ones are rendered.
 
-The place is held by a block and a line in it, not by a number of lines from the top: nothing has to
-be measured that is not shown, and what is above may grow or fold without moving what one reads.
-While nobody scrolls, the end is followed.
+The scroll position is a block and a line in it, not a number of lines from the top: invisible
+blocks need no measuring, and may grow or fold without moving the visible text. It follows the end
+until the user scrolls.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from treadle.apps.tui.state.blocks import (
 )
 from treadle.apps.tui.state.view_state import ViewState
 
-MAX_CACHED_LINES = 4_000  # painted lines that are remembered
+MAX_CACHED_LINES = 4_000
 
 
 class TranscriptWidget(Widget, can_focus=True):
-    """Shows a View. With the focus on it, blocks can be chosen, opened, copied and searched."""
+    """Shows a ViewState. With focus, blocks can be selected, expanded, copied and searched."""
 
     DEFAULT_CSS = "TranscriptWidget { height: 1fr; }"
     BINDINGS = [  # noqa: RUF012 - textual's form
         Binding("up,k", "choose(-1)", "block above", show=False),
         Binding("down,j", "choose(1)", "block below", show=False),
-        Binding("enter,space", "unfold", "open or fold", show=False),
+        Binding("enter,space", "unfold", "expand or fold", show=False),
         Binding("c,y", "copy", "copy", show=False),
         Binding("home,g", "top", "top", show=False),
         Binding("end,G", "bottom", "bottom", show=False),
         Binding("slash", "search", "search", show=False),
-        Binding("n", "again(-1)", "next found", show=False),
-        Binding("N", "again(1)", "found before", show=False),
+        Binding("n", "again(-1)", "match above", show=False),
+        Binding("N", "again(1)", "match below", show=False),
         Binding("escape,i,q", "leave", "back", show=False),
     ]
 
     class Exited(Message):
-        """The person goes back to the prompt."""
+        """The user returns to the prompt."""
 
     class CopyRequested(Message):
         def __init__(self, text: str) -> None:
@@ -63,7 +63,7 @@ class TranscriptWidget(Widget, can_focus=True):
             self.text = text
 
     class SearchRequested(Message):
-        """The person wants to look for something."""
+        """The user wants to search."""
 
     def __init__(self, palette: Palette, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -73,31 +73,31 @@ class TranscriptWidget(Widget, can_focus=True):
         self.selected_index: int | None = None
         self.search_text = ""
         self._top = (0, 0)
-        self._expanded: set[int] = set()  # blocks that the person opened or folded
+        self._expanded: set[int] = set()  # indexes of blocks
         self._strip_cache: OrderedDict[int, list[Strip]] = OrderedDict()
         self._cached_lines = 0
         self._visible_rows: list[tuple[int, int]] | None = None
-        self.render_count = 0  # how often a block was painted: the tests count
+        self.render_count = 0  # rendered blocks, for the tests
 
-    # --- what is shown -------------------------------------------------------------------
+    # --- the view ------------------------------------------------------------------------
 
     def update_view(self, view: ViewState) -> None:
-        """Another view; only what differs is painted again."""
+        """Show another view; only blocks that differ are rendered again."""
         old, self.view = self.view, view
         if view.blocks is old.blocks:
             return
-        for place in view.blocks.changed_indexes(old.blocks):
-            self._invalidate_block(place)
-            self._invalidate_block(place + 1)  # whether it stands tight depends on what is before
-        for place in range(len(view.blocks), len(old.blocks)):
-            self._invalidate_block(place)
-            self._expanded.discard(place)
+        for index in view.blocks.changed_indexes(old.blocks):
+            self._invalidate_block(index)
+            self._invalidate_block(index + 1)  # its blank line depends on the block before it
+        for index in range(len(view.blocks), len(old.blocks)):
+            self._invalidate_block(index)
+            self._expanded.discard(index)
         if self.selected_index is not None and self.selected_index >= len(view.blocks):
             self.selected_index = None
         self.repaint()
 
     def reset(self, view: ViewState) -> None:
-        """Another session: nothing of the one before counts."""
+        """Show another session."""
         self._expanded.clear()
         self.selected_index, self.is_following, self._top = None, True, (0, 0)
         self.restyle(self.palette)
@@ -114,29 +114,23 @@ class TranscriptWidget(Widget, can_focus=True):
         self._visible_rows = None
         self.refresh()
 
-    @property
-    def is_at_end(self) -> bool:
-        return self.is_following
-
     # --- lines ---------------------------------------------------------------------------
 
     def _invalidate_block(self, index: int) -> None:
-        gone = self._strip_cache.pop(index, None)
-        if gone is not None:
-            self._cached_lines -= len(gone)
+        self._cached_lines -= len(self._strip_cache.pop(index, ()))
 
     def block_strips(self, index: int) -> list[Strip]:
-        """The lines of a block, with the empty one that sets it off."""
-        known = self._strip_cache.get(index)
-        if known is not None:
+        """The lines of a block, with the blank line before it."""
+        cached = self._strip_cache.get(index)
+        if cached is not None:
             self._strip_cache.move_to_end(index)
-            return known
+            return cached
         strips = self._render_strips(index)
         self._strip_cache[index] = strips
         self._cached_lines += len(strips)
         while self._cached_lines > MAX_CACHED_LINES and len(self._strip_cache) > 1:
-            _, gone = self._strip_cache.popitem(last=False)
-            self._cached_lines -= len(gone)
+            _, evicted = self._strip_cache.popitem(last=False)
+            self._cached_lines -= len(evicted)
         return strips
 
     def _render_strips(self, index: int) -> list[Strip]:
@@ -154,14 +148,20 @@ class TranscriptWidget(Widget, can_focus=True):
         return strips
 
     def is_expanded(self, index: int) -> bool:
-        block = self.view.blocks[index]
-        while isinstance(block, ThinkingBlock) and block.is_continuation and index:
+        return self._first_part(index) in self._expanded
+
+    def _first_part(self, index: int) -> int:
+        """The first of the blocks that a long thinking is split into."""
+        while index and self._is_thinking_continuation(index):
             index -= 1
-            block = self.view.blocks[index]
-        return index in self._expanded
+        return index
+
+    def _is_thinking_continuation(self, index: int) -> bool:
+        block = self.view.blocks[index] if index < len(self.view.blocks) else None
+        return isinstance(block, ThinkingBlock) and block.is_continuation
 
     def _layout(self) -> list[tuple[int, int]]:
-        """Which line of which block stands in each row."""
+        """The block and the line in it, for each row."""
         if self._visible_rows is None:
             self._visible_rows = (
                 self._rows_from_end() if self.is_following else self._rows_from_top()
@@ -171,24 +171,24 @@ class TranscriptWidget(Widget, can_focus=True):
         return self._visible_rows
 
     def _rows_from_end(self) -> list[tuple[int, int]]:
-        height, place = self.size.height, len(self.view.blocks) - 1
+        height, index = self.size.height, len(self.view.blocks) - 1
         rows: list[tuple[int, int]] = []
-        while place >= 0 and len(rows) < height:
-            count = len(self.block_strips(place))
-            rows[:0] = [(place, line) for line in range(count)]
-            place -= 1
+        while index >= 0 and len(rows) < height:
+            count = len(self.block_strips(index))
+            rows[:0] = [(index, line) for line in range(count)]
+            index -= 1
         return rows[-height:] if height else []
 
     def _rows_from_top(self) -> list[tuple[int, int]]:
         height = self.size.height
-        place, line = self._top
+        index, line = self._top
         rows: list[tuple[int, int]] = []
-        while place < len(self.view.blocks) and len(rows) < height:
-            count = len(self.block_strips(place))
-            rows += [(place, at) for at in range(min(line, count), count)]
-            place, line = place + 1, 0
+        while index < len(self.view.blocks) and len(rows) < height:
+            count = len(self.block_strips(index))
+            rows += [(index, row) for row in range(min(line, count), count)]
+            index, line = index + 1, 0
         if len(rows) < height:
-            self.is_following = True  # nothing more below
+            self.is_following = True  # this is the end
             return self._rows_from_end()
         return rows[:height]
 
@@ -197,9 +197,9 @@ class TranscriptWidget(Widget, can_focus=True):
         width = self.size.width
         if y >= len(rows):
             return Strip.blank(width, self.rich_style)
-        place, line = rows[y]
-        strip = self.block_strips(place)[line]
-        if place == self.selected_index and self.has_focus and strip.cell_length:
+        index, line = rows[y]
+        strip = self.block_strips(index)[line]
+        if index == self.selected_index and self.has_focus and strip.cell_length:
             strip = Strip([Segment("▌", self.palette.accent), *strip.crop(1)])
         selection = self.text_selection
         if selection is not None:
@@ -211,17 +211,17 @@ class TranscriptWidget(Widget, can_focus=True):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         rows = self._layout()
-        text = "\n".join(self.block_strips(place)[line].text.rstrip() for place, line in rows)
+        text = "\n".join(self.block_strips(index)[line].text.rstrip() for index, line in rows)
         return selection.extract(text), "\n"
 
-    # --- moving --------------------------------------------------------------------------
+    # --- scrolling -----------------------------------------------------------------------
 
     def scroll_lines(self, count: int) -> None:
         """Up is negative."""
         rows = self._layout()
         if not rows:
             return
-        place, line = rows[0]
+        index, line = rows[0]
         if self.is_following and count >= 0:
             return
         self.is_following = False
@@ -229,37 +229,31 @@ class TranscriptWidget(Widget, can_focus=True):
             if line > 0:
                 moved = min(line, -count)
                 line, count = line - moved, count + moved
-            elif place > 0:
-                place -= 1
-                line = len(self.block_strips(place))
+            elif index > 0:
+                index -= 1
+                line = len(self.block_strips(index))
             else:
                 break
-        while count > 0 and place < len(self.view.blocks):
-            left = len(self.block_strips(place)) - line
-            if left > count:
+        while count > 0 and index < len(self.view.blocks):
+            below = len(self.block_strips(index)) - line
+            if below > count:
                 line, count = line + count, 0
             else:
-                place, line, count = place + 1, 0, count - left
-        self._top = (place, line)
+                index, line, count = index + 1, 0, count - below
+        self._top = (index, line)
         self.repaint()
 
     def scroll_pages(self, count: int) -> None:
         self.scroll_lines(count * max(self.size.height - 2, 1))
 
     def reveal(self, index: int, line: int = 0) -> None:
-        """Bring a block into sight."""
-        shown = {(p, at) for p, at in self._layout()}
-        if (index, line) in shown:
+        """Scroll until a line of a block is visible, with some lines above it."""
+        if (index, line) in self._layout():
             return
         self.is_following = False
         self._top = (index, line)
-        above = self._layout_top_margin()
         self.repaint()
-        if above:
-            self.scroll_lines(-above)
-
-    def _layout_top_margin(self) -> int:
-        return self.size.height // 3
+        self.scroll_lines(-(self.size.height // 3))
 
     def action_top(self) -> None:
         self.is_following = False
@@ -281,7 +275,7 @@ class TranscriptWidget(Widget, can_focus=True):
     def on_resize(self) -> None:
         self.restyle(self.palette)
 
-    # --- choosing, opening, copying ------------------------------------------------------
+    # --- selecting, expanding, copying ---------------------------------------------------
 
     def on_focus(self) -> None:
         if self.selected_index is None and len(self.view.blocks):
@@ -295,16 +289,16 @@ class TranscriptWidget(Widget, can_focus=True):
     def action_choose(self, by: int) -> None:
         if not len(self.view.blocks):
             return
-        place = len(self.view.blocks) if self.selected_index is None else self.selected_index
-        place += by
-        while 0 <= place < len(self.view.blocks) and not self.block_strips(place):
-            place += by
-        if 0 <= place < len(self.view.blocks):
-            self.selected_index = place
-            lines = len(self.block_strips(place))
-            self.reveal(place, 0 if by < 0 else lines - 1)
+        index = len(self.view.blocks) if self.selected_index is None else self.selected_index
+        index += by
+        while 0 <= index < len(self.view.blocks) and not self.block_strips(index):
+            index += by
+        if 0 <= index < len(self.view.blocks):
+            self.selected_index = index
+            lines = len(self.block_strips(index))
+            self.reveal(index, 0 if by < 0 else lines - 1)
             self.refresh()
-        elif place >= len(self.view.blocks):
+        elif index >= len(self.view.blocks):
             self.action_bottom()
 
     def action_unfold(self) -> None:
@@ -312,52 +306,42 @@ class TranscriptWidget(Widget, can_focus=True):
             self.toggle(self.selected_index)
 
     def toggle(self, index: int) -> None:
-        """Open a block, or fold it."""
+        """Expand or fold a block."""
         if not 0 <= index < len(self.view.blocks) or not is_foldable(self.view.blocks[index]):
             return
-        block = self.view.blocks[index]
-        while isinstance(block, ThinkingBlock) and block.is_continuation and index:
-            index -= 1
-            block = self.view.blocks[index]
+        index = self._first_part(index)
         self._layout()
         self._expanded ^= {index}
         self._invalidate_block(index)
-        while isinstance(block, ThinkingBlock) and index + 1 < len(self.view.blocks):
+        while self._is_thinking_continuation(index + 1):
             index += 1
-            block = self.view.blocks[index]
-            if not (isinstance(block, ThinkingBlock) and block.is_continuation):
-                break
             self._invalidate_block(index)
         self.repaint()
 
     def toggle_last(self) -> None:
-        """Open or fold the newest block that can be."""
-        for place in range(len(self.view.blocks) - 1, -1, -1):
-            if isinstance(self.view.blocks[place], ToolCallBlock | ThinkingBlock):
-                self.toggle(place)
+        """Expand or fold the newest call or thinking."""
+        for index in range(len(self.view.blocks) - 1, -1, -1):
+            if isinstance(self.view.blocks[index], ToolCallBlock | ThinkingBlock):
+                self.toggle(index)
                 return
 
     def on_click(self, event: events.Click) -> None:
         rows = self._layout()
         if event.y < len(rows) and event.chain == 1:
-            place, line = rows[event.y]
-            first = len(self.block_strips(place)) - len(self._strips_without_gap(place))
-            if line <= first + 1:
-                self.toggle(place)
-
-    def _strips_without_gap(self, index: int) -> list[Strip]:
-        strips = self.block_strips(index)
-        return strips[1:] if strips and not strips[0].text else strips
+            index, line = rows[event.y]
+            has_blank_line = not self.block_strips(index)[0].text
+            if line <= has_blank_line + 1:
+                self.toggle(index)
 
     def action_copy(self) -> None:
         if self.selected_index is not None:
             self.post_message(self.CopyRequested(plain_text(self.view.blocks[self.selected_index])))
 
     def last_reply(self) -> str:
-        """The words of the newest reply, for copying."""
+        """The Markdown of the newest reply, for copying."""
         parts: list[ViewBlock] = []
-        for place in range(len(self.view.blocks) - 1, -1, -1):
-            block = self.view.blocks[place]
+        for index in range(len(self.view.blocks) - 1, -1, -1):
+            block = self.view.blocks[index]
             if isinstance(block, MarkdownBlock | CodeBlock):
                 parts.append(block)
             elif parts or isinstance(block, UserMessageBlock):
@@ -376,11 +360,9 @@ class TranscriptWidget(Widget, can_focus=True):
         self.post_message(self.SearchRequested())
 
     def search(self, text: str) -> bool:
-        """Show the newest block with this text; whether there is one."""
+        """Select the newest block with this text; False if there is none."""
         self.search_text = text
-        self._strip_cache.clear()
-        self._cached_lines = 0
-        self.repaint()
+        self.restyle(self.palette)
         start = len(self.view.blocks) if self.selected_index is None else self.selected_index + 1
         return bool(text) and (
             self._search_from(start, -1) or self._search_from(len(self.view.blocks), -1)
@@ -391,23 +373,23 @@ class TranscriptWidget(Widget, can_focus=True):
             self._search_from(self.selected_index, by)
 
     def _search_from(self, start: int, direction: int) -> bool:
-        wanted = self.search_text.casefold()
-        place = start + direction
-        while 0 <= place < len(self.view.blocks):
-            block = self.view.blocks[place]
-            if wanted in plain_text(block).casefold():
-                self._show_match(place, wanted)
+        query = self.search_text.casefold()
+        index = start + direction
+        while 0 <= index < len(self.view.blocks):
+            if query in plain_text(self.view.blocks[index]).casefold():
+                self._show_match(index, query)
                 return True
-            place += direction
+            index += direction
         return False
 
     def _show_match(self, index: int, query: str) -> None:
-        """Choose a block, opened if what is sought is inside, and bring the line into sight."""
+        """Select a block, expand it if the match is hidden, and scroll to the match."""
         self.selected_index = index
         is_shown = any(query in s.text.casefold() for s in self.block_strips(index))
         if not is_shown and is_foldable(self.view.blocks[index]) and not self.is_expanded(index):
             self.toggle(index)
-        lines = [at for at, s in enumerate(self.block_strips(index)) if query in s.text.casefold()]
+        strips = enumerate(self.block_strips(index))
+        lines = [line for line, strip in strips if query in strip.text.casefold()]
         self.reveal(index, lines[0] if lines else 0)
         self.refresh()
 
@@ -433,7 +415,7 @@ def _literal_pattern(text: str) -> str:
 
 
 def _markdown_source(parts: Sequence[ViewBlock]) -> Iterator[str]:
-    """The Markdown that blocks came from."""
+    """The Markdown source of the blocks."""
     for number, block in enumerate(parts):
         if not isinstance(block, CodeBlock):
             yield plain_text(block)

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from treadle.core.contracts.tool import Resources, ToolOutput
+from treadle.core.contracts.tool import Access, ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.base import BuiltinTool, escape_multiline
@@ -80,8 +80,8 @@ class AskTool(BuiltinTool[AskArguments]):
             arguments = {**arguments, key: named}
         return super().parse_arguments(arguments)
 
-    def resources(self, arguments: Arguments) -> Resources:
-        return Resources(writes=frozenset({"the user's attention"}))  # one question at a time
+    def access(self, arguments: Arguments, session_id: str) -> Access:
+        return Access(writes=frozenset({"the user's attention"}))  # one question at a time
 
     async def run(self, args: AskArguments, site: CallSite) -> ToolOutput:
         asker: AskUser | None = site.context.services.get("ask")

@@ -79,7 +79,7 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
         return output
 
     async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        seat = self.sessions.make_call_site(arguments, context)
+        seat = self.sessions.make_call_site(context)
         try:
             changes = await self.plan(self.parse_arguments(arguments), seat)
         except WorkspaceError as error:
@@ -97,7 +97,7 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
     ) -> ProbeResult:
-        seat = self.sessions.make_call_site(arguments, context)
+        seat = self.sessions.make_call_site(context)
         done: list[str] = []
         not_done: list[str] = []
         for file in evidence["files"]:
@@ -120,7 +120,6 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
         if not_done:
             # Tried again, it has to mean the same files: from where it was called, not from here.
             self.sessions.set_cwd(context.session_id, evidence["cwd"])
-            self.sessions.pin_cwds(arguments)
             return ProbeResult("not_done", f"{', '.join(not_done)} is as it was")
         return ProbeResult("done", f"{', '.join(done)} is as it was to become")
 

@@ -61,6 +61,7 @@ class GrepArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class GrepTool(BuiltinTool[GrepArguments]):
     name = "grep"
+    is_recursive = True
     arguments_type = GrepArguments
     argument_aliases: ClassVar[Mapping[str, str]] = {
         "directory": "path",

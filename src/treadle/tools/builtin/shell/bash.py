@@ -6,11 +6,12 @@ background becomes a task of the loop, which tells when it ends and ends it with
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, ClassVar
 
 import msgspec
 
-from treadle.core.contracts.tool import Resources, ToolOutput
+from treadle.core.contracts.tool import Access, ToolOutput
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ToolError, WorkspaceError
 from treadle.core.transcript.content import Arguments
@@ -62,11 +63,13 @@ class BashTool(BuiltinTool[BashArguments]):
             return "the command is empty"
         return "the timeout is negative" if args.timeout < 0 else None
 
-    def resources(self, arguments: Arguments) -> Resources:
-        return Resources()  # what a command touches is not known: it runs alone
+    def access(self, arguments: Arguments, session_id: str) -> Access:
+        args = self.parse_arguments(arguments)
+        cwd = str(Path(self.sessions.cwd(session_id), Path(args.cwd).expanduser()))
+        return Access(command=args.command, cwd=cwd)  # what it touches is not known: it runs alone
 
     async def run(self, args: BashArguments, site: CallSite) -> ToolOutput:
-        cwd = str(site.resolve(args.cwd)) if args.cwd else site.cwd
+        cwd = str(site.resolve(".")) if args.cwd else site.cwd
         if args.run_in_background:
             return await self._run_in_background(args, site, cwd)
         try:

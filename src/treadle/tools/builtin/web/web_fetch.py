@@ -13,9 +13,9 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 import msgspec
 
-from treadle.core.contracts.tool import ToolOutput
+from treadle.core.contracts.tool import Access, ToolOutput
 from treadle.core.errors import ToolError
-from treadle.core.transcript.content import Document, Image
+from treadle.core.transcript.content import Arguments, Document, Image
 from treadle.tools.builtin.base import BuiltinTool, escape_multiline
 from treadle.tools.builtin.session import CallSite, ToolSessions
 from treadle.tools.builtin.text import decode_text
@@ -53,6 +53,9 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
         if args.offset < 0:
             return "offset counts characters from 0"
         return _check_url(args.url)
+
+    def access(self, arguments: Arguments, session_id: str) -> Access:
+        return Access(url=self.parse_arguments(arguments).url)
 
     async def run(self, args: WebFetchArguments, site: CallSite) -> ToolOutput:
         url = urldefrag(args.url.strip()).url

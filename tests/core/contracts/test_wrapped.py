@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Self
 
 from treadle.core.contracts.model import Model, ModelEvent, ModelRequest, ModelTextDelta, Reply
-from treadle.core.contracts.wrapped_model import WrappedModel, open_stream
+from treadle.core.contracts.wrapped import WrappedModel, open_stream
 from treadle.core.transcript import AssistantItem, Text, Transcript, to_user_item
 from treadle.models import Fallback, Scripted
 

@@ -1,0 +1,274 @@
+"""Base of the two frontends: opening, switching and closing sessions, input, questions, rewind.
+
+Subclassed by screen.py (full screen) and plain.py (line by line); commands.py uses it. Draws
+nothing itself. Not an ABC: Textual's App has a metaclass of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from treadle.apps.tui import questions, trust_dialog
+from treadle.apps.tui.conversation import Conversation, PendingQuestion
+from treadle.apps.tui.custom_commands import CustomCommand, find_custom_commands
+from treadle.apps.tui.host import FileChange, Host, HostCallbacks, ModelQuestion, TurnLine
+from treadle.apps.tui.input.attachments import Attachments
+from treadle.apps.tui.input.shell_commands import ShellCommands
+from treadle.apps.tui.options import TerminalOptions
+from treadle.apps.tui.state.blocks import NoteBlock, Tone
+from treadle.apps.tui.state.choice_option import ChoiceOption
+from treadle.core.errors import TreadleError
+from treadle.core.loop.driver import Driver
+from treadle.core.steps import PendingApproval
+from treadle.core.text import format_age, plural
+
+CLOSE_TIMEOUT = 1.5  # seconds
+EXIT_USAGE = 2
+
+REWIND_SCOPES = (
+    ChoiceOption("both", "Conversation and files", key="b"),
+    ChoiceOption("conversation", "Conversation only", key="c"),
+)
+
+
+class Frontend:
+    """Shows the session to the user."""
+
+    def __init__(
+        self, host: Host, options: TerminalOptions, question_view: questions.QuestionView
+    ) -> None:
+        self.host = host
+        self.options = options
+        self.custom_commands: Sequence[CustomCommand] = ()
+        self.callbacks = HostCallbacks(
+            self._ask_approval, self._ask_user, lambda text: self.show_message(text, "faint")
+        )
+        self.attachments = Attachments(host.folder, host.list_added_folders)
+        self.shell_commands = ShellCommands(host)
+        self._question_view = question_view
+        self._conversation: Conversation | None = None
+        self._shown_question: PendingQuestion | None = None
+        self._question_task: asyncio.Task[None] | None = None
+
+    @property
+    def conversation(self) -> Conversation:
+        assert self._conversation is not None, "a session is open"
+        return self._conversation
+
+    # --- for the frontends to fill in ----------------------------------------------------
+
+    def show_message(self, text: str, tone: Tone = "plain") -> None:
+        """Show lines to the user; they are not part of the session."""
+        raise NotImplementedError
+
+    async def choose(
+        self,
+        title: str,
+        options: Sequence[ChoiceOption],
+        *,
+        filterable: bool = False,
+        message: str = "",
+        current: str = "",
+    ) -> str | None:
+        """The value of the chosen option, or None if the user cancels. `message` is shown above
+        the options; `current` is the value to start at."""
+        raise NotImplementedError
+
+    def run_command(self, line: str) -> None:
+        """Run a slash command."""
+        raise NotImplementedError
+
+    def set_prompt_text(self, text: str) -> None:
+        raise NotImplementedError
+
+    def change_theme(self, name: str) -> None:
+        raise NotImplementedError
+
+    def show_mode(self) -> None:
+        raise NotImplementedError
+
+    def quit(self) -> None:
+        raise NotImplementedError
+
+    def _on_change(self) -> None:
+        """The view has changed."""
+        raise NotImplementedError
+
+    def _on_session_attached(self, conversation: Conversation) -> None:
+        """Another session is open."""
+        raise NotImplementedError
+
+    def _exit_with(self, code: int, message: str = "") -> None:
+        raise NotImplementedError
+
+    def _track_task(self, task: asyncio.Task[None]) -> None:
+        """A task that the frontend may want to wait for."""
+
+    def _notify_user(self, message: str) -> None:
+        """Something needs attention; the user may be looking at another window."""
+
+    async def _choose_turn(
+        self, turns: Mapping[str, TurnLine], options: Sequence[ChoiceOption]
+    ) -> str | None:
+        return await self.choose("Rewind to before this message", options, filterable=True)
+
+    async def _choose_rewind_scope(self, title: str, changes: Sequence[FileChange]) -> str | None:
+        lines = [f"{change.sign} {change.path}" for change in changes]
+        return await self.choose(title, REWIND_SCOPES, message="\n".join(lines))
+
+    # --- sessions ------------------------------------------------------------------------
+
+    async def _start_up(self) -> bool:
+        """Ask for trust, open the session, send the first message; False if it exits."""
+        try:
+            if not await trust_dialog.ask_at_start(self.host, self.choose):
+                self._exit_with(0)
+                return False
+        except (TreadleError, OSError) as error:
+            self._exit_with(EXIT_USAGE, f"treadle: {error}")
+            return False
+        if not await self._open_session(self.options.resume):
+            return False
+        if self.options.prompt:
+            self._send(self.options.prompt)
+        return True
+
+    async def _open_session(self, resume: str | None) -> bool:
+        try:
+            driver = await self.host.open(self.callbacks, resume=resume)
+        except (TreadleError, OSError) as error:
+            self._exit_with(EXIT_USAGE, f"treadle: {error}")
+            return False
+        self._attach_driver(driver)
+        return True
+
+    def _attach_driver(self, driver: Driver) -> None:
+        folders = [self.host.folder] if self.host.is_trusted else []
+        self.custom_commands, problems = find_custom_commands(
+            [*folders, Path.home()], home=Path.home()
+        )
+        conversation = Conversation(driver, self._on_change)
+        if self.host.is_trust_declined and not self.host.is_trusted:
+            conversation.show_block(NoteBlock(trust_dialog.DECLINED_NOTE))
+        for note in (*self.host.notes, *problems):
+            conversation.show_block(NoteBlock(note))
+        if conversation.has_unfinished_turn:
+            conversation.show_note(
+                "the last turn is not finished; press enter to continue it", "warning"
+            )
+        self._conversation = conversation
+        conversation.start()
+        self._on_session_attached(conversation)
+
+    async def switch_session(self, open_driver: Callable[[], Awaitable[Driver]]) -> bool:
+        """Close the session and open another one. If that fails, show the error, reopen the first
+        session and return False."""
+        conversation, driver = self.conversation, self.conversation.driver
+        previous = driver.session_id if len(driver.history) else None
+        self._conversation = None  # no input and no drawing without a session
+        await conversation.aclose()
+        try:
+            driver = await open_driver()
+        except (TreadleError, OSError) as error:
+            if await self._open_session(previous):
+                self.show_message(str(error), "error")
+            return False
+        self._attach_driver(driver)
+        return True
+
+    async def _close_session(self, conversation: Conversation | None) -> None:
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                if conversation is not None:
+                    await conversation.aclose()
+                await self.host.aclose()
+        except TimeoutError:
+            pass  # the journal is append-only: it is valid at any point
+
+    # --- input ---------------------------------------------------------------------------
+
+    def _send(self, text: str) -> None:
+        """Send a message, or run a `/command` or a `!command`. An empty line continues an
+        unfinished turn; `//`, `/ ` and a single `!` begin a message."""
+        line = text.strip()
+        if not line:
+            if self.conversation.has_unfinished_turn:
+                self.conversation.resume()
+        elif line.startswith("/") and not line.startswith(("//", "/ ")):
+            self.run_command(line)
+        elif line.startswith("!") and len(line) > 1:
+            self._track_task(self.shell_commands.start(self.conversation, line[1:].strip()))
+        else:
+            item = self.attachments.build_item(text.rstrip())
+            self.conversation.submit(self.shell_commands.attach_outputs(item))
+            self.attachments.clear()
+
+    # --- questions -----------------------------------------------------------------------
+
+    async def _ask_approval(self, approval: PendingApproval) -> bool | str:
+        return await self.conversation.ask_approval(approval)
+
+    async def _ask_user(self, question: ModelQuestion) -> str | None:
+        return await self.conversation.ask_user(question)
+
+    def _show_first_question(self) -> None:
+        """Ask the first open question; one that is no longer open is taken down."""
+        open_questions = self.conversation.questions
+        first = open_questions[0] if open_questions else None
+        if first is self._shown_question:
+            return
+        if self._question_task is not None and self._question_task is not asyncio.current_task():
+            self._question_task.cancel()
+        self._shown_question = first
+        if first is not None:
+            self._notify_user("needs your answer")
+            asking = questions.ask_question(self._question_view, self.conversation, first)
+            self._question_task = asyncio.get_running_loop().create_task(asking)
+            self._track_task(self._question_task)
+
+    # --- rewind --------------------------------------------------------------------------
+
+    async def rewind(self) -> None:
+        turns = {turn.turn_id: turn for turn in reversed(self.host.list_turns())}
+        if not turns:
+            self.show_message("there is no turn to rewind to")
+            return
+        now = time.time()
+        options = [
+            ChoiceOption(
+                turn.turn_id,
+                " ".join(turn.text.split())[:200] or "(continued without a message)",
+                format_age(now - turn.time),
+            )
+            for turn in turns.values()
+        ]
+        chosen = await self._choose_turn(turns, options)
+        if chosen is None:
+            return
+        changes = await self._preview_rewind(turns[chosen])
+        title = f"{plural(len(changes), 'file')} would change"
+        scope = await self._choose_rewind_scope(title, changes) if changes else "conversation"
+        if scope is not None:
+            await self._rewind_to(turns[chosen], with_files=scope == "both")
+
+    async def _rewind_to(self, turn: TurnLine, *, with_files: bool) -> None:
+        summary = ""
+
+        async def open_driver() -> Driver:
+            nonlocal summary
+            driver, summary = await self.host.rewind(turn.turn_id, files=with_files)
+            return driver
+
+        if await self.switch_session(open_driver):
+            self.set_prompt_text(turn.text)
+            files = f"; files: {summary}" if summary else ""
+            self.show_message(f"rewound to before turn {turn.number}{files}")
+
+    async def _preview_rewind(self, turn: TurnLine) -> list[FileChange]:
+        try:
+            return await self.host.preview_rewind(turn.turn_id) if turn.has_files else []
+        except TreadleError:
+            return []

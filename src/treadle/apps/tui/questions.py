@@ -1,0 +1,120 @@
+"""Asks the user the open questions of a conversation: approvals, and questions of the model.
+
+The options and what each answer does are the same in both frontends; a QuestionView shows them
+(widgets/dialogs.py, plain.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from treadle.apps.tui.conversation import Conversation, PendingQuestion
+from treadle.apps.tui.host import ModelQuestion
+from treadle.apps.tui.render.render import format_call_title
+from treadle.apps.tui.state.blocks import ToolCallBlock, strip_brackets
+from treadle.apps.tui.state.choice_option import ChoiceOption
+from treadle.core.sanitize import escape_invisible
+from treadle.core.steps import PendingApproval
+
+ApprovalAnswer = Literal["once", "always", "edit", "deny", "stop"]
+_EDITABLE_ARGUMENTS = ("command", "content", "new_string", "url")
+
+
+class QuestionView(Protocol):
+    """How a frontend asks. None as an answer means that the user closed the question."""
+
+    @property
+    def hidden_answers(self) -> frozenset[ApprovalAnswer]:
+        """Answers to an approval that this view does not offer as options."""
+
+    async def choose(self, title: str, options: Sequence[ChoiceOption]) -> str | None: ...
+
+    async def choose_approval(
+        self, title: str, approval: PendingApproval, options: Sequence[ChoiceOption]
+    ) -> str | None:
+        """Like `choose`; shows what the call would do."""
+
+    async def ask_text(self, prompt: str, text: str = "") -> str | None:
+        """A text of the user, who edits `text`."""
+
+
+async def ask_question(
+    view: QuestionView, conversation: Conversation, question: PendingQuestion
+) -> None:
+    """Ask the user, and pass the answer to the conversation."""
+    if question.model_question is not None:
+        conversation.answer(question, await _ask_model_question(view, question.model_question))
+    elif question.approval is not None:
+        await _ask_approval(view, conversation, question, question.approval)
+
+
+async def _ask_model_question(view: QuestionView, question: ModelQuestion) -> str | None:
+    options = [ChoiceOption(label, label, description) for label, description in question.choices]
+    if options:
+        answer = await view.choose(question.text, [*options, ChoiceOption("", "Another answer")])
+        if answer != "":
+            return answer
+    return await view.ask_text(question.text)
+
+
+async def _ask_approval(
+    view: QuestionView,
+    conversation: Conversation,
+    question: PendingQuestion,
+    approval: PendingApproval,
+) -> None:
+    title, options = _format_title(approval), approval_options(question, approval)
+    options = [option for option in options if option.value not in view.hidden_answers]
+    while True:
+        match await view.choose_approval(title, approval, options):
+            case "once":
+                conversation.approve(question)
+            case "always":
+                conversation.approve(question, always=True)
+            case "edit":
+                name, text = _find_editable_argument(approval)
+                prompt = f"{approval.call.name}: edit {name}, then press enter to run it"
+                edited = await view.ask_text(prompt, text)
+                if edited is None:
+                    continue
+                arguments = {**(approval.call.arguments or {}), name: edited}
+                conversation.approve(question, arguments=arguments)
+            case "deny":
+                reason = await view.ask_text("Why not? The model reads your answer (may be empty)")
+                if reason is None:
+                    continue
+                conversation.deny(question, reason.strip())
+            case _:
+                conversation.interrupt()
+        return
+
+
+def approval_options(question: PendingQuestion, approval: PendingApproval) -> list[ChoiceOption]:
+    """The answers to an approval: value (an ApprovalAnswer), label and key."""
+    rules = escape_invisible(", ".join(approval.rules))
+    options = [ChoiceOption("once", "Yes", key="y")]
+    if rules and not question.is_child:
+        options.append(ChoiceOption("always", f"Yes, and always allow: {rules}", key="a"))
+    if _find_editable_argument(approval)[0] and not question.is_child:
+        options.append(ChoiceOption("edit", "Edit first", key="e"))
+    options.append(ChoiceOption("deny", "No, with a reason", key="n"))
+    options.append(ChoiceOption("stop", "Stop the turn", key="s"))
+    return options
+
+
+def _format_title(approval: PendingApproval) -> str:
+    name, summary = approval.call.name, strip_brackets(approval.summary)
+    if name == "bash":
+        return "Run this command?"
+    title = format_call_title(ToolCallBlock(approval.call.id, name, summary=summary))
+    return f"Allow {escape_invisible(title.replace(': ', ' ', 1))}?"
+
+
+def _find_editable_argument(approval: PendingApproval) -> tuple[str, str]:
+    """Name and text of the argument that a user may want to edit; empty if there is none."""
+    arguments = approval.call.arguments or {}
+    for name in _EDITABLE_ARGUMENTS:
+        if isinstance(arguments.get(name), str):
+            return name, arguments[name]
+    return "", ""

@@ -1,0 +1,114 @@
+"""Bases for wrappers: an object of the same contract that changes a few things of another one.
+
+    WrappedModel · WrappedTool · WrappedSource
+
+Each delegates everything; a wrapper overrides what it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from typing import Any, cast
+
+from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest
+from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.tool import (
+    Access,
+    Preview,
+    ProbeResult,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
+from treadle.core.transcript.content import Arguments
+
+
+class WrappedModel:
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def card(self) -> ModelCard:
+        return self._model.card
+
+    @property
+    def fallback(self) -> Model | None:
+        return self._model.fallback
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        return self._model.stream(request)
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+class WrappedTool:
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._tool.spec
+
+    def check(self, arguments: Arguments) -> str | None:
+        return self._tool.check(arguments)
+
+    def summary(self, arguments: Arguments) -> str:
+        return self._tool.summary(arguments)
+
+    def access(self, arguments: Arguments, session_id: str) -> Access:
+        return self._tool.access(arguments, session_id)
+
+    async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
+        return await self._tool.preview(arguments, context)
+
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        return await self._tool.call(arguments, context)
+
+    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        return await self._tool.evidence(arguments, context)
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> ProbeResult:
+        return await self._tool.probe(arguments, evidence, context)
+
+
+class WrappedSource:
+    def __init__(self, source: ToolSource) -> None:
+        self._source = source
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    def tools(self) -> Sequence[Tool]:
+        return self._source.tools()
+
+    def instructions(self) -> str:
+        return self._source.instructions()
+
+    async def open(self) -> None:
+        await self._source.open()
+
+    async def aclose(self) -> None:
+        await self._source.aclose()
+
+
+def open_stream(
+    model: Model, request: ModelRequest
+) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+    """The model's stream, closed when the block ends, so that no connection stays open.
+
+    The contract promises only an iterator; every stream that holds a connection has `aclose`.
+    """
+    stream = model.stream(request)
+    if not hasattr(stream, "aclose"):
+        return nullcontext(stream)
+    return aclosing(cast("AsyncGenerator[ModelEvent, None]", stream))

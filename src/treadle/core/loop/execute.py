@@ -1,0 +1,165 @@
+"""Execute: run one prepared call, and give its output.
+
+    execute   before_effect hooks -> intent in the log -> the tool -> post_tool_use hooks
+    recover   an earlier process may have run it: probe, and say what is known
+
+Nothing but cancellation leaves here as an exception. Before it: prepare.py. After it: the result is
+finalized in tool_round.py. How a tool is stopped and timed out is tool_runner.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from treadle.core.contracts.hook import AddContext, Change
+from treadle.core.contracts.tool import ProbeResult, Tool, ToolContext, ToolOutput
+from treadle.core.errors import error_text
+from treadle.core.events import ChildEvent, Event, ToolProgress, ToolStarted, preview
+from treadle.core.loop.background import BackgroundTasks
+from treadle.core.loop.config import DriverConfig
+from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.hooks import Hooks
+from treadle.core.loop.prepare import PreparedCall, hook_data
+from treadle.core.loop.session_state import SessionState
+from treadle.core.loop.tool_runner import RunResult, ToolRunner
+from treadle.core.transcript.content import parse_arguments
+from treadle.core.transcript.entries import Intent
+from treadle.core.transcript.items import NoticeItem
+
+
+def ignore_detach() -> None:
+    """`ToolContext.detach` of a call that cannot continue in the background."""
+
+
+class CallExecutor:
+    def __init__(
+        self,
+        config: DriverConfig,
+        emitter: Emitter,
+        hooks: Hooks,
+        tasks: BackgroundTasks,
+        runner: ToolRunner,
+        session: SessionState,
+        on_notice: Callable[[NoticeItem], None],
+    ) -> None:
+        self._config = config
+        self._emitter = emitter
+        self._hooks = hooks
+        self._tasks = tasks
+        self._runner = runner
+        self._session = session
+        self._on_notice = on_notice
+
+    async def execute(
+        self, prepared: PreparedCall, detach: Callable[[], None] = ignore_detach
+    ) -> RunResult:
+        tool, call = prepared.tool, prepared.call
+        assert tool is not None, "a call without a tool is refused before"
+        context = self.make_context(prepared, detach)
+        if tool.spec.effect != "pure":
+            problem = await self._before_effect(prepared, tool, context)
+            if problem is not None:
+                return RunResult(ToolOutput(f"error: {problem}", is_error=True))
+        self._emitter.emit(ToolStarted, call.id, call.name, prepared.summary)
+        timeout = tool.spec.timeout or self._config.tool_timeout
+        result = await self._runner.run(tool, prepared.arguments, context, timeout)
+        if self._hooks.has("post_tool_use"):
+            return await self._run_post_hooks(prepared, result)
+        return result
+
+    async def recover(self, prepared: PreparedCall, intent: Intent) -> RunResult | None:
+        """What became of a call that an earlier process was about to run; None if it did not."""
+        arguments = f" with {preview(intent.raw)}" if intent.raw is not None else ""
+        evidence = f"{intent.tool} was about to run{arguments} (key {intent.idempotency_key})"
+        if intent.effect == "verifiable" and prepared.tool is not None and prepared.refusal is None:
+            try:
+                probe = await self._probe(prepared.tool, prepared, intent)
+            except Exception as error:  # noqa: BLE001 - becomes the call's result
+                probe = ProbeResult("unknown", f"the check failed: {error_text(error)}")
+            if probe.outcome == "not_done":
+                return None
+            if probe.outcome == "done":
+                text = f"Done before an interruption. {probe.evidence}"
+                return RunResult(ToolOutput(text), "recovered")
+            evidence = probe.evidence
+        text = f"Interrupted, outcome unknown. Evidence: {evidence}"
+        return RunResult(ToolOutput(text, is_error=True), "unknown")
+
+    def make_context(
+        self, prepared: PreparedCall, detach: Callable[[], None] = ignore_detach
+    ) -> ToolContext:
+        config, emitter, tasks = self._config, self._emitter, self._tasks
+        call_id = prepared.call.id
+
+        def report_progress(text: str) -> None:
+            if not self._runner.is_abandoned(call_id):
+                emitter.emit(ToolProgress, call_id, text)
+                tasks.append_output(call_id, text)
+
+        def relay_event(event: Event) -> None:
+            if not self._runner.is_abandoned(call_id):
+                emitter.emit(ChildEvent, call_id, event)
+
+        return ToolContext(
+            emitter.session_id,
+            emitter.turn_id,
+            call_id,
+            f"{emitter.session_id}/{emitter.turn_id}/{call_id}",
+            report_progress,
+            detach,
+            relay_event,
+            config.workspace,
+            tasks,
+            config.services,
+            lambda: self._session.history,
+            prepared.access,
+        )
+
+    async def _before_effect(
+        self, prepared: PreparedCall, tool: Tool, context: ToolContext
+    ) -> str | None:
+        """Run the before_effect hooks and log the intent; what went wrong, if something did."""
+        if self._hooks.has("before_effect"):
+            await self._hooks.run("before_effect", hook_data(prepared))
+        evidence: dict[str, Any] = {}
+        raw: str | None = None
+        try:
+            if prepared.arguments != prepared.call.arguments:
+                raw = msgspec.json.encode(prepared.arguments).decode()
+            if tool.spec.effect == "verifiable":
+                evidence = await tool.evidence(prepared.arguments, context)
+        except Exception as error:  # noqa: BLE001 - becomes the call's result
+            return error_text(error)
+        await self._session.record_intent(
+            Intent(
+                prepared.call.id,
+                tool.spec.name,
+                context.idempotency_key,
+                tool.spec.effect,
+                evidence,
+                raw,
+            )
+        )
+        return None
+
+    async def _probe(self, tool: Tool, prepared: PreparedCall, intent: Intent) -> ProbeResult:
+        """Probe for what was really run, even if an edit or a hook would change the call now."""
+        arguments = prepared.arguments if intent.raw is None else parse_arguments(intent.raw)
+        if isinstance(arguments, str):
+            return ProbeResult("unknown", f"its arguments cannot be read: {arguments}")
+        return await tool.probe(arguments, intent.evidence, self.make_context(prepared))
+
+    async def _run_post_hooks(self, prepared: PreparedCall, result: RunResult) -> RunResult:
+        output = result.output
+        text = output.content if isinstance(output.content, str) else ""
+        data = {**hook_data(prepared), "tool_response": text, "is_error": output.is_error}
+        for answer in await self._hooks.run("post_tool_use", data):
+            match answer:
+                case Change(text=new) if new is not None:
+                    output = msgspec.structs.replace(output, content=new)
+                case AddContext(text=text):
+                    self._on_notice(NoticeItem(text, kind="hook"))
+        return result if output is result.output else RunResult(output, result.outcome)
