@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
+from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.model import ModelCard
 from treadle.core.text import plural
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
@@ -26,7 +26,7 @@ CLOSING_TOKENS = 1_000
 WARN_AT = (0.5, 0.8, 0.95)
 
 
-class RoundLimit:
+class RoundLimit(BaseGate):
     """Limits the tool rounds of a turn: `RoundLimit(3)` allows exactly three."""
 
     def __init__(self, limit: int) -> None:
@@ -37,11 +37,8 @@ class RoundLimit:
             return Admit()
         return Stop("max_turns", f"the limit of {plural(self.limit, 'tool round')} is reached")
 
-    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        return None
 
-
-class CallLimit:
+class CallLimit(BaseGate):
     """Limits the tool calls of a turn."""
 
     def __init__(self, limit: int) -> None:
@@ -53,11 +50,8 @@ class CallLimit:
         detail = f"{plural(estimate.calls, 'tool call')} made; the limit is {self.limit}"
         return Stop("budget_exceeded", detail, closing_tokens=CLOSING_TOKENS)
 
-    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        return None
 
-
-class TimeLimit:
+class TimeLimit(BaseGate):
     """Limits the seconds of a turn; checked before each model call."""
 
     def __init__(self, seconds: float, now: Callable[[], float] = monotonic) -> None:
@@ -73,9 +67,6 @@ class TimeLimit:
         if self._now() - began < self.seconds:
             return Admit()
         return Stop("budget_exceeded", f"the time limit of {self.seconds:g} s is reached")
-
-    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        return None
 
 
 class SharedBudget:
@@ -201,7 +192,7 @@ class CostBudget:
         return True
 
 
-class RepetitionGuard:
+class RepetitionGuard(BaseGate):
     """Detects repeated calls with the same results: warns the model, then stops the turn."""
 
     def __init__(self, warn_after: int = 3, stop_after: int = 6) -> None:
@@ -225,9 +216,6 @@ class RepetitionGuard:
         if times >= self.warn_after:
             return Admit(f"The same call has now given the same result {times} times. Try another.")
         return Admit()
-
-    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        return None
 
 
 class _ThresholdNotices:

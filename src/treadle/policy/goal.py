@@ -7,12 +7,11 @@ The command is the user's own, so it needs no approval.
 
 from __future__ import annotations
 
-from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
+from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.workspace import CommandResult, Workspace
 from treadle.core.errors import WorkspaceError
 from treadle.core.text import plural
-from treadle.core.transcript.usage import Usage
 
 MAX_OUTPUT_CHARS = 12_000
 DEFAULT_TIMEOUT = 600.0
@@ -23,7 +22,7 @@ The goal is not met yet: the command `{command}` {ended} (attempt {attempt} of {
 Find the cause and repair it. The command is run again when you stop."""
 
 
-class Goal:
+class Goal(BaseGate):
     """Keeps a turn from ending until the command succeeds. One goal is for one session."""
 
     points: frozenset[HookPoint] = frozenset({"stop"})
@@ -82,9 +81,6 @@ class Goal:
         attempts = plural(self.attempts, "attempt")
         detail = f"`{self.command}` {self._last_failure} after {attempts}"
         return Stop("goal_not_met", detail)
-
-    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        return None
 
 
 def _describe_exit(completed: CommandResult) -> str:

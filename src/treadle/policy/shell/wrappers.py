@@ -280,17 +280,13 @@ _UNWRAPPERS: dict[str, Callable[[Unwrapper, SimpleCommand], SimpleCommand]] = {
     "eval": Unwrapper._unwrap_eval,
     "env": Unwrapper._unwrap_env,
     "command": Unwrapper._unwrap_command,
-    "find": Unwrapper._unwrap_find,
-    "gfind": Unwrapper._unwrap_find,
-    "fd": Unwrapper._unwrap_fd,
-    "fdfind": Unwrapper._unwrap_fd,
+    **dict.fromkeys(("find", "gfind"), Unwrapper._unwrap_find),
+    **dict.fromkeys(("fd", "fdfind"), Unwrapper._unwrap_fd),
     "git": Unwrapper._unwrap_git,
     "trap": Unwrapper._unwrap_trap,
     "alias": Unwrapper._unwrap_alias,
-    "su": Unwrapper._unwrap_su,
+    **dict.fromkeys(("su", "capsh", "script"), Unwrapper._unwrap_su),
     "runuser": Unwrapper._unwrap_runuser,
-    "capsh": Unwrapper._unwrap_su,
-    "script": Unwrapper._unwrap_su,
 }
 
 

@@ -34,16 +34,9 @@ _BEFORE_REGEX = "{};,(!~&|="
 
 def analyze_awk(words: Sequence[Word]) -> Effects:
     """The effects of `awk`, its program included."""
-    operands: list[Word] = []
-    doubts: list[str] = []
-    programs: list[Word] = []
-    for item in scan_options(words, _GRAMMAR):
-        if isinstance(item, Word):
-            operands.append(item)
-        elif item.name in _GRAMMAR.runs:
-            doubts.append(f"{item.name} loads or writes a file")
-        elif item.name in ("-e", "--source") and item.value:
-            programs.append(item.value)
+    options, operands = scan_options(words, _GRAMMAR)
+    doubts = [f"{o.name} loads or writes a file" for o in options if o.name in _GRAMMAR.runs]
+    programs = [o.value for o in options if o.name in ("-e", "--source") and o.value]
     if not programs:
         programs, operands = operands[:1], operands[1:]
     for program in programs:

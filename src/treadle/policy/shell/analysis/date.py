@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from treadle.policy.shell.analysis.effects import Effects
-from treadle.policy.shell.analysis.options import CommandOption, OptionGrammar, scan_options
+from treadle.policy.shell.analysis.options import OptionGrammar, scan_options
 from treadle.policy.shell.ast import Word
 from treadle.policy.wordset import word_set
 
@@ -17,14 +17,10 @@ _DATE = OptionGrammar(
 
 def analyze_date(words: Sequence[Word]) -> Effects:
     """The effects of a `date` command."""
-    reads: list[Word] = []
-    doubts: list[str] = []
-    for item in scan_options(words, _DATE):
-        if isinstance(item, CommandOption):
-            if item.name in _DATE.runs:
-                doubts.append("sets the clock")
-            elif item.name in _DATE.reads and item.value is not None:
-                reads.append(item.value)
-        elif not (item.text or "").startswith("+"):
-            doubts.append("sets the clock")
-    return Effects(is_read_only=True, reads=tuple(reads), doubts=tuple(doubts))
+    options, operands = scan_options(words, _DATE)
+    sets_clock = any(option.name in _DATE.runs for option in options) or any(
+        not (word.text or "").startswith("+") for word in operands
+    )
+    reads = [o.value for o in options if o.name in _DATE.reads and o.value is not None]
+    doubts = ("sets the clock",) if sets_clock else ()
+    return Effects(is_read_only=True, reads=tuple(reads), doubts=doubts)

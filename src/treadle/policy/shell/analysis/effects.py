@@ -58,25 +58,21 @@ def analyze_by_spec(spec: ProgramSpec, words: Sequence[Word]) -> Effects:
     reads: list[Word] = []
     writes: list[Word] = []
     doubts: list[str] = []
-    operands: list[Word] = []
-    options: set[str] = set()
     mentions: list[Word] = []
     target: Word | None = None
-    for item in scan_options(words, grammar):
-        if isinstance(item, Word):
-            operands.append(item)
-            continue
-        options.add(item.name)
-        if item.name in grammar.runs:
-            doubts.append(f"{item.name} does more than the command's name says")
-        elif item.name in grammar.writes:
-            writes += _get_option_value(item, doubts)
-        elif item.name in grammar.reads:
-            reads += _get_option_value(item, doubts)
-        elif item.value is not None and any(item.value is word for word in words):
-            mentions.append(item.value)
-        if spec.operands in _COPYING_OPERANDS and item.name in ("-t", "--target-directory"):
-            target = item.value
+    options, operands = scan_options(words, grammar)
+    names = {option.name for option in options}
+    for option in options:
+        if option.name in grammar.runs:
+            doubts.append(f"{option.name} does more than the command's name says")
+        elif option.name in grammar.writes:
+            writes += _get_option_value(option, doubts)
+        elif option.name in grammar.reads:
+            reads += _get_option_value(option, doubts)
+        elif option.value is not None and any(option.value is word for word in words):
+            mentions.append(option.value)
+        if spec.operands in _COPYING_OPERANDS and option.name in ("-t", "--target-directory"):
+            target = option.value
     primary_writes: tuple[Word, ...] = ()
     copies: tuple[tuple[Word, Word], ...] = ()
     if spec.operands == "read":
@@ -86,7 +82,7 @@ def analyze_by_spec(spec: ProgramSpec, words: Sequence[Word]) -> Effects:
     elif spec.operands == "names":
         reads += [word for word in operands if "/" in (word.text or "/")]
     elif spec.operands == "pattern":
-        has_pattern_option = options & {"-e", "--regexp", "-f", "--file", "--files"}
+        has_pattern_option = names & {"-e", "--regexp", "-f", "--file", "--files"}
         reads += operands if has_pattern_option else operands[1:]
     elif spec.operands == "write":
         primary_writes = tuple(operands)
@@ -103,9 +99,9 @@ def analyze_by_spec(spec: ProgramSpec, words: Sequence[Word]) -> Effects:
     elif spec.operands == "text" and not spec.is_read_only:
         mentions += operands
     is_recursive = spec.is_recursive or any(
-        o == "-" + letter or (len(o) > 2 and _LONG_NAMES[letter].startswith(o))
+        name == "-" + letter or (len(name) > 2 and _LONG_NAMES[letter].startswith(name))
         for letter in spec.recursive_options
-        for o in options
+        for name in names
     )
     return Effects(
         is_read_only=spec.is_read_only and not writes and not primary_writes,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from treadle.policy.shell.analysis.effects import Effects, ProgramSpec, analyze_by_spec
-from treadle.policy.shell.analysis.options import CommandOption, OptionGrammar, scan_options
+from treadle.policy.shell.analysis.options import OptionGrammar, scan_options
 from treadle.policy.shell.ast import Word
 from treadle.policy.wordset import word_set
 
@@ -44,7 +44,7 @@ _URL_PREFIX = re.compile(r"https?://", re.IGNORECASE)
 def _analyze_curl(words: Sequence[Word]) -> Effects:
     effects = analyze_by_spec(_CURL, words)
     reads, doubts = list(effects.reads), list(effects.doubts)
-    urls = [item for item in scan_options(words, _CURL.grammar) if isinstance(item, Word)]
+    _, urls = scan_options(words, _CURL.grammar)
     if any(_has_url_glob(w.text or "") for w in (*urls, *effects.reads, *effects.writes)):
         doubts.append("curl expands this name to other names")
     for word in words:
@@ -111,25 +111,17 @@ _SPLIT = OptionGrammar(
 
 def _scan_operands(words: Sequence[Word], grammar: OptionGrammar) -> tuple[list[Word], Effects]:
     """The operands, and the effects of the options."""
-    operands: list[Word] = []
-    reads: list[Word] = []
-    writes: list[Word] = []
-    doubts: list[str] = []
-    is_recursive = False
-    for item in scan_options(words, grammar):
-        if not isinstance(item, CommandOption):
-            operands.append(item)
-            continue
-        if item.name in ("-r", "-R", "-a", "--recursive", "--archive"):
-            is_recursive = True
-        if item.name in grammar.runs:
-            doubts.append(f"{item.name} does more than the command's name says")
-        elif item.value is not None and item.name in grammar.reads:
-            reads.append(item.value)
-        elif item.value is not None and item.name in grammar.writes:
-            writes.append(item.value)
+    options, operands = scan_options(words, grammar)
+    named = [(o.name, o.value) for o in options if o.name not in grammar.runs]
     return operands, Effects(
-        reads=tuple(reads), writes=tuple(writes), doubts=tuple(doubts), is_recursive=is_recursive
+        reads=tuple(v for name, v in named if v is not None and name in grammar.reads),
+        writes=tuple(v for name, v in named if v is not None and name in grammar.writes),
+        doubts=tuple(
+            f"{o.name} does more than the command's name says"
+            for o in options
+            if o.name in grammar.runs
+        ),
+        is_recursive=any(o.name in ("-r", "-R", "-a", "--recursive", "--archive") for o in options),
     )
 
 
@@ -160,11 +152,8 @@ def _analyze_zip(words: Sequence[Word]) -> Effects:
 def _analyze_split(words: Sequence[Word]) -> Effects:
     operands, effects = _scan_operands(words, _SPLIT)
     prefix = operands[1] if len(operands) > 1 else Word("x", "x")
-    suffixes = [
-        item.value.text or ""
-        for item in scan_options(words, _SPLIT)
-        if isinstance(item, CommandOption) and item.name == "--additional-suffix" and item.value
-    ]
+    options, _ = scan_options(words, _SPLIT)
+    suffixes = [o.value.text or "" for o in options if o.name == "--additional-suffix" and o.value]
     doubts = effects.doubts
     is_hidden = (prefix.text or ".").rpartition("/")[2].startswith(".")
     if is_hidden or not all(_SUFFIX.fullmatch(suffix) for suffix in suffixes):

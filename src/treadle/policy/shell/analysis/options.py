@@ -4,7 +4,7 @@ Only the options in the tables are known. A long option that may abbreviate a kn
 that one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -29,34 +29,38 @@ class CommandOption(msgspec.Struct, frozen=True):
     value: Word | None = None
 
 
-def scan_options(words: Sequence[Word], grammar: OptionGrammar) -> Iterator[CommandOption | Word]:
-    """Options and operands in order. Words that are not static count as operands."""
-    at, ended = 0, False
+def scan_options(
+    words: Sequence[Word], grammar: OptionGrammar
+) -> tuple[list[CommandOption], list[Word]]:
+    """The options and the operands. Words that are not static count as operands."""
+    options: list[CommandOption] = []
+    operands: list[Word] = []
+    at, is_ended = 0, False
     while at < len(words):
         word = words[at]
         at += 1
         text = word.text
-        if text is None or ended or len(text) < 2 or text[0] != "-":
-            ended = ended or not grammar.may_permute
-            yield word
+        if text is None or is_ended or len(text) < 2 or text[0] != "-":
+            is_ended = is_ended or not grammar.may_permute
+            operands.append(word)
         elif text == "--":
-            ended = True
+            is_ended = True
         elif text.startswith("--"):
             written, equals, value = text.partition("=")
             name = _expand_abbreviation(written, grammar)
             if equals:
-                yield CommandOption(name, Word(word.source, value))
+                options.append(CommandOption(name, Word(word.source, value)))
             elif _takes_value(name, grammar) and at < len(words):
-                yield CommandOption(name, words[at])
+                options.append(CommandOption(name, words[at]))
                 # An abbreviation may mean another option without a value: keep the next word.
                 at += name == written
             else:
-                yield CommandOption(name)
+                options.append(CommandOption(name))
         else:
             following = words[at] if at < len(words) else None
-            cluster = _split_cluster(word, text, grammar, following)
-            at += bool(cluster) and cluster[-1].value is following and following is not None
-            yield from cluster
+            options += _split_cluster(word, text, grammar, following)
+            at += options[-1].value is following and following is not None
+    return options, operands
 
 
 def _takes_value(name: str, grammar: OptionGrammar) -> bool:

@@ -22,7 +22,7 @@ from treadle.policy.shell.analysis.effects import (
 from treadle.policy.shell.analysis.file_transfer import FILE_TRANSFER_PROGRAMS
 from treadle.policy.shell.analysis.find import analyze_find
 from treadle.policy.shell.analysis.git import analyze_git
-from treadle.policy.shell.analysis.options import CommandOption, OptionGrammar, scan_options
+from treadle.policy.shell.analysis.options import OptionGrammar, scan_options
 from treadle.policy.shell.analysis.sed import analyze_sed
 from treadle.policy.shell.analysis.tar import analyze_tar
 from treadle.policy.shell.ast import SimpleCommand, Word
@@ -60,8 +60,6 @@ def _make_printer(value: str = "", runs: str = "") -> ProgramSpec:
 
 _PROGRAMS: dict[str, ProgramSpec] = {
     "ls": _make_reader("IwT", "--ignore --width --tabsize --hide", recurses="R"),
-    "dir": _make_reader("IwT"),
-    "cat": _make_reader(),
     "tac": _make_reader("s", "--separator"),
     "nl": _make_reader("bdfhilnsvw"),
     "head": _make_reader("nc", "--lines --bytes"),
@@ -83,13 +81,12 @@ _PROGRAMS: dict[str, ProgramSpec] = {
     "cut": _make_reader("bcdf", "--bytes --characters --delimiter --fields --output-delimiter"),
     "fold": _make_reader("w", "--width"),
     "fmt": _make_reader("wgp", "--width --goal --prefix"),
-    "expand": _make_reader("t", "--tabs"),
-    "unexpand": _make_reader("t", "--tabs"),
+    **dict.fromkeys(("dir", "vdir"), _make_reader("IwT")),
+    **dict.fromkeys(("expand", "unexpand"), _make_reader("t", "--tabs")),
     "paste": _make_reader("d", "--delimiters"),
     "join": _make_reader("12aejotv"),
     "comm": _make_reader("", "--output-delimiter"),
     "cmp": _make_reader("in", "--ignore-initial --bytes"),
-    "rev": _make_reader(),
     "column": _make_reader("scoNHRW"),
     "sort": _make_reader(
         "kotTS", "--key --field-separator --buffer-size --parallel --sort --batch-size",
@@ -113,57 +110,36 @@ _PROGRAMS: dict[str, ProgramSpec] = {
     "df": _make_reader("Bxt"),
     "tree": _make_reader("LPIHTo", writes="-o", runs="-l --fromfile -R"),
     "realpath": _make_reader("", "--relative-to --relative-base"),
-    "readlink": _make_reader(),
-    "md5sum": _make_reader(runs="-c --check"),
-    "sha1sum": _make_reader(runs="-c --check"),
-    "sha256sum": _make_reader(runs="-c --check"),
-    "sha512sum": _make_reader(runs="-c --check"),
+    **dict.fromkeys(
+        word_set("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum"),
+        _make_reader(runs="-c --check"),
+    ),
     "cksum": _make_reader("a", runs="-c --check"),
     "b2sum": _make_reader("l", runs="-c --check"),
     "od": _make_reader("AjNSt"),
     "hexdump": _make_reader("efns", reads="-f"),
     "strings": _make_reader("neTt"),
-    "base64": _make_reader("w", "--wrap"),
     "jq": _make_reader(
         "L", "--indent --arg --argjson", reads="--slurpfile --rawfile",
         runs="-f --from-file -L --slurpfile --rawfile", operands="pattern",
     ),
-    "tr": _make_printer(),
+    **dict.fromkeys(
+        word_set("tr dirname pwd sleep nproc arch uname which type uptime cal tty expr factor"),
+        _make_printer(),
+    ),
     "seq": _make_printer("fs"),
     "basename": _make_printer("s"),
-    "dirname": _make_printer(),
-    "pwd": _make_printer(),
-    "true": ProgramSpec("text", is_print_only=True),
-    "false": ProgramSpec("text", is_print_only=True),
-    ":": ProgramSpec("text", is_print_only=True),
-    "sleep": _make_printer(),
-    "nproc": _make_printer(),
-    "arch": _make_printer(),
-    "uname": _make_printer(),
-    "which": _make_printer(),
-    "type": _make_printer(),
-    "uptime": _make_printer(),
-    "cal": _make_printer(),
-    "tty": _make_printer(),
-    "exit": ProgramSpec("text", is_print_only=True),
-    "return": ProgramSpec("text", is_print_only=True),
-    "break": ProgramSpec("text"),
-    "continue": ProgramSpec("text"),
-    "shift": ProgramSpec("text"),
+    **dict.fromkeys(word_set("true false : exit return"), ProgramSpec("text", is_print_only=True)),
+    **dict.fromkeys(word_set("break continue shift"), ProgramSpec("text")),
     "wait": _make_printer("p", runs="-p"),
-    "expr": _make_printer(),
-    "factor": _make_printer(),
-    "chmod": _make_writer("write", "", "--reference", recurses="R"),
+    **dict.fromkeys(("chmod", "chgrp"), _make_writer("write", "", "--reference", recurses="R")),
     "chown": _make_writer("write", "", "--reference --from", recurses="R"),
-    "chgrp": _make_writer("write", "", "--reference", recurses="R"),
     "rm": _make_writer("write", recurses="rR"),
-    "rmdir": _make_writer("write"),
-    "unlink": _make_writer("write"),
+    **dict.fromkeys(("rmdir", "unlink", "tee"), _make_writer("write")),
     "shred": _make_writer("write", "ns"),
     "mkdir": _make_writer("write", "m", "--mode"),
     "touch": _make_writer("write", "drt", "--date --reference --time"),
     "truncate": _make_writer("write", "sr", "--size --reference"),
-    "tee": _make_writer("write"),
     "mv": _make_writer("move", "tS", "--target-directory --suffix", recursive=True),
     "cp": _make_writer(
         "copy", "tS", "--target-directory --suffix", runs="-L --dereference", recurses="rRa",
@@ -182,28 +158,25 @@ _PROGRAMS: dict[str, ProgramSpec] = {
     "bat": _make_writer("read", runs="--pager cache"),
     "shuf": _make_reader("inor", reads="--random-source", writes="-o --output"),
     "pr": _make_reader("DhlNSsWw"),
-    "base32": _make_reader("w", "--wrap"),
-    "basenc": _make_reader("w", "--wrap"),
-    "sum": _make_reader(),
-    "sha224sum": _make_reader(runs="-c --check"),
-    "sha384sum": _make_reader(runs="-c --check"),
     "ptx": _make_reader("AFMRSTWbgiow", operands="write"),
     "ul": _make_reader("t"),
-    "vdir": _make_reader("IwT"),
     "look": _make_reader("t", operands="pattern"),
     "iconv": _make_reader("ft", "--from-code --to-code", writes="-o --output"),
     "more": _make_writer("read", "n"),
-    **{name: _make_reader() for name in ("zcat", "bzcat", "xzcat", "zstdcat", "gzcat")},
-    **{
-        name: _make_reader("efmABC", "--regexp --max-count", reads="-f --file", operands="pattern")
-        for name in ("zgrep", "zegrep", "zfgrep", "bzgrep", "xzgrep")
-    },
-    **{
-        name: _make_writer("write", "S", "--suffix")
-        for name in word_set(
+    **dict.fromkeys(word_set("base64 base32 basenc"), _make_reader("w", "--wrap")),
+    **dict.fromkeys(
+        word_set("cat rev readlink sum zcat bzcat xzcat zstdcat gzcat"), _make_reader(),
+    ),
+    **dict.fromkeys(
+        word_set("zgrep zegrep zfgrep bzgrep xzgrep"),
+        _make_reader("efmABC", "--regexp --max-count", reads="-f --file", operands="pattern"),
+    ),
+    **dict.fromkeys(
+        word_set(
             "gzip gunzip bzip2 bunzip2 xz unxz lzma unlzma zstd unzstd lz4 compress uncompress"
-        )
-    },
+        ),
+        _make_writer("write", "S", "--suffix"),
+    ),
     "dig": _make_writer("text", "fbkpqtxcy", reads="-f -k"),
     "fd": _make_writer(
         "pattern", "xXeEtdcSoj", "--exec --exec-batch --type --extension --exclude --max-depth "
@@ -314,29 +287,21 @@ _MULTICALL_PROGRAMS = frozenset({"busybox", "toybox", "coreutils"})
 
 def _analyze_input_output(words: Sequence[Word], value: str) -> Effects:
     """`uniq IN OUT`: the second operand is written, even if it looks like an option."""
-    items = list(scan_options(words, OptionGrammar(value, may_permute=False)))
-    operands = [item for item in items if isinstance(item, Word)]
-    values = [item.value for item in items if isinstance(item, CommandOption) and item.value]
+    options, operands = scan_options(words, OptionGrammar(value, may_permute=False))
     return Effects(
         is_read_only=len(operands) < 2,
         reads=tuple(operands[:1]),
         writes=tuple(operands[1:]),
-        mentions=tuple(values),
+        mentions=tuple(o.value for o in options if o.value),
     )
 
 
 _ANALYZERS: dict[str, Callable[[Sequence[Word]], Effects]] = {
     "git": analyze_git,
-    "find": analyze_find,
-    "gfind": analyze_find,
-    "sed": analyze_sed,
-    "gsed": analyze_sed,
-    "awk": analyze_awk,
-    "gawk": analyze_awk,
-    "mawk": analyze_awk,
-    "nawk": analyze_awk,
-    "tar": analyze_tar,
-    "bsdtar": analyze_tar,
+    **dict.fromkeys(("find", "gfind"), analyze_find),
+    **dict.fromkeys(("sed", "gsed"), analyze_sed),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), analyze_awk),
+    **dict.fromkeys(("tar", "bsdtar"), analyze_tar),
     "date": analyze_date,
     "uniq": partial(_analyze_input_output, value="fsw"),
     "xxd": partial(_analyze_input_output, value="cglosR"),
@@ -403,21 +368,18 @@ def _adjust_effects(
     if name == "wget":
         downloads = _list_downloads(words, spec.grammar)
         return replace(effects, primary_writes=(*effects.primary_writes, *downloads))
-    if name == "ssh" and _has_remote_command(words, spec.grammar):
-        return replace(effects, has_inline_code=True)
+    if name == "ssh" and len(scan_options(words, spec.grammar)[1]) > 1:
+        return replace(effects, has_inline_code=True)  # a command to run on the host
     return effects
 
 
 def _list_downloads(words: Sequence[Word], grammar: OptionGrammar) -> Iterator[Word]:
     """The files that wget names after the URLs."""
-    for item in scan_options(words, grammar):
-        if isinstance(item, Word) and item.text:
-            path = item.text.partition("://")[2].partition("/")[2].partition("#")[0]
-            yield Word(item.source, path.partition("?")[0].rpartition("/")[2] or "index.html")
-
-
-def _has_remote_command(words: Sequence[Word], grammar: OptionGrammar) -> bool:
-    return len([item for item in scan_options(words, grammar) if isinstance(item, Word)]) > 1
+    _, urls = scan_options(words, grammar)
+    for url in urls:
+        if url.text:
+            path = url.text.partition("://")[2].partition("/")[2].partition("#")[0]
+            yield Word(url.source, path.partition("?")[0].rpartition("/")[2] or "index.html")
 
 
 def _analyze_interpreter(name: str, words: Sequence[Word]) -> Effects:

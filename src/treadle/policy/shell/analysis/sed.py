@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from treadle.policy.shell.analysis.effects import Effects
-from treadle.policy.shell.analysis.options import CommandOption, OptionGrammar, scan_options
+from treadle.policy.shell.analysis.options import OptionGrammar, scan_options
 from treadle.policy.shell.ast import Word
 from treadle.policy.wordset import word_set
 
@@ -29,28 +29,18 @@ class _UnsupportedScript(Exception):
 
 def analyze_sed(words: Sequence[Word]) -> Effects:
     """The effects of `sed`, its scripts included."""
-    scripts: list[Word] = []
-    operands: list[Word] = []
-    doubts: list[str] = []
-    in_place = False
     # -i takes a suffix only if joined to it (`-i.bak`); after a lone `-i` comes the script.
     matches = [_IN_PLACE_OPTION.match(w.text or "") for w in words]
     suffixes = [m.group(1) or m.group(2) or "" for m in matches if m]
     words = [Word(w.source, "-i") if m else w for w, m in zip(words, matches, strict=True)]
-    for item in scan_options(words, _GRAMMAR):
-        if isinstance(item, CommandOption):
-            if item.name in ("-e", "--expression") and item.value is not None:
-                scripts.append(item.value)
-            elif item.name in ("-f", "--file"):
-                doubts.append("a script from a file")
-            elif item.name in ("-i", "--in-place"):
-                in_place = True
-        else:
-            operands.append(item)
+    options, operands = scan_options(words, _GRAMMAR)
+    names = {option.name for option in options}
+    scripts = [o.value for o in options if o.name in ("-e", "--expression") and o.value is not None]
+    doubts = ["a script from a file"] if names & _GRAMMAR.reads else []
     if not scripts and operands and not doubts:
         scripts.append(operands.pop(0))
     reads: list[Word] = list(operands)
-    writes: list[Word] = list(operands) if in_place else []
+    writes: list[Word] = list(operands) if names & _GRAMMAR.runs else []
     if any(c in suffix for suffix in suffixes for c in "/*"):
         doubts.append("a backup file in another folder or with another name")
     for suffix in filter(None, suffixes):

@@ -26,26 +26,22 @@ _TAR = OptionGrammar(
 def analyze_tar(words: Sequence[Word]) -> Effects:
     """The effects of a `tar` command: the archive is read or written, depending on the mode."""
     words = _expand_old_style(list(words))
-    letters: set[str] = set()
     archive: list[Word] = []
     reads: list[Word] = []
     writes: list[Word] = []
     doubts: list[str] = []
-    operands: list[Word] = []
-    for item in scan_options(words, _TAR):
-        if isinstance(item, Word):
-            operands.append(item)
-            continue
-        letters.add(item.name)
-        if item.name in _TAR.runs:
-            doubts.append(f"{item.name} runs a program or reaches outside")
-        elif item.name in ("-f", "--file") and item.value is not None:
-            archive.append(item.value)
-            if ":" in (item.value.text or ""):
+    options, operands = scan_options(words, _TAR)
+    names = {option.name for option in options}
+    for option in options:
+        if option.name in _TAR.runs:
+            doubts.append(f"{option.name} runs a program or uses files outside of the folder")
+        elif option.name in ("-f", "--file") and option.value is not None:
+            archive.append(option.value)
+            if ":" in (option.value.text or ""):
                 doubts.append("an archive on another machine")
-        elif item.value is not None:
-            (writes if item.name in _TAR.writes else reads).append(item.value)
-    if letters & {"-c", "--create", "-r", "--append", "-u", "--update"}:
+        elif option.value is not None:
+            (writes if option.name in _TAR.writes else reads).append(option.value)
+    if names & {"-c", "--create", "-r", "--append", "-u", "--update"}:
         for folder in writes:  # -C: the folder of the files after it
             if any(may_leave_folder(w) for w in (folder, *operands)) or folder.text is None:
                 doubts.append("files of another folder")
@@ -57,7 +53,7 @@ def analyze_tar(words: Sequence[Word]) -> Effects:
             is_recursive=True,
         )
     return Effects(
-        is_read_only=bool(letters & {"-t", "--list"}),
+        is_read_only=bool(names & {"-t", "--list"}),
         reads=(*reads, *archive),
         primary_writes=tuple(writes),
         doubts=tuple(doubts),
