@@ -115,7 +115,7 @@ async def test_a_folders_hook_runs_in_the_sandbox_and_the_users_own_outside(own_
     async with ProviderServer([change, bash("true"), LAST]) as server:
         ran = await run(server, "-p", "go", *WALLED)
     assert ran.code == 0
-    assert "(inside the sandbox, where one can be built; it cannot be seen whether" in asked.out
+    assert "(inside the sandbox, if there is one; changes of the files that it runs" in asked.out
     assert Path("theirs").read_text() == "of the home"
     assert (Path("ran").exists(), Path("got").read_text()) == (True, "")
     assert (Path("ended").exists(), Path("end").read_text()) == (True, "")
@@ -129,7 +129,7 @@ async def test_a_hook_whose_makefile_was_rewritten_meanwhile_is_not_run():
     change = bash("printf 'lint:\\n\\ttouch ran\\n' > Makefile")
     async with ProviderServer([change, bash("true"), LAST]) as server:
         await run(server, "-p", "go", *WALLED)
-    assert "`make -s lint` changed since it was approved" in said(server.requests[-1])
+    assert "`make -s lint` changed since you approved it" in said(server.requests[-1])
     assert not Path("ran").exists()
 
 
@@ -174,7 +174,7 @@ async def test_a_misspelt_hook_refuses_the_start():
     settings(Path.home(), hooks=hook("PreToolUsed", "true"))
     ran = await run(None, "-p", "go", ANTHROPIC_API_KEY="x")
     assert ran.code == exit_codes.USAGE_ERROR
-    assert "settings.json:1: no hook event is called 'PreToolUsed'" in ran.err
+    assert "settings.json:1: unknown hook event 'PreToolUsed'" in ran.err
 
 
 # ------------------------------------------------------------------ servers
@@ -262,8 +262,8 @@ async def test_everything_of_a_server_that_is_approved_is_shown_and_no_secret_is
         "    with A_KEY=${MY_API_KEY}",
         "    with C_TOKEN=[redacted]",
         "    sends X-Key: Bearer ${MY_API_KEY}",
-        "    takes your MY_PLACE",
-        "    asks for your MY_API_KEY, which stays empty: a folder gets no secret",
+        "    reads your MY_PLACE",
+        "    asks for your MY_API_KEY, which stays empty: a project gets no secrets",
     ):
         assert line in shown.out
     assert key not in shown.out

@@ -76,7 +76,7 @@ async def test_four_children_at_once_stay_within_one_budget_and_sum_up():
     [
         ("--max-cost", "budget_exceeded", 4, "0.0000 of 0 USD are spent"),
         ("--max-tokens", "budget_exceeded", 4, "0 of 0 tokens are used"),
-        ("--max-turns", "max_turns", 3, "0 tool rounds are done, which is the limit"),
+        ("--max-turns", "max_turns", 3, "the limit of 0 tool rounds is reached"),
     ],
 )
 async def test_a_budget_of_zero_asks_nobody_and_says_so(flag, reason, code, words):

@@ -18,11 +18,11 @@ from treadle.testing.tools import RecordingTool
 
 FAILURES = {
     "exits 1": ("echo oops >&2; exit 1", "exited with 1: oops"),
-    "is killed": ("kill -SEGV $$", "was ended by SIGSEGV"),
-    "hangs": ("sleep {mark}", "did not end within 0.3 s"),
-    "hangs and ignores TERM": ("trap '' TERM; sleep {mark} & wait; wait", "did not end within"),
-    "prints half of its JSON": ('printf \'{{"decision": "app\'', "not the JSON of a hook"),
-    "prints another JSON": ("echo '{{\"decision\": 7}}'", "not the JSON of a hook"),
+    "is killed": ("kill -SEGV $$", "was killed by SIGSEGV"),
+    "hangs": ("sleep {mark}", "did not finish within 0.3 s"),
+    "hangs and ignores TERM": ("trap '' TERM; sleep {mark} & wait; wait", "did not finish within"),
+    "prints half of its JSON": ('printf \'{{"decision": "app\'', "not valid hook JSON"),
+    "prints another JSON": ("echo '{{\"decision\": 7}}'", "not valid hook JSON"),
     "prints binary": ("head -c 5000 /dev/urandom | tr -d '{{'; exit 3", "exited with 3"),
     "writes 100 MB": ("head -c 100000000 /dev/zero", "wrote more than 1 MiB"),
     "is not there": ("/nowhere/at/all", "exited with 127"),

@@ -1,4 +1,4 @@
-"""Stories of budgets: what would break one is never sent."""
+"""Budgets: a request that could exceed one is never sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CARD = ModelCard("priced", window=100_000, max_output=1_000, input_price=10.0, o
 
 
 def working(rounds: int, usage: Usage, card: ModelCard = CARD) -> Scripted:
-    """A model that works for so many rounds, and sums up when it is told to."""
+    """A model that works for so many rounds, and then writes a summary."""
     numbers = iter(range(rounds))
 
     def answer(request: ModelRequest) -> Say:
@@ -86,11 +86,11 @@ async def test_an_unknown_price_fails_closed_and_says_what_to_do():
     assert (await assumed.run("go")).reason == "end_turn"
 
 
-async def test_the_model_is_told_once_at_each_threshold():
+async def test_the_model_gets_one_notice_at_each_threshold():
     model = working(18, Usage(10, 10, requests=1, cost=0.1), card=CARD)
     result = await Agent(model, [RecordingTool()], gates=[CostBudget(SharedBudget(2.0))]).run("go")
-    told = [item.text for item in result.transcript if isinstance(item, NoticeItem)]
-    assert [text.split(" USD")[0] for text in told[:2]] == [
+    notices = [item.text for item in result.transcript if isinstance(item, NoticeItem)]
+    assert [text.split(" USD")[0] for text in notices[:2]] == [
         "Budget: 1.00 of 2",
         "Budget: 0.40 of 2",
     ]
@@ -113,13 +113,13 @@ async def test_tool_calls_and_time_have_limits_of_their_own():
     assert result.reason == "budget_exceeded"
 
 
-async def test_fault_53_a_model_that_goes_in_circles_is_told_and_then_stopped():
+async def test_fault_53_repeated_calls_get_a_warning_and_then_stop_the_turn():
     model = Scripted(lambda request: Say(calls=[("record", {})]))
     result = await Agent(model, [RecordingTool()], gates=[RepetitionGuard(3, 5)]).run("go")
     assert result.reason == "budget_exceeded"
     assert result.turn.rounds == 5
-    told = [item.text for item in result.transcript if isinstance(item, NoticeItem)]
-    assert len(told) == 2
+    notices = [item.text for item in result.transcript if isinstance(item, NoticeItem)]
+    assert len(notices) == 2
     answers = iter("abcdefghij")
     varied = RecordingTool(answer=lambda given: next(answers))
     model = Scripted([Say(calls=[("record", {})])] * 8 + ["done"])

@@ -10,7 +10,7 @@ from treadle.policy.goal import MAX_OUTPUT_CHARS, Goal
 
 
 class Commands:
-    """A workspace whose command ends as it was told, again and again."""
+    """A workspace whose command ends with the given results, one after the other."""
 
     root = Path("/")
 
@@ -43,13 +43,13 @@ async def test_the_turn_is_over_only_when_the_command_succeeds():
     assert commands.ran == ["make test"] * 2
 
 
-async def test_what_it_printed_is_told_to_the_model():
+async def test_the_model_gets_the_output_of_the_command():
     goal = Goal("make test", Commands(BAD, GOOD))  # type: ignore[arg-type]
     asked, _ = agent(goal, 2)
     result = await asked.run("repair it")
-    told = next(item for item in result.transcript if getattr(item, "kind", "") == "stop_hook")
-    assert "`make test` ended with exit code 1 (attempt 1 of 10)" in told.text
-    assert "test_a failed: 1 != 2" in told.text
+    notice = next(item for item in result.transcript if getattr(item, "kind", "") == "stop_hook")
+    assert "`make test` failed with exit code 1 (attempt 1 of 10)" in notice.text
+    assert "test_a failed: 1 != 2" in notice.text
 
 
 async def test_after_so_many_attempts_the_turn_ends_goal_not_met():
@@ -57,7 +57,7 @@ async def test_after_so_many_attempts_the_turn_ends_goal_not_met():
     asked, _ = agent(goal, 2)
     result = await asked.run("repair it")
     assert result.reason == "goal_not_met"
-    assert result.turn.metadata["detail"] == "`false` ended with exit code 1; it was tried 2 times"
+    assert result.turn.metadata["detail"] == "`false` failed with exit code 1 after 2 attempts"
 
 
 async def test_a_command_that_cannot_run_or_ends_badly_is_a_failure_in_words():
@@ -65,11 +65,11 @@ async def test_a_command_that_cannot_run_or_ends_badly_is_a_failure_in_words():
     goal = Goal("x", Commands(*ends), max_attempts=3)  # type: ignore[arg-type]
     asked, _ = agent(goal, 3)
     result = await asked.run("go")
-    told = [item.text for item in result.transcript if getattr(item, "kind", "") == "stop_hook"]
-    assert "could not be run" in told[0]
-    assert "no such folder" in told[0]
-    assert "ran out of time" in told[1]
-    assert "(It printed nothing.)" in told[1]
+    notices = [item.text for item in result.transcript if getattr(item, "kind", "") == "stop_hook"]
+    assert "could not be run" in notices[0]
+    assert "no such folder" in notices[0]
+    assert "timed out" in notices[1]
+    assert "(It printed nothing.)" in notices[1]
 
 
 async def test_of_a_long_output_the_end_is_shown():
@@ -77,9 +77,9 @@ async def test_of_a_long_output_the_end_is_shown():
     goal = Goal("x", Commands(long), max_attempts=1)  # type: ignore[arg-type]
     asked, _ = agent(goal, 1)
     result = await asked.run("go")
-    told = next(item for item in result.transcript if getattr(item, "kind", "") == "stop_hook")
-    assert told.text.count("xthe cause") == 1
-    assert len(told.text) < MAX_OUTPUT_CHARS + 500
+    notice = next(item for item in result.transcript if getattr(item, "kind", "") == "stop_hook")
+    assert notice.text.count("xthe cause") == 1
+    assert len(notice.text) < MAX_OUTPUT_CHARS + 500
 
 
 async def test_a_child_of_the_session_may_stop_without_the_goal():

@@ -5,7 +5,7 @@ import pytest
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest
 from treadle.core.contracts.tool import ToolSpec
 from treadle.policy.evaluation.backtest import run_backtest
-from treadle.policy.evaluation.file_evaluator import PolicyContext
+from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
 from treadle.policy.evaluation.rule_suggestions import suggest_rules
 from treadle.policy.evaluation.ruling import PolicyCall
@@ -19,7 +19,7 @@ def rules(**lists: list[str]) -> RuleSet:
     return parse_rules(lists, root="/r", home="/h")
 
 
-def proposal(tool: str, effect: str = "irreversible", **arguments: object) -> PermissionRequest:
+def make_request(tool: str, effect: str = "irreversible", **arguments: object) -> PermissionRequest:
     spec = ToolSpec(tool, "", {}, effect=effect)  # type: ignore[arg-type]
     return PermissionRequest("s", "c", spec, arguments, "")
 
@@ -31,49 +31,49 @@ def policy(**given) -> RulePolicy:
 
 async def test_the_contract_gets_its_three_answers():
     decide = policy(rules=rules(deny=["Bash(rm:*)"])).decide
-    assert isinstance(await decide(proposal("bash", command="git status")), Allow)
-    assert isinstance(await decide(proposal("bash", command="rm x")), Deny)
-    assert await decide(proposal("bash", command="npm test")) == Ask(
+    assert isinstance(await decide(make_request("bash", command="git status")), Allow)
+    assert isinstance(await decide(make_request("bash", command="rm x")), Deny)
+    assert await decide(make_request("bash", command="npm test")) == Ask(
         "npm test: no rule allows it", ("Bash(npm test:*)",)
     )
 
 
-async def test_what_the_person_always_allows_is_kept_and_not_asked_again():
+async def test_rules_of_always_allow_are_saved_and_not_asked_again():
     saved: list[tuple[str, ...]] = []
 
     async def keep(rules: tuple[str, ...]) -> None:
         saved.append(rules)
 
     subject = policy(save_rules=keep)
-    call = proposal("bash", command="cd /x && npm run build -- --fast > out.log")
+    call = make_request("bash", command="cd /x && npm run build -- --fast > out.log")
     asked = await subject.decide(call)
     assert isinstance(asked, Ask)
     assert asked.rules == ("Bash(cd /x)", "Bash(npm run build:*)", "Edit(//x/out.log)")
     await subject.save_rules(call, asked.rules)
     assert saved == [asked.rules]
     assert isinstance(await subject.decide(call), Allow)
-    assert isinstance(await subject.decide(proposal("bash", command="cd /x && curl e")), Ask)
+    assert isinstance(await subject.decide(make_request("bash", command="cd /x && curl e")), Ask)
 
 
-async def test_fault_89_without_a_person_ask_becomes_deny_in_words_for_the_model():
-    verdict = await policy(interactive=False).decide(proposal("bash", command="npm test"))
+async def test_fault_89_without_a_user_ask_becomes_deny_with_a_reason_for_the_model():
+    verdict = await policy(interactive=False).decide(make_request("bash", command="npm test"))
     assert isinstance(verdict, Deny)
-    assert "nobody can be asked" in verdict.reason
+    assert verdict.kind == "headless"
     assert "npm test" in verdict.reason
 
 
 async def test_fault_91_a_rules_file_changed_during_the_run_changes_nothing(tmp_path):
     file = tmp_path / "settings.json"
     file.write_text("{}")
-    situation = build_policy_context(tmp_path, read_rules(file, scope="x", root="/", home="/h"))
-    subject = RulePolicy(situation)
+    context = build_policy_context(tmp_path, read_rules(file, scope="x", root="/", home="/h"))
+    subject = RulePolicy(context)
     file.write_text(json.dumps({"permissions": {"allow": ["Bash"]}}))
-    assert isinstance(await subject.decide(proposal("bash", command="npm test")), Ask)
+    assert isinstance(await subject.decide(make_request("bash", command="npm test")), Ask)
 
 
 async def test_fault_92_without_the_sandbox_auto_asks_for_each_command():
     walled, open_ = policy(mode="auto", sandboxed=True), policy(mode="auto", sandboxed=False)
-    call = proposal("bash", command="npm test")
+    call = make_request("bash", command="npm test")
     assert isinstance(await walled.decide(call), Allow)
     assert isinstance(await open_.decide(call), Ask)
 
@@ -107,24 +107,24 @@ async def test_modes(mode, tool, given, expected):
     subject = policy(mode=mode, sandboxed=True, rules=rules(deny=["Bash(rm:*)"]))
     if (mode, given.get("command")) == ("accept-edits", "rm a"):
         subject = policy(mode=mode)
-    assert isinstance(await subject.decide(proposal(tool, **given)), expected)
+    assert isinstance(await subject.decide(make_request(tool, **given)), expected)
 
 
 async def test_in_auto_an_ask_rule_still_asks():
     subject = policy(mode="auto", sandboxed=True, rules=rules(ask=["Bash(git push:*)"]))
-    assert isinstance(await subject.decide(proposal("bash", command="git push")), Ask)
+    assert isinstance(await subject.decide(make_request("bash", command="git push")), Ask)
 
 
 async def test_a_pure_tool_of_our_own_needs_no_rule_and_a_server_cannot_claim_to_be_pure():
-    assert isinstance(await policy().decide(proposal("todo", "pure")), Allow)
-    assert isinstance(await policy().decide(proposal("mcp__x__get", "pure")), Ask)
+    assert isinstance(await policy().decide(make_request("todo", "pure")), Allow)
+    assert isinstance(await policy().decide(make_request("mcp__x__get", "pure")), Ask)
 
 
 async def test_an_error_inside_is_never_an_allow():
     def broken() -> str:
         raise RuntimeError("no folder")
 
-    verdict = await policy(get_cwd=broken).decide(proposal("bash", command="ls"))
+    verdict = await policy(get_cwd=broken).decide(make_request("bash", command="ls"))
     assert isinstance(verdict, Deny)
 
 
@@ -182,10 +182,12 @@ def test_more_names_than_can_be_looked_at_are_asked_about(tmp_path):
     everything = parse_rules(
         {"allow": ["Bash(rm:*)", "Bash(cp:*)", "Edit"]}, root=str(tmp_path), home="/h"
     )
-    judge = PermissionEvaluator(PolicyContext(str(tmp_path), "/h", everything))
+    evaluator = PermissionEvaluator(PolicyContext(str(tmp_path), "/h", everything))
     for command in ("cat *", "rm *", "echo x > *", "cp -r big other", "rm -r big"):
-        assert judge.evaluate(PolicyCall("bash", {"command": command})).outcome == "ask", command
-    assert judge.evaluate(PolicyCall("bash", {"command": "rm f1"})).outcome == "allow"
+        assert evaluator.evaluate(PolicyCall("bash", {"command": command})).outcome == "ask", (
+            command
+        )
+    assert evaluator.evaluate(PolicyCall("bash", {"command": "rm f1"})).outcome == "allow"
 
 
 def test_a_rule_is_tried_on_the_past_before_it_is_saved():
@@ -199,9 +201,9 @@ def test_a_rule_is_tried_on_the_past_before_it_is_saved():
         (asked("make"), "approved"),
         (asked("npm test"), "allowed"),
     ]
-    situation = PolicyContext("/r", "/h")
-    narrow = run_backtest([parse_rule("Bash(npm test:*)")], past, situation)  # type: ignore[arg-type]
+    context = PolicyContext("/r", "/h")
+    narrow = run_backtest([parse_rule("Bash(npm test:*)")], past, context)  # type: ignore[arg-type]
     assert str(narrow) == "would have covered 2 of 4 questions and no denied call"
-    broad = run_backtest([parse_rule("Bash(npm:*)")], past, situation)  # type: ignore[arg-type]
+    broad = run_backtest([parse_rule("Bash(npm:*)")], past, context)  # type: ignore[arg-type]
     assert str(broad) == "would have covered 2 of 4 questions and 1 of 1 denied calls"
     assert broad.warnings == ("bash: npm publish",)

@@ -1,4 +1,4 @@
-"""Starting a child needs no question: each call of the child is judged for itself."""
+"""Starting a child needs no approval: the policy checks each call of the child."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_trust_can_be_taken_back_with_its_approvals(tmp_path, store):
     assert store.get_approval_state(tmp_path, "server", "x", {"command": "a"}) == "new"
 
 
-def test_a_no_for_good_is_remembered_until_something_else_is_said(tmp_path, store):
+def test_declined_trust_is_remembered_until_the_user_changes_it(tmp_path, store):
     store.trust(tmp_path)
     store.decline(tmp_path)
     again = TrustStore(store.file)

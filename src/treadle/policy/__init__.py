@@ -1,4 +1,4 @@
-"""What an agent may do: rules, what a command line does, modes, trust, budgets.
+"""What an agent may do: permission rules, command analysis, modes, trust, hooks, budgets.
 
-Everything here narrows; only the user widens. Above: the wiring of an agent. Below: the contracts.
+Only the user can add permissions; everything else here removes some. Uses core contracts only.
 """

@@ -1,12 +1,12 @@
-"""Budgets: gates before each model call. Nothing is spent unseen.
+"""Budgets: gates that run before each model call.
 
-    Rounds       tool rounds of a turn            Calls    tool calls of a turn
-    Tokens       tokens of a session              Elapsed  seconds of a turn
-    Money        USD of a session                 (both with all its children, and reserved before)
-    Repetition   the same calls with the same answers, again and again
+    RoundLimit       tool rounds of a turn        CallLimit   tool calls of a turn
+    TokenBudget      tokens of a session          TimeLimit   seconds of a turn
+    CostBudget       USD of a session             (tokens and cost: with all child sessions)
+    RepetitionGuard  the same calls with the same results in a row
 
-A gate sees the worst case of the next request, so that the one which would break the budget is
-never sent; and room is kept for one short closing reply without tools.
+Tokens and cost are reserved before the request, at its worst case: a request that could exceed the
+budget is not sent. One short closing reply without tools always stays affordable.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
+from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.model import ModelCard
+from treadle.core.text import plural
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
 from treadle.core.transcript.usage import Usage
 
-# Text has at least so many characters a token; fewer make the estimate larger, never smaller.
+# A low number of characters per token: the estimate of tokens is rather too large.
 CHARS_PER_TOKEN = 2.5
 CLOSING_TOKENS = 1_000
 WARN_AT = (0.5, 0.8, 0.95)
 
 
-class RoundLimit:
-    """At most so many tool rounds a turn: `Rounds(3)` allows exactly three."""
+class RoundLimit(BaseGate):
+    """Limits the tool rounds of a turn: `RoundLimit(3)` allows exactly three."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -34,14 +35,11 @@ class RoundLimit:
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         if estimate.rounds < self.limit:
             return Admit()
-        return Stop("max_turns", f"{self.limit} tool rounds are done, which is the limit")
-
-    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        return None
+        return Stop("max_turns", f"the limit of {plural(self.limit, 'tool round')} is reached")
 
 
-class CallLimit:
-    """At most so many tool calls a turn."""
+class CallLimit(BaseGate):
+    """Limits the tool calls of a turn."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -49,20 +47,17 @@ class CallLimit:
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         if estimate.calls < self.limit:
             return Admit()
-        detail = f"{estimate.calls} tool calls are made; the limit is {self.limit}"
+        detail = f"{plural(estimate.calls, 'tool call')} made; the limit is {self.limit}"
         return Stop("budget_exceeded", detail, closing_tokens=CLOSING_TOKENS)
 
-    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        return None
 
-
-class TimeLimit:
-    """At most so many seconds a turn, looked at before each model call."""
+class TimeLimit(BaseGate):
+    """Limits the seconds of a turn; checked before each model call."""
 
     def __init__(self, seconds: float, now: Callable[[], float] = monotonic) -> None:
         self.seconds = seconds
         self._now = now
-        self._turn_starts: dict[str, tuple[str, float]] = {}  # by session: its turn, and since when
+        self._turn_starts: dict[str, tuple[str, float]] = {}  # by session: turn id and start
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         turn, began = self._turn_starts.get(estimate.session_id, ("", 0.0))
@@ -71,19 +66,16 @@ class TimeLimit:
             self._turn_starts[estimate.session_id] = (estimate.turn_id, began)
         if self._now() - began < self.seconds:
             return Admit()
-        return Stop("budget_exceeded", f"{self.seconds:g} s have passed, which is the limit")
-
-    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        return None
+        return Stop("budget_exceeded", f"the time limit of {self.seconds:g} s is reached")
 
 
 class SharedBudget:
-    """What a whole tree of agents may spend: what one has reserved, no other can."""
+    """An amount that an agent and its children share. Each reserves before it spends."""
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
         self.spent = 0.0
-        self.spent_before = 0.0  # the part of it that was spent before this run
+        self.spent_before = 0.0  # the part of `spent` from before this run
         self.reserved = 0.0
 
     @property
@@ -91,8 +83,8 @@ class SharedBudget:
         return self.limit - self.spent - self.reserved
 
     def reserve(self, amount: float) -> bool:
-        """Whether it could be set aside; float dust does not count."""
-        if amount > self.remaining + 1e-9:
+        """Reserve an amount if it remains, and return whether it did."""
+        if amount > self.remaining + 1e-9:  # rounding errors
             return False
         self.reserved += amount
         return True
@@ -102,13 +94,13 @@ class SharedBudget:
         self.spent += spent
 
     def add_earlier(self, spent: float) -> None:
-        """The session goes on: what it has spent before counts."""
+        """Count what a resumed session has spent before."""
         self.spent_before += spent
         self.spent += spent
 
 
 class TokenBudget:
-    """At most so many tokens for an agent and its children, counted as the provider counts."""
+    """Limits the tokens of an agent and its children, as the provider counts them."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -117,9 +109,9 @@ class TokenBudget:
         self._notices = _ThresholdNotices()
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
-        asked, answered = estimate_worst_tokens(estimate)
-        closing = asked + CLOSING_TOKENS
-        if not self._reserve(estimate, asked + answered + closing):
+        input_tokens, output_tokens = estimate_worst_tokens(estimate)
+        closing = input_tokens + CLOSING_TOKENS
+        if not self._reserve(estimate, input_tokens + output_tokens + closing):
             detail = f"{self._budget.spent:,.0f} of {self.limit:,} tokens are used"
             if self._budget.spent_before:
                 detail += f", {self._budget.spent_before:,.0f} of them before this run"
@@ -133,7 +125,7 @@ class TokenBudget:
         self._budget.settle(self._reserved.pop(estimate.session_id, 0.0), usage.total)
 
     def add_earlier(self, usage: Usage) -> None:
-        """The session goes on: what it has used before counts."""
+        """Count what a resumed session has used before."""
         self._budget.add_earlier(usage.total)
 
     def _reserve(self, estimate: RequestEstimate, amount: float) -> bool:
@@ -144,10 +136,10 @@ class TokenBudget:
 
 
 class CostBudget:
-    """A share of a purse. Every request is reserved at its worst case before it is sent.
+    """Limits the cost. The worst case of every request is reserved before it is sent.
 
-    A model whose price is not known cannot be held to a budget in money: then `assumed` prices
-    (input and output, USD a million tokens) are used, or without them the request is not sent.
+    For a model without a known price, `assumed_prices` are used (input and output, USD per million
+    tokens); without them the request is not sent.
     """
 
     def __init__(
@@ -159,36 +151,38 @@ class CostBudget:
         self._notices = _ThresholdNotices()
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
-        prices = _get_prices(estimate.card) or self._assumed_prices
+        prices = get_worst_prices(estimate.card) or self._assumed_prices
         if prices is None:
             return Stop(
                 "budget_exceeded",
-                f"the price of {estimate.card.name} is not known, so a budget in money cannot be "
-                "kept; set its price in the configuration, or a limit in tokens instead",
+                f"the price of {estimate.card.name} is not known, so the cost cannot be limited; "
+                "set its price in the settings, or a limit in tokens instead",
             )
-        asked, answered = estimate_worst_tokens(estimate)
-        closing = _compute_cost(prices, asked, CLOSING_TOKENS)
-        if not self._reserve(estimate, _compute_cost(prices, asked, answered) + closing):
-            spent = f"{self.budget.spent:.4f} of {self.budget.limit:g} USD are spent"
+        input_tokens, output_tokens = estimate_worst_tokens(estimate)
+        worst = _compute_cost(prices, input_tokens, output_tokens)
+        closing = _compute_cost(prices, input_tokens, CLOSING_TOKENS)
+        if not self._reserve(estimate, worst + closing):
+            detail = f"{self.budget.spent:.4f} of {self.budget.limit:g} USD are spent"
             if self.budget.spent_before:
-                spent += f", {self.budget.spent_before:.4f} of them before this run"
+                detail += f", {self.budget.spent_before:.4f} of them before this run"
             has_room = self._reserve(estimate, closing)
-            return Stop("budget_exceeded", spent, closing_tokens=CLOSING_TOKENS * has_room)
+            return Stop("budget_exceeded", detail, closing_tokens=CLOSING_TOKENS * has_room)
         used = 1 - max(0.0, self.budget.limit - self.budget.spent) / (self.budget.limit or 1.0)
         left = self.budget.limit - self.budget.spent
         return Admit(self._notices.next_notice(used, f"{left:.2f} of {self.budget.limit:g} USD"))
 
     def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        self._release(estimate, self._compute_cost(usage, estimate.card))
+        spent = self._compute_cost(usage, estimate.card)
+        self.budget.settle(self._reserved.pop(estimate.session_id, 0.0), spent)
 
     def add_earlier(self, usage: Usage, card: ModelCard) -> None:
-        """The session goes on: what it has spent before counts, at this price if none is known."""
+        """Count what a resumed session has spent before, at the price of `card` if unknown."""
         self.budget.add_earlier(self._compute_cost(usage, card))
 
     def _compute_cost(self, usage: Usage, card: ModelCard) -> float:
         if usage.cost is not None:
             return usage.cost
-        prices = _get_prices(card) or self._assumed_prices or (0.0, 0.0)
+        prices = get_worst_prices(card) or self._assumed_prices or (0.0, 0.0)
         return _compute_cost(prices, usage.total_input, usage.output)
 
     def _reserve(self, estimate: RequestEstimate, amount: float) -> bool:
@@ -197,42 +191,35 @@ class CostBudget:
         self._reserved[estimate.session_id] = amount
         return True
 
-    def _release(self, estimate: RequestEstimate, spent: float) -> None:
-        self.budget.settle(self._reserved.pop(estimate.session_id, 0.0), spent)
 
-
-class RepetitionGuard:
-    """Notices a model that goes in circles: tells it first, then stops the turn."""
+class RepetitionGuard(BaseGate):
+    """Detects repeated calls with the same results: warns the model, then stops the turn."""
 
     def __init__(self, warn_after: int = 3, stop_after: int = 6) -> None:
         self.warn_after = warn_after
         self.stop_after = stop_after
-        self._last_rounds: dict[
-            str, tuple[int, int, int]
-        ] = {}  # the round, its print, how many times
+        # By session: the number of the last round, its hash, how often it was repeated.
+        self._last_rounds: dict[str, tuple[int, int, int]] = {}
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
-        seen = _find_last_round(estimate.transcript)
-        counted, before, times = self._last_rounds.get(estimate.session_id, (0, 0, 0))
-        if seen is None or estimate.rounds == 0:
+        last_round = _find_last_round(estimate.transcript)
+        number, before, times = self._last_rounds.get(estimate.session_id, (0, 0, 0))
+        if last_round is None or estimate.rounds == 0:
             self._last_rounds.pop(estimate.session_id, None)
             return Admit()
-        if counted == estimate.rounds:
-            return Admit()  # the same round, asked about again
-        times = times + 1 if hash(seen) == before else 1
-        self._last_rounds[estimate.session_id] = (estimate.rounds, hash(seen), times)
+        if number == estimate.rounds:
+            return Admit()  # the same round again, after a retry
+        times = times + 1 if hash(last_round) == before else 1
+        self._last_rounds[estimate.session_id] = (estimate.rounds, hash(last_round), times)
         if times >= self.stop_after:
-            return Stop("budget_exceeded", f"the same call gave the same answer {times} times")
+            return Stop("budget_exceeded", f"the same call gave the same result {times} times")
         if times >= self.warn_after:
-            return Admit(f"The same call has now given the same answer {times} times. Try another.")
+            return Admit(f"The same call has now given the same result {times} times. Try another.")
         return Admit()
-
-    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        return None
 
 
 class _ThresholdNotices:
-    """Says what is left when a threshold is passed, once for each."""
+    """A notice about the rest of the budget at each threshold, once."""
 
     def __init__(self) -> None:
         self._passed_count = 0
@@ -246,16 +233,16 @@ class _ThresholdNotices:
 
 
 def estimate_worst_tokens(estimate: RequestEstimate) -> tuple[int, int]:
-    """The most that the next request could use: tokens in, and out."""
-    asked = int(estimate.request_chars / CHARS_PER_TOKEN) + 1
-    return min(asked, estimate.card.window), estimate.max_output
+    """The highest number of input and output tokens that the next request can use."""
+    input_tokens = int(estimate.request_chars / CHARS_PER_TOKEN) + 1
+    return min(input_tokens, estimate.card.window), estimate.max_output
 
 
-def _get_prices(card: ModelCard) -> tuple[float, float] | None:
+def get_worst_prices(card: ModelCard) -> tuple[float, float] | None:
+    """The highest price of input and output, USD per million tokens, if known."""
     if card.input_price is None or card.output_price is None:
         return None
-    dearest = max(card.input_price, card.cache_write_price or 0.0)
-    return dearest, card.output_price
+    return max(card.input_price, card.cache_write_price or 0.0), card.output_price
 
 
 def _compute_cost(prices: tuple[float, float], input_tokens: int, output_tokens: int) -> float:
@@ -263,13 +250,13 @@ def _compute_cost(prices: tuple[float, float], input_tokens: int, output_tokens:
 
 
 def _find_last_round(transcript: Sequence[Item]) -> object | None:
-    """The calls of the newest reply with their answers, or None if it called for nothing."""
-    answers: list[tuple[str, str]] = []
+    """The calls of the last reply with their results, or None if it had no calls."""
+    results: list[tuple[str, str]] = []
     for position in range(len(transcript) - 1, -1, -1):
         item = transcript[position]
         if isinstance(item, ToolResultItem):
-            answers.append((item.name, item.text))
+            results.append((item.name, item.text))
         elif isinstance(item, AssistantItem):
             calls = [(call.name, call.raw) for call in item.calls]
-            return (tuple(calls), tuple(answers)) if calls else None
+            return (tuple(calls), tuple(results)) if calls else None
     return None

@@ -1,30 +1,29 @@
-"""A goal: a command that has to succeed before a turn may end.
+"""A goal: a command that must succeed before a turn may end.
 
-A hook at `stop` that runs the command in the workspace and sends what it printed back to the
-model; and the gate that ends the turn `goal_not_met` when it has failed too often. Budgets bound
-it like everything else. Above: the hosts (`--until`). The command is the user's own, so nobody is
-asked about it.
+A hook at `stop` that runs the command in the workspace and sends its output to the model, and a
+gate that ends the turn with `goal_not_met` after too many failures. Used by the hosts (`--until`).
+The command is the user's own, so it needs no approval.
 """
 
 from __future__ import annotations
 
-from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
+from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.workspace import CommandResult, Workspace
 from treadle.core.errors import WorkspaceError
-from treadle.core.transcript.usage import Usage
+from treadle.core.text import plural
 
 MAX_OUTPUT_CHARS = 12_000
 DEFAULT_TIMEOUT = 600.0
 
 NOT_MET_NOTICE = """\
-The goal is not met yet: the command `{command}` {ended} (attempt {attempt} of {most}).
+The goal is not met yet: the command `{command}` {ended} (attempt {attempt} of {max_attempts}).
 {output}
 Find the cause and repair it. The command is run again when you stop."""
 
 
-class Goal:
-    """Holds a turn open until the command succeeds. One goal serves one session."""
+class Goal(BaseGate):
+    """Keeps a turn from ending until the command succeeds. One goal is for one session."""
 
     points: frozenset[HookPoint] = frozenset({"stop"})
 
@@ -43,7 +42,7 @@ class Goal:
         self._max_attempts = max_attempts
         self._timeout = timeout
         self._last_failure = ""
-        self._session_id = ""  # children of the session may stop as they like
+        self._session_id = ""  # only this session has the goal, not its children
 
     @property
     def is_given_up(self) -> bool:
@@ -61,45 +60,40 @@ class Goal:
             self.is_met = completed.exit_code == 0 and not completed.timed_out
             if self.is_met:
                 return None
-            self._last_failure, output = (
-                _describe_exit(completed),
-                _truncate_to_tail(completed.output),
-            )
-        # Blocked on the last attempt too: the gate then ends the turn, for the right reason.
+            self._last_failure = _describe_exit(completed)
+            output = _truncate_to_tail(completed.output)
+        # Blocks the last attempt too: then the gate ends the turn with `goal_not_met`.
         return Block(
             NOT_MET_NOTICE.format(
                 command=self.command,
                 ended=self._last_failure,
                 attempt=self.attempts,
-                most=self._max_attempts,
+                max_attempts=self._max_attempts,
                 output=output,
             ),
             data={"goal_command": self.command},
         )
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
-        self._session_id = (
-            self._session_id or estimate.session_id
-        )  # the first to speak is the parent
+        # The parent makes the first request.
+        self._session_id = self._session_id or estimate.session_id
         if not self.is_given_up or estimate.session_id != self._session_id:
             return Admit()
-        times = "once" if self.attempts == 1 else f"{self.attempts} times"
-        return Stop("goal_not_met", f"`{self.command}` {self._last_failure}; it was tried {times}")
-
-    def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        return None
+        attempts = plural(self.attempts, "attempt")
+        detail = f"`{self.command}` {self._last_failure} after {attempts}"
+        return Stop("goal_not_met", detail)
 
 
 def _describe_exit(completed: CommandResult) -> str:
     if completed.timed_out:
-        return "ran out of time"
+        return "timed out"
     if completed.signal:
-        return f"was ended by {completed.signal}"
-    return f"ended with exit code {completed.exit_code}"
+        return f"was killed by {completed.signal}"
+    return f"failed with exit code {completed.exit_code}"
 
 
 def _truncate_to_tail(output: str) -> str:
-    """The end of what was printed: that is where a test run says what is wrong."""
+    """The end of the output: a test run reports its failures there."""
     text = output.strip() or "(It printed nothing.)"
     if len(text) <= MAX_OUTPUT_CHARS:
         return text

@@ -1,12 +1,12 @@
-"""What a mode makes of a ruling.
+"""The permission modes, and how a mode changes a ruling.
 
-    plan          only what provably reads; the rest is denied, and the model is told why
-    ask           the ruling as it is
-    accept-edits  writing inside the workspace needs no question
+    plan          allows only what certainly reads; the rest is denied with a reason
+    ask           the ruling of the rules
+    accept-edits  writing inside the workspace needs no approval
     auto          as accept-edits, and commands inside the sandbox run
-    bypass        everything but what is denied; only by a flag, never from settings
+    bypass        allows everything that is not denied; only by a flag, never from settings
 
-A deny stays a deny in every mode. Without a person, ask becomes deny.
+A deny stays a deny in every mode.
 """
 
 from typing import Literal, get_args
@@ -19,49 +19,28 @@ from treadle.policy.ruleset.rules import normalize_tool_name
 PermissionMode = Literal["plan", "ask", "accept-edits", "auto", "bypass"]
 PERMISSION_MODES: tuple[str, ...] = get_args(PermissionMode)
 EDIT_MODES: frozenset[str] = frozenset({"accept-edits", "auto"})
+_FETCH_TOOLS = ("webfetch", "websearch")
 
 
 def apply_mode(
     ruling: PolicyRuling, call: PolicyCall, mode: PermissionMode, *, has_command_rules: bool = False
 ) -> PolicyRuling:
-    """The ruling in a mode. `careful`: there are deny or ask rules about commands."""
+    """The ruling in a mode. `has_command_rules`: there are deny or ask rules about commands."""
+    tool = normalize_tool_name(call.tool)
     if ruling.outcome == "deny":
         return ruling
     if mode == "plan":
-        if ruling.is_read_only and ruling.outcome == "allow":
+        may_ask = ruling.outcome == "ask" and tool in _FETCH_TOOLS
+        if ruling.is_read_only or may_ask:
             return ruling
-        if ruling.is_read_only or (ruling.outcome == "ask" and _is_fetch(call)):
-            return ruling
-        return _replace_outcome(
-            ruling, "deny", "plan mode: nothing may change until the plan is accepted"
-        )
+        reason = "plan mode: nothing may change until the user accepts the plan"
+        return msgspec.structs.replace(ruling, outcome="deny", reason=reason)
     if ruling.outcome == "allow":
         return ruling
     if mode == "bypass":
-        return _replace_outcome(ruling, "allow", "permissions are bypassed")
-    walled = call.is_sandboxed and normalize_tool_name(call.tool) == "bash" and not ruling.must_ask
-    # A name that only the shell knows could be one that a rule denies.
-    if mode == "auto" and walled and (ruling.is_static or not has_command_rules):
-        return _replace_outcome(ruling, "allow", "runs inside the sandbox")
-    return ruling
-
-
-def apply_headless(ruling: PolicyRuling) -> PolicyRuling:
-    """Without a person to ask, ask is deny, in words that the model can act on."""
-    if ruling.outcome != "ask":
+        return msgspec.structs.replace(ruling, outcome="allow", reason="permissions are bypassed")
+    if mode != "auto" or tool != "bash" or not call.is_sandboxed or ruling.must_ask:
         return ruling
-    reason = (
-        f"This needs a person's approval, and nobody can be asked in this run ({ruling.reason}). "
-        "Do it in another way, or say in your answer what was left undone."
-    )
-    return _replace_outcome(ruling, "deny", reason)
-
-
-def _is_fetch(call: PolicyCall) -> bool:
-    return normalize_tool_name(call.tool) in ("webfetch", "websearch")
-
-
-def _replace_outcome(
-    ruling: PolicyRuling, outcome: Literal["allow", "deny"], reason: str
-) -> PolicyRuling:
-    return msgspec.structs.replace(ruling, outcome=outcome, reason=reason)
+    if has_command_rules and not ruling.is_static:
+        return ruling  # a program name that is not static could be one that a rule denies
+    return msgspec.structs.replace(ruling, outcome="allow", reason="runs inside the sandbox")

@@ -1,7 +1,7 @@
-"""The policy that an agent is given: rules, a mode, and whether a person can be asked.
+"""The policy of an agent: decides calls by rules, a mode, and whether the user can be asked.
 
-A thin face over the judge for the engine's contract. It holds its rules as they were when it was
-made; only `remember`, which the person causes, adds to them.
+Implements the contract of the engine with `evaluation/` and `modes.py`. It keeps the rules that it
+is made with; only `save_rules`, which the user causes, adds to them.
 """
 
 import os
@@ -11,18 +11,22 @@ from typing import Protocol
 import msgspec
 
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
-from treadle.policy.evaluation.file_evaluator import PolicyContext
+from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
 from treadle.policy.evaluation.rule_suggestions import suggest_rules
 from treadle.policy.evaluation.ruling import PolicyCall, PolicyRuling
-from treadle.policy.modes import EDIT_MODES, PermissionMode, apply_headless, apply_mode
-from treadle.policy.ruleset.rules import RuleOrigin, RuleSet, normalize_tool_name, parse_rule
+from treadle.policy.modes import EDIT_MODES, PermissionMode, apply_mode
+from treadle.policy.ruleset.rules import RuleSet, normalize_tool_name
 
 NO_RULES = RuleSet()
+HEADLESS_DENIAL = (
+    "This call needs the user's approval, and this run has no user to ask ({reason}). "
+    "Do it another way, or say in your answer what was left undone."
+)
 
 
 class SaveRules(Protocol):
-    """Who saves what the person always allows (a settings file, usually)."""
+    """Saves the rules that the user always allows, usually in a settings file."""
 
     def __call__(self, rules: tuple[str, ...]) -> Awaitable[None]: ...
 
@@ -30,8 +34,8 @@ class SaveRules(Protocol):
 class RulePolicy:
     """Decides by rules. Implements `core.contracts.policy.Policy`.
 
-    `cwd` tells where the next command would run. `sandboxed` says that commands run inside the
-    sandbox. `changed` tells whether a tool's definition differs from the approved one.
+    `get_cwd` returns where the next command would run. `sandboxed` means that commands run inside
+    the sandbox. `is_tool_changed` tells whether a tool's definition differs from the approved one.
     """
 
     def __init__(
@@ -54,12 +58,49 @@ class RulePolicy:
         self._mode: PermissionMode = mode
         self._evaluator = self._make_evaluator()
 
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        try:
+            call = self._make_call(request)
+            return self._make_verdict(call, self.evaluate(call))
+        except Exception as error:  # noqa: BLE001 (an error inside is never an Allow)
+            return Deny(f"the policy could not evaluate the call: {error!r}")
+
+    def evaluate(self, call: PolicyCall) -> PolicyRuling:
+        """The ruling on a call in the present mode."""
+        ruling = self._evaluator.evaluate(call)
+        rules = self._context.rules
+        has_command_rules = any(rule.tool == "bash" for rule in (*rules.deny, *rules.ask))
+        return apply_mode(ruling, call, self._mode, has_command_rules=has_command_rules)
+
+    def _make_call(self, request: PermissionRequest) -> PolicyCall:
+        name = request.tool.name
+        is_mcp = normalize_tool_name(name).startswith("mcp__")
+        return PolicyCall(
+            name,
+            request.arguments,
+            self._get_cwd() if self._get_cwd is not None else self._context.root,
+            is_pure=request.tool.effect == "pure" and not is_mcp,
+            is_definition_changed=self._is_tool_changed is not None and self._is_tool_changed(name),
+            is_sandboxed=self._sandboxed,
+        )
+
+    def _make_verdict(self, call: PolicyCall, ruling: PolicyRuling) -> Verdict:
+        if ruling.outcome == "allow":
+            return Allow(ruling.reason)
+        if ruling.outcome == "deny":
+            return Deny(ruling.reason)
+        if not self._interactive:
+            return Deny(HEADLESS_DENIAL.format(reason=ruling.reason), "headless")
+        return Ask(ruling.reason, suggest_rules(call, self._context))
+
+    # ---------------------------------------------------------------- what the user changes
+
     @property
     def mode(self) -> PermissionMode:
         return self._mode
 
     def change_mode(self, mode: PermissionMode) -> None:
-        """The person chose another mode."""
+        """The user chose another mode."""
         self._mode = mode
         self._evaluator = self._make_evaluator()
 
@@ -67,56 +108,19 @@ class RulePolicy:
     def rules(self) -> RuleSet:
         return self._context.rules
 
-    async def decide(self, request: PermissionRequest) -> Verdict:
-        try:
-            call = self._make_call(request)
-            ruling = self.evaluate(call)
-        except Exception as error:  # noqa: BLE001 (an error inside is never an Allow)
-            return Deny(f"The call could not be judged: {error!r}")
-        match ruling.outcome:
-            case "allow":
-                return Allow(ruling.reason)
-            case "deny":
-                return Deny(ruling.reason)
-        return Ask(ruling.reason, suggest_rules(call, self._context))
-
     async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
-        """Keep rules that the person was shown and accepted."""
-        situation = self._context
-        added = tuple(
-            parse_rule(r, situation.root, situation.home, RuleOrigin("always allow")) for r in rules
-        )
+        """Add and save rules that the user was shown and accepted."""
+        context = self._context.with_allow_rules(rules, "always allow")
         if self._save_rules is not None:
             await self._save_rules(rules)
-        wider = situation.rules + RuleSet(allow=added)
-        self._context = msgspec.structs.replace(situation, rules=wider)
+        self._context = context
         self._evaluator = self._make_evaluator()
 
-    def evaluate(self, call: PolicyCall) -> PolicyRuling:
-        """The ruling on a call in the present mode, for showing as well as for deciding."""
-        rules = self._context.rules
-        careful = any(r.tool == "bash" for r in (*rules.deny, *rules.ask))
-        ruling = apply_mode(
-            self._evaluator.evaluate(call), call, self._mode, has_command_rules=careful
-        )
-        return ruling if self._interactive else apply_headless(ruling)
-
-    def _make_call(self, request: PermissionRequest) -> PolicyCall:
-        tool = request.tool
-        return PolicyCall(
-            tool.name,
-            request.arguments,
-            self._get_cwd() if self._get_cwd is not None else self._context.root,
-            is_pure=tool.effect == "pure"
-            and not normalize_tool_name(tool.name).startswith("mcp__"),
-            is_definition_changed=self._is_tool_changed is not None
-            and self._is_tool_changed(tool.name),
-            is_sandboxed=self._sandboxed,
-        )
-
     def _make_evaluator(self) -> PermissionEvaluator:
-        granted = self._mode in EDIT_MODES
-        return PermissionEvaluator(msgspec.structs.replace(self._context, accept_edits=granted))
+        accept_edits = self._mode in EDIT_MODES
+        return PermissionEvaluator(
+            msgspec.structs.replace(self._context, accept_edits=accept_edits)
+        )
 
 
 def build_policy_context(
@@ -124,7 +128,7 @@ def build_policy_context(
     rules: RuleSet = NO_RULES,
     extra_roots: tuple[str, ...] = (),
 ) -> PolicyContext:
-    """The situation in a folder of this machine, by its real path."""
-    real = os.path.realpath(root)
+    """The context of a folder on this machine, by real paths."""
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 (kept as text)
-    return PolicyContext(real, home, rules, tuple(os.path.realpath(r) for r in extra_roots))
+    real_roots = tuple(os.path.realpath(extra) for extra in extra_roots)
+    return PolicyContext(os.path.realpath(root), home, rules, real_roots)

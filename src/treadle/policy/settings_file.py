@@ -1,10 +1,12 @@
-"""A settings file of JSON as its readers need it: what it says, and on which line.
+"""A JSON settings file: reads it, finds the line of a value, and writes private files.
 
-No file says nothing; one that cannot be read is an error with file and line. Above: ruleset/rules_file.py
-and hooks/configured.py, each with its own part of the file.
+A missing file is empty settings; one that cannot be read is an error with file and line. Used by
+ruleset/rules_file.py, hooks/config.py and trust.py.
 """
 
 import json
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +15,40 @@ from treadle.core.untrusted_files import read_json
 
 
 def read_settings_file(file: Path, within: Path | None = None) -> tuple[dict[str, Any], str]:
-    """What the file says, and its text. One of a folder may not lead out of it: `within`."""
+    """The settings and the text of the file. A symlink out of `within` is not followed."""
     try:
         settings, text = read_json(file, within=within)
     except FileNotFoundError:
         return {}, ""
     if not isinstance(settings, dict):
-        raise ConfigError(f"{file}:1: settings have to be an object")
+        raise ConfigError(f"{file}:1: settings must be an object")
     return settings, text
 
 
 def find_line(text: str, value: str) -> int:
-    """The line on which a string of the file stands; the first, if it cannot be found."""
-    for spelled in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
-        at = text.find(spelled)
+    """The line of a string in the file; 1 if it is not found."""
+    for encoded in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
+        at = text.find(encoded)
         if at >= 0:
             return text.count("\n", 0, at) + 1
     return 1
+
+
+def write_private_file(file: Path, content: bytes) -> None:
+    """Replace a file atomically, readable by its owner only."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        Path(temporary).replace(file)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,8 +1,8 @@
-"""Which folders the user trusts, and which programs from them were approved.
+"""Which folders the user trusts, and which hooks and servers in them are approved.
 
-A folder is known by its real path; what git metadata or links say counts for nothing. Until it is
-trusted, nothing in it runs or widens anything: its settings may only narrow. A server or hook is
-approved by the hash of its definition, so a changed one is a new one.
+A folder is identified by its real path, not by git metadata or symlinks. Until it is trusted,
+nothing in it runs or adds permissions: its settings may only remove some. A server or hook is
+approved by the hash of its definition, so a changed one needs a new approval.
 """
 
 import hashlib
@@ -15,20 +15,21 @@ import msgspec
 
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
+from treadle.policy.ruleset.paths import is_inside
 from treadle.policy.ruleset.rules import RuleSet
-from treadle.policy.ruleset.rules_file import write_private_file
+from treadle.policy.settings_file import write_private_file
 
-# What of a project's settings takes effect without trust: only what makes the agent do less.
+# The permissions of a project that apply without trust: those that only restrict the agent.
 _NARROWING_LISTS = frozenset({"deny", "ask"})
 
 
 class _TrustFile(msgspec.Struct):
     folders: list[str] = []
     approvals: dict[str, str] = {}  # "folder\nkind\nname" -> hash of the definition
-    declined: list[str] = []  # folders about which the user does not want to be asked again
+    declined: list[str] = []  # folders for which the user declined trust
 
 
-MAX_TRUST_FILE_BYTES = 16 << 20  # bytes: it grows with every folder, and is the user's own
+MAX_TRUST_FILE_BYTES = 16 << 20
 ApprovalState = Literal["approved", "new", "changed"]
 
 
@@ -40,32 +41,32 @@ class TrustStore:
         self._data = _read_trust_file(file)
 
     def is_trusted(self, folder: str | Path) -> bool:
-        """Whether this very folder, or one above it, was trusted by its real path."""
+        """Whether the user trusts this folder or a parent of it."""
         return _is_within(folder, self._data.folders)
 
     def trust(self, folder: str | Path) -> None:
-        """The user said yes."""
+        """Trust a folder."""
         real = os.path.realpath(folder)
         if real not in self._data.folders or real in self._data.declined:
-            self._data.folders = [*(kept for kept in self._data.folders if kept != real), real]
-            self._data.declined = [kept for kept in self._data.declined if kept != real]
+            self._data.folders = [*(f for f in self._data.folders if f != real), real]
+            self._data.declined = [f for f in self._data.declined if f != real]
             self._save()
 
     def is_declined(self, folder: str | Path) -> bool:
-        """Whether the user said no for good, about this very folder or one above it."""
+        """Whether the user declined trust for this folder or a parent of it."""
         return _is_within(folder, self._data.declined)
 
     def decline(self, folder: str | Path) -> None:
-        """The user said no, and does not want to be asked again."""
+        """Decline trust, so that the user is not asked again."""
         self.distrust(folder)
         self._data.declined.append(os.path.realpath(folder))
         self._save()
 
     def distrust(self, folder: str | Path) -> None:
-        """The user took back what was said; approvals in the folder go with it."""
+        """Forget the decision about a folder, and the approvals in it."""
         real = os.path.realpath(folder)
-        self._data.folders = [kept for kept in self._data.folders if kept != real]
-        self._data.declined = [kept for kept in self._data.declined if kept != real]
+        self._data.folders = [f for f in self._data.folders if f != real]
+        self._data.declined = [f for f in self._data.declined if f != real]
         self._data.approvals = {
             key: value
             for key, value in self._data.approvals.items()
@@ -76,28 +77,28 @@ class TrustStore:
     def get_approval_state(
         self, folder: str | Path, kind: str, name: str, definition: Mapping[str, Any]
     ) -> ApprovalState:
-        """Whether this server or hook was approved as it is now."""
-        kept = self._data.approvals.get(_make_approval_key(folder, kind, name))
-        if kept is None:
+        """Whether this server or hook is approved with its present definition."""
+        approved = self._data.approvals.get(_make_approval_key(folder, kind, name))
+        if approved is None:
             return "new"
-        return "approved" if kept == hash_definition(definition) else "changed"
+        return "approved" if approved == hash_definition(definition) else "changed"
 
     def approve(
         self, folder: str | Path, kind: str, name: str, definition: Mapping[str, Any]
     ) -> None:
-        """The user approved it, as it is now."""
+        """Approve it with its present definition."""
         self._data.approvals[_make_approval_key(folder, kind, name)] = hash_definition(definition)
         self._save()
 
     def has_accepted_rules(self, folder: str | Path, rules: RuleSet) -> bool:
-        """Whether the user accepted the allow rules that a trusted folder brings, as they are."""
+        """Whether the user accepted the present allow rules of a trusted folder."""
         definition = _define_allow_rules(rules)
         return self.is_trusted(folder) and (
             self.get_approval_state(folder, "rules", "allow", definition) == "approved"
         )
 
     def accept_rules(self, folder: str | Path, rules: RuleSet) -> None:
-        """The user was shown the allow rules of a folder and accepted them."""
+        """Accept the allow rules of a folder, which the user was shown."""
         self.approve(folder, "rules", "allow", _define_allow_rules(rules))
 
     def _save(self) -> None:
@@ -106,20 +107,20 @@ class TrustStore:
 
 
 def hash_definition(definition: Mapping[str, Any]) -> str:
-    """A hash of a definition that does not depend on the order of its keys."""
+    """The hash of a definition, independent of the order of its keys."""
     return hashlib.sha256(msgspec.json.encode(definition, order="deterministic")).hexdigest()
 
 
 def filter_project_rules(rules: RuleSet, *, is_accepted: bool) -> RuleSet:
-    """The rules of a project that may take effect: until accepted, only those that narrow."""
+    """The rules of a project that apply: until accepted, only ask and deny rules."""
     return rules if is_accepted else RuleSet((), rules.ask, rules.deny)
 
 
 def filter_project_settings(settings: Mapping[str, Any], *, is_trusted: bool) -> dict[str, Any]:
-    """A project's settings that may take effect; mode and further roots are the user's alone.
+    """The settings of a project that apply; mode and added folders never do.
 
-    Hooks, servers, environment, endpoints and the rest wait for trust. Allow rules are left out
-    in any case: they come through `rules_of_folder`, accepted by their hash.
+    Hooks, servers, environment, endpoints and the rest need trust. Allow rules are always removed
+    here: `filter_project_rules` returns them once the user has accepted them.
     """
     kept = {k: v for k, v in settings.items() if k not in ("mode", "additionalDirectories")}
     permissions = settings.get("permissions")
@@ -131,16 +132,14 @@ def filter_project_settings(settings: Mapping[str, Any], *, is_trusted: bool) ->
 
 
 def filter_project_front_matter(front: Mapping[str, Any], *, is_trusted: bool) -> dict[str, Any]:
-    """An agent definition's front matter: modes and hooks never, tools and servers with trust."""
+    """The front matter of an agent file: never modes and hooks; tools and servers with trust."""
     never = {"hooks", "permissionmode", "mode", "permissions"}
     kept = {k: v for k, v in front.items() if k.casefold().replace("_", "") not in never}
     return kept if is_trusted else {k: v for k, v in kept.items() if k in ("name", "description")}
 
 
 def _is_within(folder: str | Path, folders: list[str]) -> bool:
-    real = os.path.realpath(folder)
-    return any(real == kept or real.startswith(kept.rstrip("/") + "/")
-               for kept in folders if kept != "/")  # fmt: skip
+    return is_inside(os.path.realpath(folder), [f for f in folders if f != "/"])
 
 
 def _define_allow_rules(rules: RuleSet) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Sets of names written as a line of words, so that a table reads as a table."""
+"""Sets of names written as one string of words, for short tables."""
 
 
 def word_set(text: str) -> frozenset[str]:

@@ -89,13 +89,13 @@ def test_hooks_are_read_as_other_agents_write_them(own_place: Path):
 @pytest.mark.parametrize(
     ("hooks", "words"),
     [
-        ({"PreToolUze": []}, r":3: no hook event is called 'PreToolUze'; did you mean PreToolUse"),
-        ({"Stop": {}}, "has to be a list"),
+        ({"PreToolUze": []}, r":3: unknown hook event 'PreToolUze'; did you mean PreToolUse"),
+        ({"Stop": {}}, "must be a list"),
         ({"Stop": [{"command": "x"}]}, "each entry is"),
-        ({"Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}]}]}, "type 'prompt' is not known"),
+        ({"Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}]}]}, "unknown type 'prompt'"),
         ({"Stop": [{"hooks": [{"command": " "}]}]}, "needs a command"),
         ({"Stop": [{"hooks": [{"command": "x", "timeout": 0}]}]}, "timeout is 0"),
-        ({"PreToolUse": [{"matcher": "(", "hooks": []}]}, "no pattern"),
+        ({"PreToolUse": [{"matcher": "(", "hooks": []}]}, "not a valid pattern"),
         ([], "object of events"),
     ],
 )
@@ -133,14 +133,14 @@ def test_a_matcher_of_another_point_is_about_its_subject():
     assert command.matches(at("session_start", source="resume"))
 
 
-# --- what is said --------------------------------------------------------------------------
+# --- the input of a command --------------------------------------------------------------
 
 
-def test_a_command_is_told_the_fields_that_scripts_know():
+def test_a_command_gets_the_fields_that_scripts_know():
     data = {"tool_name": "bash", "tool_input": {"command": "ls \ud800"}, "call_id": "c1"}
-    moment = at("pre_tool_use", summary="[bash]", **data)
-    said = json.loads(encode_input(moment, {"cwd": "/w", "permission_mode": "ask"}))
-    assert said == {
+    hook_input = at("pre_tool_use", summary="[bash]", **data)
+    payload = json.loads(encode_input(hook_input, {"cwd": "/w", "permission_mode": "ask"}))
+    assert payload == {
         "session_id": "s1",
         "cwd": "/w",
         "permission_mode": "ask",
@@ -161,12 +161,12 @@ def test_a_command_is_told_the_fields_that_scripts_know():
 
 
 def test_a_synonym_does_not_get_a_path_past_a_guard():
-    moment = at("pre_tool_use", tool_name="read", tool_input={"path": "a"})
-    assert json.loads(encode_input(moment, {}))["tool_input"] == {"path": "a", "file_path": "a"}
+    hook_input = at("pre_tool_use", tool_name="read", tool_input={"path": "a"})
+    assert json.loads(encode_input(hook_input, {}))["tool_input"] == {"path": "a", "file_path": "a"}
     unchanged = '{"updatedInput": {"path": "a", "file_path": "a", "limit": 3}}'
-    assert parse_output(moment, unchanged).answer == Change({"path": "a", "limit": 3})
+    assert parse_output(hook_input, unchanged).answer == Change({"path": "a", "limit": 3})
     moved = '{"updatedInput": {"path": "a", "file_path": "b"}}'
-    assert parse_output(moment, moved).answer == Change({"file_path": "b"})
+    assert parse_output(hook_input, moved).answer == Change({"file_path": "b"})
 
 
 SPECIFIC = "hookSpecificOutput"
@@ -189,7 +189,7 @@ SPECIFIC = "hookSpecificOutput"
         ("permission_request", {SPECIFIC: {"decision": {"behavior": "deny", "message": "m"}}},
          Block("m")),
         ("permission_request", {SPECIFIC: {"decision": {"behavior": "allow"}}},
-         Permit("a hook said yes")),
+         Permit("a hook approved it")),
         ("permission_request",
          {SPECIFIC: {"decision": {"behavior": "allow", "updatedInput": {"n": 2}}}}, None),
         ("post_tool_use", {"decision": "block", "reason": "fix it"}, AddContext("fix it")),
@@ -199,7 +199,7 @@ SPECIFIC = "hookSpecificOutput"
         ("session_start", {SPECIFIC: {"additionalContext": "hello"}}, AddContext("hello")),
         ("stop", {"decision": "block", "reason": "go on"}, Block("go on")),
         ("stop", {"continue": False}, None),
-        ("pre_compact", {"decision": "block"}, Block("a hook said no")),
+        ("pre_compact", {"decision": "block"}, Block("a hook denied it")),
         ("notification", {"decision": "block"}, None),
     ],
 )  # fmt: skip
@@ -211,7 +211,7 @@ def test_json_is_understood(point: HookPoint, output: dict[str, Any], answer: Ho
     "output", ["{", '{"decision": "perhaps"}', '{"continue": "no"}', "{" * 5000, '{"a": 1} b']
 )
 def test_json_that_is_none_is_an_error_and_plain_words_are_not(output: str):
-    with pytest.raises(ValueError, match="not the JSON of a hook"):
+    with pytest.raises(ValueError, match="not valid hook JSON"):
         parse_output(at("pre_tool_use"), output)
     assert parse_output(at("pre_tool_use"), "all is well").answer is None
     assert parse_output(at("session_start"), "On branch main").answer == AddContext(
@@ -223,14 +223,14 @@ def test_json_that_is_none_is_an_error_and_plain_words_are_not(output: str):
 
 
 async def test_exit_two_denies_with_stderr_as_the_reason(own_place: Path, no_leaks: object):
-    command = HookConfig("PreToolUse", "cat >told.json; echo not today >&2; exit 2", "Record")
+    command = HookConfig("PreToolUse", "cat >input.json; echo not today >&2; exit 2", "Record")
     record = RecordingTool()
     async with hooked(own_place, command) as hooks:
         result = await Agent(calling(n=1), [record], hooks=hooks).run("x")
     assert answers(result.transcript) == ["denied: not today"]
     assert not record.calls
-    said = json.loads((own_place / "told.json").read_bytes())
-    assert (said["tool_name"], said["tool_input"], said["cwd"]) == (
+    payload = json.loads((own_place / "input.json").read_bytes())
+    assert (payload["tool_name"], payload["tool_input"], payload["cwd"]) == (
         "Record",
         {"n": 1},
         str(own_place),
@@ -240,10 +240,10 @@ async def test_exit_two_denies_with_stderr_as_the_reason(own_place: Path, no_lea
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("sleep 1000", "`sleep 1000` did not end within 0.2 s"),
+        ("sleep 1000", "`sleep 1000` did not finish within 0.2 s"),
         ("./none.sh", "`./none.sh` exited with 127: "),
-        ("echo '{nonsense'", "its output is not the JSON of a hook"),
-        ("kill -9 $$", "was ended by SIGKILL"),
+        ("echo '{nonsense'", "the output is not valid hook JSON"),
+        ("kill -9 $$", "was killed by SIGKILL"),
     ],
 )
 async def test_a_guard_that_fails_denies_in_one_sentence(own_place: Path, command: str, words: str):
@@ -280,7 +280,7 @@ def test_hooks_stand_only_where_commands_are(own_place: Path):
     assert make_command_hooks([], run, own_place) == []
 
 
-async def test_exit_two_after_a_tool_is_told_to_the_model(own_place: Path):
+async def test_exit_two_after_a_tool_is_context_for_the_model(own_place: Path):
     command = HookConfig("PostToolUse", "echo lint failed >&2; exit 2")
     async with hooked(own_place, command) as hooks:
         result = await Agent(calling(), [RecordingTool()], hooks=hooks).run("x")
@@ -295,7 +295,7 @@ async def test_plain_output_is_context_where_a_session_or_prompt_begins(own_plac
     assert set(notices(result.transcript)) == {own_place.name, "it is Sunday"}
 
 
-async def test_a_permission_hook_answers_for_the_person(own_place: Path):
+async def test_a_permission_hook_answers_for_the_user(own_place: Path):
     class Asking:
         async def decide(self, request: PermissionRequest) -> Verdict:
             return Ask("?")
@@ -309,7 +309,7 @@ async def test_a_permission_hook_answers_for_the_person(own_place: Path):
     assert len(record.calls) == 1
 
 
-async def test_a_stop_hook_is_told_that_it_is_active_and_cannot_keep_a_turn_for_ever(
+async def test_a_stop_hook_sees_that_it_is_active_and_cannot_block_a_turn_forever(
     own_place: Path,
 ):
     # The first time it objects; then it sees that it did so already, and lets go.
@@ -336,17 +336,17 @@ async def test_a_message_is_shown_and_a_halt_is_asked_for(own_place: Path):
 
 async def test_a_python_function_is_a_hook_too():
     @hook("pre_tool_use", matcher="rec.*")
-    async def guard(moment: HookInput) -> HookAnswer | None:
-        return Block("odd") if moment.data["tool_input"]["n"] % 2 else None
+    async def guard(hook_input: HookInput) -> HookAnswer | None:
+        return Block("odd") if hook_input.data["tool_input"]["n"] % 2 else None
 
     @hook("user_prompt_submit")
-    def remind(moment: HookInput) -> str:
-        return f"{len(moment.data['prompt'])} chars"
+    def remind(hook_input: HookInput) -> str:
+        return f"{len(hook_input.data['prompt'])} chars"
 
     result = await Agent(calling(n=1), [RecordingTool()], hooks=[guard, remind]).run("four")
     assert answers(result.transcript) == ["denied: odd"]
     assert notices(result.transcript) == ["4 chars"]
-    with pytest.raises(ConfigError, match="no hook point"):
+    with pytest.raises(ConfigError, match="unknown hook point"):
         hook("before_lunch")  # type: ignore[arg-type]
 
 
@@ -391,7 +391,7 @@ async def test_a_script_that_changes_during_a_session_is_not_run(own_place: Path
         script.write_text("touch pwned")
         result = await Agent(calling(), [record], hooks=hooks).run("x")
     assert len(record.calls) == 1
-    assert "changed since it was approved" in answers(result.transcript)[0]
+    assert "changed since you approved it" in answers(result.transcript)[0]
     assert not (own_place / "pwned").exists()
 
 
@@ -408,12 +408,12 @@ def test_a_server_is_bound_to_the_files_of_the_project_that_it_names(own_place: 
     assert "files" not in add_file_hashes({"command": "ls 'open \x00 /etc/passwd ../x"}, own_place)
 
 
-def test_what_cannot_be_seen_is_said_at_the_question(own_place: Path):
+def test_the_question_shows_that_changes_are_not_detected(own_place: Path):
     store = TrustStore(own_place / "trust.json")
     store.trust(own_place)
     commands = [HookConfig("Stop", "./check.s?")]
     what = filter_approved_hooks(store, own_place, commands)[1][0].description
-    assert what.startswith("./check.s? (inside the sandbox, where one can be built; it cannot be")
+    assert what.startswith("./check.s? (inside the sandbox, if there is one; changes of")
     approve_hooks(store, own_place, commands)
     assert filter_approved_hooks(store, own_place, commands)[0]
     servers: dict[str, dict[str, Any]] = {
@@ -422,17 +422,18 @@ def test_what_cannot_be_seen_is_said_at_the_question(own_place: Path):
     }
     near, far = filter_approved_servers(store, own_place, servers)[1]
     assert (
-        "outside of the sandbox; it cannot be seen whether what it runs changes" in near.description
+        "outside of the sandbox; changes of the files that it runs are not detected"
+        in near.description
     )
     assert far.description == "https://x.org"
 
 
-async def test_a_yes_of_a_folders_hook_leaves_the_question_to_the_person(own_place: Path):
+async def test_a_yes_of_a_project_hook_is_ignored(own_place: Path):
     output = json.dumps({"decision": "approve"})
     own = HookConfig("PermissionRequest", f"echo '{output}'")
     theirs = msgspec.structs.replace(own, is_project=True)
     no = msgspec.structs.replace(theirs, command="echo never >&2; exit 2")
-    moment = at("permission_request", tool_name="bash", tool_input={})
+    hook_input = at("permission_request", tool_name="bash", tool_input={})
     async with hooked(own_place, own, theirs, no) as hooks:
-        answers = [await one.run(moment) for one in hooks]
-    assert answers == [Permit("a hook said yes"), None, Block("never")]
+        answers = [await one.run(hook_input) for one in hooks]
+    assert answers == [Permit("a hook approved it"), None, Block("never")]

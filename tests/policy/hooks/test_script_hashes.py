@@ -1,4 +1,4 @@
-"""Which files of a folder an approval holds on to: what runs them, in the ways people write it."""
+"""Which files of a folder an approval includes, for common ways to write a command."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def hook(command: str, folder: Path) -> ScriptHashes:
     ],
 )
 def test_what_a_command_runs_is_found(folder: Path, command: str, files: set[str]):
-    found = hook(command, folder)
-    assert set(found.files) == files
-    assert found.is_complete
+    scripts = hook(command, folder)
+    assert set(scripts.files) == files
+    assert scripts.is_complete
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_what_a_command_runs_is_found(folder: Path, command: str, files: set[str
         "./x.sh #" + "a" * 30_000,
     ],
 )
-def test_what_only_the_shell_knows_is_said_to_be_unseen(folder: Path, command: str):
-    found = hook(command, folder)
-    assert not found.is_complete
+def test_what_is_known_only_at_run_time_makes_the_hashes_incomplete(folder: Path, command: str):
+    scripts = hook(command, folder)
+    assert not scripts.is_complete
     assert add_file_hashes({"event": "Stop", "command": command}, folder)["unseen"]
 
 
@@ -94,8 +94,8 @@ def test_more_files_than_are_kept_are_unseen(folder: Path):
     names = [f"f{number}" for number in range(70)]
     for name in names:
         (folder / name).touch()
-    found = hook(f"./x.sh {' '.join(names)}", folder)
-    assert ("x.sh" in found.files, len(found.files), found.is_complete) == (True, 64, False)
+    scripts = hook(f"./x.sh {' '.join(names)}", folder)
+    assert ("x.sh" in scripts.files, len(scripts.files), scripts.is_complete) == (True, 64, False)
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_more_files_than_are_kept_are_unseen(folder: Path):
     ],
 )  # fmt: skip
 def test_what_a_server_runs_is_found(folder: Path, server: dict[str, Any], files: set[str]):
-    found = hash_scripts(server, folder)
-    assert set(found.files) == files
-    assert found.is_complete
+    scripts = hash_scripts(server, folder)
+    assert set(scripts.files) == files
+    assert scripts.is_complete
 
 
 def test_a_file_that_appears_where_a_word_points_changes_the_binding(folder: Path):
@@ -148,7 +148,7 @@ def test_a_link_counts_by_where_it_leads_also_out_of_the_folder(folder: Path):
     assert hook("./round", folder).files == {"round": "-> round"}
 
 
-def test_what_is_no_file_makes_nobody_wait_and_odd_names_break_nothing(folder: Path):
+def test_pipes_do_not_block_and_odd_names_break_nothing(folder: Path):
     os.mkfifo(folder / "pipe")
     (folder / "odd").symlink_to(os.fsdecode(b"\xff"))
     assert hook("./pipe", folder).files == {}

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.policy.evaluation.file_evaluator import PolicyContext
+from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
 from treadle.policy.evaluation.ruling import PolicyCall
 from treadle.policy.ruleset.rules_file import parse_rules
@@ -13,13 +13,15 @@ from treadle.policy.shell import SimpleCommand, parse_command
 
 
 def argvs(text: str) -> list[list[str | None]]:
-    return [[w.text for w in part.argv] for part in parse_command(text).commands if part.argv]
+    return [
+        [w.text for w in command.argv] for command in parse_command(text).commands if command.argv
+    ]
 
 
-def everything(parts: tuple[SimpleCommand, ...]) -> list[str | None]:
+def everything(commands: tuple[SimpleCommand, ...]) -> list[str | None]:
     names: list[str | None] = []
-    for part in parts:
-        names += [part.name, *everything(part.inner)]
+    for command in commands:
+        names += [command.name, *everything(command.inner)]
     return names
 
 
@@ -41,9 +43,9 @@ def everything(parts: tuple[SimpleCommand, ...]) -> list[str | None]:
     ],
 )
 def test_every_simple_command_is_listed_wherever_it_stands(line, expected):
-    facts = parse_command(line)
+    parsed = parse_command(line)
     assert argvs(line) == expected
-    assert facts.doubts == ()
+    assert parsed.doubts == ()
 
 
 @pytest.mark.parametrize(
@@ -78,13 +80,15 @@ def test_what_wrappers_run_is_found_at_any_depth(line, inner):
     ],
 )
 def test_what_is_not_understood_is_a_doubt_and_never_a_crash(line):
-    facts = parse_command(line)
-    assert facts.doubts or facts.commands[0].argv[0].text not in ("a", "echo")
+    parsed = parse_command(line)
+    assert parsed.doubts or parsed.commands[0].argv[0].text not in ("a", "echo")
 
 
 def test_a_word_split_by_a_continued_line_is_not_taken_for_two():
-    facts = parse_command("r\\\nm x")
-    seen = [[w.text for w in part.argv] for part in (*facts.commands, *facts.guessed_commands)]
+    parsed = parse_command("r\\\nm x")
+    seen = [
+        [w.text for w in command.argv] for command in (*parsed.commands, *parsed.guessed_commands)
+    ]
     assert ["rm", "x"] in seen
 
 
@@ -138,13 +142,13 @@ def test_braces_expand_as_in_bash(word, expected):
     "line", ["--a=b p", "[[a == b ]]", "[[-f a ]]", "[ a\n]", "time -p -p a", "coproc a"]
 )
 def test_what_only_looks_like_something_else_is_a_doubt(line):
-    facts = parse_command(line)
-    assert facts.doubts or any(part.doubts for part in facts.commands)
+    parsed = parse_command(line)
+    assert parsed.doubts or any(command.doubts for command in parsed.commands)
 
 
 def test_where_cd_leads_is_kept_for_each_later_command():
-    moves = [p.cd_paths for p in parse_command("cd a && cd b && x; y").commands]
-    assert moves == [((),), (("a",),), (("a", "b"),), ((), ("a",), ("a", "b"))]
+    cd_paths = [p.cd_paths for p in parse_command("cd a && cd b && x; y").commands]
+    assert cd_paths == [((),), (("a",),), (("a", "b"),), ((), ("a",), ("a", "b"))]
 
 
 def test_a_loop_that_moves_makes_the_place_unknown():
@@ -162,11 +166,11 @@ PIECES = st.lists(st.sampled_from([*QUOTED, *PLAIN, ";", "&&", "|", "\n"]), min_
 @given(PIECES)
 def test_words_without_doubts_are_the_words_that_bash_makes(pieces):
     line = "p " + "".join(pieces)
-    facts = parse_command(line)
-    static = all(w.text is not None and not w.has_tilde for p in facts.commands for w in p.argv)
-    if facts.doubts or not static or any(p.assignments or p.doubts for p in facts.commands):
+    parsed = parse_command(line)
+    static = all(w.text is not None and not w.has_tilde for p in parsed.commands for w in p.argv)
+    if parsed.doubts or not static or any(p.assignments or p.doubts for p in parsed.commands):
         return
-    names = {p.argv[0].text for p in facts.commands if p.argv}
+    names = {p.argv[0].text for p in parsed.commands if p.argv}
     if names - {"p"}:
         return
     if subprocess.run(["bash", "-nc", line], capture_output=True, check=False).returncode:
@@ -175,7 +179,7 @@ def test_words_without_doubts_are_the_words_that_bash_makes(pieces):
     done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=10, check=False)
     expected = "".join(
         "".join(f"{w.text}\0" for w in p.argv[1:]) + ("\0" if len(p.argv) == 1 else "") + "\1\0"
-        for p in facts.commands
+        for p in parsed.commands
     )
     if "||" not in line and "&&" not in line and "|" not in line and "!" not in line:
         assert done.stdout.decode() == expected
@@ -191,7 +195,7 @@ FRAGMENTS = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(FRAGMENTS)
-def test_no_line_crashes_the_judge(fragments):
+def test_no_line_crashes_the_evaluator(fragments):
     call = PolicyCall("bash", {"command": " ".join(fragments)})
     rules = parse_rules({"allow": ["Bash"], "deny": ["Bash(rm:*)"]}, root="/r", home="/h")
     assert PermissionEvaluator(PolicyContext("/r", "/h", rules)).evaluate(call).outcome in (

@@ -31,9 +31,13 @@ class Allow(msgspec.Struct, frozen=True):
 
 
 class Deny(msgspec.Struct, frozen=True):
-    """The call is denied. The model reads the reason."""
+    """The call is denied. The model reads the reason.
+
+    `kind` "headless": the call needs approval, and the run has no user to ask.
+    """
 
     reason: str
+    kind: Literal["policy", "headless"] = "policy"
 
 
 class Ask(msgspec.Struct, frozen=True):

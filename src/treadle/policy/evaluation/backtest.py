@@ -1,6 +1,7 @@
-"""What a rule would have meant for the user's own past: how many questions it would have spared.
+"""Tests allow rules on past calls: how many questions they would have saved the user.
 
-A function over pairs of calls and rulings; where they were kept is the session store's business.
+A function of pairs of a call and its decision. `apps/services/permission_history.py` reads them
+from the sessions.
 """
 
 from collections.abc import Iterable
@@ -8,59 +9,53 @@ from typing import Literal
 
 import msgspec
 
-from treadle.policy.evaluation.file_evaluator import PolicyContext
+from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
 from treadle.policy.evaluation.ruling import PolicyCall
 from treadle.policy.ruleset.rules import Rule, RuleSet
 
-PastDecision = Literal["allowed", "approved", "denied"]  # by a rule, by the person, by either
+PastDecision = Literal["allowed", "approved", "denied"]  # by a rule, by the user, by either
 _MAX_EXAMPLES = 5
 
 
 class BacktestResult(msgspec.Struct, frozen=True):
-    """The count, and examples to look at."""
+    """Counts and examples."""
 
-    questions: int = 0  # times that the person was asked, whatever they said
-    covered: int = 0  # of those that they approved, how many the rule would have spared
-    denied: int = 0  # calls that the person denied
-    denied_covered: int = 0  # of those, how many the rule would have let through
+    questions: int = 0  # calls about which the user was asked
+    covered: int = 0  # approved calls that the rules would have allowed
+    denied: int = 0  # calls that the user denied
+    denied_covered: int = 0  # denied calls that the rules would have allowed
     examples: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()  # the denied calls that it would have let through
+    warnings: tuple[str, ...] = ()  # the denied calls that they would have allowed
 
     def __str__(self) -> str:
-        let_through = f"{self.denied_covered} of {self.denied} denied calls"
-        if not self.denied_covered:
-            let_through = "no denied call"
-        return f"would have covered {self.covered} of {self.questions} questions and {let_through}"
+        denied = "no denied call"
+        if self.denied_covered:
+            denied = f"{self.denied_covered} of {self.denied} denied calls"
+        return f"would have covered {self.covered} of {self.questions} questions and {denied}"
 
 
 def run_backtest(
     rules: Iterable[Rule], past: Iterable[tuple[PolicyCall, PastDecision]], context: PolicyContext
 ) -> BacktestResult:
-    """Judge past questions again with these allow rules added to those in force."""
+    """Evaluate past questions again with these allow rules added to those in force."""
     before = PermissionEvaluator(context)
-    wider = context.rules + RuleSet(allow=tuple(rules))
-    after = PermissionEvaluator(msgspec.structs.replace(context, rules=wider))
-    counts = {"questions": 0, "covered": 0, "denied": 0, "denied_covered": 0}
-    examples: list[str] = []
-    warnings: list[str] = []
-    for call, ruling in past:
-        if ruling == "allowed":
+    after = PermissionEvaluator(context.with_rules(RuleSet(allow=tuple(rules))))
+    decisions: list[PastDecision] = []
+    covered: dict[PastDecision, list[str]] = {"approved": [], "denied": []}
+    for call, decision in past:
+        if decision == "allowed":
             continue
-        counts["questions"] += 1
-        counts["denied"] += ruling == "denied"
-        if before.evaluate(call).outcome == "allow" or after.evaluate(call).outcome != "allow":
-            continue
-        if ruling == "denied":
-            counts["denied_covered"] += 1
-            warnings.append(_format_call(call))
-        else:
-            counts["covered"] += 1
-            examples.append(_format_call(call))
+        decisions.append(decision)
+        if before.evaluate(call).outcome != "allow" and after.evaluate(call).outcome == "allow":
+            covered[decision].append(_format_call(call))
     return BacktestResult(
-        **counts,
-        examples=tuple(dict.fromkeys(examples))[:_MAX_EXAMPLES],
-        warnings=tuple(dict.fromkeys(warnings))[:_MAX_EXAMPLES],
+        questions=len(decisions),
+        covered=len(covered["approved"]),
+        denied=decisions.count("denied"),
+        denied_covered=len(covered["denied"]),
+        examples=tuple(dict.fromkeys(covered["approved"]))[:_MAX_EXAMPLES],
+        warnings=tuple(dict.fromkeys(covered["denied"]))[:_MAX_EXAMPLES],
     )
 
 

@@ -1,23 +1,26 @@
-"""Whether a command line may run: every part covered, no part denied.
+"""Whether a command line may run: a rule covers every command in it, and none is denied.
 
-Puts together what the line does (`shell/`), what the rules say, and where its paths lead. The judge
-of calls stands above.
+Combines what the line does (shell/), what the rules say, and which paths it reads and writes. Used
+by `permission_evaluator.py`.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
-from treadle.policy.evaluation.file_evaluator import FileEvaluator, PolicyContext
+from treadle.core.text import plural
+from treadle.policy.evaluation.command_rules import CommandRules, covers_inner
+from treadle.policy.evaluation.context import PolicyContext
+from treadle.policy.evaluation.file_evaluator import FileEvaluator
 from treadle.policy.evaluation.path_access import PathAccess, list_values
 from treadle.policy.evaluation.ruling import PolicyFinding
-from treadle.policy.ruleset.paths import is_inside
+from treadle.policy.ruleset.paths import NULL_DEVICE, is_inside
 from treadle.policy.ruleset.rules import CommandPattern, Rule
-from treadle.policy.ruleset.spellings import Spellings, WordTexts, list_spellings
+from treadle.policy.ruleset.spellings import list_spellings
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.programs import analyze_effects
 from treadle.policy.shell.ast import Assignment, ParsedCommand, SimpleCommand, Word
-from treadle.policy.shell.syntax.parser import TOO_LONG, parse_command
-from treadle.policy.shell.wrappers import TOO_DEEP, get_program_name
+from treadle.policy.shell.program_names import get_program_name
+from treadle.policy.shell.syntax.parser import parse_command
 from treadle.policy.wordset import word_set
 
 _SAFE_VARIABLES = word_set(
@@ -32,14 +35,13 @@ _HARMLESS_VARIABLES = word_set(
 )
 _LOCAL_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
 _EDIT_PROGRAMS = frozenset({"mkdir", "touch", "cp", "mv", "tee", "sed"})
-_MAX_SUFFIXES = 200
 _MAX_CHARS = 200_000
 _PROGRAM_NAME = re.compile(r"[\w.+-]+")
 _PLAIN_VALUE = re.compile(r"[^/\\]*")
 _TIME_ZONE = re.compile(r"\w+(?:/[\w+-]+)+")
-# Carriage returns are bad enough to ask, not to refuse: files from elsewhere have them.
+# A carriage return asks instead: text from other systems contains them.
 _CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-# Blanks that bash does not split at, and marks that are not seen or turn the text around.
+# Blanks at which bash does not split, invisible characters, and marks that change direction.
 _INVISIBLE_CHARS = re.compile(
     r"[\u00a0\u00ad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff"
     r"\ufff9-\ufffb\U000e0000-\U000e0fff]"
@@ -47,161 +49,130 @@ _INVISIBLE_CHARS = re.compile(
 
 
 class CommandEvaluator:
-    """Judges command lines in one situation."""
+    """Evaluates command lines in one context."""
 
     def __init__(self, context: PolicyContext, files: FileEvaluator) -> None:
-        self.context = context
-        self.files = files
-        rules = context.rules
-        self._allow = _list_command_patterns(rules.allow)
-        self._ask = _list_command_patterns(rules.ask)
-        self._deny = _list_command_patterns(rules.deny)
-        self.forbidden_programs = frozenset(
-            pattern.words[0] for _, pattern in (*self._deny, *self._ask) if pattern.words
-        )
+        self._context = context
+        self._files = files
+        self._rules = CommandRules(context.rules)
 
     def evaluate(
         self, text: str, cwd: str
     ) -> tuple[tuple[PolicyFinding, ...], ParsedCommand | None]:
-        """The findings on a command line, one for each part and one for each doubt."""
+        """The findings on a command line, at least one, and the parsed line."""
         malformed = _find_malformation(text)
         if malformed:
             return (PolicyFinding(text, "deny", malformed),), None
-        facts = parse_command(text)
-        findings: list[PolicyFinding] = []
-        for part in facts.guessed_commands:
-            forbidden = self._check_forbidden_deep(part)
-            if forbidden is not None:
-                findings.append(forbidden)
-        judge = _SimpleCommandEvaluator(self, facts, cwd)
-        findings += [judge.evaluate(part) for part in facts.commands]
-        findings += [PolicyFinding(text, "ask", doubt) for doubt in facts.doubts]
-        if _INVISIBLE_CHARS.search(text) or "\r" in text:
-            findings.append(PolicyFinding(text, "ask", "characters that are not seen as they are"))
-        if not is_inside(self.files.resolve(cwd, cwd).path, self.context.roots):
-            findings.append(
-                PolicyFinding(cwd, "ask", "the working directory is outside the workspace")
-            )
-        if not findings:
-            findings.append(PolicyFinding(text, "allow", "does nothing", is_read_only=True))
-        return tuple(findings), facts
-
-    def check_forbidden(self, command: SimpleCommand, spellings: Spellings) -> PolicyFinding | None:
-        """What the deny and ask lists say of a part by its words."""
-        if {TOO_DEEP, TOO_LONG} & {*command.doubts}:
-            # However deep it is: what it comes to stands at the end of its words.
-            spellings = Spellings(
-                spellings.strict, (*spellings.loose, *_list_suffixes(command.argv))
-            )
-        for rule, pattern in self._deny:
-            if pattern.is_blanket or pattern.forbids(spellings):
-                return PolicyFinding(command.source, "deny", f"rule {rule.text}", rule.text)
-        for rule, pattern in self._ask:
-            if pattern.is_blanket or pattern.forbids(spellings):
-                return PolicyFinding(command.source, "ask", f"rule {rule.text}", rule.text)
-        return None
-
-    def _check_forbidden_deep(self, command: SimpleCommand) -> PolicyFinding | None:
-        found = self.check_forbidden(command, list_spellings(command.argv))
-        for inner in command.inner:
-            found = found if found is not None else self._check_forbidden_deep(inner)
-        return found
-
-    def is_exact_match(self, words: Sequence[Word]) -> bool:
-        """Whether an allow rule spells out the whole of a command."""
-        return any(pattern.is_exact_match(words) for _, pattern in self._allow)
-
-    def find_allow_rule(
-        self, command: SimpleCommand, spellings: Spellings
-    ) -> tuple[Rule, CommandPattern] | None:
-        """The most specific allow rule that covers the part's words."""
-        found = [
-            (rule, pattern)
-            for rule, pattern in self._allow
-            if (pattern.is_blanket or pattern.allows(spellings))
-            and _has_assignments(pattern, command.assignments)
-        ]
-        return max(
-            found, key=lambda f: (f[1].is_exact_match(command.argv), len(f[1].words)), default=None
+        parsed = parse_command(text)
+        findings = (
+            *self._check_guesses(parsed.guessed_commands),
+            *_LineEvaluator(self._context, self._files, self._rules, parsed, cwd).evaluate(),
+            *self._check_line(parsed, cwd),
         )
+        nothing = PolicyFinding(text, "allow", "does nothing", is_read_only=True)
+        return findings or (nothing,), parsed
+
+    def _check_guesses(self, commands: Sequence[SimpleCommand]) -> Iterator[PolicyFinding]:
+        """The forbidding rules for the commands of a line that was not understood."""
+        for command in commands:
+            finding = self._find_forbidding_deep(command)
+            if finding is not None:
+                yield finding
+
+    def _find_forbidding_deep(self, command: SimpleCommand) -> PolicyFinding | None:
+        finding = self._rules.find_forbidding(command, list_spellings(command.argv))
+        for inner in command.inner:
+            finding = finding or self._find_forbidding_deep(inner)
+        return finding
+
+    def _check_line(self, parsed: ParsedCommand, cwd: str) -> Iterator[PolicyFinding]:
+        """What is wrong with the line as a whole."""
+        for doubt in parsed.doubts:
+            yield PolicyFinding(parsed.text, "ask", doubt)
+        if _INVISIBLE_CHARS.search(parsed.text) or "\r" in parsed.text:
+            yield PolicyFinding(parsed.text, "ask", "it contains invisible characters")
+        if not is_inside(self._files.resolve(cwd, cwd).path, self._context.roots):
+            yield PolicyFinding(cwd, "ask", "the working directory is outside the workspace")
 
 
-class _SimpleCommandEvaluator:
-    """Judges the parts of one line."""
+class _LineEvaluator:
+    """Evaluates the simple commands of one line."""
 
-    def __init__(self, evaluator: CommandEvaluator, parsed: ParsedCommand, cwd: str) -> None:
-        self.evaluator = evaluator
-        self.parsed = parsed
-        self.path_access = PathAccess(evaluator.files, cwd, evaluator.is_exact_match)
+    def __init__(
+        self,
+        context: PolicyContext,
+        files: FileEvaluator,
+        rules: CommandRules,
+        parsed: ParsedCommand,
+        cwd: str,
+    ) -> None:
+        self._context = context
+        self._rules = rules
+        self._parsed = parsed
+        self._paths = PathAccess(files, cwd, rules)
 
-    def evaluate(
+    def evaluate(self) -> Iterator[PolicyFinding]:
+        return map(self._evaluate_command, self._parsed.commands)
+
+    def _evaluate_command(
         self, command: SimpleCommand, is_covered: bool = False, is_exact: bool = False
     ) -> PolicyFinding:
-        """`reached`: the rule for the wrapper around it names this program already.
-        `spelled`: a rule spells out the whole of the command that it is in.
+        """The finding on one simple command, with its inner commands.
+
+        `is_covered`: the rule for the wrapper around it names its program. `is_exact`: a rule
+        contains the whole command around it.
         """
-        forms = list_spellings(command.argv)
-        forbidden = self.evaluator.check_forbidden(command, forms)
+        spellings = list_spellings(command.argv)
+        forbidden = self._rules.find_forbidding(command, spellings)
         if forbidden is not None and forbidden.outcome == "deny":
             return forbidden
-        found = self.evaluator.find_allow_rule(command, forms) if command.argv else None
-        rule, pattern = found if found is not None else (None, None)
-        named = is_exact or (pattern is not None and pattern.is_exact_match(command.argv))
+        rule, pattern = self._rules.find_allowing(command, spellings) or (None, None)
+        is_exact = is_exact or (pattern is not None and pattern.is_exact_match(command.argv))
         effects = analyze_effects(command)
         inner = tuple(
-            self.evaluate(
-                p, is_covered or named or _covers_inner(pattern, command, forms, p), named
+            self._evaluate_command(
+                c, is_covered or is_exact or covers_inner(pattern, command, spellings, c), is_exact
             )
-            for p in command.inner
+            for c in command.inner
         )
-        paths = list(self.path_access.evaluate(command, effects, named))
-        trouble = self._find_doubt(command, effects, pattern, named)
-        gravest = [*inner, *paths]
-        if forbidden is not None:
-            gravest.append(forbidden)
-        for outcome in ("deny", "ask"):
-            for finding in gravest:
-                if finding.outcome == outcome and (outcome == "deny" or finding is forbidden):
-                    return _wrap_finding(command, finding, inner)
-        if trouble:
-            return PolicyFinding(command.source, "ask", trouble, inner=inner)
-        for finding in gravest:
-            if finding.outcome == "ask":
-                return _wrap_finding(command, finding, inner)
+        findings = (*inner, *self._paths.evaluate(command, effects, is_exact))
+        denied = next((f for f in findings if f.outcome == "deny"), forbidden)
+        if denied is not None:
+            return _wrap_finding(command, denied, inner)
+        doubt = self._find_doubt(command, effects, pattern, is_exact)
+        if doubt:
+            return PolicyFinding(command.source, "ask", doubt, inner=inner)
+        asked = next((f for f in findings if f.outcome == "ask"), None)
+        if asked is not None:
+            return _wrap_finding(command, asked, inner)
         return self._evaluate_coverage(command, effects, rule, inner, is_covered)
 
+    # ---------------------------------------------------------------- coverage
+
     def _evaluate_coverage(
-        self, command: SimpleCommand, effects: Effects, rule: Rule | None, inner: tuple[PolicyFinding, ...],
+        self,
+        command: SimpleCommand,
+        effects: Effects,
+        rule: Rule | None,
+        inner: tuple[PolicyFinding, ...],
         is_covered: bool,
-    ) -> PolicyFinding:  # fmt: skip
-        plain = all(f.is_read_only for f in inner) and not any(
-            r.effect in ("write", "both") and (r.target is None or r.target.text != "/dev/null")
-            for r in command.redirects
-        )
-        if not command.argv:
-            return PolicyFinding(command.source, "allow", "only data", is_read_only=plain)
-        if inner and command.wrapper_kind == "transparent":
-            return PolicyFinding(
-                command.source, "allow", "what it runs is allowed", "", plain, inner
-            )
-        if effects.is_read_only:
-            return PolicyFinding(command.source, "allow", "only reads", "", plain, inner)
-        name = get_program_name(command.argv[0])
-        if name in ("cd", "pushd") or (name == "popd" and len(command.argv) == 1):
-            return PolicyFinding(command.source, "allow", "only moves", "", plain)
+    ) -> PolicyFinding:
+        """Whether the command is harmless or covered by a rule, if nothing else forbids it."""
+        reason = _find_harmless_reason(command, effects, inner)
+        if reason:
+            is_read_only = all(f.is_read_only for f in inner) and not _writes_by_redirect(command)
+            return PolicyFinding(command.source, "allow", reason, "", is_read_only, inner)
         if rule is not None:
-            return PolicyFinding(
-                command.source, "allow", f"rule {rule.text}", rule.text, False, inner
-            )
+            reason = f"rule {rule.text}"
+            return PolicyFinding(command.source, "allow", reason, rule.text, inner=inner)
         if is_covered:
-            return PolicyFinding(
-                command.source, "allow", "named by the rule around it", inner=inner
-            )
-        if self.evaluator.context.accept_edits and name in _EDIT_PROGRAMS:
+            reason = "the rule for the command around it names it"
+            return PolicyFinding(command.source, "allow", reason, inner=inner)
+        if self._context.accept_edits and get_program_name(command.argv[0]) in _EDIT_PROGRAMS:
             return PolicyFinding(command.source, "allow", "edits inside the workspace are accepted")
         return PolicyFinding(command.source, "ask", "no rule allows it", inner=inner)
 
-    # ---------------------------------------------------------------- what stands in the way
+    # ---------------------------------------------------------------- doubts
 
     def _find_doubt(
         self,
@@ -210,96 +181,116 @@ class _SimpleCommandEvaluator:
         pattern: CommandPattern | None,
         is_exact: bool,
     ) -> str:
+        """Why no rule can cover the command, or why the matching rule does not; "" if it does."""
         if command.doubts and not is_exact:
             return command.doubts[0]
-        if command.argv and command.argv[0].text is None:
-            return "the name of the command is not static"
-        if command.argv and command.argv[0].is_glob and command.argv[0].text not in ("[", "[["):
-            return "the name of the command is a pattern"
-        assigned = pattern.assignments if pattern is not None else ()
-        for assignment in command.assignments:
-            if not self._is_safe_assignment(command, assignment, assigned):
-                return f"{assignment.name} may change what programs run"
+        return (
+            _check_program(command)
+            or _check_assignments(command, pattern)
+            or self._check_arguments(command, effects)
+            or ("" if is_exact else self._check_effects(command, effects, pattern))
+        )
+
+    def _check_arguments(self, command: SimpleCommand, effects: Effects) -> str:
         for word in command.argv[1:]:
-            if word.text is None and not (
-                word.is_process_substitution or self._is_harmless(word, effects)
-            ):
+            is_known = word.text is not None or word.is_process_substitution
+            if not is_known and not self._is_harmless(word, effects):
                 return f"{word.source} is not static"
             if word.is_glob:
-                found = self.path_access.expand_glob(command, word)
-                if found is None:
-                    return f"{word.source} finds too many names to look at"
-                if any(name.startswith("-") for name in found):
-                    return f"{word.source} finds a file whose name is an option"
-        if is_exact:
-            return ""
+                names = self._paths.expand_glob(command, word)
+                if names is None:
+                    return f"{word.source} matches too many names to check"
+                if any(name.startswith("-") for name in names):
+                    return f"{word.source} matches a file whose name is an option"
+        return ""
+
+    def _is_harmless(self, word: Word, effects: Effects) -> bool:
+        """Whether a word that is not static cannot change what the command does."""
+        is_known = all(
+            name in self._parsed.assigned_variables or name in _HARMLESS_VARIABLES
+            for name in word.variable_names
+        )
+        return effects.is_print_only and word.is_plain_data and is_known
+
+    def _check_effects(
+        self, command: SimpleCommand, effects: Effects, pattern: CommandPattern | None
+    ) -> str:
         if effects.doubts:
             return effects.doubts[0]
-        if pattern is None or pattern.has_program_name:
-            return "code given on the line" if effects.has_inline_code and pattern is None else ""
+        if pattern is not None and pattern.has_program_name:
+            return ""
         if effects.has_inline_code:
-            return "code given on the line"
-        return self._may_run_forbidden(command, effects)
+            return "code on the command line"
+        return self._check_mentioned_programs(command, effects) if pattern is not None else ""
 
-    def _may_run_forbidden(self, command: SimpleCommand, effects: Effects) -> str:
-        """A program that nothing is known of may run what is named among its arguments."""
+    def _check_mentioned_programs(self, command: SimpleCommand, effects: Effects) -> str:
+        """An unknown program may run a program that is named in its arguments."""
         if effects != Effects(mentions=effects.mentions, is_opaque=effects.is_opaque):
             return ""
         for word in command.argv[1:]:
             for text in list_values(word.text or ""):
-                named = self.evaluator.forbidden_programs.intersection(_PROGRAM_NAME.findall(text))
+                named = self._rules.forbidden_programs.intersection(_PROGRAM_NAME.findall(text))
                 if named:
-                    return f"it may run {min(named)}, which a rule is about"
+                    return f"it may run {min(named)}, which a rule restricts"
         return ""
 
-    def _is_safe_assignment(
-        self, command: SimpleCommand, assignment: Assignment, allowed: Sequence[str]
-    ) -> bool:
-        name, value = assignment.name, assignment.value
-        if f"{name}={value.text}" in allowed:
-            return True
-        if value.text is None and not value.is_plain_data:
-            return False
-        if name in _SAFE_VARIABLES or name.startswith("LC_"):
-            # Locales, terminals and zones are looked up as files below a folder of the system's.
-            zone = name == "TZ" and _TIME_ZONE.fullmatch(value.text or "")
-            return bool(zone) or bool(_PLAIN_VALUE.fullmatch(value.text or ""))
-        alone = not command.argv and bool(_LOCAL_VARIABLE.fullmatch(name))
-        return alone and not name.endswith("_proxy")
 
-    def _is_harmless(self, word: Word, effects: Effects) -> bool:
-        """Whether a word that is not static can do no harm where it stands."""
-        known = all(
-            n in self.parsed.assigned_variables or n in _HARMLESS_VARIABLES
-            for n in word.variable_names
-        )
-        return effects.is_print_only and word.is_plain_data and known
+def _find_harmless_reason(
+    command: SimpleCommand, effects: Effects, inner: Sequence[PolicyFinding]
+) -> str:
+    """Why a command needs no rule; "" if it needs one."""
+    if not command.argv:
+        return "only data"
+    if inner and command.wrapper_kind == "transparent":
+        return "the command inside it is allowed"
+    if effects.is_read_only:
+        return "only reads"
+    name = get_program_name(command.argv[0])
+    if name in ("cd", "pushd") or (name == "popd" and len(command.argv) == 1):
+        return "only changes the folder"
+    return ""
 
 
-def _list_suffixes(argv: Sequence[Word]) -> Iterable[WordTexts]:
-    texts = tuple((word.text or "").rpartition("/")[2] for word in argv[-_MAX_SUFFIXES:])
-    return (texts[at:] for at in range(len(texts)))
+def _writes_by_redirect(command: SimpleCommand) -> bool:
+    return any(
+        r.effect in ("write", "both") and (r.target is None or r.target.text != NULL_DEVICE)
+        for r in command.redirects
+    )
 
 
-def _list_command_patterns(rules: Iterable[Rule]) -> tuple[tuple[Rule, CommandPattern], ...]:
-    return tuple((r, c) for r in rules if (c := r.command_pattern) is not None)
+def _check_program(command: SimpleCommand) -> str:
+    if not command.argv:
+        return ""
+    program = command.argv[0]
+    if program.text is None:
+        return "the name of the command is not static"
+    if program.is_glob and program.text not in ("[", "[["):
+        return "the name of the command is a pattern"
+    return ""
 
 
-def _has_assignments(pattern: CommandPattern, assignments: Sequence[Assignment]) -> bool:
-    given = {f"{a.name}={a.value.text}" for a in assignments}
-    return set(pattern.assignments) <= given
+def _check_assignments(command: SimpleCommand, pattern: CommandPattern | None) -> str:
+    allowed = pattern.assignments if pattern is not None else ()
+    for assignment in command.assignments:
+        if not _is_safe_assignment(command, assignment, allowed):
+            return f"{assignment.name} may change which programs run"
+    return ""
 
 
-def _covers_inner(
-    pattern: CommandPattern | None, outer: SimpleCommand, spellings: Spellings, inner: SimpleCommand
+def _is_safe_assignment(
+    command: SimpleCommand, assignment: Assignment, allowed: Sequence[str]
 ) -> bool:
-    """Whether the rule for a wrapper names the program inside it as well."""
-    if pattern is None or pattern.regex or not inner.argv:
+    name, value = assignment.name, assignment.value
+    if f"{name}={value.text}" in allowed:
+        return True
+    if value.text is None and not value.is_plain_data:
         return False
-    for at, word in enumerate(outer.argv):
-        if word is inner.argv[0]:
-            return len(pattern.words) > at and pattern.allows(spellings)
-    return False
+    if name in _SAFE_VARIABLES or name.startswith("LC_"):
+        # Programs look up locales, terminals and time zones as files in a system folder.
+        is_zone = name == "TZ" and _TIME_ZONE.fullmatch(value.text or "")
+        return bool(is_zone or _PLAIN_VALUE.fullmatch(value.text or ""))
+    is_local = not command.argv and bool(_LOCAL_VARIABLE.fullmatch(name))
+    return is_local and not name.endswith("_proxy")
 
 
 def _wrap_finding(
@@ -313,7 +304,8 @@ def _wrap_finding(
 
 def _find_malformation(text: str) -> str:
     if len(text) > _MAX_CHARS:
-        return f"a command of {len(text):,} characters; write a script, and run that"
+        size = plural(len(text), "character")
+        return f"the command has {size}; write a script and run that instead"
     if "\0" in text:
         return "a NUL in the command"
     return "control characters in the command" if _CONTROL_CHARS.search(text) else ""

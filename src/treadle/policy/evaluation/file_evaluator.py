@@ -1,7 +1,7 @@
-"""Whether a path may be read or written: rules, roots, protected and secret places.
+"""Whether a path may be read or written: rules, roots, protected and secret paths.
 
-Judges one resolved path at a time. The judge of commands and the file tools stand above, patterns
-and the view of the file system below.
+Evaluates one path at a time, after resolving it. Used by the evaluators of file tools and of
+commands. Uses the path patterns of the rules and a view of the file system.
 """
 
 import re
@@ -12,12 +12,11 @@ from itertools import chain
 from os.path import normpath
 from typing import Literal
 
-import msgspec
-
-from treadle.policy.evaluation.ruling import Outcome, PolicyFinding
+from treadle.policy.evaluation.context import PolicyContext
+from treadle.policy.evaluation.ruling import FindingKind, PolicyFinding
 from treadle.policy.ruleset.path_patterns import PathPattern
 from treadle.policy.ruleset.paths import (
-    FileSystemView,
+    NULL_DEVICE,
     ResolvedPath,
     find_protected_part,
     find_secret_part,
@@ -26,249 +25,262 @@ from treadle.policy.ruleset.paths import (
     is_own_config,
     resolve_path,
 )
-from treadle.policy.ruleset.rules import Rule, RuleSet
+from treadle.policy.ruleset.rules import READ_TOOLS, WRITE_TOOLS, Outcome, Rule, RuleSet
 
-Access = Literal["read", "write"]
-_NULL_DEVICES = frozenset({"/dev/null"})
+AccessMode = Literal["read", "write"]
 _MAX_WALKED_FILES = 5000
 _RELATIVE_TARGET = re.compile(r"(?:\.\./)*(?!/)(?:(?!\.\.(?:/|$)).)*", re.DOTALL)
 
 
 class _TooManyFiles(Exception):
-    """More files than can be looked at while somebody waits."""
-
-
-class PolicyContext(msgspec.Struct, frozen=True):
-    """Where and under which rules calls are judged."""
-
-    root: str
-    home: str
-    rules: RuleSet = RuleSet()
-    extra_roots: tuple[str, ...] = ()
-    file_system: FileSystemView = FileSystemView()
-    accept_edits: bool = False  # writing inside the roots needs no rule (accept-edits)
-
-    @property
-    def roots(self) -> tuple[str, ...]:
-        return (self.root, *self.extra_roots)
+    """There are more files than can be checked while the user waits."""
 
 
 class FileEvaluator:
-    """Judges paths in one situation."""
+    """Evaluates paths in one context."""
 
     def __init__(self, context: PolicyContext) -> None:
         self.context = context
         self.file_system = context.file_system
-        rules = context.rules
         self._rules = {
-            tool: {
-                name: tuple(r for r in getattr(rules, name) if _applies_to(r, tool))
-                for name in ("allow", "ask", "deny")
-            }
-            for tool in ("read", "write", "glob", "grep", "ls")
+            "write": context.rules.filter(lambda r: r.tool in WRITE_TOOLS),
+            **{tool: _filter_read_rules(context.rules, tool) for tool in READ_TOOLS},
         }
 
     @property
     def has_read_rules(self) -> bool:
-        """Whether a rule forbids to read something, or to do it without a question."""
-        return bool(self._rules["read"]["deny"] or self._rules["read"]["ask"])
+        """Whether a deny or ask rule is about reading."""
+        return bool(self._rules["read"].deny or self._rules["read"].ask)
 
     def resolve(self, path: str, cwd: str) -> ResolvedPath:
         return resolve_path(self.file_system, path, cwd, self.context.home)
 
-    def evaluate(
-        self, path: str, access: Access, cwd: str, *, is_exact: bool = False, is_recursive: bool = False,
-        tool: str = "",
-    ) -> PolicyFinding:  # fmt: skip
-        """Judge one path. `named`: an exact rule spells it out. `whole`: all beneath it as well.
-        `tool`: the searching tool that reads it, if it is one.
-        """
-        if any(ord(c) < 0x20 or ord(c) == 0x7F for c in path):
-            # A newline may stand in a name; anything else of the kind is an attack on the reader.
-            outcome: Outcome = "ask" if path.replace("\n", "").isprintable() else "deny"
-            return PolicyFinding(path, outcome, "control characters in a path")
-        place = self.resolve(path, cwd)
-        subject = f"{access} {place.path}"
-        lists = self._rules.get(tool, self._rules[access])
-        for outcome in ("deny", "ask"):
-            for rule in lists[outcome]:
-                if self._is_forbidden(rule, place):
-                    return PolicyFinding(subject, outcome, f"rule {rule.text}", rule.text)
-                if is_recursive and (found := self._check_children(rule, place, outcome)):
-                    return PolicyFinding(
-                        subject, found, f"rule {rule.text} is about files in it", rule.text
-                    )
-        if place.path in _NULL_DEVICES:
-            return PolicyFinding(subject, "allow", "keeps nothing", is_read_only=True)
-        if place.special_kind:
-            return PolicyFinding(subject, "ask", place.special_kind)
-        if access == "read":
-            return self._evaluate_read(place, subject, lists["allow"], is_exact)
-        finding = self._evaluate_write(place, subject, lists["allow"])
-        if is_recursive and (held := self._find_protected_child(place)):
-            return PolicyFinding(subject, "ask", f"{held} is in it, and protected")
-        return finding
-
-    def evaluate_copy(self, path: str, cwd: str) -> PolicyFinding:
-        """Judge what would come of copying all that is beneath `path` to another place."""
-        folder, _, name = path.rstrip("/").rpartition("/")
-        top = self.resolve(folder or ("/" if path.startswith("/") else "."), cwd).path
-        top = self.resolve(path, cwd).path if name in ("", ".", "..") else f"{top}/{name}"
-        subject = f"copy {top}"
-        try:
-            for found in chain((top,), self._walk(top)):
-                if self._leaves_folder(found, top):
-                    return PolicyFinding(
-                        subject, "ask", f"{found} is a link, and would lead elsewhere"
-                    )
-                if unit := find_protected_part(found[len(top) :]):
-                    return PolicyFinding(
-                        subject, "ask", f"{'/'.join(unit)} is in it, and protected"
-                    )
-        except _TooManyFiles:
-            return PolicyFinding(subject, "ask", "too many files in it to look at")
-        return PolicyFinding(subject, "allow", "nothing protected in it", is_read_only=True)
-
-    def evaluate_symlinks(self, path: str, cwd: str) -> PolicyFinding:
-        """Judge reading all files of a folder, wherever links in it lead."""
-        place = self.resolve(path, cwd)
-        try:
-            for found in self._walk(place.path):
-                if self.file_system.readlink(found) is not None:
-                    finding = self.evaluate(found, "read", cwd)
-                    if finding.outcome != "allow":
-                        return finding
-        except _TooManyFiles:
-            return PolicyFinding(f"read {place.path}", "ask", "too many files in it to look at")
-        return PolicyFinding(
-            f"read {place.path}", "allow", "no link leads out of it", is_read_only=True
-        )
-
-    def evaluate_protected(self, path: str, cwd: str) -> PolicyFinding:
-        """Judge a path that somebody may write to, for what is protected alone."""
-        place = self.resolve(path, cwd)
-        unit = next((u for name in place.all_paths if (u := find_protected_part(name))), ())
-        if unit and self.evaluate(path, "write", cwd).outcome != "allow":
-            return PolicyFinding(f"write {place.path}", "ask", f"{'/'.join(unit)} is protected")
-        return PolicyFinding(place.path, "allow", "nothing protected", is_read_only=True)
-
     def exists(self, path: str) -> bool:
         return self.file_system.lstat(path) is not None
 
-    def _leaves_folder(self, path: str, top: str) -> bool:
-        """Whether it is a link that would not mean the same if `top` were another folder."""
-        target = self.file_system.readlink(path)
-        if target is None:
-            return False
-        # Behind another link, `..` would not be what the text says.
-        plain = _RELATIVE_TARGET.fullmatch(target) and is_inside(
-            normpath(f"{path}/../{target}"), (top,)
-        )
-        return path == top or not plain
+    def list_cwds(self, cd_path: Iterable[str], cwd: str) -> Iterable[str]:
+        """The folders after a sequence of `cd`: by names, as in bash, and by real paths."""
+        real = lexical = cwd
+        for step in cd_path:
+            real = self.resolve(step, real).path
+            lexical = step if step.startswith(("/", "~")) else normpath(f"{lexical}/{step}")
+        return dict.fromkeys((real, self.resolve(lexical, cwd).path))
 
-    def _find_protected_child(self, resolved: ResolvedPath) -> str:
-        """What a folder holds that must not be changed along with the rest of it."""
-        for root in self.context.roots:
-            if is_inside(root, (resolved.path,)):
-                return "the workspace"
-        names = self.file_system.list_names(resolved.path)
-        if names is None:
-            return "more than can be looked at"
-        return next((name for name in names if find_protected_part(name)), "")
+    # ---------------------------------------------------------------- one path
+
+    def evaluate(
+        self,
+        path: str,
+        access: AccessMode,
+        cwd: str,
+        *,
+        is_exact: bool = False,
+        is_recursive: bool = False,
+        tool: str = "",
+    ) -> PolicyFinding:
+        """The finding on one path.
+
+        `is_exact`: a rule contains the whole command. `is_recursive`: with everything below it.
+        `tool`: the tool that reads it, since search tools have rules of their own.
+        """
+        if any(ord(c) < 0x20 or ord(c) == 0x7F for c in path):
+            # A file name may contain a newline; other control characters attack the terminal.
+            is_newline = path.replace("\n", "").isprintable()
+            outcome: Outcome = "ask" if is_newline else "deny"
+            return PolicyFinding(path, outcome, "control characters in a path", path=path)
+        resolved = self.resolve(path, cwd)
+        rules = self._rules.get(tool, self._rules[access])
+        subject = f"{access} {resolved.path}"
+        for name, rule in rules.list_forbidding():
+            if self._forbids(rule, resolved):
+                return _make_finding(subject, name, resolved, f"rule {rule.text}", rule)
+            below = self._find_outcome_below(name, rule, resolved) if is_recursive else None
+            if below is not None:
+                reason = f"rule {rule.text} is about files in it"
+                return _make_finding(subject, below, resolved, reason, rule)
+        if resolved.path == NULL_DEVICE:
+            return PolicyFinding(subject, "allow", "the null device", is_read_only=True)
+        if resolved.special_kind:
+            return _make_finding(subject, "ask", resolved, resolved.special_kind)
+        if access == "read":
+            return self._evaluate_read(resolved, subject, rules.allow, is_exact)
+        protected = self._find_protected_child(resolved) if is_recursive else ""
+        if protected:
+            return _make_finding(subject, "ask", resolved, f"{protected} is in it and protected")
+        return self._evaluate_write(resolved, subject, rules.allow)
 
     def _evaluate_read(
         self, resolved: ResolvedPath, subject: str, allow: tuple[Rule, ...], is_exact: bool
     ) -> PolicyFinding:
         if is_exact:
-            return PolicyFinding(subject, "allow", "named by the rule for the command")
-        unit = next((u for name in resolved.all_paths if (u := find_secret_part(name))), ())
-        if not unit and resolved.inode and self._is_hard_link_of_secret(resolved):
-            unit = ("hard link",)
+            reason = "the rule for the command names it"
+            return PolicyFinding(subject, "allow", reason, path=resolved.path)
+        secret = next((part for name in resolved.all_paths if (part := find_secret_part(name))), ())
+        if not secret and resolved.inode and self._is_hard_link_of_secret(resolved):
+            secret = ("hard link",)
         for rule in allow:
-            body = rule.pattern
-            if isinstance(body, PathPattern):
-                if body.allows(resolved.path) and (not unit or body.has_segments(unit)):
-                    return PolicyFinding(
-                        subject, "allow", f"rule {rule.text}", rule.text, is_read_only=True
-                    )
-            elif not unit:
-                return PolicyFinding(
-                    subject, "allow", f"rule {rule.text}", rule.text, is_read_only=True
-                )
-        if unit:
-            return PolicyFinding(subject, "ask", f"{unit[-1]} may hold secrets")
+            if _allows_read(rule, resolved.path, secret):
+                return PolicyFinding.from_rule(subject, "allow", rule, is_read_only=True)
+        if secret:
+            return _make_finding(subject, "ask", resolved, f"{secret[-1]} may contain secrets")
         if is_inside(resolved.path, self.context.roots):
             return PolicyFinding(subject, "allow", "inside the workspace", is_read_only=True)
-        return PolicyFinding(subject, "ask", "outside the workspace")
+        return _make_finding(subject, "ask", resolved, "outside the workspace")
 
     def _evaluate_write(
         self, resolved: ResolvedPath, subject: str, allow: tuple[Rule, ...]
     ) -> PolicyFinding:
-        if any("/-" in resolved.path[len(root) :] for root in self.context.roots):
-            return PolicyFinding(subject, "ask", "its name is an option to other programs")
-        unit = next(
+        roots = self.context.roots
+        if any("/-" in resolved.path[len(root) :] for root in roots):
+            reason = "other programs would read its name as an option"
+            return _make_finding(subject, "ask", resolved, reason)
+        protected = next(
             (
-                u
+                part
                 for name in resolved.all_paths
-                if (u := find_protected_part(name) or find_secret_part(name))
+                if (part := find_protected_part(name) or find_secret_part(name))
             ),
             (),
         )
-        within = is_inside(resolved.path, self.context.roots)
-        if not unit and resolved.inode:
-            return PolicyFinding(subject, "ask", "the file has other names (hard links)")
+        if not protected and resolved.inode:
+            return _make_finding(subject, "ask", resolved, "the file has other names (hard links)")
+        is_in_workspace = is_inside(resolved.path, roots)
         for rule in allow:
-            body = rule.pattern
-            if isinstance(body, PathPattern):
-                covers = body.allows(resolved.path)
-                if unit:
-                    covers = covers and body.has_segments(unit)
-                    covers = covers and (body.is_literal or not is_own_config(resolved.path))
-            else:
-                covers = within and not unit
-            if covers:
-                return PolicyFinding(subject, "allow", f"rule {rule.text}", rule.text)
-        if unit:
-            return PolicyFinding(
-                subject, "ask", f"{'/'.join(unit)} is protected: it makes programs run"
-            )
-        if within and self.context.accept_edits:
+            if _allows_write(rule, resolved.path, protected, is_in_workspace):
+                return PolicyFinding.from_rule(subject, "allow", rule)
+        if protected:
+            reason = f"{'/'.join(protected)} is protected: programs run what is in it"
+            return _make_finding(subject, "ask", resolved, reason)
+        if not is_in_workspace:
+            reason = "no rule allows writing it, and it is outside the workspace"
+            return _make_finding(subject, "ask", resolved, reason)
+        if self.context.accept_edits:
             return PolicyFinding(subject, "allow", "edits inside the workspace are accepted")
-        where = "" if within else ", and outside the workspace"
-        return PolicyFinding(subject, "ask", f"no rule allows writing it{where}")
+        reason = "no rule allows writing it"
+        return _make_finding(subject, "ask", resolved, reason, kind="unruled_workspace_write")
 
-    # ---------------------------------------------------------------- forbidding
+    # ---------------------------------------------------------------- forbidding rules
 
-    def _is_forbidden(self, rule: Rule, resolved: ResolvedPath) -> bool:
-        body = rule.pattern
-        if not isinstance(body, PathPattern):
+    def _forbids(self, rule: Rule, resolved: ResolvedPath) -> bool:
+        pattern = rule.pattern
+        if not isinstance(pattern, PathPattern):
             return True
-        if any(body.forbids(name) for name in resolved.all_paths):
+        if any(pattern.forbids(name) for name in resolved.all_paths):
             return True
-        return resolved.inode is not None and self._is_hard_link_of(body, resolved)
+        return resolved.inode is not None and self._is_hard_link_of(pattern, resolved)
+
+    def _find_outcome_below(
+        self, outcome: Outcome, rule: Rule, resolved: ResolvedPath
+    ) -> Outcome | None:
+        """The outcome of a rule for a call that reads everything in a folder."""
+        pattern = rule.pattern
+        if not isinstance(pattern, PathPattern):
+            return None
+        for prefix in pattern.list_fixed_prefixes():
+            is_below = is_inside(fold_case(prefix), (fold_case(resolved.path),))
+            if is_below and self.exists(prefix):
+                return outcome if pattern.is_literal else "ask"
+            if not pattern.is_literal and is_inside(resolved.path, (prefix,)):
+                return "ask"
+        return None
 
     def _is_hard_link_of(self, pattern: PathPattern, resolved: ResolvedPath) -> bool:
-        """Whether a file with several names is one that the pattern forbids, as far as looked."""
-        for glob in pattern.list_fixed_prefixes():
+        """Whether a file with several names is one that the pattern forbids."""
+        for prefix in pattern.list_fixed_prefixes():
             if pattern.is_literal:
-                candidates: Iterable[str] = (glob,)
-            elif is_inside(glob, self.context.roots) or is_inside(glob, (self.context.home,)):
-                candidates = self._walk(glob)
+                candidates: Iterable[str] = (prefix,)
+            elif is_inside(prefix, (*self.context.roots, self.context.home)):
+                candidates = self._walk(prefix)
             else:
                 continue
             with suppress(_TooManyFiles):
-                for candidate in candidates:
-                    status = self.file_system.lstat(candidate)
-                    if (
-                        status is not None
-                        and (status.st_dev, status.st_ino) == resolved.inode
-                        and (pattern.is_literal or pattern.forbids(candidate))
-                    ):
+                for path in candidates:
+                    is_forbidden = pattern.is_literal or pattern.forbids(path)
+                    if is_forbidden and self._is_same_file(path, resolved):
                         return True
         return False
 
+    def _is_hard_link_of_secret(self, resolved: ResolvedPath) -> bool:
+        context = self.context
+        return any(
+            find_secret_part(path := f"{folder}/{name}") and self._is_same_file(path, resolved)
+            for folder in (context.root, f"{context.home}/.ssh", context.home)
+            for name in self.file_system.list_names(folder) or ()
+        )
+
+    def _is_same_file(self, path: str, resolved: ResolvedPath) -> bool:
+        status = self.file_system.lstat(path)
+        return status is not None and (status.st_dev, status.st_ino) == resolved.inode
+
+    # ---------------------------------------------------------------- folders
+
+    def evaluate_copy(self, path: str, cwd: str) -> PolicyFinding:
+        """The finding on a recursive copy of `path`: nothing protected, no symlink out of it."""
+        folder, _, name = path.rstrip("/").rpartition("/")
+        if name in ("", ".", ".."):
+            top = self.resolve(path, cwd).path
+        else:
+            parent = folder or ("/" if path.startswith("/") else ".")
+            top = f"{self.resolve(parent, cwd).path}/{name}"
+        subject = f"copy {top}"
+        try:
+            for file in chain((top,), self._walk(top)):
+                if self._leaves_folder(file, top):
+                    return PolicyFinding(subject, "ask", f"the symlink {file} leaves the folder")
+                if protected := find_protected_part(file[len(top) :]):
+                    reason = f"{'/'.join(protected)} is in it and protected"
+                    return PolicyFinding(subject, "ask", reason)
+        except _TooManyFiles:
+            return PolicyFinding(subject, "ask", "too many files in it to check")
+        return PolicyFinding(subject, "allow", "nothing protected in it", is_read_only=True)
+
+    def evaluate_symlinks(self, path: str, cwd: str) -> PolicyFinding:
+        """The finding on reading a folder with the targets of all symlinks in it."""
+        resolved = self.resolve(path, cwd)
+        subject = f"read {resolved.path}"
+        try:
+            for file in self._walk(resolved.path):
+                if self.file_system.readlink(file) is not None:
+                    finding = self.evaluate(file, "read", cwd)
+                    if finding.outcome != "allow":
+                        return finding
+        except _TooManyFiles:
+            return PolicyFinding(subject, "ask", "too many files in it to check")
+        return PolicyFinding(subject, "allow", "no symlink leaves it", is_read_only=True)
+
+    def evaluate_protected(self, path: str, cwd: str) -> PolicyFinding:
+        """The finding on a path that a program may write, if the path is protected."""
+        resolved = self.resolve(path, cwd)
+        protected = next(
+            (part for name in resolved.all_paths if (part := find_protected_part(name))), ()
+        )
+        if protected and self.evaluate(path, "write", cwd).outcome != "allow":
+            reason = f"{'/'.join(protected)} is protected"
+            return PolicyFinding(f"write {resolved.path}", "ask", reason)
+        return PolicyFinding(resolved.path, "allow", "nothing protected", is_read_only=True)
+
+    def _find_protected_child(self, resolved: ResolvedPath) -> str:
+        """What a folder contains that must not change along with the rest of it."""
+        if any(is_inside(root, (resolved.path,)) for root in self.context.roots):
+            return "the workspace"
+        names = self.file_system.list_names(resolved.path)
+        if names is None:
+            return "an unknown number of files"
+        return next((name for name in names if find_protected_part(name)), "")
+
+    def _leaves_folder(self, path: str, top: str) -> bool:
+        """Whether it is a symlink whose target changes if `top` is copied."""
+        target = self.file_system.readlink(path)
+        if target is None:
+            return False
+        # Behind another symlink, `..` is not the folder that the text names.
+        return path == top or not (
+            _RELATIVE_TARGET.fullmatch(target)
+            and is_inside(normpath(f"{path}/../{target}"), (top,))
+        )
+
     def _walk(self, folder: str) -> Iterator[str]:
-        """The files beneath a folder; _TooMany after the first thousands."""
+        """The files below a folder; raises _TooManyFiles after the first thousands."""
         todo, seen = [folder], 0
         while todo:
             here = todo.pop()
@@ -284,37 +296,39 @@ class FileEvaluator:
                 else:
                     yield path
 
-    def _is_hard_link_of_secret(self, resolved: ResolvedPath) -> bool:
-        places = [self.context.root, f"{self.context.home}/.ssh", self.context.home]
-        for folder in places:
-            for name in self.file_system.list_names(folder) or ():
-                path = f"{folder}/{name}"
-                if find_secret_part(path):
-                    status = self.file_system.lstat(path)
-                    if status and (status.st_dev, status.st_ino) == resolved.inode:
-                        return True
+
+def _filter_read_rules(rules: RuleSet, tool: str) -> RuleSet:
+    """The rules for a tool that reads: rules for `Read` apply to the search tools as well."""
+    return rules.filter(lambda r: r.tool in ("read", tool))
+
+
+def _make_finding(
+    subject: str,
+    outcome: Outcome,
+    resolved: ResolvedPath,
+    reason: str,
+    rule: Rule | None = None,
+    kind: FindingKind = "other",
+) -> PolicyFinding:
+    text = rule.text if rule is not None else ""
+    return PolicyFinding(subject, outcome, reason, text, kind=kind, path=resolved.path)
+
+
+def _allows_read(rule: Rule, path: str, secret: tuple[str, ...]) -> bool:
+    """Whether an allow rule covers a path; only a rule that names a secret covers it."""
+    pattern = rule.pattern
+    if not isinstance(pattern, PathPattern):
+        return not secret
+    return pattern.allows(path) and (not secret or pattern.has_segments(secret))
+
+
+def _allows_write(rule: Rule, path: str, protected: tuple[str, ...], is_in_workspace: bool) -> bool:
+    """Whether an allow rule covers a path; only a rule that names a protected part covers it."""
+    pattern = rule.pattern
+    if not isinstance(pattern, PathPattern):
+        return is_in_workspace and not protected
+    if not pattern.allows(path):
         return False
-
-    def _check_children(
-        self, rule: Rule, resolved: ResolvedPath, outcome: Outcome
-    ) -> Outcome | None:
-        """What a rule says of a command that reads all of a folder."""
-        body = rule.pattern
-        if not isinstance(body, PathPattern):
-            return None
-        for fixed in body.list_fixed_prefixes():
-            beneath = is_inside(fold_case(fixed), (fold_case(resolved.path),))
-            if body.is_literal:
-                if beneath and self.file_system.lstat(fixed) is not None:
-                    return outcome
-            elif (beneath and self.file_system.lstat(fixed) is not None) or is_inside(
-                resolved.path, (fixed,)
-            ):
-                return "ask"
-        return None
-
-
-def _applies_to(rule: Rule, tool: str) -> bool:
-    if tool != "write":
-        return rule.tool in ("read", tool)
-    return rule.tool in ("write", "edit", "multiedit", "applypatch", "notebookedit")
+    if not protected:
+        return True
+    return pattern.has_segments(protected) and (pattern.is_literal or not is_own_config(path))

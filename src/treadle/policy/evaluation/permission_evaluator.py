@@ -1,40 +1,32 @@
-"""The judge of calls: deny over ask over allow, for every tool.
+"""Evaluates a call by the rules: deny over ask over allow, for every tool.
 
-A pure function of the call, the rules and what is on disk now: it runs nothing and remembers
-nothing. Modes stand above it; commands, files and addresses below.
+A pure function of the call, the rules and the files on disk: it runs nothing and keeps nothing.
+Used by `policy.py`, which applies the mode to the ruling. Uses the evaluators of commands, files
+and URLs.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from treadle.core.patch_headers import find_patch_paths
 from treadle.policy.evaluation.command_evaluator import CommandEvaluator
-from treadle.policy.evaluation.file_evaluator import Access, FileEvaluator, PolicyContext
-from treadle.policy.evaluation.ruling import (
-    PolicyCall,
-    PolicyFinding,
-    PolicyRuling,
-    combine_findings,
-)
-from treadle.policy.ruleset.domains import UrlTarget, parse_url_target
-from treadle.policy.ruleset.rules import (
-    READ_TOOLS,
-    WRITE_TOOLS,
-    DomainPattern,
-    Rule,
-    normalize_tool_name,
-)
+from treadle.policy.evaluation.context import PolicyContext
+from treadle.policy.evaluation.file_evaluator import AccessMode, FileEvaluator
+from treadle.policy.evaluation.ruling import PolicyCall, PolicyFinding, PolicyRuling
+from treadle.policy.evaluation.url_evaluator import evaluate_url
+from treadle.policy.ruleset.rules import READ_TOOLS, WRITE_TOOLS, normalize_tool_name
+from treadle.policy.shell.ast import SimpleCommand
+
+SEARCH_TOOLS = READ_TOOLS - {"read"}
+# Tools without effects of their own: the policy decides on each call that follows from them.
+DELEGATING_TOOLS = frozenset({"task", "taskoutput", "taskstop", "skill", "ask"})
 
 _PATH_KEYS = ("path", "file_path", "notebook_path", "file", "directory")
 
 
-# Tools that do nothing themselves: what they lead to passes the same policy, call by call.
-DELEGATING_TOOLS = frozenset({"task", "taskoutput", "taskstop", "skill", "ask"})
-
-
 class PermissionEvaluator:
-    """Judges calls in one situation. Cheap to keep, a few microseconds to make."""
+    """Evaluates calls in one context. Takes a few microseconds to make."""
 
     def __init__(self, context: PolicyContext) -> None:
         self.context = context
@@ -42,138 +34,95 @@ class PermissionEvaluator:
         self.commands = CommandEvaluator(context, self.files)
 
     def evaluate(self, call: PolicyCall) -> PolicyRuling:
-        """The verdict by rules alone; what a mode makes of it is `modes.apply_mode`."""
+        """The ruling by rules alone, before `modes.apply_mode`."""
         key = normalize_tool_name(call.tool)
         cwd = call.cwd or self.context.root
         if key == "bash":
-            return self._evaluate_command(call, cwd)
+            return self._evaluate_command(call.input, cwd)
         if key in READ_TOOLS or key in WRITE_TOOLS:
-            return self._evaluate_file(call, key, cwd)
+            return self._evaluate_file_tool(key, call.input, cwd)
         if key == "webfetch":
-            return self._evaluate_fetch(call)
-        return self._evaluate_by_name(call, key)
+            return self._evaluate_fetch(call.input)
+        return self._evaluate_tool(key, call)
 
-    def _evaluate_command(self, call: PolicyCall, cwd: str) -> PolicyRuling:
-        text = call.input.get("command")
+    def _evaluate_command(self, arguments: Mapping[str, Any], cwd: str) -> PolicyRuling:
+        text = arguments.get("command")
         if not isinstance(text, str):
-            return PolicyRuling("deny", "a command has to be text")
-        cwd = str(call.input.get("cwd") or call.input.get("workdir") or cwd)
-        if not cwd.startswith("/"):
-            cwd = self.files.resolve(cwd, call.cwd or self.context.root).path
-        findings, facts = self.commands.evaluate(text, cwd)
-        outcome, reason = combine_findings(findings)
-        asked = any(f.outcome == "ask" and f.rule for f in findings)
-        static = facts is not None and not facts.doubts and _is_static(facts.commands)
-        return PolicyRuling(outcome, reason, findings, asked, static)
+            return PolicyRuling("deny", "the command must be a string")
+        chosen = str(arguments.get("cwd") or arguments.get("workdir") or cwd)
+        if not chosen.startswith("/"):
+            chosen = self.files.resolve(chosen, cwd).path
+        findings, parsed = self.commands.evaluate(text, chosen)
+        is_static = parsed is not None and not parsed.doubts and _is_static(parsed.commands)
+        return PolicyRuling.from_findings(findings, is_static=is_static)
 
-    def _evaluate_file(self, call: PolicyCall, key: str, cwd: str) -> PolicyRuling:
-        access: Access = "write" if key in WRITE_TOOLS else "read"
-        paths = _list_paths(call.input, key)
+    def _evaluate_file_tool(self, key: str, arguments: Mapping[str, Any], cwd: str) -> PolicyRuling:
+        paths = _list_paths(key, arguments)
         if paths is None:
-            return PolicyRuling("ask", "the paths that it touches are not known")
-        findings: list[PolicyFinding] = []
-        named = self._check_tool_rules(key) if key not in ("read", *WRITE_TOOLS) else None
-        if named is not None:
-            findings.append(named)
-        whole = key == "grep"
-        findings += [
-            self.files.evaluate(path, access, cwd, is_recursive=whole, tool=key) for path in paths
+            return PolicyRuling("ask", "the paths of the call are not known")
+        access: AccessMode = "write" if key in WRITE_TOOLS else "read"
+        findings = [
+            self.files.evaluate(path, access, cwd, is_recursive=key == "grep", tool=key)
+            for path in paths
         ]
-        pattern = call.input.get("pattern")
-        if key == "glob" and isinstance(pattern, str) and pattern.startswith(("/", "~")):
-            fixed = re.split(r"[*?\[{]", pattern)[0].rpartition("/")[0] or "/"
-            findings.append(self.files.evaluate(fixed, access, cwd))
-        elif key == "glob" and isinstance(pattern, str) and ".." in pattern.split("/"):
-            findings.append(PolicyFinding(pattern, "ask", "a pattern that leads out of its folder"))
-        outcome, reason = combine_findings(findings)
-        asked = any(f.outcome == "ask" and f.rule for f in findings)
-        return PolicyRuling(outcome, reason, tuple(findings), asked)
+        if key in SEARCH_TOOLS:
+            findings[:0] = self._check_search_rules(key)
+        if key == "glob":
+            findings += self._check_glob_pattern(arguments.get("pattern"), cwd)
+        return PolicyRuling.from_findings(findings)
 
-    def _check_tool_rules(self, key: str) -> PolicyFinding | None:
-        """Deny and ask rules that name a searching tool itself."""
-        for name in ("deny", "ask"):
-            for rule in getattr(self.context.rules, name):
-                if rule.tool == key and rule.body is None:
-                    return PolicyFinding(key, name, f"rule {rule.text}", rule.text)
-        return None
+    def _check_search_rules(self, key: str) -> Iterator[PolicyFinding]:
+        """The first deny or ask rule that names the search tool itself."""
+        for outcome, rule in self.context.rules.list_forbidding():
+            if rule.tool == key and rule.pattern is None:
+                yield PolicyFinding.from_rule(key, outcome, rule)
+                return
 
-    def _evaluate_fetch(self, call: PolicyCall) -> PolicyRuling:
-        url = call.input.get("url")
+    def _check_glob_pattern(self, pattern: object, cwd: str) -> Iterator[PolicyFinding]:
+        if not isinstance(pattern, str):
+            return
+        if pattern.startswith(("/", "~")):
+            folder = re.split(r"[*?\[{]", pattern)[0].rpartition("/")[0] or "/"
+            yield self.files.evaluate(folder, "read", cwd)
+        elif ".." in pattern.split("/"):
+            yield PolicyFinding(pattern, "ask", "the pattern leaves the folder")
+
+    def _evaluate_fetch(self, arguments: Mapping[str, Any]) -> PolicyRuling:
+        url = arguments.get("url")
         if not isinstance(url, str):
-            return PolicyRuling("deny", "an address has to be text")
-        address = parse_url_target(url)
-        if address.refusal:
-            return PolicyRuling("deny", address.refusal)
-        rules = self.context.rules
-        for name, listed in (("deny", rules.deny), ("ask", rules.ask)):
-            for rule in listed:
-                if _is_fetch_rule(rule) and _covers_any_host(rule, address):
-                    finding = PolicyFinding(url, "deny" if name == "deny" else "ask", f"rule {rule.text}",
-                                      rule.text)  # fmt: skip
-                    return PolicyRuling(finding.outcome, finding.reason, (finding,), name == "ask")
-        finding = self._check_fetch_allowed(url, address)
-        return PolicyRuling(finding.outcome, finding.reason, (finding,))
+            return PolicyRuling("deny", "the URL must be a string")
+        return PolicyRuling.from_finding(evaluate_url(url, self.context.rules))
 
-    def _check_fetch_allowed(self, url: str, address: UrlTarget) -> PolicyFinding:
-        if address.ambiguity:
-            return PolicyFinding(url, "ask", address.ambiguity)
-        covering = [r for r in self.context.rules.allow if _is_fetch_rule(r)]
-        named = next((r for r in covering if _names_host(r, address.host)), None)
-        blanket = next((r for r in covering if r.pattern is None or _is_any_host(r)), None)
-        if named is None and blanket is None:
-            return PolicyFinding(url, "ask", f"no rule allows fetching from {address.host}")
-        if address.is_private and named is None:
-            return PolicyFinding(url, "ask", f"{address.host} is this machine or a private network")
-        for host in address.embedded_hosts:
-            if blanket is None and not any(_names_host(r, host) for r in covering):
-                return PolicyFinding(url, "ask", f"it may lead on to {host}")
-        rule = named or blanket
-        text = rule.text if rule else ""
-        return PolicyFinding(url, "allow", f"rule {text}", text, is_read_only=True)
-
-    def _evaluate_by_name(self, call: PolicyCall, key: str) -> PolicyRuling:
-        """Tools that rules know by name only."""
-        rules = self.context.rules
-        for rule in rules.deny:
+    def _evaluate_tool(self, key: str, call: PolicyCall) -> PolicyRuling:
+        """A tool that rules know by its name only."""
+        for outcome, rule in self.context.rules.list_forbidding():
             if rule.matches_tool(key):
-                return _make_ruling(call, "deny", rule)
-        for rule in rules.ask:
-            if rule.matches_tool(key):
-                return _make_ruling(call, "ask", rule)
+                return PolicyRuling.from_finding(PolicyFinding.from_rule(call.tool, outcome, rule))
         if call.is_definition_changed:
-            reason = "its definition changed since it was approved"
-            return PolicyRuling(
-                "ask", reason, (PolicyFinding(call.tool, "ask", reason),), must_ask=True
-            )
-        for rule in rules.allow:
-            if rule.matches_tool(key):
-                return _make_ruling(call, "allow", rule)
-        if key in DELEGATING_TOOLS:
-            finding = PolicyFinding(
-                call.tool, "allow", "its own calls are judged one by one", is_read_only=True
-            )
-            return PolicyRuling("allow", finding.reason, (finding,))
-        if call.is_pure and not key.startswith("mcp__"):
+            finding = PolicyFinding(call.tool, "ask", "its definition changed since the approval")
+            return PolicyRuling("ask", finding.reason, (finding,), must_ask=True)
+        allowing = next((r for r in self.context.rules.allow if r.matches_tool(key)), None)
+        if allowing is not None:
+            finding = PolicyFinding.from_rule(call.tool, "allow", allowing)
+        elif key in DELEGATING_TOOLS:
+            reason = "each call that it makes is checked"
+            finding = PolicyFinding(call.tool, "allow", reason, is_read_only=True)
+        elif call.is_pure and not key.startswith("mcp__"):
             finding = PolicyFinding(call.tool, "allow", "changes nothing", is_read_only=True)
-            return PolicyRuling("allow", finding.reason, (finding,))
-        return PolicyRuling(
-            "ask", "no rule allows it", (PolicyFinding(call.tool, "ask", "no rule allows it"),)
-        )
+        else:
+            finding = PolicyFinding(call.tool, "ask", "no rule allows it")
+        return PolicyRuling.from_finding(finding)
 
 
-def _make_ruling(call: PolicyCall, outcome: Any, rule: Rule) -> PolicyRuling:
-    finding = PolicyFinding(call.tool, outcome, f"rule {rule.text}", rule.text)
-    return PolicyRuling(outcome, finding.reason, (finding,), must_ask=outcome == "ask")
-
-
-def _is_static(commands: Any) -> bool:
+def _is_static(commands: Iterable[SimpleCommand]) -> bool:
     return all(
-        not p.doubts and all(w.text is not None for w in p.argv[:1]) and _is_static(p.inner)
-        for p in commands
+        not c.doubts and all(w.text is not None for w in c.argv[:1]) and _is_static(c.inner)
+        for c in commands
     )
 
 
-def _list_paths(arguments: Mapping[str, Any], key: str) -> list[str] | None:
+def _list_paths(key: str, arguments: Mapping[str, Any]) -> list[str] | None:
+    """The paths that a file tool is called with; None if they are not known."""
     if key == "applypatch":
         text = next((arguments[k] for k in ("patch", "input", "text") if k in arguments), None)
         return find_patch_paths(text) or None if isinstance(text, str) else None
@@ -181,28 +130,4 @@ def _list_paths(arguments: Mapping[str, Any], key: str) -> list[str] | None:
         value = arguments.get(name)
         if isinstance(value, str) and value:
             return [value]
-    return ["."] if key in ("glob", "grep", "ls") else None
-
-
-def _is_fetch_rule(rule: Rule) -> bool:
-    return rule.tool == "webfetch"
-
-
-def _names_host(rule: Rule, host: str) -> bool:
-    return (
-        isinstance(rule.pattern, DomainPattern)
-        and not _is_any_host(rule)
-        and rule.pattern.matches(host)
-    )
-
-
-def _is_any_host(rule: Rule) -> bool:
-    return isinstance(rule.pattern, DomainPattern) and rule.pattern.host == "*"
-
-
-def _covers_any_host(rule: Rule, address: UrlTarget) -> bool:
-    if not isinstance(rule.pattern, DomainPattern):
-        return True
-    return any(
-        rule.pattern.forbids(host) for host in (address.host, *address.embedded_hosts) if host
-    )
+    return ["."] if key in SEARCH_TOOLS else None

@@ -1,11 +1,11 @@
-"""Permission cases: a call, the rules, and the verdict that is expected.
+"""Permission cases: a call, the rules, and the expected verdict.
 
-One JSON object a line: `id`, `rules`, `tool`, `input`, `cwd`, `expect`, and `setup` with `files`,
+One JSON object per line: `id`, `rules`, `tool`, `input`, `cwd`, `expect`, and `setup` with `files`,
 `links` and `hardlinks` of the workspace. `/ws` is the workspace and `/home/u` the home; both are
-made in a temporary folder and shown to the judge at those places.
+created in a temporary folder and mapped to these paths.
 
-Kinds that are no calls: `remember` (approve one command, judge another), `startup` (what a folder
-may do before it is trusted). `sandbox` belongs to the sandbox's own suite and is passed over.
+Tools that are not calls: `remember` (approve one command, evaluate another) and `startup` (what a
+folder may do before it is trusted). `sandbox` cases are skipped: the tests of the sandbox run them.
 """
 
 import json
@@ -19,7 +19,7 @@ import msgspec
 
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
-from treadle.policy.evaluation.file_evaluator import PolicyContext
+from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
 from treadle.policy.evaluation.rule_suggestions import suggest_rules
 from treadle.policy.evaluation.ruling import PolicyCall
@@ -49,7 +49,7 @@ class RuleCase(msgspec.Struct, frozen=True):
 
 
 class CaseResult(msgspec.Struct, frozen=True):
-    """What came of a case."""
+    """The verdict on a case."""
 
     id: str
     verdict: str
@@ -62,12 +62,12 @@ class CaseResult(msgspec.Struct, frozen=True):
 
 
 def read_cases(file: Path) -> list[RuleCase]:
-    """The cases of a file; a line that is not one is a ConfigError with its number."""
+    """The cases of a file; ConfigError with the line number if one is wrong."""
     cases: list[RuleCase] = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         if line.strip():
             try:
-                # The plain parser: cases hold escapes that a strict one refuses.
+                # Not msgspec: cases contain escapes that a strict parser rejects.
                 cases.append(msgspec.convert(json.loads(line), RuleCase))
             except ValueError as error:
                 raise ConfigError(f"{file}:{number}: not a case: {error}") from error
@@ -75,11 +75,11 @@ def read_cases(file: Path) -> list[RuleCase]:
 
 
 def run_cases(cases: list[RuleCase]) -> Iterator[CaseResult]:
-    """Judge each case in a workspace of its own; those that need none share an empty one."""
+    """Evaluate each case in its own workspace; cases without setup share an empty one."""
     with TemporaryDirectory(prefix="treadle-case-") as top:
         for number, case in enumerate(cases):
-            bare = not case.setup and case.tool not in ("startup", "sandbox")
-            folder = Path(top) / ("empty" if bare else str(number))
+            is_bare = not case.setup and case.tool not in ("startup", "sandbox")
+            folder = Path(top) / ("empty" if is_bare else str(number))
             try:
                 verdict, reason = _evaluate_case(case, folder)
             except InvalidRule as error:
@@ -89,19 +89,19 @@ def run_cases(cases: list[RuleCase]) -> Iterator[CaseResult]:
 
 def _evaluate_case(case: RuleCase, folder: Path) -> tuple[str, str]:
     workspace, home = folder / "ws", folder / "home"
-    for place in (workspace, home):
-        place.mkdir(parents=True, exist_ok=True)
+    for path in (workspace, home):
+        path.mkdir(parents=True, exist_ok=True)
     _build_workspace(workspace, case.setup)
     if case.tool == "sandbox":
-        return NOT_EVALUATED, "judged by the kernel: the sandbox's own tests run it"
+        return NOT_EVALUATED, "enforced by the kernel: the tests of the sandbox run it"
     if case.tool == "startup":
         return _run_startup_case(case.input, workspace, home)
     rules = parse_rules(case.rules, root=ROOT, home=HOME)
     view = FileSystemView(((ROOT, str(workspace)), (HOME, str(home))))
-    situation = PolicyContext(ROOT, HOME, rules, file_system=view)
+    context = PolicyContext(ROOT, HOME, rules, file_system=view)
     if case.tool == "remember":
-        return _run_remember_case(case, situation)
-    ruling = PermissionEvaluator(situation).evaluate(_make_call(case))
+        return _run_remember_case(case, context)
+    ruling = PermissionEvaluator(context).evaluate(_make_call(case))
     return ruling.outcome, ruling.reason
 
 
@@ -123,7 +123,7 @@ def _make_parent(workspace: Path, name: str) -> Path:
 def _make_call(case: RuleCase) -> PolicyCall:
     tool = case.tool
     if tool == "mcp":
-        # A server's tool is always known by its server's name, whatever it calls itself.
+        # The name of an MCP tool always begins with the name of its server.
         name = str(case.input.get("name", ""))
         server = re.sub("_+", "_", str(case.input.get("server", "")))
         own = name.startswith(f"mcp__{server}__" if server else "mcp__")
@@ -136,31 +136,27 @@ def _make_call(case: RuleCase) -> PolicyCall:
 def _run_remember_case(case: RuleCase, context: PolicyContext) -> tuple[str, str]:
     approved = PolicyCall("bash", {"command": case.input["approved"]}, case.cwd)
     saved = suggest_rules(approved, context)
-    rules = parse_rules({"allow": list(saved)}, root=ROOT, home=HOME)
-    wider = msgspec.structs.replace(context, rules=context.rules + rules)
-    ruling = PermissionEvaluator(wider).evaluate(
-        PolicyCall("bash", {"command": case.input["then"]}, case.cwd)
-    )
+    evaluator = PermissionEvaluator(context.with_allow_rules(saved, "saved"))
+    ruling = evaluator.evaluate(PolicyCall("bash", {"command": case.input["then"]}, case.cwd))
     return ruling.outcome, f"saved {', '.join(saved) or 'nothing'}; {ruling.reason}"
 
 
 def _run_startup_case(
     case_input: Mapping[str, Any], workspace: Path, home: Path
 ) -> tuple[str, str]:
-    """What a folder may do when a session starts in it: `deny` means that it may not."""
+    """What a folder may do when a session starts in it: `deny` means nothing."""
     trust = TrustStore(home / "trust.json")
     if "argv" in case_input:
-        flags = [a for a in case_input["argv"] if str(a).startswith("--settings")]
-        if flags:
-            return "allow", "a flag of its own"
-        return "deny", "flags are whole arguments; text inside a value is text"
+        if any(str(a).startswith("--settings") for a in case_input["argv"]):
+            return "allow", "an argument of its own"
+        return "deny", "only whole arguments are flags"
     for name, content in case_input.get("files", {}).items():
         if content.startswith("symlink -> "):
             _make_parent(workspace, name).symlink_to(content.removeprefix("symlink -> "))
             try:
                 read_text(workspace / name, within=workspace)
             except (ConfigError, FileNotFoundError):
-                return "deny", f"{name} leads out of the workspace and is not read"
+                return "deny", f"the symlink {name} leaves the workspace and is not read"
         else:
             _make_parent(workspace, name).write_text(content)
     if case_input.get("trusted"):
@@ -176,21 +172,21 @@ def _run_startup_case(
             return "allow", f"{name} takes effect: {effect}"
     if trusted:
         return "allow", "the folder is trusted"
-    return "deny", "nothing of a folder runs or widens anything until it is trusted"
+    return "deny", "nothing from a folder runs or adds permissions until it is trusted"
 
 
 def _describe_effect(name: str, content: str, *, trusted: bool) -> str:
-    """What of a file would widen or run something, as the trust filters leave it."""
+    """What would run or add permissions after the trust filters, or ""."""
     if name.endswith("settings.json"):
         try:
             settings = json.loads(content)
         except ValueError:
-            return ""  # refused with file and line before anything starts
-        left = filter_project_settings(settings, is_trusted=trusted)
-        narrowing = left.pop("permissions", {})
-        return ", ".join([*left, *(k for k in narrowing if k not in ("ask", "deny"))])
+            return ""  # an error at the start of the session
+        kept = filter_project_settings(settings, is_trusted=trusted)
+        narrowing = kept.pop("permissions", {})
+        return ", ".join([*kept, *(k for k in narrowing if k not in ("ask", "deny"))])
     if name.endswith(".md") and content.startswith("---"):
         keys = {line.partition(":")[0].strip(): "" for line in content.splitlines() if ":" in line}
-        left = filter_project_front_matter(keys, is_trusted=trusted)
-        return ", ".join(k for k in left if k not in ("name", "description"))
+        kept = filter_project_front_matter(keys, is_trusted=trusted)
+        return ", ".join(k for k in kept if k not in ("name", "description"))
     return ""

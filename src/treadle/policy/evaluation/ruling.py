@@ -1,32 +1,35 @@
-"""What the judge says: a verdict, its reason, and the same for each part.
+"""The result of an evaluation: an outcome and its reason, for the call and for each part of it.
 
-Values only. `core.contracts.policy` has the engine's own, smaller words for the outcome.
+Values only. `core.contracts.policy` has the smaller values that the engine uses.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from treadle.core.sanitize import escape_invisible
+from treadle.policy.ruleset.rules import Outcome, Rule
 
-Outcome = Literal["allow", "ask", "deny"]
 _SEVERITY = {"allow": 0, "ask": 1, "deny": 2}
+
+# unruled_workspace_write: asked only because no rule allows this write inside the workspace.
+FindingKind = Literal["other", "unruled_workspace_write"]
 
 
 class PolicyCall(msgspec.Struct, frozen=True):
-    """A call to be judged."""
+    """A call to be evaluated."""
 
     tool: str
     input: Mapping[str, Any]
     cwd: str = ""  # where a command would run; "" is the root
-    is_pure: bool = False  # the engine's own word that it changes nothing; never a server's
-    is_definition_changed: bool = False  # its definition is not the one that was approved
-    is_sandboxed: bool = False  # a command of it would run inside the sandbox
+    is_pure: bool = False  # the engine declares it to be pure; never set for MCP tools
+    is_definition_changed: bool = False  # its definition is not the approved one
+    is_sandboxed: bool = False  # a command would run inside the sandbox
 
 
 class PolicyFinding(msgspec.Struct, frozen=True):
-    """One thing that was looked at, and what follows from it."""
+    """The outcome for one part of a call: a command, a file, a URL, the tool itself."""
 
     subject: str
     outcome: Outcome
@@ -34,37 +37,51 @@ class PolicyFinding(msgspec.Struct, frozen=True):
     rule: str = ""  # the rule that decided, if one did
     is_read_only: bool = False  # allowed because it only reads
     inner: tuple["PolicyFinding", ...] = ()
+    kind: FindingKind = "other"
+    path: str = ""  # the resolved path, if it is about a file
+
+    @classmethod
+    def from_rule(
+        cls, subject: str, outcome: Outcome, rule: Rule, *, is_read_only: bool = False
+    ) -> "PolicyFinding":
+        return cls(subject, outcome, f"rule {rule.text}", rule.text, is_read_only)
 
 
 class PolicyRuling(msgspec.Struct, frozen=True):
-    """The verdict on a call. `findings` show every part of it, allowed ones as well."""
+    """The outcome for a call, with the findings that led to it, also those that allow."""
 
     outcome: Outcome
     reason: str
     findings: tuple[PolicyFinding, ...] = ()
-    must_ask: bool = False  # an ask rule, or something no mode may wave through, wants a person
-    is_static: bool = True  # everything that it would run is known
+    must_ask: bool = False  # no mode may turn this ask into an allow
+    is_static: bool = True  # every program that it would run is known
 
     @property
     def is_read_only(self) -> bool:
         """Whether every part only reads."""
         return bool(self.findings) and all(f.is_read_only for f in self.findings)
 
+    @classmethod
+    def from_finding(cls, finding: PolicyFinding) -> "PolicyRuling":
+        must_ask = finding.outcome == "ask" and bool(finding.rule)
+        return cls(finding.outcome, finding.reason, (finding,), must_ask)
 
-def combine_findings(findings: Iterable[PolicyFinding]) -> tuple[Outcome, str]:
-    """Deny over ask over allow; the reason is the first of the gravest."""
-    outcome: Outcome = "allow"
-    reason = ""
-    for finding in findings:
-        if not reason or _SEVERITY[finding.outcome] > _SEVERITY[outcome]:
-            outcome, reason = (
-                finding.outcome,
-                f"{_shorten_subject(finding.subject)}: {finding.reason}",
-            )
-    return outcome, reason
+    @classmethod
+    def from_findings(
+        cls, findings: Sequence[PolicyFinding], *, is_static: bool = True
+    ) -> "PolicyRuling":
+        """Deny over ask over allow; the reason is the first with the gravest outcome."""
+        gravest = max(findings, key=lambda f: _SEVERITY[f.outcome])
+        return cls(
+            gravest.outcome,
+            f"{_shorten_subject(gravest.subject)}: {gravest.reason}",
+            tuple(findings),
+            must_ask=any(f.outcome == "ask" and f.rule for f in findings),
+            is_static=is_static,
+        )
 
 
 def _shorten_subject(text: str) -> str:
-    """A subject as a person may be shown it: no escapes, no tricks with direction."""
+    """A subject that is safe to show: one short line without escapes or invisible characters."""
     line = escape_invisible(text)
     return line if len(line) <= 80 else line[:60] + " … " + line[-16:]

@@ -1,11 +1,14 @@
 """Hooks: the user's own programs and functions at named points of the loop.
 
-    configured  what settings say: events, matchers, commands     approval  which of them may run
-    speaking    the JSON that a command reads, the one it writes   binding   which files they run
-    shell       a command as a Hook                                python    a function as a Hook
+    config         hooks in settings: events, matchers, commands
+    approval       which hooks and servers of a project may run
+    script_hashes  the files that they run
+    protocol       the JSON that a command reads and writes
+    command_hook   a command as a Hook
+    function_hook  a function as a Hook
 
-The points and what may be answered there are core/contracts/hook.py's; how a command is run is
-the workspace's, and arrives as a function. Above: wiring.
+core/contracts/hook.py defines the points and the answers. Used by apps/assembly, which passes in
+the function that runs a program.
 """
 
 from treadle.policy.hooks.approval import (

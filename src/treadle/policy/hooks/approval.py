@@ -1,8 +1,8 @@
-"""Which hooks and servers of a project may run: those that the user approved as they are now.
+"""Which hooks and servers of a project may run: those that the user approved unchanged.
 
-An approval holds the hash of the definition and of the project's own files that it runs, as far as
-script_hashes.py finds them, so a script that was changed later has to be approved again. The store is
-trust.py's; nothing here asks.
+An approval contains the hash of the definition and of the project's files that it runs, as far as
+script_hashes.py finds them: a changed script needs a new approval. trust.py stores approvals; the
+hosts ask the user.
 """
 
 from __future__ import annotations
@@ -20,80 +20,76 @@ from treadle.core.redaction import REDACTED, is_secret
 from treadle.policy.hooks.config import HookConfig
 from treadle.policy.trust import ApprovalState, TrustStore
 
-IN_SANDBOX = "inside the sandbox, where one can be built"
+IN_SANDBOX = "inside the sandbox, if there is one"
 OUTSIDE_SANDBOX = "outside of the sandbox"
 UNTRACKED_CHANGES = (
-    "it cannot be seen whether what it runs changes: trust all of the folder, or say no"
+    "changes of the files that it runs are not detected: approve only if you trust the whole folder"
 )
 _LONG_BLANKS = re.compile(r"\s{9,}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)")
 
 
 class UnapprovedExtension(msgspec.Struct, frozen=True):
-    """A hook or server of a project that does not run, and why.
-
-    `is_sure` is false where a later change of what it runs might not be noticed. `details` are
-    lines about what else of it is approved: where it starts, what it is given of the user's.
-    """
+    """A hook or server of a project that does not run, and why."""
 
     kind: str
     name: str
     command: str
     state: ApprovalState
     is_folder_trusted: bool
-    location: str = ""
-    is_complete: bool = True
-    details: tuple[str, ...] = ()
+    location: str = ""  # inside or outside of the sandbox
+    is_complete: bool = True  # False if a change of what it runs may not be detected
+    details: tuple[str, ...] = ()  # its folder, and what it gets from the user's environment
 
     @property
     def summary(self) -> str:
-        """One line for the person."""
+        """One line for the user."""
+        command = collapse_blanks(self.command)
         if not self.is_folder_trusted:
-            what = collapse_blanks(self.command)
-            return f"{self.kind} {self.name} waits until you trust the folder: {what}"
+            return f"{self.kind} {self.name} waits until you trust the folder: {command}"
         why = "changed since you approved it" if self.state == "changed" else "is new"
-        return f"{self.kind} {self.name} {why} and waits for your approval: {collapse_blanks(self.command)}"
+        return f"{self.kind} {self.name} {why} and waits for your approval: {command}"
 
     @property
     def description(self) -> str:
-        """What a person has to know before a yes: what it runs, where, and what is not seen."""
-        said = "; ".join(
-            part for part in (self.location, "" if self.is_complete else UNTRACKED_CHANGES) if part
-        )
-        return (
-            f"{collapse_blanks(self.command)} ({said})" if said else collapse_blanks(self.command)
-        )
+        """What it runs and where, and whether changes are detected."""
+        notes = (self.location, "" if self.is_complete else UNTRACKED_CHANGES)
+        text = "; ".join(note for note in notes if note)
+        command = collapse_blanks(self.command)
+        return f"{command} ({text})" if text else command
 
     @property
     def detail_lines(self) -> tuple[str, ...]:
-        """All of it, for the question whether it may run."""
+        """Everything that the user has to know before approving it."""
         first = f"{self.kind} {collapse_blanks(self.name)} runs {self.description}"
         return first, *(f"  {collapse_blanks(line)}" for line in self.details)
 
 
 def collapse_blanks(text: str) -> str:
-    """With long runs of blanks counted: they would push the rest out of sight."""
+    """Replace long runs of blanks by their count: they would push the rest out of sight."""
     return _LONG_BLANKS.sub(lambda run: f" … ({len(run[0]):,} blanks) ", text)
 
 
 def filter_approved_hooks(
     store: TrustStore, folder: Path, commands: Sequence[HookConfig]
 ) -> tuple[list[HookConfig], list[UnapprovedExtension]]:
-    """The hooks of a project's settings that may run, marked as the project's; those that wait."""
-    look = _ApprovalChecker(store, folder, "hook")
+    """The hooks of a project that may run, marked as the project's, and those that wait."""
+    checker = _ApprovalChecker(store, folder, "hook")
     allowed, waiting = list[HookConfig](), list[UnapprovedExtension]()
     for command in commands:
         details = (f"for {command.matcher}",) if command.matcher else ()
-        found = look.check(command.name, command.definition, command.command, IN_SANDBOX, details)
-        if found is None:
+        unapproved = checker.check(
+            command.name, command.definition, command.command, IN_SANDBOX, details
+        )
+        if unapproved is None:
             allowed.append(msgspec.structs.replace(command, is_project=True))
         else:
-            waiting.append(found)
+            waiting.append(unapproved)
     return allowed, waiting
 
 
 def approve_hooks(store: TrustStore, folder: Path, commands: Sequence[HookConfig]) -> None:
-    """The user was shown these hooks and approved them."""
+    """Approve these hooks, which the user was shown."""
     for command in commands:
         store.approve(folder, "hook", command.name, add_file_hashes(command.definition, folder))
 
@@ -101,59 +97,59 @@ def approve_hooks(store: TrustStore, folder: Path, commands: Sequence[HookConfig
 def filter_approved_servers(
     store: TrustStore, folder: Path, servers: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, Mapping[str, Any]], list[UnapprovedExtension]]:
-    """The servers that a project names and that may be started, and those that wait."""
-    look = _ApprovalChecker(store, folder, "server")
+    """The servers of a project that may start, and those that wait."""
+    checker = _ApprovalChecker(store, folder, "server")
     allowed, waiting = dict[str, Mapping[str, Any]](), list[UnapprovedExtension]()
     for name, server in servers.items():
         line = " ".join([str(server.get("command", "")), *map(str, server.get("args") or ())])
         url = str(server.get("url") or "")
-        where = "" if url else OUTSIDE_SANDBOX
-        found = look.check(name, server, url or line, where, tuple(_describe_server(server)))
-        if found is None:
+        location = "" if url else OUTSIDE_SANDBOX
+        details = tuple(_describe_server(server))
+        unapproved = checker.check(name, server, url or line, location, details)
+        if unapproved is None:
             allowed[name] = server
         else:
-            waiting.append(found)
+            waiting.append(unapproved)
     return allowed, waiting
 
 
 def _describe_server(server: Mapping[str, Any]) -> Iterator[str]:
-    """What a server is given beside its command or address."""
+    """What a server gets in addition to its command or URL."""
     if server.get("cwd"):
         yield f"in the folder {server['cwd']}"
-    for key, words in (("env", "with {}={}"), ("headers", "sends {}: {}")):
-        given = server.get(key)
-        for name, value in given.items() if isinstance(given, dict) else ():
-            # A reference is no secret, and says what would be given away.
-            hides = is_secret(str(name)) and not _VARIABLE.search(str(value))
-            yield words.format(name, REDACTED if hides else value)
-    taken = dict.fromkeys(_VARIABLE.findall(json.dumps(server)))
-    secret = [name for name in taken if is_secret(name, os.environ.get(name, ""))]
-    if plain := [name for name in taken if name not in secret]:
-        yield f"takes your {', '.join(plain)}"
+    for key, template in (("env", "with {}={}"), ("headers", "sends {}: {}")):
+        values = server.get(key)
+        for name, value in values.items() if isinstance(values, dict) else ():
+            # A reference to a variable is not secret, and the user should see it.
+            is_hidden = is_secret(str(name)) and not _VARIABLE.search(str(value))
+            yield template.format(name, REDACTED if is_hidden else value)
+    variables = dict.fromkeys(_VARIABLE.findall(json.dumps(server)))
+    secret = [name for name in variables if is_secret(name, os.environ.get(name, ""))]
+    if plain := [name for name in variables if name not in secret]:
+        yield f"reads your {', '.join(plain)}"
     if secret:
         names = ", ".join(secret)
-        yield f"asks for your {names}, which stays empty: a folder gets no secret"
+        yield f"asks for your {names}, which stays empty: a project gets no secrets"
 
 
 def approve_server(store: TrustStore, folder: Path, name: str, server: Mapping[str, Any]) -> None:
-    """The user was shown this server and approved it."""
+    """Approve this server, which the user was shown."""
     store.approve(folder, "server", name, add_file_hashes(server, folder))
 
 
 def add_file_hashes(definition: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A definition with the hashes of the project's own files that it runs."""
-    # Reading a command line loads a parser: not before somebody has to know.
-    from treadle.policy.hooks.script_hashes import hash_scripts
+    """A definition with the hashes of the project's files that it runs. Its keys are stored."""
+    from treadle.policy.hooks.script_hashes import hash_scripts  # loads the shell parser
 
-    found = hash_scripts(definition, folder)
-    kept: dict[str, Any] = {"definition": json.dumps(definition, sort_keys=True)}
-    if found.files:
-        kept["files"] = found.files
-    return kept if found.is_complete else {**kept, "unseen": True}
+    scripts = hash_scripts(definition, folder)
+    content: dict[str, Any] = {"definition": json.dumps(definition, sort_keys=True)}
+    if scripts.files:
+        content["files"] = scripts.files
+    return content if scripts.is_complete else {**content, "unseen": True}
 
 
 class _ApprovalChecker:
-    """At one definition after the other: whether it may run."""
+    """Checks whether the hooks or servers of one folder may run."""
 
     def __init__(self, store: TrustStore, folder: Path, kind: str) -> None:
         self._store = store
@@ -170,15 +166,15 @@ class _ApprovalChecker:
         details: tuple[str, ...],
     ) -> UnapprovedExtension | None:
         """None if it may run."""
-        if not self._is_trusted:  # its files are not looked at: there may be many
+        if not self._is_trusted:  # hashes no files: there may be many
             return UnapprovedExtension(
                 self._kind, name, command, "new", False, location, details=details
             )
-        found = add_file_hashes(definition, self._folder)
-        state = self._store.get_approval_state(self._folder, self._kind, name, found)
+        content = add_file_hashes(definition, self._folder)
+        state = self._store.get_approval_state(self._folder, self._kind, name, content)
         if state == "approved":
             return None
-        is_sure = "unseen" not in found
+        is_complete = not content.get("unseen", False)
         return UnapprovedExtension(
-            self._kind, name, command, state, True, location, is_sure, details
+            self._kind, name, command, state, True, location, is_complete, details
         )

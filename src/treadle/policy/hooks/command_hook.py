@@ -1,12 +1,12 @@
 """A shell command as a Hook: JSON on its standard input, its exit code as the answer.
 
-    0       yes; JSON on stdout may say more, plain stdout is context at two points
+    0       yes; JSON on stdout may add details, plain stdout is context at two points
     2       no, with stderr as the reason
-    other   it failed: a call about to happen is denied, elsewhere the person is warned
-            (so does a hang, more output than anybody reads, or JSON that is none)
+    other   failure: `pre_tool_use` denies the call, other points warn the user
+            (also a timeout, too much output, or invalid JSON)
 
-How a program is run is not known here: `run` is given, and is a workspace's `execute`. What the
-JSON means is protocol.py's.
+Uses protocol.py for the JSON. The caller passes the function that runs a program, usually
+`execute` of the workspace.
 """
 
 from __future__ import annotations
@@ -34,16 +34,15 @@ from treadle.policy.hooks.protocol import HookReply, encode_input, parse_output,
 
 MAX_OUTPUT_BYTES = 1 << 20
 MAX_REASON_CHARS = 2_000
-MAX_BLOCKED_STOPS = 10
-"""How often in a row one turn may be kept from ending; then the hook is taken to be stuck."""
+MAX_BLOCKED_STOPS = 10  # in one turn; then the turn ends anyway
 
 
 class HookFailed(TreadleError):
-    """A hook that cannot be obeyed; the loop denies the call, or warns."""
+    """The hook failed; the loop denies the call or warns the user."""
 
 
 class RunProgram(Protocol):
-    """Runs a program to its end, its whole tree with it, each stream kept up to `limit` bytes."""
+    """Runs a program with all its children, and keeps up to `limit` bytes of each stream."""
 
     async def __call__(
         self,
@@ -59,24 +58,17 @@ class RunProgram(Protocol):
 
 
 class CommandHookContext(msgspec.Struct, frozen=True):
-    """What every hook command of a session has in common.
-
-    tell      a line for the person           halt      ends the turn, for this reason
-    approved  asked before each run: whether the command is still what the user approved
-    surround  further variables for a command
-    sandboxed as the workspace takes it: False runs the user's own outside of the sandbox; what a
-              folder brings runs inside wherever there is one
-    """
+    """What all hook commands of a session share; see `make_command_hooks`."""
 
     run: RunProgram
     folder: Path
-    transcript_path: str = ""
-    get_mode: Callable[[], str] = lambda: "default"
-    notify: Callable[[str], None] = lambda _: None
-    end_turn: Callable[[str], None] = lambda _: None
-    is_approved: Callable[[HookConfig], bool] = lambda _: True
-    get_extra_env: Callable[[HookConfig], Mapping[str, str]] = lambda _: {}
-    sandboxed: bool | None = False
+    transcript_path: str
+    get_mode: Callable[[], str]
+    notify: Callable[[str], None]
+    end_turn: Callable[[str], None]
+    is_approved: Callable[[HookConfig], bool]
+    get_extra_env: Callable[[HookConfig], Mapping[str, str]]
+    sandboxed: bool | None
 
     def common_input(self) -> dict[str, Any]:
         return {
@@ -92,28 +84,34 @@ def make_command_hooks(
     folder: Path,
     *,
     transcript_path: str = "",
-    get_mode: Callable[[], str] | None = None,
+    get_mode: Callable[[], str] = lambda: "default",
     notify: Callable[[str], None] | None = None,
-    end_turn: Callable[[str], None] | None = None,
-    is_approved: Callable[[HookConfig], bool] | None = None,
-    get_extra_env: Callable[[HookConfig], Mapping[str, str]] | None = None,
+    end_turn: Callable[[str], None] = lambda _: None,
+    is_approved: Callable[[HookConfig], bool] = lambda _: True,
+    get_extra_env: Callable[[HookConfig], Mapping[str, str]] = lambda _: {},
     sandboxed: bool | None = False,
 ) -> list[Hook]:
-    """The commands as hooks, in their order; give them to an agent as they are."""
-    given = {
-        "get_mode": get_mode, "notify": notify, "end_turn": end_turn,
-        "is_approved": is_approved, "get_extra_env": get_extra_env,
-    }  # fmt: skip
-    surroundings = CommandHookContext(
+    """The commands as hooks for an agent, in their order.
+
+    `notify` shows a line to the user; `end_turn` ends the turn with a reason. `is_approved` is
+    called before each run: whether the command is still the approved one. `sandboxed` is for the
+    user's own commands: False runs them outside of the sandbox; a project's commands always run
+    inside if there is one.
+    """
+    context = CommandHookContext(
         run,
         folder,
         transcript_path,
-        sandboxed=sandboxed,
-        **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
+        get_mode,
+        notify or (lambda _: None),
+        end_turn,
+        is_approved,
+        get_extra_env,
+        sandboxed,
     )
-    remarks, stops = DeferredContext(command.point for command in commands), BlockedStops()
-    hooks: list[Hook] = [CommandHook(command, surroundings, remarks, stops) for command in commands]
-    return [*hooks, remarks] if remarks.points else hooks
+    deferred, stops = DeferredContext(command.point for command in commands), BlockedStops()
+    hooks: list[Hook] = [CommandHook(command, context, deferred, stops) for command in commands]
+    return [*hooks, deferred] if deferred.points else hooks
 
 
 class CommandHook:
@@ -123,13 +121,13 @@ class CommandHook:
         self,
         command: HookConfig,
         context: CommandHookContext,
-        deferred_context: DeferredContext | None = None,
-        blocked_stops: BlockedStops | None = None,
+        deferred_context: DeferredContext,
+        blocked_stops: BlockedStops,
     ) -> None:
         self.command = command
         self._context = context
-        self._deferred_context = deferred_context or DeferredContext()
-        self._blocked_stops = blocked_stops or BlockedStops()
+        self._deferred_context = deferred_context
+        self._blocked_stops = blocked_stops
 
     @property
     def points(self) -> frozenset[HookPoint]:
@@ -139,60 +137,54 @@ class CommandHook:
         if not self.command.matches(hook_input):
             return None
         if not self._context.is_approved(self.command):
-            raise HookFailed(f"{self._label} changed since it was approved; look at it again")
-        heard = self._interpret(hook_input, await self._run(hook_input))
-        if self.command.is_project and isinstance(heard.answer, Permit):
-            # A sandboxed command could have rewritten what this hook runs: a person decides.
+            raise HookFailed(f"{self._label} changed since you approved it; approve it again")
+        reply = self._interpret(hook_input, await self._run(hook_input))
+        if self.command.is_project and isinstance(reply.answer, Permit):
+            # A sandboxed command could have changed what this hook runs: the user decides.
             return None
-        if heard.user_message:
-            self._context.notify(heard.user_message)
-        if heard.end_turn_reason is not None:
-            self._context.end_turn(heard.end_turn_reason)
-        if heard.extra_context:
-            self._deferred_context.add(hook_input, heard.extra_context)
-        if isinstance(heard.answer, Block):
+        if reply.user_message:
+            self._context.notify(reply.user_message)
+        if reply.end_turn_reason is not None:
+            self._context.end_turn(reply.end_turn_reason)
+        if reply.extra_context:
+            self._deferred_context.add(hook_input, reply.extra_context)
+        if isinstance(reply.answer, Block):
             self._deferred_context.discard(hook_input)
             if hook_input.point in ("stop", "subagent_stop"):
                 self._count_blocked_stop(hook_input)
-        return heard.answer
+        return reply.answer
 
     async def _run(self, hook_input: HookInput) -> ProgramResult:
-        around, command = self._context, self.command
-        said = around.common_input()
+        context, command = self._context, self.command
+        common_input = context.common_input()
         if hook_input.point in ("stop", "subagent_stop"):
-            said["stop_hook_active"] = self._blocked_stops.get_count(hook_input) > 0
-        folder = str(around.folder)
-        return await around.run(
+            common_input["stop_hook_active"] = self._blocked_stops.get_count(hook_input) > 0
+        folder = str(context.folder)
+        return await context.run(
             ("/bin/sh", "-c", command.command),
             cwd=folder,
             env={
-                **around.get_extra_env(command),
+                **context.get_extra_env(command),
                 "TREADLE_PROJECT_DIR": folder,
                 "CLAUDE_PROJECT_DIR": folder,
             },
             timeout=command.timeout,
-            stdin=encode_input(hook_input, said),
+            stdin=encode_input(hook_input, common_input),
             limit=MAX_OUTPUT_BYTES,
-            sandboxed=None if command.is_project else around.sandboxed,
+            sandboxed=None if command.is_project else context.sandboxed,
         )
 
     def _interpret(self, hook_input: HookInput, executed: ProgramResult) -> HookReply:
         if executed.timed_out:
-            raise HookFailed(f"{self._label} did not end within {self.command.timeout:g} s")
+            raise HookFailed(f"{self._label} did not finish within {self.command.timeout:g} s")
+        stderr = _decode_output(executed.stderr)[:MAX_REASON_CHARS]
         if executed.exit_code == 2:
-            return self._interpret_block(
-                hook_input, _decode_output(executed.stderr)[:MAX_REASON_CHARS]
-            )
+            return self._interpret_block(hook_input, stderr)
         if executed.exit_code != 0:
-            how = (
-                f"exited with {executed.exit_code}"
-                if executed.exit_code
-                else f"was ended by {executed.signal}"
-            )
-            words = (
-                _decode_output(executed.stderr)[:MAX_REASON_CHARS] or "it said nothing on stderr"
-            )
-            raise HookFailed(f"{self._label} {how}: {words}")
+            how = f"was killed by {executed.signal}"
+            if executed.exit_code:
+                how = f"exited with {executed.exit_code}"
+            raise HookFailed(f"{self._label} {how}: {stderr or 'nothing on stderr'}")
         if executed.is_truncated:
             raise HookFailed(f"{self._label} wrote more than {MAX_OUTPUT_BYTES >> 20} MiB")
         try:
@@ -201,8 +193,8 @@ class CommandHook:
             raise HookFailed(f"{self._label}: {error}") from error
 
     def _interpret_block(self, hook_input: HookInput, stderr: str) -> HookReply:
-        """Exit 2: the reason is for the model where it can act on it, else for the person."""
-        reason = stderr or f"{self._label} said no without a reason"
+        """Exit code 2: the reason is for the model if it can act on it, else for the user."""
+        reason = stderr or f"{self._label} denied it without a reason"
         match hook_input.point:
             case "post_tool_use":
                 return HookReply(AddContext(truncate_context(reason)))
@@ -213,9 +205,8 @@ class CommandHook:
 
     def _count_blocked_stop(self, hook_input: HookInput) -> None:
         if self._blocked_stops.increment(hook_input) > MAX_BLOCKED_STOPS:
-            raise HookFailed(
-                f"{self._label} kept the turn from ending {MAX_BLOCKED_STOPS} times; it ends now"
-            )
+            problem = f"kept the turn from ending {MAX_BLOCKED_STOPS} times; the turn ends now"
+            raise HookFailed(f"{self._label} {problem}")
 
     @property
     def _label(self) -> str:
@@ -224,7 +215,7 @@ class CommandHook:
 
 
 class BlockedStops:
-    """How often each session's turn was kept from ending; shared by the hooks of a session."""
+    """Counts how often hooks kept a turn from ending; shared by the hooks of a session."""
 
     def __init__(self) -> None:
         self._turns: dict[str, tuple[str, int]] = {}
@@ -240,12 +231,12 @@ class BlockedStops:
 
 
 class DeferredContext:
-    """Says last what commands wanted said beside a change: a hook has one answer at a time."""
+    """Adds the context that commands gave in addition to a change, since a hook has one answer."""
 
     _MAX_ENTRIES = 64
 
     def __init__(self, points: Iterable[HookPoint] = ()) -> None:
-        # Only where commands are: a hook before tools keeps them from being started early.
+        # Only where there are commands: a hook at `pre_tool_use` prevents eager tool calls.
         self._points = frozenset(points) & {"pre_tool_use", "post_tool_use"}
         self._texts: dict[tuple[str, str, str], list[str]] = {}
 
@@ -254,12 +245,12 @@ class DeferredContext:
         return self._points
 
     async def run(self, hook_input: HookInput) -> HookAnswer | None:
-        said = self._texts.pop(self._key(hook_input), None)
-        return AddContext("\n".join(said)) if said else None
+        texts = self._texts.pop(self._key(hook_input), None)
+        return AddContext("\n".join(texts)) if texts else None
 
     def add(self, hook_input: HookInput, text: str) -> None:
         self._texts.setdefault(self._key(hook_input), []).append(text)
-        if len(self._texts) > self._MAX_ENTRIES:  # left by calls that somebody else denied
+        if len(self._texts) > self._MAX_ENTRIES:  # left by calls that were denied elsewhere
             del self._texts[next(iter(self._texts))]
 
     def discard(self, hook_input: HookInput) -> None:
@@ -271,5 +262,5 @@ class DeferredContext:
 
 
 def _decode_output(data: bytes) -> str:
-    """As text without controls: a reason is shown to a person and told to a model."""
+    """The output as text without escapes: the user and the model read it."""
     return strip_escapes(data.decode("utf-8", errors="replace").strip())

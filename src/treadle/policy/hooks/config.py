@@ -1,17 +1,16 @@
-"""What settings say of hooks: at which event, for which tools, which command, how long.
+"""Hooks in settings: the event, the matcher, the command, the timeout.
 
     {"hooks": {"PreToolUse": [{"matcher": "Bash|Edit", "hooks": [
         {"type": "command", "command": "./check.sh", "timeout": 60}]}]}}
 
-A misspelt event or a matcher that is no pattern is an error with file and line: a hook that
-nobody asks would be a guard that is not there. This reads; it runs nothing.
+A misspelt event or an invalid matcher is an error with file and line: such a hook would never
+run, and would not guard anything. Reads only; command_hook.py runs the commands.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import msgspec
 
 from treadle.core.contracts.hook import HookInput, HookPoint
 from treadle.core.errors import ConfigError
+from treadle.core.text import suggest
 from treadle.policy.settings_file import find_line, read_settings_file
 
 HOOK_EVENTS: Mapping[str, HookPoint] = {
@@ -36,10 +36,10 @@ HOOK_EVENTS: Mapping[str, HookPoint] = {
 }
 DEFAULT_TIMEOUT = 60.0
 
-# What the well-known tools are called in other agents' settings, where it is not just the case.
+# Tool names in the settings of other agents, where they differ in more than case.
 HOOK_TOOL_NAMES = {"web_fetch": "WebFetch", "todo": "TodoWrite", "apply_patch": "ApplyPatch"}
 
-# What a matcher is compared with at points that are not about a tool.
+# The field that a matcher is compared with at points without a tool, and its default.
 MATCHER_FIELDS: Mapping[HookPoint, tuple[str, str]] = {
     "session_start": ("source", "startup"),
     "pre_compact": ("trigger", "auto"),
@@ -50,18 +50,15 @@ MATCHER_FIELDS: Mapping[HookPoint, tuple[str, str]] = {
 
 
 class HookConfig(msgspec.Struct, frozen=True):
-    """One command of the settings. `slot` is its place among those of its event in its file.
-
-    One `of_folder` is a project's, which the user approved; the others are the user's own.
-    """
+    """One hook command of the settings."""
 
     event: str
     command: str
     matcher: str = ""
     timeout: float = DEFAULT_TIMEOUT
     origin: str = ""
-    index: int = 0
-    is_project: bool = False
+    index: int = 0  # among the commands of its event in its file
+    is_project: bool = False  # an approved hook of the project, not one of the user
 
     @property
     def point(self) -> HookPoint:
@@ -69,12 +66,12 @@ class HookConfig(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What an approval is kept under; the same when the command changes."""
+        """The name of an approval; it does not change with the command."""
         return f"{Path(self.origin).name}/{self.event}/{self.index}"
 
     @property
     def definition(self) -> dict[str, Any]:
-        """What an approval is bound to."""
+        """The content that an approval is for."""
         return {
             "event": self.event,
             "matcher": self.matcher,
@@ -83,7 +80,7 @@ class HookConfig(msgspec.Struct, frozen=True):
         }
 
     def matches(self, hook_input: HookInput) -> bool:
-        """Whether this moment is what the matcher asks for."""
+        """Whether the matcher selects this input."""
         if self.matcher in ("", "*"):
             return True
         return any(
@@ -93,12 +90,12 @@ class HookConfig(msgspec.Struct, frozen=True):
 
 
 def list_matcher_subjects(hook_input: HookInput) -> Sequence[str]:
-    """What a matcher is compared with: the tool's names, or what the point is about."""
+    """What a matcher is compared with: the names of the tool, or the field of the point."""
     if "tool_name" in hook_input.data:
         name = str(hook_input.data["tool_name"])
         return (name, to_hook_tool_name(name))
-    key, usual = MATCHER_FIELDS.get(hook_input.point, ("", ""))
-    return (str(hook_input.data.get(key) or usual),)
+    key, default = MATCHER_FIELDS.get(hook_input.point, ("", ""))
+    return (str(hook_input.data.get(key) or default),)
 
 
 def to_hook_tool_name(name: str) -> str:
@@ -109,21 +106,21 @@ def to_hook_tool_name(name: str) -> str:
 
 
 def read_hooks_file(file: Path, within: Path | None = None) -> list[HookConfig]:
-    """The hooks of a settings file; no file means none, a wrong one is a ConfigError.
+    """The hooks of a settings file; none without a file, ConfigError if it is wrong.
 
-    A file of the folder `within` is not read where a link leads out of it.
+    With `within`, a symlink out of that folder is not followed.
     """
     settings, text = read_settings_file(file, within)
     return parse_hooks(settings, str(file), text)
 
 
 def parse_hooks(settings: Mapping[str, Any], origin: str, text: str = "") -> list[HookConfig]:
-    """The hooks of settings that were parsed; `text` is where lines are looked up."""
+    """The hooks of parsed settings; `text` is the file, for line numbers."""
     return list(_parse_events(settings.get("hooks", {}), _ErrorLocation(origin, text)))
 
 
 class _ErrorLocation:
-    """Says where in a file something is wrong."""
+    """Makes errors with file and line."""
 
     def __init__(self, origin: str, text: str) -> None:
         self.origin = origin
@@ -135,21 +132,17 @@ class _ErrorLocation:
 
 def _parse_events(hooks: object, location: _ErrorLocation) -> Iterator[HookConfig]:
     if not isinstance(hooks, Mapping):
-        raise location.make_error("hooks", "hooks has to be an object of events")
+        raise location.make_error("hooks", "hooks must be an object of events")
     for event, groups in hooks.items():
         if event not in HOOK_EVENTS:
-            close = get_close_matches(str(event), list(HOOK_EVENTS), n=1, cutoff=0.6)
-            hint = (
-                f"; did you mean {close[0]}?" if close else f"; there are {', '.join(HOOK_EVENTS)}"
-            )
-            raise location.make_error(str(event), f"no hook event is called {event!r}{hint}")
+            close = suggest(str(event), HOOK_EVENTS)
+            hint = f"did you mean {close}?" if close else f"known events: {', '.join(HOOK_EVENTS)}"
+            raise location.make_error(str(event), f"unknown hook event {event!r}; {hint}")
         if not isinstance(groups, list):
-            raise location.make_error(event, f"hooks.{event} has to be a list")
-        slot = 0
-        for group in groups:
-            for command in _parse_group(event, group, location):
-                yield msgspec.structs.replace(command, index=slot)
-                slot += 1
+            raise location.make_error(event, f"hooks.{event} must be a list")
+        commands = (c for group in groups for c in _parse_group(event, group, location))
+        for index, command in enumerate(commands):
+            yield msgspec.structs.replace(command, index=index)
 
 
 def _parse_group(event: str, group: object, location: _ErrorLocation) -> Iterator[HookConfig]:
@@ -159,11 +152,11 @@ def _parse_group(event: str, group: object, location: _ErrorLocation) -> Iterato
         )
     matcher = group.get("matcher") or ""
     if not isinstance(matcher, str):
-        raise location.make_error(event, f"hooks.{event}: matcher has to be a text")
+        raise location.make_error(event, f"hooks.{event}: matcher must be a string")
     try:
         _compile_matcher(matcher if matcher != "*" else "")
     except re.error as error:
-        problem = f"hooks.{event}: the matcher {matcher!r} is no pattern ({error})"
+        problem = f"hooks.{event}: the matcher {matcher!r} is not a valid pattern ({error})"
         raise location.make_error(matcher, problem) from error
     for entry in group["hooks"]:
         yield _parse_entry(event, matcher, entry, location)
@@ -175,7 +168,7 @@ def _parse_entry(event: str, matcher: str, entry: object, location: _ErrorLocati
     kind, command = entry.get("type", "command"), entry.get("command")
     if kind != "command":
         raise location.make_error(
-            event, f"hooks.{event}: type {kind!r} is not known; it is `command`"
+            event, f"hooks.{event}: unknown type {kind!r}; the only type is `command`"
         )
     if not isinstance(command, str) or not command.strip() or "\0" in command:
         raise location.make_error(event, f"hooks.{event}: a hook needs a command")
@@ -183,13 +176,13 @@ def _parse_entry(event: str, matcher: str, entry: object, location: _ErrorLocati
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if not is_number or not 0 < timeout <= 86_400:
         raise location.make_error(
-            command, f"hooks.{event}: timeout is {timeout!r}; it is seconds above 0"
+            command, f"hooks.{event}: timeout is {timeout!r}; it must be seconds above 0"
         )
     return HookConfig(event, command, matcher, float(timeout), location.origin)
 
 
 @lru_cache(maxsize=256)
 def _compile_matcher(matcher: str) -> re.Pattern[str]:
-    """A `|` list is a pattern too; spaces around its names are no part of them."""
-    tidy = "|".join(part.strip() for part in matcher.split("|"))
-    return re.compile(tidy, re.IGNORECASE)
+    """A `|` list is a pattern too; spaces around its names are ignored."""
+    pattern = "|".join(part.strip() for part in matcher.split("|"))
+    return re.compile(pattern, re.IGNORECASE)

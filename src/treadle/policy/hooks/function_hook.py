@@ -1,11 +1,11 @@
 """A Python function as a Hook.
 
     @hook("pre_tool_use", matcher="bash")
-    def no_force(moment):
-        if "--force" in moment.data["tool_input"].get("command", ""):
-            return Block("no force here")
+    def no_force(hook_input):
+        if "--force" in hook_input.data["tool_input"].get("command", ""):
+            return Block("do not use --force")
 
-A text that is returned is told to the model. The same points and answers as for shell commands.
+A returned string is context for the model. Points and answers are the same as for commands.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ HookFunction = Callable[[HookInput], HookFunctionResult | Awaitable[HookFunction
 
 
 class FunctionHook:
-    """A function with a Hook's face."""
+    """Calls a function as a Hook."""
 
     def __init__(
         self, function: HookFunction, points: frozenset[HookPoint], matcher: str = ""
     ) -> None:
         self.function = function
         self._points = points
-        # The matcher's meaning is the settings' one; the command is nobody's.
+        # Same matcher semantics as in settings; there is no command here.
         self._matcher = HookConfig("PreToolUse", "", matcher)
 
     @property
@@ -40,22 +40,22 @@ class FunctionHook:
     async def run(self, hook_input: HookInput) -> HookAnswer | None:
         if not self._matcher.matches(hook_input):
             return None
-        said = self.function(hook_input)
-        if inspect.isawaitable(said):
-            said = await said
-        return AddContext(said) if isinstance(said, str) else said
+        result = self.function(hook_input)
+        if inspect.isawaitable(result):
+            result = await result
+        return AddContext(result) if isinstance(result, str) else result
 
 
 def hook(*points: HookPoint, matcher: str = "") -> Callable[[HookFunction], FunctionHook]:
-    """Make a hook of a function that is asked at these points."""
+    """Make a hook of a function, which runs at these points."""
     known = frozenset(HOOK_EVENTS.values())
     for point in points:
         if point not in known:
-            raise ConfigError(f"no hook point is called {point!r}; there are {', '.join(known)}")
+            raise ConfigError(f"unknown hook point {point!r}; known points: {', '.join(known)}")
     if not points:
-        raise ConfigError("a hook needs a point, such as @hook('pre_tool_use')")
+        raise ConfigError("a hook needs at least one point, such as @hook('pre_tool_use')")
     try:
         re.compile(matcher if matcher != "*" else "")
     except re.error as error:
-        raise ConfigError(f"the matcher {matcher!r} is no pattern ({error})") from error
+        raise ConfigError(f"the matcher {matcher!r} is not a valid pattern ({error})") from error
     return lambda function: FunctionHook(function, frozenset(points), matcher)

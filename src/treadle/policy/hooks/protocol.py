@@ -1,8 +1,8 @@
-"""What a hook command is told and what it answers, in the JSON that hook scripts are written for.
+"""The JSON protocol of hook commands, which is also the one of other agents.
 
-`told` makes its standard input, `heard` reads its standard output; both are pure. Unknown fields
-of an answer are passed over, known ones of a wrong kind are an error: who wrote them meant
-something. Running the command is command_hook.py's.
+`encode_input` makes the standard input, `parse_output` reads the standard output; both are pure.
+Unknown fields of the output are ignored; a known field with a wrong type is an error. Used by
+command_hook.py, which runs the command.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ MAX_CONTEXT_CHARS = 10_000
 _EVENT_BY_POINT = {point: event for event, point in HOOK_EVENTS.items()}
 _FILE_TOOLS = frozenset({"read", "write", "edit"})
 _FILE_SYNONYMS = ("path", "file")
+_NO_REASON = "a hook denied it"
 
 
 class HookDecision(msgspec.Struct, frozen=True, rename="camel"):
@@ -46,7 +47,7 @@ class HookSpecificOutput(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class HookOutput(msgspec.Struct, frozen=True, rename="camel"):
-    """The JSON that a command may print."""
+    """The JSON output of a command."""
 
     continue_: bool = msgspec.field(default=True, name="continue")
     stop_reason: str | None = None
@@ -75,12 +76,12 @@ class HookOutput(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class HookReply(msgspec.Struct, frozen=True):
-    """What an output means: the answer, what is said beside it, and lines for the person."""
+    """The meaning of an output."""
 
     answer: HookAnswer | None = None
-    extra_context: str = ""
+    extra_context: str = ""  # for the model, in addition to the answer
     user_message: str = ""
-    end_turn_reason: str | None = None  # the whole turn should end, for this reason
+    end_turn_reason: str | None = None  # set if the turn must end
 
 
 # ------------------------------------------------------------------ to the command
@@ -92,7 +93,7 @@ def encode_input(hook_input: HookInput, common_input: Mapping[str, Any]) -> byte
     call_id = data.pop("call_id", None)
     data.pop("summary", None)
     is_error = data.pop("is_error", False)
-    said: dict[str, Any] = {
+    payload: dict[str, Any] = {
         "session_id": hook_input.session_id,
         **common_input,
         "hook_event_name": _EVENT_BY_POINT[hook_input.point],
@@ -100,31 +101,31 @@ def encode_input(hook_input: HookInput, common_input: Mapping[str, Any]) -> byte
     }
     if "tool_name" in data:
         name = str(data["tool_name"])
-        said["tool_name"] = to_hook_tool_name(name)
-        said["tool_input"] = _add_file_path(name, data.pop("tool_input", {}))
-        said["tool_use_id"] = call_id
+        payload["tool_name"] = to_hook_tool_name(name)
+        payload["tool_input"] = _add_file_path(name, data.pop("tool_input", {}))
+        payload["tool_use_id"] = call_id
         del data["tool_name"]
     if "tool_response" in data:
-        said["tool_response"] = {"text": data.pop("tool_response"), "is_error": is_error}
+        payload["tool_response"] = {"text": data.pop("tool_response"), "is_error": is_error}
     if "last_message" in data:
-        said["last_assistant_message"] = data.pop("last_message")
-    key, usual = MATCHER_FIELDS.get(hook_input.point, ("", ""))
+        payload["last_assistant_message"] = data.pop("last_message")
+    key, default = MATCHER_FIELDS.get(hook_input.point, ("", ""))
     if key:
-        said[key] = usual
-    # Escaped to ASCII: a model may write half a surrogate pair, which UTF-8 cannot hold.
-    return json.dumps({**said, **data}, default=str).encode()
+        payload[key] = default
+    # Escaped to ASCII: a model may write half a surrogate pair, which UTF-8 cannot encode.
+    return json.dumps({**payload, **data}, default=str).encode()
 
 
 def _add_file_path(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Scripts look for `file_path`; a model may have used a synonym, and would be past a guard."""
+    """Add `file_path`, which scripts check: with a synonym the model would evade a guard."""
     if name not in _FILE_TOOLS or "file_path" in arguments:
         return dict(arguments)
-    given = next((arguments[key] for key in _FILE_SYNONYMS if key in arguments), None)
-    return dict(arguments) if given is None else {**arguments, "file_path": given}
+    path = next((arguments[key] for key in _FILE_SYNONYMS if key in arguments), None)
+    return dict(arguments) if path is None else {**arguments, "file_path": path}
 
 
 def _remove_file_path(changed: dict[str, Any], hook_input: HookInput) -> dict[str, Any]:
-    """Take the `file_path` that we added out again; a changed one replaces the synonym."""
+    """Remove the added `file_path` again; a changed one replaces the synonym."""
     name, before = str(hook_input.data.get("tool_name", "")), hook_input.data.get("tool_input", {})
     shown = _add_file_path(name, before)
     if "file_path" in before or "file_path" not in shown or "file_path" not in changed:
@@ -132,29 +133,29 @@ def _remove_file_path(changed: dict[str, Any], hook_input: HookInput) -> dict[st
     rest = {key: value for key, value in changed.items() if key != "file_path"}
     if changed["file_path"] == shown["file_path"]:
         return rest
-    return {**{k: v for k, v in rest.items() if k not in _FILE_SYNONYMS},
-            "file_path": changed["file_path"]}  # fmt: skip
+    others = {key: value for key, value in rest.items() if key not in _FILE_SYNONYMS}
+    return {**others, "file_path": changed["file_path"]}
 
 
 # ------------------------------------------------------------------ from the command
 
 
 def parse_output(hook_input: HookInput, stdout: str) -> HookReply:
-    """What a command that ended well wants. ValueError says why it cannot be understood."""
+    """The reply of a command that exited with 0; ValueError if the output is wrong."""
     text = stdout.strip()
     if not text.startswith("{"):
-        # Plain words are for the model where context is asked for, and for nobody elsewhere.
+        # Plain text is context at these two points, and ignored at the others.
         is_context = hook_input.point in ("user_prompt_submit", "session_start") and text
         return HookReply(AddContext(truncate_context(text)) if is_context else None)
     try:
         output = msgspec.json.decode(text, type=HookOutput)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise ValueError(f"its output is not the JSON of a hook ({error})") from error
+        raise ValueError(f"the output is not valid hook JSON ({error})") from error
     message = (output.system_message or "").strip()
     if not output.continue_:
         return _parse_halt(hook_input.point, output, message)
-    answer, remark = _parse_answer(hook_input, output)
-    return HookReply(answer, remark, message)
+    answer, extra_context = _parse_answer(hook_input, output)
+    return HookReply(answer, extra_context, message)
 
 
 def _parse_halt(point: HookPoint, output: HookOutput, message: str) -> HookReply:
@@ -166,9 +167,9 @@ def _parse_halt(point: HookPoint, output: HookOutput, message: str) -> HookReply
 
 
 def _parse_answer(hook_input: HookInput, output: HookOutput) -> tuple[HookAnswer | None, str]:
-    """The answer that the point allows, and what has to be said beside it."""
+    """The answer that the point allows, and context for the model in addition to it."""
     specific, context = output.hook_specific_output, output.context
-    reason = output.reason or "a hook said no"
+    reason = output.reason or _NO_REASON
     match hook_input.point:
         case "pre_tool_use":
             if specific.permission_decision in ("deny", "ask"):
@@ -192,32 +193,32 @@ def _parse_answer(hook_input: HookInput, output: HookOutput) -> tuple[HookAnswer
 
 
 def _get_denial_reason(specific: HookSpecificOutput) -> str:
-    reason = specific.permission_decision_reason or "a hook said no"
+    reason = specific.permission_decision_reason or _NO_REASON
     if specific.permission_decision == "deny":
         return reason
-    # By now the policy has decided, so there is no question left to put to a person.
-    return f"a hook wants a person to look at this call first: {reason}"
+    # The policy has decided already, so the user can no longer be asked.
+    return f"a hook requires the user to check this call first: {reason}"
 
 
 def _parse_permission(output: HookOutput) -> HookAnswer | None:
     specific = output.hook_specific_output
     decision = specific.decision
     if output.is_denied or specific.permission_decision == "deny":
-        return Block(output.reason or specific.permission_decision_reason or "a hook said no")
+        return Block(output.reason or specific.permission_decision_reason or _NO_REASON)
     if decision is not None and decision.behavior == "deny":
-        return Block(decision.message or "a hook said no")
+        return Block(decision.message or _NO_REASON)
     if output.effective_input is not None or (decision and decision.updated_input is not None):
-        return None  # it permits another call than this one: a person decides
-    is_yes = (
+        return None  # it permits a changed call: the user decides
+    is_permitted = (
         output.decision in ("approve", "allow")
         or specific.permission_decision == "allow"
         or (decision is not None and decision.behavior == "allow")
     )
-    return Permit("a hook said yes") if is_yes else None
+    return Permit("a hook approved it") if is_permitted else None
 
 
 def truncate_context(text: str) -> str:
-    """Context is for the model, and a megabyte of it helps nobody."""
+    """Limit the context for the model."""
     if len(text) <= MAX_CONTEXT_CHARS:
         return text
     return f"{text[:MAX_CONTEXT_CHARS]}\n... [truncated, {len(text)} chars total]"

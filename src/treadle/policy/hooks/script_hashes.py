@@ -1,11 +1,11 @@
-"""Which files of a folder a hook or a server of it runs, as far as its definition shows.
+"""Finds and hashes the files of a folder that a hook or a server of it runs.
 
-Rather too many than too few: every word that is a file of the folder counts, seen from every folder
-that is named. What only the running shell knows, or too much, is said to be unseen. What the files
-load in their turn is not looked for. Above: approval.py. Below: shell/, which reads the line.
+Rather too many files than too few: every word that is a file of the folder counts, relative to
+every folder that is named. What is known only at run time makes the result incomplete. Files that
+these files load are not searched. Used by approval.py. Uses shell/ to parse the command line.
 """
 
-# ruff: noqa: PTH111, PTH112, PTH113, PTH115, PTH118, PTH120, PTH123 - most words are no paths
+# ruff: noqa: PTH111, PTH112, PTH113, PTH115, PTH118, PTH120, PTH123 - most words are not paths
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from typing import Any
 
 import msgspec
 
+from treadle.policy.ruleset.paths import is_inside
 from treadle.policy.shell import SimpleCommand, Word, parse_command
 from treadle.policy.shell.analysis.programs import analyze_effects
+from treadle.policy.shell.program_names import strip_version
 from treadle.policy.wordset import word_set
 
 _MAX_CHARS = 20_000
 _MAX_WORDS = 1_000
 _MAX_FILES = 64
 _MAX_FOLDERS = 16
-_MAX_PATH_STEPS = 4_000  # of a path, through links that may lead in a circle
+_MAX_PATH_STEPS = 4_000  # of one path, since symlinks may form a loop
 _MAX_HASHED_BYTES = 64 << 20
 
 _WORD = re.compile(r"""[^\s"'`$=:,;|&<>(){}\[\]]+""")
@@ -59,12 +61,12 @@ _IMPLICIT_FILES: Mapping[str, tuple[str, ...]] = {
     "nox": ("noxfile.py",),
     "pre-commit": (".pre-commit-config.yaml",),
 }
-"""What programs do because a file says so that nobody has to name."""
+"""Files that a program reads without being named on the command line."""
 
 _BUILD_PROGRAMS = word_set(
     "pytest tox cargo go gradle gradlew mvn mvnw bazel cmake ninja meson dotnet swift mix"
 )
-"""Programs that build or run the folder as a whole."""
+"""Programs that build or run the whole folder."""
 
 _NODE_PROGRAMS = frozenset({"node", "nodejs", "bun", "deno", "tsx", "ts-node"})
 _NODE_SUFFIXES = (".js", ".mjs", ".cjs", ".ts")
@@ -73,59 +75,56 @@ _NODE_RUNNERS = frozenset({"npm", "npx", "pnpm", "pnpx", "yarn", "bun", "bunx"})
 
 
 class ScriptHashes(msgspec.Struct, frozen=True):
-    """The folder's files that a definition runs, each with its hash; a link with where it leads.
+    """The files of the folder that a definition runs."""
 
-    `is_sure` is false where more may be run than could be found by looking.
-    """
-
-    files: dict[str, str] = {}
-    is_complete: bool = True
+    files: dict[str, str] = {}  # relative path -> hash, or the target of a symlink
+    is_complete: bool = True  # False if it may run more than was found
 
 
 def hash_scripts(definition: Mapping[str, Any], folder: Path) -> ScriptHashes:
-    """What of the folder this hook or server runs, looked at now."""
-    parts, is_sure = _parse_definition(definition)
-    words = _list_words(definition, parts)
+    """The present files of the folder that this hook or server runs."""
+    commands, is_complete = _parse_definition(definition)
+    words = _list_words(definition, commands)
     names = {_get_program_name(word) for word in words}
     if len(words) > _MAX_WORDS or not names.isdisjoint(_BUILD_PROGRAMS):
-        is_sure = False
-    found = _FileCollector(os.path.realpath(folder))
-    found.add_named_folders(words[:_MAX_WORDS])
-    for base in found.folders:
-        for place in _list_candidate_paths(base, words[:_MAX_WORDS], names):
-            found.add_file(place)
-        if any(_runs_package(part, base) for part in parts):
-            is_sure = False
-    return ScriptHashes(found.files, is_sure and not found.is_truncated)
+        is_complete = False
+    collector = _FileCollector(os.path.realpath(folder))
+    collector.add_named_folders(words[:_MAX_WORDS])
+    for base in collector.folders:
+        for path in _list_candidate_paths(base, words[:_MAX_WORDS], names):
+            collector.add_file(path)
+        if any(_runs_package(command, base) for command in commands):
+            is_complete = False
+    return ScriptHashes(collector.files, is_complete and not collector.is_truncated)
 
 
 def _parse_definition(definition: Mapping[str, Any]) -> tuple[list[SimpleCommand], bool]:
-    """The commands of the line, and whether all that they run can be told from it."""
+    """The commands of the line, and whether the line shows everything that they run."""
     command = definition.get("command")
     if not isinstance(command, str):
         return [], True
     if "event" in definition:
         line = command
-    else:  # a server: its words are no shell's
+    else:  # a server: no shell reads its words
         line = shlex.join(
             _expand_environment(str(word)) for word in (command, *(definition.get("args") or ()))
         )
     if len(line) > _MAX_CHARS:
         return [], False
-    facts = parse_command(_expand_known_variables(line))
-    parts = list(_walk_commands((*facts.commands, *facts.guessed_commands)))
-    return parts, not facts.doubts and all(map(_is_resolvable, parts))
+    parsed = parse_command(_expand_known_variables(line))
+    commands = list(_walk_commands((*parsed.commands, *parsed.guessed_commands)))
+    return commands, not parsed.doubts and all(map(_is_resolvable, commands))
 
 
 def _is_resolvable(command: SimpleCommand) -> bool:
-    """Whether the words of a command say what it runs."""
+    """Whether the words of a command show what it runs."""
     if command.doubts:
         return False
     effects = analyze_effects(_drop_module_option(command))
-    if effects.is_read_only or not command.argv:  # it only reads, or only keeps a value for later
+    if effects.is_read_only or not command.argv:  # it only reads, or only sets a variable
         return True
-    taken = [one.target for one in command.redirects if one.effect == "read"]
-    words = [*command.argv, *(word for word in taken if word is not None)]
+    inputs = [r.target for r in command.redirects if r.effect == "read" and r.target is not None]
+    words = [*command.argv, *inputs]
     return (
         not effects.has_inline_code
         and command.cd_paths is not None
@@ -138,7 +137,7 @@ def _is_literal(word: Word) -> bool:
 
 
 def _drop_module_option(command: SimpleCommand) -> SimpleCommand:
-    """`python -m x` is no code on the line: the module is looked for."""
+    """`python -m x` is not inline code: the files of the module are found."""
     texts = [word.text or "" for word in command.argv]
     if not texts or _get_program_name(texts[0]) != "python":
         return command
@@ -148,7 +147,7 @@ def _drop_module_option(command: SimpleCommand) -> SimpleCommand:
 
 
 def _runs_package(command: SimpleCommand, base: str) -> bool:
-    """`node FOLDER`: the package.json there says which file is meant."""
+    """`node FOLDER`: the package.json there names the file to run."""
     texts = [word.text or "" for word in command.argv]
     named = next((text for text in texts[1:] if not text.startswith("-")), None)
     if named is None or _get_program_name(texts[0]) not in _NODE_PROGRAMS:
@@ -157,9 +156,9 @@ def _runs_package(command: SimpleCommand, base: str) -> bool:
 
 
 def _walk_commands(commands: Iterable[SimpleCommand]) -> Iterator[SimpleCommand]:
-    for part in commands:
-        yield part
-        yield from _walk_commands(part.inner)
+    for command in commands:
+        yield command
+        yield from _walk_commands(command.inner)
 
 
 # ------------------------------------------------------------------ words
@@ -167,93 +166,84 @@ def _walk_commands(commands: Iterable[SimpleCommand]) -> Iterator[SimpleCommand]
 
 def _list_words(definition: Mapping[str, Any], commands: Iterable[SimpleCommand]) -> list[str]:
     """Everything that may name a file, in order: words as the shell reads them, then pieces."""
-    found: dict[str, None] = {}
-    for part in commands:
-        given = [*part.argv, *(one.value for one in part.assignments)]
-        given += [one.target for one in part.redirects if one.target is not None]
-        found.update((word.text, None) for word in given if word.text)
+    texts: list[str | None] = []
+    for command in commands:
+        texts += [word.text for word in command.argv]
+        texts += [assignment.value.text for assignment in command.assignments]
+        texts += [r.target.text for r in command.redirects if r.target is not None]
     for text in _list_texts(definition):
-        for variant in {
-            text: None,
-            _expand_known_variables(text): None,
-            _expand_environment(text): None,
-        }:
-            found[variant] = None
+        variants = (text, _expand_known_variables(text), _expand_environment(text))
+        for variant in dict.fromkeys(variants):
+            texts.append(variant)
             for piece in _WORD.findall(variant):
-                found[piece] = None
+                texts.append(piece)
                 if piece[0] == "/":
-                    found[piece.lstrip("/")] = None  # "$(somewhere)"/x.sh
+                    texts.append(piece.lstrip("/"))  # "$(command)"/x.sh
                 elif piece[0] == "-":
-                    found[piece[2:]] = None  # -fbuild.mk
+                    texts.append(piece[2:])  # -fbuild.mk
     home = os.path.expanduser("~")
-    kept = [home + word[1:] if word.startswith("~/") else word for word in found]
-    return [word for word in kept if word and "\0" not in word and len(word) < 4096]
+    words = [home + t[1:] if t.startswith("~/") else t for t in dict.fromkeys(texts) if t]
+    return [word for word in words if "\0" not in word and len(word) < 4096]
 
 
 def _list_texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value[:_MAX_CHARS]
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _list_texts(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _list_texts(part)
+    elif isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _list_texts(inner)
 
 
 def _expand_known_variables(text: str) -> str:
-    """With what a shell in the folder would put in for the variables that everybody uses."""
+    """Expand common variables as a shell in the folder would."""
     if _REASSIGNMENT.search(text):
         return text
-    text = _PROJECT_DIR_VARIABLE.sub(
-        ".", text
-    )  # the folder itself, or one that the line has gone to
+    text = _PROJECT_DIR_VARIABLE.sub(".", text)  # the folder, or where the line has changed to
     home = os.environ.get("HOME", "")
     if re.fullmatch(r"[\w./-]+", home):
         text = _HOME_VARIABLE.sub(lambda _: home, text)
-    return _VARIABLE_WITH_DEFAULT.sub(lambda found: found[2], text)
+    return _VARIABLE_WITH_DEFAULT.sub(lambda match: match[2], text)
 
 
 def _expand_environment(text: str) -> str:
-    """With variables of our environment, as a server's definition is filled in."""
+    """Expand variables of the environment, as in the definition of a server."""
     environ = os.environ
-    text = _VARIABLE_WITH_DEFAULT.sub(lambda found: environ.get(found[1]) or found[2], text)
-    return _VARIABLE.sub(lambda found: environ.get(found[1] or found[2], found[0]), text)
+    text = _VARIABLE_WITH_DEFAULT.sub(lambda match: environ.get(match[1]) or match[2], text)
+    return _VARIABLE.sub(lambda match: environ.get(match[1] or match[2], match[0]), text)
 
 
 def _get_program_name(word: str) -> str:
-    """The name of the program that a word may be: `python` for /usr/bin/python3.11."""
+    """The program that a word may name: `python` for /usr/bin/python3.11."""
     name = word.rpartition("/")[2]
-    return name.rstrip("0123456789.") or name
+    return strip_version(name) or name
 
 
-# ------------------------------------------------------------------ places
+# ------------------------------------------------------------------ files
 
 
 def _list_candidate_paths(base: str, words: list[str], names: set[str]) -> Iterator[str]:
-    """Where the files of these words may be, seen from one folder."""
+    """The paths that these words may mean, relative to one folder."""
     is_node, has_own_programs = bool(names & _NODE_PROGRAMS), bool(names & _NODE_RUNNERS)
     for name in names & _IMPLICIT_FILES.keys():
         yield from (f"{base}/{file}" for file in _IMPLICIT_FILES[name])
     for position, word in enumerate(words):
-        place = os.path.join(base, word)
-        yield place
+        path = os.path.join(base, word)
+        yield path
         if is_node:
-            yield from (place + ending for ending in _NODE_SUFFIXES)
+            yield from (path + suffix for suffix in _NODE_SUFFIXES)
         if has_own_programs:
             yield f"{base}/node_modules/.bin/{word}"
         if module := _MODULE_OPTION.fullmatch(word):
-            yield from _list_module_files(
-                base, module[1] or "".join(words[position + 1 : position + 2])
-            )
-        if os.path.isdir(place):
-            yield from (f"{place}/{file}" for file in _NODE_FILES if is_node)
+            following = "".join(words[position + 1 : position + 2])
+            yield from _list_module_files(base, module[1] or following)
+        if os.path.isdir(path):
+            yield from (f"{path}/{file}" for file in _NODE_FILES if is_node)
             if "python" in names:
-                yield f"{place}/__main__.py"
+                yield f"{path}/__main__.py"
 
 
 def _list_module_files(base: str, name: str) -> Iterator[str]:
-    """The files of a Python module, or of the whole package that it belongs to."""
+    """The files of a Python module, or of the whole package around it."""
     if not _DOTTED_NAME.fullmatch(name):
         return
     top = f"{base}/{name.partition('.')[0]}"
@@ -265,25 +255,25 @@ def _list_module_files(base: str, name: str) -> Iterator[str]:
 
 
 class _FileCollector:
-    """What was found below the root: files with their hashes, links, folders to look from."""
+    """Collects files with their hashes, symlinks, and the folders that words are relative to."""
 
     def __init__(self, root: str) -> None:
         self._root = root
         self.files: dict[str, str] = {}
-        self.folders = [root]  # from which words may count
+        self.folders = [root]  # that words may be relative to
         self.is_truncated = False
         for folder in os.environ.get("PATH", "").split(os.pathsep):
             self._add_folder(os.path.realpath(folder) if folder else root)
 
     def add_named_folders(self, words: Sequence[str]) -> None:
-        """Every folder that a word names is one from which the others may count: `cd x && ./y`."""
-        for base in self.folders:  # which grows meanwhile
+        """Add every folder that a word names, since others may be relative: `cd x && ./y`."""
+        for base in self.folders:  # grows during the loop
             for word in words:
-                if os.path.isdir(place := os.path.join(base, word)):
-                    self._add_folder(os.path.realpath(place))
+                if os.path.isdir(path := os.path.join(base, word)):
+                    self._add_folder(os.path.realpath(path))
 
     def _add_folder(self, folder: str) -> None:
-        if not self._contains(folder) or folder in self.folders or not os.path.isdir(folder):
+        if not self._is_inside(folder) or folder in self.folders or not os.path.isdir(folder):
             return
         if len(self.folders) < _MAX_FOLDERS:
             self.folders.append(folder)
@@ -291,18 +281,18 @@ class _FileCollector:
             self.is_truncated = True
 
     def add_file(self, path: str) -> None:
-        """Keep a file, and every link on the way to it, also where it leads out of the folder."""
+        """Record a file and the symlinks on the way to it, also if they leave the folder."""
         if not os.path.lexists(path):
             return
         real = self._resolve_symlinks(path)
-        if self._contains(real) and os.path.isfile(real):
+        if self._is_inside(real) and os.path.isfile(real):
             self._record(real)
 
     def _resolve_symlinks(self, path: str) -> str:
-        """The real path, as far as it has an end; the links of the folder on the way are kept."""
-        ahead, here, steps = path.split("/")[::-1], "/", 0
-        while ahead and (steps := steps + 1) < _MAX_PATH_STEPS:
-            part = ahead.pop()
+        """The real path, unless symlinks form a loop; records the folder's symlinks on the way."""
+        todo, here, steps = path.split("/")[::-1], "/", 0
+        while todo and (steps := steps + 1) < _MAX_PATH_STEPS:
+            part = todo.pop()
             if part in ("", "."):
                 continue
             if part == "..":
@@ -312,10 +302,10 @@ class _FileCollector:
             try:
                 target = os.readlink(here)
             except OSError:
-                continue  # no link
-            if self._contains(here):
+                continue  # not a symlink
+            if self._is_inside(here):
                 self._record(here, f"-> {_escape_surrogates(target)}")
-            ahead += target.split("/")[::-1]
+            todo += target.split("/")[::-1]
             here = "/" if target.startswith("/") else os.path.dirname(here)
         return here
 
@@ -328,14 +318,14 @@ class _FileCollector:
         else:
             self.is_truncated = True
 
-    def _contains(self, path: str) -> bool:
-        return path == self._root or path.startswith(self._root.rstrip("/") + "/")
+    def _is_inside(self, path: str) -> bool:
+        return is_inside(path, (self._root,))
 
 
 def _hash_file(path: str) -> str:
-    """The hash of a file; of a very large one, what changes whenever it is written to."""
+    """The hash of a file; for a very large one, its inode, size and change time."""
     try:
-        # Whoever puts a pipe in its place in this moment must not make anybody wait.
+        # Not blocking: the file may just have been replaced by a pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
@@ -349,5 +339,5 @@ def _hash_file(path: str) -> str:
 
 
 def _escape_surrogates(text: str) -> str:
-    """A path as text that can be encoded."""
+    """A path as text that UTF-8 can encode."""
     return text.encode("utf-8", "backslashreplace").decode()

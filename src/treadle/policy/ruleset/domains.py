@@ -1,7 +1,7 @@
-"""Addresses of the web as rules compare them: one host, in one spelling.
+"""URLs as rules compare them: one host, in one spelling.
 
-Judges the text of an address only. That a name leads to a private machine, or redirects, is seen
-when it is fetched, and judged again there.
+Looks at the text of a URL only. Whether a name resolves to a private address, or redirects, is
+checked when it is fetched.
 """
 
 import ipaddress
@@ -11,53 +11,49 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-# Translated (NAT64), and the old compatible form: the last 32 bits are an address of their own.
+# NAT64, and the old compatible form: the last 32 bits are an IPv4 address.
 _IPV4_EMBEDDING_NETWORKS = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96"))
 _PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".home.arpa", ".lan", ".intranet")
 
 
 class UrlTarget(msgspec.Struct, frozen=True):
-    """What matters of a URL: its host in ASCII, and what is suspicious about it."""
+    """The host of a URL in ASCII, and what is suspicious about the URL."""
 
     host: str
     is_private: bool = False
-    embedded_hosts: tuple[
-        str, ...
-    ] = ()  # hosts named inside the path or query: it may redirect there
+    embedded_hosts: tuple[str, ...] = ()  # hosts in the path or query, as targets of a redirect
     refusal: str = ""  # why it can never be fetched
-    ambiguity: str = ""  # why it cannot be judged
+    ambiguity: str = ""  # why rules cannot be applied to it
 
 
 def parse_url_target(url: str) -> UrlTarget:
-    """Read a URL the strict way; whatever programs disagree about is unclear."""
+    """Parse a URL strictly; what programs read differently is ambiguous."""
     if any(ord(c) < 0x20 or ord(c) == 0x7F for c in url):
-        return UrlTarget("", refusal="control characters in the address")
+        return UrlTarget("", refusal="control characters in the URL")
     scheme = url.partition(":")[0].lower()
     if scheme not in ("http", "https"):
-        return UrlTarget("", refusal=f"only http and https can be fetched, not {scheme!r}")
+        return UrlTarget("", refusal=f"only http and https URLs can be fetched, not {scheme!r}")
     if "\\" in url or " " in url.strip():
-        return UrlTarget("", ambiguity="programs read this address in different ways")
+        return UrlTarget("", ambiguity="programs read this URL in different ways")
     try:
         parts = urlsplit(url.strip())
         host = normalize_host(parts.hostname or "")
     except ValueError as error:
-        return UrlTarget("", ambiguity=f"not an address: {error}")
+        return UrlTarget("", ambiguity=f"not a URL: {error}")
     if not host:
-        return UrlTarget("", ambiguity="an address without a host")
+        return UrlTarget("", ambiguity="a URL without a host")
     if "@" in parts.netloc:
-        return UrlTarget(host, ambiguity="a user name in the address hides its host")
-    inner = tuple(
-        h for h in _find_embedded_hosts(unquote(unquote(url[len(parts.scheme) + 3 :]))) if h
-    )
-    return UrlTarget(host, is_private_host(host), tuple(h for h in inner if h != host))
+        return UrlTarget(host, ambiguity="a user name in the URL hides its host")
+    embedded = _find_embedded_hosts(unquote(unquote(url[len(parts.scheme) + 3 :])))
+    return UrlTarget(host, is_private_host(host), tuple(h for h in embedded if h != host))
 
 
 def normalize_host(host: str) -> str:
-    """Lower case, no final dot, letters of other scripts as punycode; ValueError if impossible."""
+    """The host in lower case and punycode, without a final dot; ValueError if it is not one."""
     host = host.rstrip(".").lower()
     if not host.isascii():
         if any(unicodedata.category(c) == "Cf" for c in host):
-            raise ValueError(f"{host!a} holds a character that is not seen")
+            raise ValueError(f"{host!a} contains an invisible character")
         host = host.encode("idna").decode("ascii")
     if not re.fullmatch(r"[a-z0-9_.*-]*|[0-9a-f:.]+(?:%\w+)?", host):
         raise ValueError(f"{host!r} is not a host name")
@@ -65,15 +61,15 @@ def normalize_host(host: str) -> str:
 
 
 def is_private_host(host: str) -> bool:
-    """Whether a host is this machine or a private network, as far as its text says."""
+    """Whether the text of a host names this machine or a private network."""
     if host.endswith(_PRIVATE_SUFFIXES) or ("." not in host and ":" not in host):
-        return True  # a single label is a neighbour, or a number in disguise
+        return True  # a single label is a local name, or an address as one number
     address = _parse_ip(host)
     if address is None:
         return False
     if isinstance(address, ipaddress.IPv6Address):
-        inner = any(not one.is_global for one in _list_embedded_ipv4(address))
-        return inner or address.is_site_local or not address.is_global
+        has_private = any(not ipv4.is_global for ipv4 in _list_embedded_ipv4(address))
+        return has_private or address.is_site_local or not address.is_global
     return not address.is_global
 
 
@@ -96,11 +92,11 @@ def _parse_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None
 
 
 def _list_embedded_ipv4(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
-    """The addresses of the older kind that one of the newer kind may lead to."""
-    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    """The IPv4 addresses that an IPv6 address may be translated to."""
+    candidates = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if any(address in network for network in _IPV4_EMBEDDING_NETWORKS):
-        found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [one for one in found if one is not None]
+        candidates.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return [ipv4 for ipv4 in candidates if ipv4 is not None]
 
 
 def _is_number(piece: str) -> bool:
@@ -116,9 +112,9 @@ def _parse_number(piece: str) -> int:
 
 
 def _find_embedded_hosts(text: str) -> list[str]:
-    """Hosts of addresses that stand inside an address."""
+    """The hosts of URLs inside a URL; "?" for one that cannot be read."""
     hosts: list[str] = []
-    text = text.replace("\\", "/")  # as browsers take it
+    text = text.replace("\\", "/")  # as browsers read it
     for match in re.finditer(r"(?:[a-z][a-z0-9+.-]*:)?//([^/?#&\s]*)", text, re.IGNORECASE):
         if match.start() == 0:
             continue

@@ -1,13 +1,13 @@
-"""Path patterns of rules, in the manner of gitignore.
+"""Path patterns of rules, similar to gitignore.
 
     //etc/**      from the root of the file system
     ~/notes/**    from the home folder
-    /src/**       from the root of the settings that hold the rule
-    src/**, ./x   the same, since it holds a slash
-    *.env         a name at any depth beneath that root
-    *.{key,pem}   either of several; a backslash takes the next character as it is
+    /src/**       from the root of the settings that contain the rule
+    src/**, ./x   the same, since there is a slash in it
+    *.env         a name at any depth below that root
+    *.{key,pem}   alternatives; a backslash quotes the next character
 
-A pattern that matches a folder matches all beneath it. Knows no rules and touches no files.
+A pattern that matches a folder matches everything in it. Knows no rules and reads no files.
 """
 
 import os
@@ -16,19 +16,19 @@ from functools import lru_cache
 
 import msgspec
 
-from treadle.policy.ruleset.paths import fold_case
+from treadle.policy.ruleset.paths import fold_case, is_inside
 from treadle.policy.shell.syntax.braces import UnsupportedBraces, expand_braces
 
 _MATCH_ALL = re.compile(".*", re.DOTALL)
 
 
 class PathPattern(msgspec.Struct, frozen=True):
-    """A compiled pattern. Allow rules match by `strict`, deny and ask rules by `wide`."""
+    """A compiled pattern."""
 
     text: str
-    strict_globs: tuple[str, ...]  # absolute glob patterns
-    loose_globs: tuple[str, ...]
-    segments: tuple[str, ...]  # its segments without wildcards, folded
+    strict_globs: tuple[str, ...]  # absolute patterns, for allow rules
+    loose_globs: tuple[str, ...]  # absolute patterns, for deny and ask rules
+    segments: tuple[str, ...]  # case-folded; "*" for one with wildcards
 
     def allows(self, path: str) -> bool:
         return any(
@@ -37,7 +37,7 @@ class PathPattern(msgspec.Struct, frozen=True):
         )
 
     def forbids(self, path: str) -> bool:
-        """As wide as the words can be read: another case, and `/x` from either root."""
+        """Matches as widely as possible: in any case, and `/x` from either root."""
         folded = fold_case(path)
         return any(
             _compile_glob(fold_case(glob), is_loose=True).fullmatch(folded)
@@ -45,11 +45,11 @@ class PathPattern(msgspec.Struct, frozen=True):
         )
 
     def list_fixed_prefixes(self) -> tuple[str, ...]:
-        """The folders or files under which alone it can match, for `wide`."""
+        """The paths below which `forbids` can match."""
         return tuple(_find_fixed_prefix(glob) for glob in self.loose_globs)
 
     def has_segments(self, segments: tuple[str, ...]) -> bool:
-        """Whether the pattern spells out these segments, one after the other."""
+        """Whether the pattern contains these segments literally, in a row."""
         span = len(segments)
         return any(
             self.segments[at : at + span] == segments for at in range(len(self.segments) - span + 1)
@@ -61,31 +61,32 @@ class PathPattern(msgspec.Struct, frozen=True):
 
 
 def compile_path_pattern(text: str, root: str, home: str) -> PathPattern:
-    """Compile a pattern from settings whose root is `root`; ValueError says what is wrong."""
+    """Compile a pattern from settings whose root is `root`; ValueError if it is wrong."""
     if not text or "\0" in text:
         raise ValueError("an empty path pattern")
     if text.startswith("!"):
         raise ValueError("a pattern cannot be negated; use the deny list")
     if text.startswith("~") and not (text == "~" or text.startswith("~/")):
-        raise ValueError("only ~/ can be written, not another user's home")
+        raise ValueError("a pattern may begin with ~/, but not with the home of another user")
     if _has_unclosed_bracket(text):
-        raise ValueError("an open [ in a path pattern")
+        raise ValueError("a [ without ] in a path pattern")
     try:
         texts = expand_braces(text)
-    except UnsupportedBraces as unclear:
-        raise ValueError(str(unclear)) from unclear
-    anchored = [_anchor(one, root.rstrip("/"), home.rstrip("/")) for one in texts]
+    except UnsupportedBraces as error:
+        raise ValueError(str(error)) from error
+    anchored = [_anchor(t, root.rstrip("/"), home.rstrip("/")) for t in texts]
     strict = tuple(glob for globs, _ in anchored for glob in globs)
-    wide = tuple(glob for _, globs in anchored for glob in globs)
+    loose = tuple(glob for _, globs in anchored for glob in globs)
     segments = tuple(
         "*" if any(c in s for c in "*?[") else fold_case(s)
         for s in text.split("/")
         if s and s != "."
     )
-    return PathPattern(text, strict, wide, segments)
+    return PathPattern(text, strict, loose, segments)
 
 
 def _anchor(text: str, root: str, home: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The strict and the loose globs of a pattern without braces."""
     body = text.rstrip("/") or "/"
     if body.startswith("//") or text.startswith("//"):
         globs = (_normalize(body[1:] or "/"),)
@@ -95,9 +96,9 @@ def _anchor(text: str, root: str, home: str) -> tuple[tuple[str, ...], tuple[str
         return globs, globs
     if body.startswith("/"):
         absolute, relative = _normalize(body), _normalize(root + body)
-        # Nobody who writes the root's own path means that path beneath the root.
-        own = root and (absolute == root or absolute.startswith(root + "/"))
-        return ((absolute,) if own else (relative,)), (absolute, relative)
+        # A pattern inside the root is absolute, not relative to the root again.
+        is_absolute = bool(root) and is_inside(absolute, (root,))
+        return ((absolute if is_absolute else relative),), (absolute, relative)
     body = os.path.normpath(body)
     if body == ".":
         globs = (root or "/",)
@@ -132,10 +133,10 @@ def _compile_glob(
             out += "(?:/.*)?"
             at += 3
         elif c == "*":
-            begin = at
+            start = at
             while glob.startswith("*", at):
                 at += 1
-            out += ".*" if is_loose and at > begin + 1 else "[^/]*"
+            out += ".*" if is_loose and at > start + 1 else "[^/]*"
         elif c == "\\" and at + 1 < len(glob):
             out += re.escape(glob[at + 1])
             at += 2
@@ -154,7 +155,7 @@ def _compile_glob(
 
 
 def _is_literal_name(glob: str) -> bool:
-    """`src` allows all of src; `src/*` allows what is in it, and no deeper."""
+    """`src` matches everything in src; `src/*` matches its entries, and nothing deeper."""
     return not any(c in glob.rpartition("/")[2] for c in "*?[")
 
 

@@ -1,13 +1,14 @@
-"""Paths as the kernel would see them, and the places that no broad rule covers.
+"""Resolves paths as the kernel does, and names the paths that no broad rule covers.
 
-A path is judged by where it leads: links, `..`, `/proc/self/cwd` and hard links are followed here.
-Knows no rules. Below it stands a `View` of the file system, so that cases can be judged in a
-workspace that is mounted elsewhere.
+Follows symlinks, `..` and `/proc/self/cwd`, and notes hard links. Knows no rules. Reads the file
+system through `FileSystemView`, so that rule cases can run in a temporary folder.
 """
 
 import os
 import stat
 import unicodedata
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import PurePosixPath
 
 import msgspec
@@ -17,19 +18,18 @@ from treadle.policy.wordset import word_set
 MAX_DIR_ENTRIES = 4000
 _MAX_SYMLINKS = 40
 _MAX_PATH_CHARS = 4096
-_NULL_DEVICES = frozenset({"/dev/null"})
-_STREAMS = frozenset({"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+NULL_DEVICE = "/dev/null"
 
 
 class FileSystemView(msgspec.Struct, frozen=True):
-    """The file system; `mounts` shows folders at other places than they are (for cases)."""
+    """The file system. `mounts` are pairs of a virtual and a real folder (for rule cases)."""
 
     mounts: tuple[tuple[str, str], ...] = ()
 
     def map_path(self, path: str) -> str:
-        for shown, actual in self.mounts:
-            if path == shown or path.startswith(shown + "/"):
-                return actual + path[len(shown) :]
+        for virtual, real in self.mounts:
+            if is_inside(path, (virtual,)):
+                return real + path[len(virtual) :]
         return path
 
     def lstat(self, path: str) -> os.stat_result | None:
@@ -45,28 +45,22 @@ class FileSystemView(msgspec.Struct, frozen=True):
             return None
 
     def list_names(self, path: str, limit: int = MAX_DIR_ENTRIES) -> list[str] | None:
-        """The names in a folder; None when there are too many to look at."""
-        found: list[str] = []
+        """The names in a folder; None if there are more than `limit`."""
         try:
             with os.scandir(self.map_path(path)) as entries:
-                for entry in entries:
-                    found.append(entry.name)
-                    if len(found) > limit:
-                        return None
+                names = [entry.name for entry in islice(entries, limit + 1)]
         except OSError:
             return []
-        return found
+        return names if len(names) <= limit else None
 
 
 class ResolvedPath(msgspec.Struct, frozen=True):
-    """Where a path leads. `others` are the names passed on the way; each may be denied."""
+    """A path without symlinks."""
 
     path: str
-    other_paths: tuple[str, ...] = ()
-    special_kind: str = (
-        ""  # a device, another process, …: not a file to be read or written by a rule
-    )
-    inode: tuple[int, int] | None = None  # set when the file has other names (hard links)
+    other_paths: tuple[str, ...] = ()  # names on the way to it; each may be denied
+    special_kind: str = ""  # a device, another process, …: no rule covers it
+    inode: tuple[int, int] | None = None  # set if the file has other names (hard links)
 
     @property
     def all_paths(self) -> tuple[str, ...]:
@@ -74,62 +68,61 @@ class ResolvedPath(msgspec.Struct, frozen=True):
 
 
 def resolve_path(file_system: FileSystemView, path: str, cwd: str, home: str) -> ResolvedPath:
-    """Where `path` leads from `cwd`; parts that do not exist are taken as written."""
+    """The real path of `path` from `cwd`; parts that do not exist stay as written."""
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
     elif path.startswith("~"):
         return ResolvedPath(path, special_kind="a path in the home of another user")
     if len(path) > _MAX_PATH_CHARS:
         return ResolvedPath(
-            path[:_MAX_PATH_CHARS], special_kind="a path that is longer than any can be"
+            path[:_MAX_PATH_CHARS], special_kind="a path that is too long for the system"
         )
     full = path if path.startswith("/") else f"{cwd}/{path}"
     lexical = os.path.normpath(full).replace("//", "/")
-    passed, special, found, links = [lexical], "", "", 0
+    names, resolved, symlinks = [lexical], "", 0
     todo = [s for s in reversed(full.split("/")) if s]
     while todo:
         segment = todo.pop()
         if segment == ".":
             continue
         if segment == "..":
-            found = found.rpartition("/")[0]
+            resolved = resolved.rpartition("/")[0]
             continue
-        target, special = _resolve_magic_link(found, segment, cwd)
+        target, special = _resolve_magic_link(resolved, segment, cwd)
         if special:
-            rest = "/".join([found, segment, *reversed(todo)])
-            return ResolvedPath(rest or "/", tuple(passed), special)
-        here = f"{found}/{segment}"
+            rest = "/".join([resolved, segment, *reversed(todo)])
+            return ResolvedPath(rest or "/", tuple(names), special)
+        here = f"{resolved}/{segment}"
         if here in ("/proc/self", "/proc/thread-self"):
-            found = here  # a link to whoever looks: not to be followed by us
+            resolved = here  # it means this process to us, and the command to the command
             continue
         if target is None:
             status = file_system.lstat(here)
             if status is None or not stat.S_ISLNK(status.st_mode):
-                found = here
+                resolved = here
                 continue
             target = file_system.readlink(here)
-        links += 1
-        if target is None or links > _MAX_SYMLINKS:
-            return ResolvedPath(here, tuple(passed), "a link that leads nowhere")
-        passed.append(here if not todo else "/".join([here, *reversed(todo)]))
+        symlinks += 1
+        if target is None or symlinks > _MAX_SYMLINKS:
+            return ResolvedPath(here, tuple(names), "a symlink that cannot be resolved")
+        names.append(here if not todo else "/".join([here, *reversed(todo)]))
         todo.extend(s for s in reversed(target.split("/")) if s)
         if target.startswith("/"):
-            found = ""
-    found = found or "/"
-    status = file_system.lstat(found)
-    inode = None
+            resolved = ""
+    resolved = resolved or "/"
+    status, special, inode = file_system.lstat(resolved), "", None
     if status is not None:
-        special = _find_special_kind(found, status.st_mode)
+        special = _find_special_kind(resolved, status.st_mode)
         if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
             inode = (status.st_dev, status.st_ino)
-    elif found.startswith("/dev/"):
+    elif resolved.startswith("/dev/"):
         special = "a device"
-    others = tuple(p for p in dict.fromkeys(passed) if p != found)
-    return ResolvedPath(found, others, special, inode)
+    other_paths = tuple(p for p in dict.fromkeys(names) if p != resolved)
+    return ResolvedPath(resolved, other_paths, special, inode)
 
 
 def _resolve_magic_link(parent: str, segment: str, cwd: str) -> tuple[str | None, str]:
-    """Links that mean something else to another process than to this one."""
+    """The target or the special kind of a link whose meaning depends on the process."""
     if parent == "/dev" and segment in ("fd", "stdin", "stdout", "stderr"):
         return None, "a stream of the process, not a file"
     if parent == "/dev" and segment in ("tcp", "udp"):
@@ -141,23 +134,23 @@ def _resolve_magic_link(parent: str, segment: str, cwd: str) -> tuple[str | None
             return cwd, ""
         if segment == "root" and own:
             return "/", ""
-        return None, "another process, or the inside of this one"
+        return None, "the state of a process"
     return None, ""
 
 
 def _find_special_kind(path: str, mode: int) -> str:
-    if path in _NULL_DEVICES or stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+    if path == NULL_DEVICE or stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         return ""
     return "not a regular file"
 
 
-def is_inside(path: str, roots: tuple[str, ...]) -> bool:
-    """Whether a resolved path is one of the roots or beneath one."""
+def is_inside(path: str, roots: Iterable[str]) -> bool:
+    """Whether a resolved path is one of the roots or below one."""
     return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 def fold_case(text: str) -> str:
-    """As a file system that ignores case and forms would compare it."""
+    """The text as a file system that ignores case and Unicode forms compares it."""
     if text.isascii():
         return text.lower()
     plain = unicodedata.normalize("NFKC", text).casefold()
@@ -166,7 +159,7 @@ def fold_case(text: str) -> str:
 
 # ---------------------------------------------------------------- protected and secret
 
-# Writing to these makes something run later: git, editors, shells, package managers, agents.
+# Writing to these makes a program run later: git, editors, shells, package managers, agents.
 _PROTECTED_FOLDERS = word_set(
     ".git .treadle .claude .codex .cursor .gemini .opencode .vscode .idea .zed .fleet .husky "
     ".githooks .git-hooks .devcontainer .ssh .gnupg .aws .kube .docker .direnv .lefthook "
@@ -204,7 +197,7 @@ _ENV_EXAMPLE_SUFFIXES = (".example", ".sample", ".template", ".dist", ".defaults
 
 
 def find_protected_part(path: str) -> tuple[str, ...]:
-    """The part of a path that makes it protected from writing, or ()."""
+    """The part of a path that protects it from writing, or ()."""
     segments = [fold_case(s) for s in PurePosixPath(path).parts if s != "/"]
     for at, segment in enumerate(segments):
         if segment == ".git":
@@ -224,7 +217,7 @@ def is_own_config(path: str) -> bool:
 
 
 def find_secret_part(path: str) -> tuple[str, ...]:
-    """The part of a path that says it holds secrets, or ()."""
+    """The part of a path that marks it as a secret, or ()."""
     segments = [fold_case(s) for s in PurePosixPath(path).parts if s != "/"]
     for segment in segments[:-1]:
         if segment in _SECRET_FOLDERS:

@@ -1,12 +1,12 @@
-"""Rules as people write them: `Bash(git status:*)`, `Read(src/**)`, `WebFetch(domain:x.org)`.
+"""Permission rules: `Bash(git status:*)`, `Read(src/**)`, `WebFetch(domain:x.org)`.
 
-A rule is a value that knows what it matches; it decides nothing. Lists of them (allow, ask, deny)
-are read from settings in `rules_file.py`, and weighed in `evaluation/permission_evaluator.py`. An invalid rule is an error.
+A rule is a value that knows what it matches; it decides nothing. `rules_file.py` reads the lists
+(allow, ask, deny) from settings, evaluation/ applies them. An invalid rule is an error.
 """
 
 import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -15,9 +15,12 @@ from treadle.policy.ruleset.domains import normalize_host
 from treadle.policy.ruleset.path_patterns import PathPattern, compile_path_pattern
 from treadle.policy.ruleset.spellings import Spellings, WordTexts, matches_loosely
 from treadle.policy.shell.ast import Word
-from treadle.policy.shell.syntax.words import InvalidWord, read_word
+from treadle.policy.shell.program_names import strip_version
+from treadle.policy.shell.syntax.words import ASSIGNMENT, InvalidWord, encode_source, read_word
+from treadle.policy.wordset import word_set
 
-RuleListName = Literal["allow", "ask", "deny"]
+Outcome = Literal["allow", "ask", "deny"]
+RULE_LISTS: tuple[Outcome, ...] = ("allow", "ask", "deny")
 
 READ_TOOLS = frozenset({"read", "glob", "grep", "ls"})
 WRITE_TOOLS = frozenset({"write", "edit", "multiedit", "applypatch", "notebookedit"})
@@ -25,7 +28,7 @@ _WORD_SEPARATOR = "\x1f"
 
 
 class RuleOrigin(msgspec.Struct, frozen=True):
-    """Where a rule was written. `scope` is what the user calls the place."""
+    """Where a rule was written. `scope` is a name for the user, such as "this project"."""
 
     scope: str = "given"
     file: str = ""
@@ -36,12 +39,12 @@ class RuleOrigin(msgspec.Struct, frozen=True):
 
 
 class CommandPattern(msgspec.Struct, frozen=True):
-    """The inside of `Bash(…)`: words, and whether more may follow."""
+    """The pattern in `Bash(…)`: words, and whether more may follow."""
 
     words: tuple[str, ...]
     assignments: tuple[str, ...] = ()
     is_prefix: bool = False
-    regex: str = ""  # a regular expression over the joined words, when `*` stands among them
+    regex: str = ""  # over the joined words, if there is a `*` among them
 
     @property
     def is_blanket(self) -> bool:
@@ -50,20 +53,20 @@ class CommandPattern(msgspec.Struct, frozen=True):
 
     @property
     def has_program_name(self) -> bool:
-        """Whether it says which program is meant."""
+        """Whether it names a program."""
         return bool(self.words) and "*" not in self.words[0]
 
     def allows(self, spellings: Spellings) -> bool:
-        """Whether these words are covered, each in its place."""
-        return any(self._matches(form) for form in spellings.strict)
+        """Whether an allow rule matches these words, each at its position."""
+        return any(self._matches(texts) for texts in spellings.strict)
 
     def is_exact_match(self, argv: Sequence[Word]) -> bool:
-        """Whether the rule names this very command, to the last word."""
+        """Whether the rule contains the whole command, to the last word."""
         if self.regex or len(self.words) != len(argv) or self.is_blanket:
             return False
         if self.is_prefix and len(self.words) == 1:
-            return False  # it names a program, and whatever it is given
-        return all(word.text == mine for word, mine in zip(argv, self.words, strict=True))
+            return False  # it names a program with any arguments
+        return tuple(word.text for word in argv) == self.words
 
     def _matches(self, texts: WordTexts) -> bool:
         if self.regex:
@@ -73,21 +76,21 @@ class CommandPattern(msgspec.Struct, frozen=True):
         return head == self.words and (self.is_prefix or len(texts) == len(head))
 
     def forbids(self, spellings: Spellings) -> bool:
-        """Whether a deny or ask rule means these words: by any path, in any order of options."""
-        if self.is_blanket or any(self._matches(form) for form in spellings.loose):
+        """Whether a deny or ask rule matches: by any path, with options in any order."""
+        if self.is_blanket or any(self._matches(texts) for texts in spellings.loose):
             return True
         return not self.regex and any(
-            matches_loosely(form, self.words, prefix=self.is_prefix) for form in spellings.loose
+            matches_loosely(texts, self.words, prefix=self.is_prefix) for texts in spellings.loose
         )
 
 
 class DomainPattern(msgspec.Struct, frozen=True):
-    """The inside of `WebFetch(domain:…)`; `*.x.org` is every host beneath x.org."""
+    """The pattern in `WebFetch(domain:…)`; `*.x.org` is every host below x.org."""
 
     host: str
 
     def forbids(self, host: str) -> bool:
-        """Whether a deny or ask rule means this host: the one it names, and all beneath it."""
+        """Whether a deny or ask rule matches: the host it names, and all below it."""
         return self.matches(host) or host.endswith("." + self.host)
 
     def matches(self, host: str) -> bool:
@@ -97,29 +100,29 @@ class DomainPattern(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One rule of one list, with the place it comes from."""
+    """One rule, and where it was written."""
 
     text: str
-    tool: str  # folded, as `tool_key` makes it
+    tool: str  # as `normalize_tool_name` returns it
     pattern: CommandPattern | PathPattern | DomainPattern | None = None
     origin: RuleOrigin = RuleOrigin()
 
     @property
     def command_pattern(self) -> CommandPattern | None:
-        """The pattern over commands, if this is a rule about them."""
+        """The command pattern, if this is a rule about commands."""
         if self.tool != "bash":
             return None
         return self.pattern if isinstance(self.pattern, CommandPattern) else CommandPattern(())
 
     def matches_tool(self, key: str) -> bool:
-        """Whether the rule's tool is this one, or its server, or the family it belongs to."""
+        """Whether the rule is about this tool, its server, or its family of tools."""
         if self.tool.startswith("mcp__"):
             return _matches_mcp_tool(self.tool, key)
         return self.tool == key or _get_tool_family(self.tool) == _get_tool_family(key)
 
 
 class RuleSet(msgspec.Struct, frozen=True):
-    """All rules in force, most of them from settings."""
+    """The three lists of rules."""
 
     allow: tuple[Rule, ...] = ()
     ask: tuple[Rule, ...] = ()
@@ -128,13 +131,25 @@ class RuleSet(msgspec.Struct, frozen=True):
     def __add__(self, other: "RuleSet") -> "RuleSet":
         return RuleSet(self.allow + other.allow, self.ask + other.ask, self.deny + other.deny)
 
+    def filter(self, matches: Callable[[Rule], bool]) -> "RuleSet":
+        """The rules that match, in the same lists."""
+        lists = (self.allow, self.ask, self.deny)
+        return RuleSet(*(tuple(filter(matches, rules)) for rules in lists))
+
+    def list_forbidding(self) -> Iterator[tuple[Outcome, Rule]]:
+        """The deny rules and then the ask rules, each with the name of its list."""
+        for rule in self.deny:
+            yield "deny", rule
+        for rule in self.ask:
+            yield "ask", rule
+
 
 class InvalidRule(ValueError):
-    """A rule that cannot be understood; the message says what to write instead."""
+    """A rule that cannot be parsed; the message tells what to write instead."""
 
 
 def normalize_tool_name(name: str) -> str:
-    """A tool's name as rules compare it: without regard to case, or to `_` in our own names."""
+    """A tool's name as rules compare it: ignores case, and `_` and `-` in built-in names."""
     folded = name.casefold()
     return folded if folded.startswith("mcp__") else folded.replace("_", "").replace("-", "")
 
@@ -142,7 +157,7 @@ def normalize_tool_name(name: str) -> str:
 def _get_tool_family(key: str) -> str:
     if key in WRITE_TOOLS:
         return "write"
-    return "read" if key == "read" else key
+    return key
 
 
 def _matches_mcp_tool(rule: str, key: str) -> bool:
@@ -155,26 +170,28 @@ def _matches_mcp_tool(rule: str, key: str) -> bool:
     return not tool or fnmatch.fnmatchcase(their_tool, tool)
 
 
+_NO_ORIGIN = RuleOrigin()
 _RULE_SYNTAX = re.compile(r"([A-Za-z_*][\w.*-]*)\s*(?:\((.*)\))?", re.DOTALL)
 
 
 def parse_rule(
-    text: str, root: str = "/", home: str = "~", origin: RuleOrigin = RuleOrigin()
+    text: str, root: str = "/", home: str = "~", origin: RuleOrigin = _NO_ORIGIN
 ) -> Rule:
-    """Read one rule; `root` is where paths of its settings begin."""
-    match = _RULE_SYNTAX.fullmatch(text.strip())
+    """Parse one rule; `root` is the folder that its paths are relative to."""
+    text = text.strip()
+    match = _RULE_SYNTAX.fullmatch(text)
     if match is None:
-        raise InvalidRule(f"{text!r} is not a rule; write Tool or Tool(what)")
-    name, inside = match.group(1), match.group(2)
+        raise InvalidRule(f"{text!r} is not a rule; write Tool or Tool(pattern)")
+    name, body = match.group(1), match.group(2)
     key = normalize_tool_name(name)
     if "*" in name and not key.startswith("mcp__"):
-        raise InvalidRule(f"{text!r}: a tool's name cannot hold * (only mcp__server__* can)")
+        raise InvalidRule(f"{text!r}: a tool's name cannot contain * (only mcp__server__* can)")
     if key.startswith("mcp__"):
-        _check_mcp_rule(text, key, inside)
-    if inside is None:
-        return Rule(text.strip(), key, None, origin)
+        _check_mcp_rule(text, key, body)
+    if body is None:
+        return Rule(text, key, None, origin)
     try:
-        return Rule(text.strip(), key, _parse_pattern(key, inside.strip(), root, home), origin)
+        return Rule(text, key, _parse_pattern(key, body.strip(), root, home), origin)
     except ValueError as error:
         raise InvalidRule(f"{text!r}: {error}") from error
 
@@ -199,14 +216,14 @@ def _parse_pattern(
         if kind.strip() != "domain" or not host.strip():
             raise ValueError("write WebFetch(domain:host)")
         return DomainPattern(normalize_host(host.strip()))
-    raise ValueError("this tool takes no parentheses in a rule")
+    raise ValueError("a rule about this tool takes no parentheses")
 
 
 _WORD_SYNTAX = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
 
 
 def parse_command_pattern(text_pattern: str) -> CommandPattern:
-    """`git status:*`, `npm run *` or a whole command."""
+    """Parse `git status:*`, `npm run *` or a whole command."""
     if not text_pattern:
         raise ValueError("an empty command")
     if text_pattern in ("*", ":*", "**"):
@@ -214,53 +231,55 @@ def parse_command_pattern(text_pattern: str) -> CommandPattern:
     prefix = text_pattern.endswith(":*") or (
         text_pattern.endswith(" *") and "*" not in text_pattern[:-2]
     )
-    text = text_pattern[:-2] if prefix else text_pattern
-    try:
-        carried = text.encode("utf-8", "surrogatepass").decode("latin-1")  # as `words` takes it
-        if re.sub(_WORD_SYNTAX, "", carried).strip():
-            raise InvalidWord("an open quote")
-        words = [w for piece in _WORD_SYNTAX.findall(carried) for w in read_word(piece, {})]
-    except InvalidWord as bad:
-        hint = "one rule names one command, without operators or expansions"
-        raise ValueError(f"{bad}; {hint}") from bad
+    words = _read_words(text_pattern[:-2] if prefix else text_pattern)
     texts = [w.text or "" for w in words]
     assigned = 0
-    while assigned < len(texts) and re.match(r"[A-Za-z_]\w*=", texts[assigned]):
+    while assigned < len(texts) and ASSIGNMENT.match(texts[assigned]):
         assigned += 1
     if assigned == len(texts):
         raise ValueError("no command after the assignments")
-    rest = texts[assigned:]
-    wild = ""
+    regex = ""
     if any(w.is_glob and "*" in (w.text or "") for w in words):
-        stars = [w.is_glob for w in words[assigned:]]
-        more = f"(?:{_WORD_SEPARATOR}.*)?" if prefix or text_pattern.endswith(" *") else ""
-        rest_wild = rest[:-1] if not prefix and rest[-1] == "*" and len(rest) > 1 else rest
-        more = more or (f"(?:{_WORD_SEPARATOR}.*)?" if rest_wild != rest else "")
-        wild = _WORD_SEPARATOR.join(
-            re.escape(w).replace(r"\*", ".*") if star else re.escape(w)
-            for w, star in zip(rest_wild, stars, strict=False)
-        )
-        wild += more
-    return CommandPattern(tuple(rest), tuple(texts[:assigned]), prefix, wild)
+        regex = _make_regex(words[assigned:], prefix, text_pattern.endswith(" *"))
+    return CommandPattern(tuple(texts[assigned:]), tuple(texts[:assigned]), prefix, regex)
+
+
+def _read_words(text: str) -> list[Word]:
+    source = encode_source(text)
+    try:
+        if re.sub(_WORD_SYNTAX, "", source).strip():
+            raise InvalidWord("an open quote")
+        return [w for piece in _WORD_SYNTAX.findall(source) for w in read_word(piece, {})]
+    except InvalidWord as error:
+        hint = "one rule names one command, without operators or expansions"
+        raise ValueError(f"{error}; {hint}") from error
+
+
+def _make_regex(words: list[Word], prefix: bool, ends_with_star: bool) -> str:
+    """The pattern of a rule with `*` among its words; a last word `*` is any number of words."""
+    if not prefix and words[-1].text == "*" and len(words) > 1:
+        words, ends_with_star = words[:-1], True
+    joined = _WORD_SEPARATOR.join(
+        re.escape(w.text or "").replace(r"\*", ".*") if w.is_glob else re.escape(w.text or "")
+        for w in words
+    )
+    return joined + (f"(?:{_WORD_SEPARATOR}.*)?" if prefix or ends_with_star else "")
+
+
+_RUNS_ANY_CODE = word_set(
+    "python perl ruby node deno bun php sh bash zsh sudo ssh make npx uvx docker xargs env eval "
+    "npm yarn pnpm uv cargo go lua fish pwsh busybox"
+)
 
 
 def describe_rule_risk(rule: Rule) -> str:
-    """What a person should hear before such an allow rule is saved, or ""."""
+    """A warning for the user before such an allow rule is saved, or ""."""
     command = rule.command_pattern
     if command is None:
         return ""
     if command.is_blanket:
         return "this allows every command"
     first = command.words[0]
-    if command.is_prefix and len(command.words) == 1 and _can_run_anything(first):
+    if command.is_prefix and len(command.words) == 1 and strip_version(first) in _RUNS_ANY_CODE:
         return f"{first} can run any code: this rule allows nearly everything"
     return ""
-
-
-def _can_run_anything(name: str) -> bool:
-    names = {
-        "python", "perl", "ruby", "node", "deno", "bun", "php", "sh", "bash", "zsh", "sudo", "ssh",
-        "make", "npx", "uvx", "docker", "xargs", "env", "eval", "npm", "yarn", "pnpm", "uv",
-        "cargo", "go", "lua", "fish", "pwsh", "busybox",
-    }  # fmt: skip
-    return name.rstrip("0123456789.") in names

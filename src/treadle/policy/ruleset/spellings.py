@@ -1,6 +1,6 @@
-"""The ways in which one command may be written: what a rule about it means.
+"""The spellings of one command that a rule matches.
 
-An allow rule means the words as they stand; a deny or ask rule means the command by any path, with
+An allow rule matches the words as written; a deny or ask rule matches the command by any path, with
 its options in any order and spelling. Knows no rules and no files.
 """
 
@@ -11,28 +11,24 @@ import msgspec
 
 from treadle.policy.shell.analysis.git import parse_git_command
 from treadle.policy.shell.ast import Word
-from treadle.policy.shell.wrappers import get_program_name
+from treadle.policy.shell.program_names import get_program_name
 from treadle.policy.wordset import word_set
 
 WordTexts = tuple[str | None, ...]
 
 
 class Spellings(msgspec.Struct, frozen=True):
-    """The ways in which a command may be written and still be the same.
+    """The spellings of a command."""
 
-    `strict` are the ways that an allow rule may be meant for; `wide` those that a deny rule is, by
-    any path to the program.
-    """
-
-    strict: tuple[WordTexts, ...]
-    loose: tuple[WordTexts, ...]
+    strict: tuple[WordTexts, ...]  # for allow rules
+    loose: tuple[WordTexts, ...]  # for deny and ask rules: by any path to the program
 
 
 _NO_SPELLINGS = Spellings((), ())
 
 
 def list_spellings(argv: Sequence[Word]) -> Spellings:
-    """All forms of a command."""
+    """All spellings of a command."""
     if not argv:
         return _NO_SPELLINGS
     texts = tuple(w.text for w in argv)
@@ -40,43 +36,43 @@ def list_spellings(argv: Sequence[Word]) -> Spellings:
     name = get_program_name(argv[0])
     if name is not None and name != texts[0]:
         strict.append((name, *texts[1:]))
-    wide = list(strict)
+    loose = list(strict)
     base = (texts[0] or "").rstrip("/").rpartition("/")[2]
     if base == "git" and len(texts) > 1 and (texts[1] or "").startswith("-"):
         line = parse_git_command(argv[1:])
         if line.subcommand is not None:
             plain = ("git", line.subcommand.text, *(w.text for w in line.arguments))
-            wide.append(plain)
+            loose.append(plain)
             if not line.doubts and name == "git":
                 strict.append(plain)
     if base:
-        for spelled in {base, base.lower()} - {form[0] for form in wide}:
-            wide += [(spelled, *form[1:]) for form in tuple(wide)]
-    return Spellings(tuple(strict), tuple(wide))
+        for name in {base, base.lower()} - {words[0] for words in loose}:
+            loose += [(name, *words[1:]) for words in tuple(loose)]
+    return Spellings(tuple(strict), tuple(loose))
 
 
 def matches_loosely(texts: WordTexts, wanted: WordTexts, *, prefix: bool) -> bool:
-    """Whether a deny or ask rule for `wanted` means this command.
+    """Whether a deny or ask rule for `wanted` matches this command.
 
-    Options count wherever they stand and however they are spelled; a word behind an option may be
-    its value, and does not hide the words that follow.
+    Options match at any position and in any spelling. A word after an option may be its value, and
+    does not hide the words after it.
     """
-    words, flags = _split_options(wanted)
-    theirs, at = _split_options(texts)[1], 0
-    behind_option = False
+    words, options = _split_options(wanted)
+    other_options, at = _split_options(texts)[1], 0
+    is_after_option = False
     for text in texts:
         is_option = _is_option(text) and at > 0
         if is_option:
             pass
         elif at < len(words) and text == words[at]:
             at += 1
-        elif not behind_option and (at < len(words) or not prefix):
+        elif not is_after_option and (at < len(words) or not prefix):
             return False
-        behind_option = is_option and "=" not in (text or "")
+        is_after_option = is_option and "=" not in (text or "")
     if at < len(words):
         return False
     name = f"{words[0]} {words[1]}" if words[0] == "git" and len(words) > 1 else words[0] or ""
-    return all(any(_is_same_option(flag, other, name) for other in theirs) for flag in flags)
+    return all(any(_is_same_option(o, other, name) for other in other_options) for o in options)
 
 
 def _is_option(text: str | None) -> bool:
@@ -100,7 +96,7 @@ def _split_options(texts: WordTexts) -> tuple[WordTexts, frozenset[str]]:
     return tuple(words), frozenset(flags)
 
 
-# Options that are another name of each other, by program.
+# Options with the same meaning, by program.
 _OPTION_SYNONYMS: dict[str, tuple[frozenset[str], ...]] = {
     "rm": (word_set("-r -R --recursive"), word_set("-f --force"), word_set("-d --dir")),
     "cp": (word_set("-r -R --recursive"), word_set("-f --force"), word_set("-a --archive")),
@@ -125,15 +121,14 @@ _OPTION_SYNONYMS: dict[str, tuple[frozenset[str], ...]] = {
 
 
 def _is_same_option(wanted: str, given: str, name: str) -> bool:
-    """Whether an option is the one that a rule names: itself, shortened, or its other name."""
+    """Whether an option is the one in a rule, also abbreviated or by another name."""
     if wanted == given:
         return True
     given = given.partition("=")[0]
-    if given.startswith("--") and len(given) > 3 and wanted.startswith(given):
+    is_long = given.startswith("--") and len(given) > 3
+    if is_long and wanted.startswith(given):
         return True
     return any(
-        wanted in names
-        and any(n == given or (given[:2] == "--" and len(given) > 3 and n.startswith(given))
-                for n in names)
+        wanted in names and any(n == given or (is_long and n.startswith(given)) for n in names)
         for names in _OPTION_SYNONYMS.get(name, ())
-    )  # fmt: skip
+    )

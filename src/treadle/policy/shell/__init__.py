@@ -1,7 +1,7 @@
 """What a command line does: from its text to the commands, files and programs in it.
 
-Not a shell and not a judge: nothing is run and nothing is allowed here. The judge stands above;
-tree-sitter-bash, loaded at the first command, below. What is not understood becomes a doubt.
+Runs nothing and decides nothing. What it does not understand becomes a doubt. Used by evaluation/
+and hooks/; uses tree-sitter-bash, which is loaded at the first command.
 """
 
 from treadle.policy.shell.ast import Assignment, ParsedCommand, Redirect, SimpleCommand, Word

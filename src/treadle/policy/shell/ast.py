@@ -1,10 +1,10 @@
-"""The values that describe a command line: words, redirections, parts.
+"""The values that describe a command line: words, redirections, simple commands.
 
-They know nothing of rules, paths or the parser that made them.
+They know nothing of rules, paths or the parser that makes them.
 
-    CommandFacts
-      parts: every simple command, in order, wherever it stands (list, loop, substitution, …)
-        inner: the commands that a part runs in its turn (`timeout 5 rm x` -> `rm x`)
+    ParsedCommand
+      commands: every simple command, in order, also those in lists, loops and substitutions
+        inner: the commands that a command runs (`timeout 5 rm x` -> `rm x`)
       doubts: what could not be understood; a line with doubts is never allowed by a rule
 """
 
@@ -14,20 +14,16 @@ import msgspec
 
 
 class Word(msgspec.Struct, frozen=True):
-    """One word after quotes and braces. `text` is None when only the running shell knows it."""
+    """One word after quotes and braces. `text` is None if it is known only at run time."""
 
     source: str
     text: str | None
-    is_glob: bool = False  # holds an active pattern: `text` is the pattern
+    is_glob: bool = False  # `text` is an active pattern
     has_tilde: bool = False  # begins with an active `~`
-    is_plain_data: bool = (
-        False  # not static, but built from plain variables and listed substitutions only
-    )
-    may_split: bool = False  # not static, and not quoted: it may become any number of words
+    is_plain_data: bool = False  # not static; made of plain variables and listed substitutions
+    may_split: bool = False  # not static and not quoted: may become any number of words
     variable_names: tuple[str, ...] = ()  # the variables it reads
-    is_process_substitution: bool = (
-        False  # `<(…)`: the output of commands that are listed themselves
-    )
+    is_process_substitution: bool = False  # `<(…)`; its commands are listed themselves
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -41,7 +37,7 @@ RedirectEffect = Literal["read", "write", "both", "copy", "data"]
 
 
 class Redirect(msgspec.Struct, frozen=True):
-    """A redirection; `data` holds the text of a here-document or here-string when it is static."""
+    """A redirection; `data` is the text of a here-document or here-string if it is static."""
 
     operator: str
     effect: RedirectEffect
@@ -51,13 +47,13 @@ class Redirect(msgspec.Struct, frozen=True):
 
 WrapperKind = Literal["", "transparent", "opaque"]
 
-# Where a part may run: each entry is the sequence of `cd` words that led there from the start.
+# Where a command may run: each entry is a sequence of `cd` arguments, from the first folder on.
 CdPaths = tuple[tuple[str, ...], ...]
 NO_CD: CdPaths = ((),)
 
 
 class SimpleCommand(msgspec.Struct, frozen=True):
-    """One simple command with all that belongs to it."""
+    """One simple command with its assignments, redirections and inner commands."""
 
     argv: tuple[Word, ...]
     assignments: tuple[Assignment, ...] = ()
@@ -68,21 +64,22 @@ class SimpleCommand(msgspec.Struct, frozen=True):
     inner: tuple["SimpleCommand", ...] = ()
     wrapper_kind: WrapperKind = ""
     is_piped: bool = False  # reads the output of another command
-    loop_globs: tuple[Word, ...] = ()  # words of a loop that the shell looks up
+    loop_globs: tuple[Word, ...] = ()  # patterns of a loop, which the shell expands
+    is_unread: bool = False  # too deep or too long: inner commands may be missing
 
     @property
     def name(self) -> str | None:
-        """The program's name as written, or None when it is not static."""
+        """The program's name as written, or None if it is not static."""
         return self.argv[0].text if self.argv else None
 
 
 class ParsedCommand(msgspec.Struct, frozen=True):
-    """All that is known of a command line without running it."""
+    """Everything known about a command line without running it."""
 
     text: str
     commands: tuple[SimpleCommand, ...]
     doubts: tuple[str, ...] = ()
-    # Read off a line that did not parse: good enough to deny by, never to allow by.
+    # Guessed from a line that did not parse: used to deny, never to allow.
     guessed_commands: tuple[SimpleCommand, ...] = ()
-    # Variables that the line itself sets; their values are the line's own data.
+    # Variables that the line itself sets.
     assigned_variables: frozenset[str] = frozenset()

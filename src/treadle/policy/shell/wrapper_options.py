@@ -1,7 +1,6 @@
-"""The words before an inner command: which programs run others, and what their options take.
+"""The programs that run other commands, and which of their options take a value.
 
-Says where the inner command begins among a wrapper's words, and no more; `wrappers.py` above takes
-it apart in its turn.
+Tells where the inner command begins among a wrapper's words. Used by `wrappers.py`.
 """
 
 import itertools
@@ -12,7 +11,7 @@ import msgspec
 from treadle.policy.shell.ast import SimpleCommand, Word, WrapperKind
 from treadle.policy.wordset import word_set
 
-UNKNOWN_ARGUMENTS = Word("…", None, is_plain_data=True)  # arguments that arrive only when it runs
+UNKNOWN_ARGUMENTS = Word("…", None, is_plain_data=True)  # arguments known only at run time
 
 
 class WrapperSpec(msgspec.Struct, frozen=True):
@@ -77,23 +76,23 @@ WRAPPERS = {
 
 
 def parse_time_options(words: list[Word], is_redirected: bool) -> tuple[list[Word], list[str]]:
-    """What follows the shell's own `time`: it knows one option, once, and may be negated.
+    """The words after the keyword `time`, which takes one `-p` and any number of `!`.
 
-    Behind a redirection neither is the shell's word any more, but a command's name.
+    After a redirection neither is a keyword or option any more, but the name of a command.
     """
-    given = words
+    before = len(words)
     words = words[1:] if words and words[0].source == "-p" else words
     while words and words[0].source == "!":
         words = words[1:]
-    odd = words and ((words[0].text or "").startswith("-") or words[0].source in "{}")
-    odd = odd or (is_redirected and len(words) < len(given))
-    return words, ["time of what is not a plain command"] if odd else []
+    is_odd = words and ((words[0].text or "").startswith("-") or words[0].source in "{}")
+    is_odd = is_odd or (is_redirected and len(words) < before)
+    return words, ["`time` before something that is not a simple command"] if is_odd else []
 
 
 def replace_placeholders(command: SimpleCommand, words: Sequence[Word]) -> list[Word]:
-    """`xargs -I% …`: a word that holds the mark is not known before it runs."""
+    """`xargs -I% …`: a word with the placeholder in it is known only at run time."""
     options = [w.text or "" for w in command.argv[1:]]
-    marks = {"{"}  # what parallel fills in, and xargs unless told otherwise
+    marks = {"{"}  # the default of parallel and xargs
     for option, following in itertools.pairwise(options):
         if option.startswith("--replace"):
             marks.add(option.partition("=")[2])
@@ -104,8 +103,9 @@ def replace_placeholders(command: SimpleCommand, words: Sequence[Word]) -> list[
     ]
 
 
-def is_known_option(text: str, head: str, wrapper: WrapperSpec, name: str) -> bool:
-    """Whether an option is one whose meaning is known, its value joined to it if it has one."""
+def is_known_option(text: str, wrapper: WrapperSpec, name: str) -> bool:
+    """Whether the table knows an option, alone or with its value joined to it."""
+    head = text.partition("=")[0]
     if text in wrapper.flags or head in wrapper.value_options or head in wrapper.flags:
         return True
     if text[:2] in wrapper.value_options and not text.startswith("--"):

@@ -1,7 +1,7 @@
-"""What an awk program may do: most only print, but it can run commands and open files.
+"""The effects of an awk program: most only print, but awk can run commands and open files.
 
-Not a parser: strings, patterns and comments are told apart, and what is left must hold nothing that
-could run or open. Where a slash may also divide, nothing is told apart.
+Not a parser: removes strings, patterns and comments, and searches the rest for names that run or
+open something. Where a slash may be a division, it searches the whole program.
 """
 
 import re
@@ -13,12 +13,14 @@ from treadle.policy.shell.ast import Word
 from treadle.policy.wordset import word_set
 
 _GRAMMAR = OptionGrammar(
-    may_permute=False, short_value_options="Fvfei", long_value_options=frozenset({"--field-separator", "--assign", "--source"}),
+    "Fvfei",
+    word_set("--field-separator --assign --source"),
     runs=word_set(
-    "-f --file -E --exec -i --include -l --load -D --debug -o --pretty-print -p --profile -d "
-    "--dump-variables -W"
-),
-)  # fmt: skip
+        "-f --file -E --exec -i --include -l --load -D --debug -o --pretty-print -p --profile -d "
+        "--dump-variables -W"
+    ),
+    may_permute=False,
+)
 _UNSAFE_NAMES = re.compile(r"system|getline|@|ARGV|ENVIRON|close|PROCINFO|extension|SYMTAB|FUNCTAB")
 _TOKEN = re.compile(
     r"""(?P<string>"(?:\\.|[^"\\\n])*")|(?P<comment>\#[^\n]*)|(?P<slash>/)|(?P<other>\s+|.)""",
@@ -26,22 +28,15 @@ _TOKEN = re.compile(
 )
 _REGEX = re.compile(r"/(?:\\.|[^/\\\n\[])+/")
 _GROUP = re.compile(r"\([^()]*\)")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)  # awk's own, without `+=`
 _BEFORE_REGEX = "{};,(!~&|="
 
 
 def analyze_awk(words: Sequence[Word]) -> Effects:
     """The effects of `awk`, its program included."""
-    operands: list[Word] = []
-    doubts: list[str] = []
-    programs: list[Word] = []
-    for item in scan_options(words, _GRAMMAR):
-        if isinstance(item, Word):
-            operands.append(item)
-        elif item.name in _GRAMMAR.runs:
-            doubts.append(f"{item.name} loads or writes a file")
-        elif item.name in ("-e", "--source") and item.value:
-            programs.append(item.value)
+    options, operands = scan_options(words, _GRAMMAR)
+    doubts = [f"{o.name} loads or writes a file" for o in options if o.name in _GRAMMAR.runs]
+    programs = [o.value for o in options if o.name in ("-e", "--source") and o.value]
     if not programs:
         programs, operands = operands[:1], operands[1:]
     for program in programs:
@@ -59,29 +54,29 @@ def _is_print_only(program: str) -> bool:
         return not _UNSAFE_NAMES.search(program) and not any(c in program for c in "|<>")
     if _UNSAFE_NAMES.search(code) or "|" in code.replace("||", ""):
         return False
-    # A comparison is one outside of every print statement, or in parentheses.
+    # `>` compares in parentheses and outside of print statements.
     while (inner := _GROUP.sub("", code)) != code:
         code = inner
     return not re.search(r"\bprintf?\b[^;}]*>", code)
 
 
 def _strip_literals(program: str) -> str | None:
-    """The program without what is text in it; None where that cannot be told."""
-    at, made, last = 0, list[str](), "{"
+    """The program without strings, patterns and comments; None if they are not clear."""
+    at, code, last = 0, list[str](), "{"
     while at < len(program):
-        found = _TOKEN.match(program, at)
-        if found is None:
+        token = _TOKEN.match(program, at)
+        if token is None:
             return None
-        kind, text, at = found.lastgroup, found.group(), found.end()
+        kind, text, at = token.lastgroup, token.group(), token.end()
         if kind == "slash":
-            pattern = _REGEX.match(program, found.start())
+            pattern = _REGEX.match(program, token.start())
             if last not in _BEFORE_REGEX or pattern is None:
                 return None
             at = pattern.end()
         if kind == "other":
-            made.append(text)
+            code.append(text)
             last = last if text.isspace() else text
         elif kind != "comment":
-            made.append('""')
+            code.append('""')
             last = '"'
-    return "".join(made)
+    return "".join(code)

@@ -1,7 +1,7 @@
-"""Programs that carry files from one place to another: dd, curl, rsync, scp, zip, split.
+"""The effects of programs that transfer files: dd, curl, rsync, scp, zip, split.
 
-What they read and write is said by their words in ways of their own. The same promises as the
-table's: what is not known to be harmless is a doubt or not plain.
+Each has its own syntax for the files that it reads and writes. What is not known to be harmless is
+a doubt.
 """
 
 import re
@@ -10,47 +10,59 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from treadle.policy.shell.analysis.effects import Effects, ProgramSpec, analyze_by_spec
-from treadle.policy.shell.analysis.options import CommandOption, OptionGrammar, scan_options
+from treadle.policy.shell.analysis.options import OptionGrammar, scan_options
 from treadle.policy.shell.ast import Word
 from treadle.policy.wordset import word_set
 
-_CURL = ProgramSpec("text", OptionGrammar("odTKHXAebcFuUxmwrCtYyzEDPQ", word_set(
-    "--output --data --upload-file --config --header --request --form --user --dump-header "
-    "--data-raw --data-binary --data-ascii --data-urlencode --json --url-query --form-string "
-    "--user-agent --referer --proxy --max-time --connect-timeout --retry --retry-delay --url "
-    "--write-out --range --continue-at --cacert --resolve --limit-rate"),
-    writes=word_set("-o --output -D --dump-header -c --cookie-jar --trace --trace-ascii "
-                  "--stderr --etag-save --hsts --alt-svc --libcurl --output-dir"),
-    reads=word_set("-T --upload-file -b --cookie"),
-    runs=word_set("--proto --proto-default -n --netrc --netrc-optional --variable "
-                "-K --config -O --remote-name --remote-name-all -J --netrc-file --engine "
-                "--cert -E --key --unix-socket --abstract-unix-socket")), is_read_only=False)  # fmt: skip
+_CURL = ProgramSpec(
+    "text",
+    OptionGrammar(
+        "odTKHXAebcFuUxmwrCtYyzEDPQ",
+        word_set(
+            "--output --data --upload-file --config --header --request --form --user --dump-header "
+            "--data-raw --data-binary --data-ascii --data-urlencode --json --url-query "
+            "--form-string --user-agent --referer --proxy --max-time --connect-timeout --retry "
+            "--retry-delay --url --write-out --range --continue-at --cacert --resolve --limit-rate"
+        ),
+        reads=word_set("-T --upload-file -b --cookie"),
+        writes=word_set(
+            "-o --output -D --dump-header -c --cookie-jar --trace --trace-ascii --stderr "
+            "--etag-save --hsts --alt-svc --libcurl --output-dir"
+        ),
+        runs=word_set(
+            "--proto --proto-default -n --netrc --netrc-optional --variable -K --config -O "
+            "--remote-name --remote-name-all -J --netrc-file --engine --cert -E --key "
+            "--unix-socket --abstract-unix-socket"
+        ),
+    ),
+    is_read_only=False,
+)
 _FILE_ARGUMENT = re.compile(r"(?:@|=<)([^;,]+)")
 _URL_PREFIX = re.compile(r"https?://", re.IGNORECASE)
 
 
 def _analyze_curl(words: Sequence[Word]) -> Effects:
-    found = analyze_by_spec(_CURL, words)
-    reads, doubts = list(found.reads), list(found.doubts)
-    addresses = [item for item in scan_options(words, _CURL.grammar) if isinstance(item, Word)]
-    if any(_has_url_glob(word.text or "") for word in (*addresses, *found.reads, *found.writes)):
-        doubts.append("curl makes other names of this one")
+    effects = analyze_by_spec(_CURL, words)
+    reads, doubts = list(effects.reads), list(effects.doubts)
+    _, urls = scan_options(words, _CURL.grammar)
+    if any(_has_url_glob(w.text or "") for w in (*urls, *effects.reads, *effects.writes)):
+        doubts.append("curl expands this name to other names")
     for word in words:
         text = word.text or ""
         if text.lower().startswith("file:"):
             reads.append(Word(word.source, re.sub(r"(?i)file:(?://[^/]*)?", "", text)))
         elif "file:" in text.lower():
-            doubts.append("a file where an address is expected")
-        elif not (word in addresses and _URL_PREFIX.match(text)):
-            # `-d @file`, `-F x=@file`, `-H @file`: whatever follows may be a file that is sent.
+            doubts.append("a file where a URL is expected")
+        elif not (word in urls and _URL_PREFIX.match(text)):
+            # `-d @file`, `-F x=@file`, `-H @file`: the rest may be a file to send.
             reads += [Word(word.source, path.strip('"')) for path in _FILE_ARGUMENT.findall(text)]
         if "%output{" in text:
             doubts.append("a format that writes a file")
-    return Effects(reads=tuple(reads), writes=found.writes, doubts=tuple(doubts))
+    return Effects(reads=tuple(reads), writes=effects.writes, doubts=tuple(doubts))
 
 
 def _has_url_glob(text: str) -> bool:
-    """Whether curl expands it; in an address # only names a place on its page."""
+    """Whether curl expands it; in a URL, # begins a fragment."""
     return any(c in text for c in "{[") or ("#" in text and not _URL_PREFIX.match(text))
 
 
@@ -84,72 +96,69 @@ _RSYNC = OptionGrammar(
     ),
 )
 _SCP = OptionGrammar("oFSiJlPcDX", runs=word_set("-o -F -S -J -D"))
-_ZIP = OptionGrammar("btniPxOZ", writes=word_set("-O --output-file -b"),
-               runs=word_set("-T --test -TT --unzip-command -m --move -@"))  # fmt: skip
+_ZIP = OptionGrammar(
+    "btniPxOZ",
+    writes=word_set("-O --output-file -b"),
+    runs=word_set("-T --test -TT --unzip-command -m --move -@"),
+)
 _SUFFIX = re.compile(r"\.\w+")
-_SPLIT = OptionGrammar("abClnt", word_set("--additional-suffix --suffix-length --bytes --lines --number"),
-                 runs=word_set("--filter"))  # fmt: skip
+_SPLIT = OptionGrammar(
+    "abClnt",
+    word_set("--additional-suffix --suffix-length --bytes --lines --number"),
+    runs=word_set("--filter"),
+)
 
 
 def _scan_operands(words: Sequence[Word], grammar: OptionGrammar) -> tuple[list[Word], Effects]:
-    """The operands, and what the options do; `recurses` if one of them says -r or -a."""
-    operands: list[Word] = []
-    reads: list[Word] = []
-    writes: list[Word] = []
-    doubts: list[str] = []
-    recurses = False
-    for item in scan_options(words, grammar):
-        if not isinstance(item, CommandOption):
-            operands.append(item)
-            continue
-        recurses = recurses or item.name in ("-r", "-R", "-a", "--recursive", "--archive")
-        if item.name in grammar.runs:
-            doubts.append(f"{item.name} does more than the command's name says")
-        elif item.value is not None and item.name in grammar.reads:
-            reads.append(item.value)
-        elif item.value is not None and item.name in grammar.writes:
-            writes.append(item.value)
+    """The operands, and the effects of the options."""
+    options, operands = scan_options(words, grammar)
+    named = [(o.name, o.value) for o in options if o.name not in grammar.runs]
     return operands, Effects(
-        reads=tuple(reads), writes=tuple(writes), doubts=tuple(doubts), is_recursive=recurses
+        reads=tuple(v for name, v in named if v is not None and name in grammar.reads),
+        writes=tuple(v for name, v in named if v is not None and name in grammar.writes),
+        doubts=tuple(
+            f"{o.name} does more than the command's name says"
+            for o in options
+            if o.name in grammar.runs
+        ),
+        is_recursive=any(o.name in ("-r", "-R", "-a", "--recursive", "--archive") for o in options),
     )
 
 
 def _make_copy_analyzer(grammar: OptionGrammar) -> Callable[[Sequence[Word]], Effects]:
-    """From all operands but the last to the last; those on other machines are not files here."""
+    """From all operands but the last to the last; names on other hosts are not local files."""
 
-    def effects(words: Sequence[Word]) -> Effects:
-        operands, found = _scan_operands(words, grammar)
-        here = [":" not in (w.text or "").partition("/")[0] for w in operands]
-        local = [w for w, is_here in zip(operands[:-1], here, strict=False) if is_here]
-        makes = tuple(operands[-1:]) if len(operands) > 1 and here[-1] else ()
+    def analyze(words: Sequence[Word]) -> Effects:
+        operands, effects = _scan_operands(words, grammar)
+        is_local = [":" not in (w.text or "").partition("/")[0] for w in operands]
+        sources = [w for w, local in zip(operands[:-1], is_local, strict=False) if local]
+        target = tuple(operands[-1:]) if len(operands) > 1 and is_local[-1] else ()
         return replace(
-            found, reads=(*found.reads, *local), primary_writes=makes,
-            copies=tuple((source, into) for into in makes for source in local),
-        )  # fmt: skip
+            effects,
+            reads=(*effects.reads, *sources),
+            primary_writes=target,
+            copies=tuple((source, into) for into in target for source in sources),
+        )
 
-    return effects
+    return analyze
 
 
 def _analyze_zip(words: Sequence[Word]) -> Effects:
-    operands, found = _scan_operands(words, _ZIP)
-    reads = (*found.reads, *operands[1:])
-    return replace(found, reads=reads, primary_writes=tuple(operands[:1]), follows_symlinks=True)
+    operands, effects = _scan_operands(words, _ZIP)
+    reads = (*effects.reads, *operands[1:])
+    return replace(effects, reads=reads, primary_writes=tuple(operands[:1]), follows_symlinks=True)
 
 
 def _analyze_split(words: Sequence[Word]) -> Effects:
-    operands, found = _scan_operands(words, _SPLIT)
-    made = operands[1] if len(operands) > 1 else Word("x", "x")
-    doubts = list(found.doubts)
-    suffixes = [
-        item.value.text or ""
-        for item in scan_options(words, _SPLIT)
-        if isinstance(item, CommandOption) and item.name == "--additional-suffix" and item.value
-    ]
-    if (made.text or ".").rpartition("/")[2].startswith(".") or not all(
-        _SUFFIX.fullmatch(suffix) for suffix in suffixes
-    ):
-        doubts.append("files whose names are not known")
-    return Effects(reads=tuple(operands[:1]), primary_writes=(made,), doubts=tuple(doubts))
+    operands, effects = _scan_operands(words, _SPLIT)
+    prefix = operands[1] if len(operands) > 1 else Word("x", "x")
+    options, _ = scan_options(words, _SPLIT)
+    suffixes = [o.value.text or "" for o in options if o.name == "--additional-suffix" and o.value]
+    doubts = effects.doubts
+    is_hidden = (prefix.text or ".").rpartition("/")[2].startswith(".")
+    if is_hidden or not all(_SUFFIX.fullmatch(suffix) for suffix in suffixes):
+        doubts += ("files whose names are not known",)
+    return Effects(reads=tuple(operands[:1]), primary_writes=(prefix,), doubts=doubts)
 
 
 FILE_TRANSFER_PROGRAMS: dict[str, Callable[[Sequence[Word]], Effects]] = {

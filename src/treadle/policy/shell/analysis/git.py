@@ -1,10 +1,11 @@
-"""What a git command does: git runs programs by many of its options, variables and subcommands.
+"""The effects of a git command: many options, variables and subcommands of git run programs.
 
-`git status` and its like only read. A broad rule (`git:*`) covers the subcommands listed here with
-plain options; the rest is a doubt. Hooks of the repository are the repository's own.
+`git status` and similar commands only read. A broad rule (`git:*`) covers the subcommands listed
+here with plain options; the rest is a doubt. Hooks of the repository are not considered.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -24,35 +25,18 @@ _WRITE_SUBCOMMANDS = word_set(
     "update-index worktree help hash-object"
 )
 # Options (long ones may be abbreviated) that run a program, choose one, or open any file.
-_RUN_OPTIONS = (
-    "--upload-pack", "--receive-pack", "--exec", "--ext-diff", "--open-files-in-pager",
-    "--extcmd", "--tool", "--template", "--config", "--config-env", "--textconv", "--filters",
-    "--exclude-from",
-    "--no-index", "--ignore-revs-file", "--contents", "--separate-git-dir", "--reference",
-    "--upload-archive", "--remote", "--server-option", "--sendmail-cmd", "--interactive",
-    "--edit-description", "--git-dir", "--pathspec-from-file", "--stdin", "--file",
-    "--signature-file", "--description-file", "--stdin-paths",
-)  # fmt: skip
-_WRITE_OPTIONS = ("--output", "--output-directory", "--prefix", "--build-fake-ancestor")
-_SAFE_OPTIONS = frozenset(  # full names that share a beginning with one above
-    [
-        "--output-indicator-new",
-        "--output-indicator-old",
-        "--output-indicator-context",
-        "--no-ext-diff",
-        "--no-textconv",
-        "--remotes",
-        "--exclude",
-        "--exclude-standard",
-        "--no-edit",
-        "--edit",
-        "--text",
-        "--to",
-        "--no-template",
-        "--continue",
-        "--into-name",
-        "--intent-to-add",
-    ]
+_RUN_OPTIONS = word_set(
+    "--upload-pack --receive-pack --exec --ext-diff --open-files-in-pager --extcmd --tool "
+    "--template --config --config-env --textconv --filters --exclude-from --no-index "
+    "--ignore-revs-file --contents --separate-git-dir --reference --upload-archive --remote "
+    "--server-option --sendmail-cmd --interactive --edit-description --git-dir "
+    "--pathspec-from-file --stdin --file --signature-file --description-file --stdin-paths"
+)
+_WRITE_OPTIONS = word_set("--output --output-directory --prefix --build-fake-ancestor")
+_SAFE_OPTIONS = word_set(  # full names that share a beginning with one above
+    "--output-indicator-new --output-indicator-old --output-indicator-context --no-ext-diff "
+    "--no-textconv --remotes --exclude --exclude-standard --no-edit --edit --text --to "
+    "--no-template --continue --into-name --intent-to-add"
 )
 _SHORT_RUN_OPTIONS: dict[str, str] = {
     "rebase": "xi", "grep": "Of", "clone": "uc", "difftool": "x", "add": "ip", "commit": "pt",
@@ -70,19 +54,22 @@ _SAFE_CONFIG = word_set(
     "diff.context diff.algorithm log.date log.decorate log.abbrevcommit log.follow log.showroot "
     "commit.gpgsign tag.gpgsign gc.auto"
 )
+_SAFE_CONFIG_VALUES = {
+    "core.pager": ("", "cat"),
+    "core.fsmonitor": ("false",),
+    "pull.rebase": ("true", "false", "merges"),
+}
 _SAFE_SECTIONS = word_set("color advice status")
 _STRATEGIES = word_set("ort recursive resolve octopus ours subtree")
-_MESSAGE_SUBCOMMANDS = word_set("commit tag notes merge")  # which -F reads from a file
-_STRATEGY_SUBCOMMANDS = word_set("merge rebase pull")  # to others -s is something else
-_LISTING_OPERANDS = {  # subcommands that only read when their first operand is one of these, or absent
+_MESSAGE_SUBCOMMANDS = word_set("commit tag notes merge")  # -F reads the message from a file
+_STRATEGY_SUBCOMMANDS = word_set("merge rebase pull")  # -s has another meaning in the others
+_LISTING_OPERANDS = {  # subcommands that only read if their first operand is one of these
     "stash": {"list", "show"}, "worktree": {"list"}, "remote": {"get-url"},
     "reflog": {"show", "exists"}, "submodule": {"status", "summary"}, "notes": {"list", "show"},
     "bisect": {"log"}, "bundle": {"verify", "list-heads"},
 }  # fmt: skip
-_ANY_PATH_SUBCOMMANDS = word_set(
-    "clone init worktree bundle hash-object"
-)  # with paths that may lead anywhere
-# Paths of these are other repositories, patches, or files of one that begins further up.
+_ANY_PATH_SUBCOMMANDS = word_set("clone init worktree bundle hash-object")  # take any path
+# Their paths are other repositories, patches, or files of a repository that begins further up.
 _OUTSIDE_PATH_SUBCOMMANDS = word_set(
     "fetch pull push ls-remote apply am submodule range-diff mv rm restore checkout add clean"
 )
@@ -93,18 +80,26 @@ _BRANCH_READ_OPTIONS = word_set(
 )
 
 
+_GLOBAL_FLAGS = word_set(
+    "--no-pager -P --no-replace-objects --literal-pathspecs --no-optional-locks --no-advice "
+    "--icase-pathspecs"
+)
+_GLOBAL_VALUE_OPTIONS = word_set(
+    "--git-dir --work-tree --namespace --exec-path --config-env --super-prefix --attr-source"
+)
+
+
 class GitCommand(msgspec.Struct, frozen=True):
-    """A git command line taken apart: global options, subcommand, the rest."""
+    """The parts of a git command line."""
 
     subcommand: Word | None
     arguments: tuple[Word, ...]
     folders: tuple[Word, ...] = ()  # -C
-    doubts: tuple[str, ...] = ()
-    plain_globals: bool = True  # the rules may look past the global options
+    doubts: tuple[str, ...] = ()  # about the global options
 
 
 def parse_git_command(words: Sequence[Word]) -> GitCommand:
-    """Take the words after `git` apart."""
+    """Parse the words after `git`."""
     folders: list[Word] = []
     doubts: list[str] = []
     at = 0
@@ -113,8 +108,7 @@ def parse_git_command(words: Sequence[Word]) -> GitCommand:
         if text is None or not text.startswith("-"):
             break
         at += 1
-        if text in ("--no-pager", "-P", "--no-replace-objects", "--literal-pathspecs",
-                    "--no-optional-locks", "--no-advice", "--icase-pathspecs"):  # fmt: skip
+        if text in _GLOBAL_FLAGS:
             continue
         if text == "--help" and at < len(words):
             return GitCommand(Word(text, "help"), tuple(words[at:]), tuple(folders), tuple(doubts))
@@ -129,9 +123,7 @@ def parse_git_command(words: Sequence[Word]) -> GitCommand:
             at += 1
         else:
             doubts.append(f"git {text} changes where git finds programs or configuration")
-            if text in ("--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env",
-                        "--super-prefix", "--attr-source"):  # fmt: skip
-                at += 1
+            at += text in _GLOBAL_VALUE_OPTIONS
     subcommand = words[at] if at < len(words) else None
     return GitCommand(subcommand, tuple(words[at + 1 :]), tuple(folders), tuple(doubts))
 
@@ -144,47 +136,54 @@ def analyze_git(words: Sequence[Word]) -> Effects:
     if name is None:
         return Effects(doubts=(*doubts, "a git subcommand that is not static"))
     if name not in _READ_SUBCOMMANDS and name not in _WRITE_SUBCOMMANDS:
-        config = _classify_config(line.arguments) if name == "config" else ""
-        if config:
+        config = _classify_config(line.arguments) if name == "config" else None
+        if config is not None:
             return Effects(
-                is_read_only=config == "get" and not doubts, doubts=tuple(doubts), reads=line.folders,
+                is_read_only=config == "get" and not doubts,
+                reads=line.folders,
+                doubts=tuple(doubts),
                 reads_cwd=True,
-            )  # fmt: skip
+            )
         doubts.append(f"git {name} may be an alias, or runs programs")
     reads: list[Word] = []
     writes = _check_options(name, line.arguments, doubts, reads)
     doubts += _check_operands(name, line.arguments)
-    reached = [
+    outside = [
         w for w in line.arguments if name in _OUTSIDE_PATH_SUBCOMMANDS and may_leave_folder(w)
     ]
-    if reached and line.folders:
-        doubts.append("a path as seen from another folder")
-    plain = not writes and (name in _READ_SUBCOMMANDS or _is_listing(name, line.arguments))
+    if outside and line.folders:
+        doubts.append("a path relative to another folder")
+    is_reading = name in _READ_SUBCOMMANDS or _is_listing(name, line.arguments)
     return Effects(
-        is_read_only=plain, reads=(*line.folders, *reached, *reads), writes=tuple(writes),
-        mentions=line.arguments, doubts=tuple(doubts), reads_cwd=True, is_recursive=name == "grep",
-    )  # fmt: skip
+        is_read_only=is_reading and not writes,
+        reads=(*line.folders, *outside, *reads),
+        writes=tuple(writes),
+        mentions=line.arguments,
+        doubts=tuple(doubts),
+        is_recursive=name == "grep",
+        reads_cwd=True,
+    )
 
 
 def _check_options(
     name: str, rest: Sequence[Word], doubts: list[str], reads: list[Word]
 ) -> list[Word]:
-    """Look at the options; answer the files that they write."""
+    """Add doubts and reads of the options; return the files that the options write."""
     writes: list[Word] = []
-    listing = name == "stash" and _is_listing(name, rest)  # there -p is for a patch to show
-    risky, valued = _SHORT_RUN_OPTIONS.get(name, ""), _SHORT_VALUE_OPTIONS.get(name, "")
-    risky = "" if listing else risky
+    shows_stash = name == "stash" and _is_listing(name, rest)  # where -p shows a patch
+    risky = "" if shows_stash else _SHORT_RUN_OPTIONS.get(name, "")
+    valued = _SHORT_VALUE_OPTIONS.get(name, "")
     for at, word in enumerate(rest):
         text = word.text
         if text == "--":
             break
         if text is None or len(text) < 2 or text[0] != "-":
             continue
+        following = rest[at + 1] if at + 1 < len(rest) else Word("", None)
         if text.startswith("--"):
             head, equals, value = text.partition("=")
             if head in _SAFE_OPTIONS:
                 continue
-            following = rest[at + 1] if at + 1 < len(rest) else Word("", None)
             if name in _MESSAGE_SUBCOMMANDS and "--file".startswith(head) and len(head) > 3:
                 reads.append(Word(word.source, value) if equals else following)
             elif "--strategy".startswith(head) and len(head) > 4:
@@ -197,11 +196,9 @@ def _check_options(
             continue
         for place, letter in enumerate(text[1:], 2):
             if letter == "s" and name in _STRATEGY_SUBCOMMANDS:
-                following = rest[at + 1] if at + 1 < len(rest) else Word("", None)
                 _check_strategy(name, text[place:] or following.text, doubts)
                 break
             if letter == "F" and name in _MESSAGE_SUBCOMMANDS:
-                following = rest[at + 1] if at + 1 < len(rest) else Word("", None)
                 reads.append(Word(word.source, text[place:]) if text[place:] else following)
                 break
             if letter in risky:
@@ -213,34 +210,37 @@ def _check_options(
 
 def _check_strategy(name: str, value: str | None, doubts: list[str]) -> None:
     if value not in _STRATEGIES:
-        doubts.append(f"git {name} runs a program for a strategy of this name")
+        doubts.append(f"git {name} may run a program named after the strategy")
 
 
 def _check_operands(name: str, rest: Sequence[Word]) -> list[str]:
     texts = [w.text or "" for w in rest]
-    doubts = [f"{t.partition('::')[0]}:: is a transport that runs a program"
-              for t in texts if "::" in t.partition("/")[0] and name != "log"]  # fmt: skip
+    doubts = [
+        f"{t.partition('::')[0]}:: is a transport that runs a program"
+        for t in texts
+        if "::" in t.partition("/")[0] and name != "log"
+    ]
     if name == "submodule" and "foreach" in texts:
         doubts.append("git submodule foreach runs a command")
     if name == "bisect" and not {"run", "view", "visualize"}.isdisjoint(texts):
         doubts.append("git bisect run and view run a command")
     if name == "remote" and texts[:1] and texts[0] not in ("-v", "get-url", "show", "prune"):
-        doubts.append("changes where the repository talks to")
+        doubts.append("changes the remotes of the repository")
     if name in ("clone", "fetch", "pull", "push", "ls-remote") and any(
         t.startswith("-") and "ssh:" in t for t in texts
     ):
-        doubts.append("an address that looks like an option")
+        doubts.append("a URL that looks like an option")
     if name in _ANY_PATH_SUBCOMMANDS and any(may_leave_folder(w) for w in rest):
-        doubts.append("a path outside of here")
+        doubts.append("a path outside of the folder")
     if name in ("apply", "am") and any(t.startswith(("--dir", "--unsafe")) for t in texts):
-        doubts.append("changes files outside of here")
+        doubts.append("changes files outside of the folder")
     if name == "help":
         doubts.append("git help may start a browser or a pager")
     return doubts
 
 
 def may_leave_folder(word: Word) -> bool:
-    """Whether the word may be a path that leads out of the folder."""
+    """Whether the word may be a path outside of the folder."""
     text = word.text or ""
     return text.startswith(("/", "~", "file:")) or ".." in text.split("/")
 
@@ -267,8 +267,8 @@ def _is_listing(name: str, rest: Sequence[Word]) -> bool:
     return bool(texts) and texts[0] in _LISTING_OPERANDS[name]
 
 
-def _classify_config(rest: Sequence[Word]) -> str:
-    """What `git config` does, if it is harmless: "get" one value, "list" all, or "set" one."""
+def _classify_config(rest: Sequence[Word]) -> Literal["get", "list", "set"] | None:
+    """What `git config` does, or None if it may be harmful."""
     texts = [w.text or "?" for w in rest]
     if texts[:1] == ["--local"]:
         texts = texts[1:]
@@ -277,18 +277,15 @@ def _classify_config(rest: Sequence[Word]) -> str:
     if texts in (["--list"], ["-l"], ["list"]):
         return "list"
     pair = texts[1:] if texts[:1] == ["set"] else texts
-    return "set" if len(pair) == 2 and _is_safe_config("=".join(pair)) else ""
+    return "set" if len(pair) == 2 and _is_safe_config("=".join(pair)) else None
 
 
 def _is_safe_config(text: str | None) -> bool:
     if text is None:
         return False
     key, _, value = text.partition("=")
-    if key.lower() == "core.pager":
-        return value in ("", "cat")
-    if key.lower() == "core.fsmonitor":
-        return value == "false"
-    if key.lower() == "pull.rebase":
-        return value in ("true", "false", "merges")
-    section, _, name = key.lower().partition(".")
-    return key.lower() in _SAFE_CONFIG or (section in _SAFE_SECTIONS and "." not in name)
+    key = key.lower()
+    if key in _SAFE_CONFIG_VALUES:
+        return value in _SAFE_CONFIG_VALUES[key]
+    section, _, name = key.partition(".")
+    return key in _SAFE_CONFIG or (section in _SAFE_SECTIONS and "." not in name)

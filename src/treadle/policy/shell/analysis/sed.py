@@ -1,6 +1,6 @@
-"""What a sed script does: most only print, but `w` writes files and `e` runs commands.
+"""The effects of a sed script: most only print, but `w` writes files and `e` runs commands.
 
-A small parser of the scripts that people write. What it cannot read is a doubt.
+A small parser for common scripts. What it cannot read is a doubt.
 """
 
 import re
@@ -9,49 +9,40 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from treadle.policy.shell.analysis.effects import Effects
-from treadle.policy.shell.analysis.options import CommandOption, OptionGrammar, scan_options
+from treadle.policy.shell.analysis.options import OptionGrammar, scan_options
 from treadle.policy.shell.ast import Word
+from treadle.policy.wordset import word_set
 
 _GRAMMAR = OptionGrammar(
-    short_value_options="efl", long_value_options=frozenset({"--expression", "--file", "--line-length"}),
-    reads=frozenset({"-f", "--file"}), runs=frozenset({"-i", "--in-place"}),
-)  # fmt: skip
-
-
+    "efl",
+    word_set("--expression --file --line-length"),
+    reads=word_set("-f --file"),
+    runs=word_set("-i --in-place"),
+)
 _IN_PLACE_OPTION = re.compile(r"-[nErsuz]*i(.*)|--in-place(?:=(.*))?$", re.DOTALL)
 _LABEL = re.compile(r"[ \t]*([^\s;}]*)[ \t]*(?=[;\n]|$)")
 
 
 class _UnsupportedScript(Exception):
-    """The script is not one that this parser reads."""
+    """This parser cannot read the script."""
 
 
 def analyze_sed(words: Sequence[Word]) -> Effects:
     """The effects of `sed`, its scripts included."""
-    scripts: list[Word] = []
-    operands: list[Word] = []
-    doubts: list[str] = []
-    in_place = False
-    # -i takes its suffix only when joined to it: `-i.bak`, `-i` then a script.
-    found = [_IN_PLACE_OPTION.match(w.text or "") for w in words]
-    suffixes = [m.group(1) or m.group(2) or "" for m in found if m]
-    words = [Word(w.source, "-i") if m else w for w, m in zip(words, found, strict=True)]
-    for item in scan_options(words, _GRAMMAR):
-        if isinstance(item, CommandOption):
-            if item.name in ("-e", "--expression") and item.value is not None:
-                scripts.append(item.value)
-            elif item.name in ("-f", "--file"):
-                doubts.append("a script from a file")
-            elif item.name in ("-i", "--in-place"):
-                in_place = True
-        else:
-            operands.append(item)
+    # -i takes a suffix only if joined to it (`-i.bak`); after a lone `-i` comes the script.
+    matches = [_IN_PLACE_OPTION.match(w.text or "") for w in words]
+    suffixes = [m.group(1) or m.group(2) or "" for m in matches if m]
+    words = [Word(w.source, "-i") if m else w for w, m in zip(words, matches, strict=True)]
+    options, operands = scan_options(words, _GRAMMAR)
+    names = {option.name for option in options}
+    scripts = [o.value for o in options if o.name in ("-e", "--expression") and o.value is not None]
+    doubts = ["a script from a file"] if names & _GRAMMAR.reads else []
     if not scripts and operands and not doubts:
         scripts.append(operands.pop(0))
     reads: list[Word] = list(operands)
-    writes: list[Word] = list(operands) if in_place else []
+    writes: list[Word] = list(operands) if names & _GRAMMAR.runs else []
     if any(c in suffix for suffix in suffixes for c in "/*"):
-        doubts.append("a backup with a name of its own")
+        doubts.append("a backup file in another folder or with another name")
     for suffix in filter(None, suffixes):
         writes += [replace(w, text=f"{w.text}{suffix}") for w in operands if w.text]
     for script in scripts:
@@ -61,8 +52,8 @@ def analyze_sed(words: Sequence[Word]) -> Effects:
         try:
             parser = _ScriptParser(script.text)
             parser.run()
-        except _UnsupportedScript as unclear:
-            doubts.append(f"a sed script: {unclear}")
+        except _UnsupportedScript as error:
+            doubts.append(f"a sed script: {error}")
             continue
         reads += [Word(p, p) for p in parser.reads]
         writes += [Word(p, p) for p in parser.writes]
@@ -126,7 +117,7 @@ class _ScriptParser:
                 self.position += 1
 
     def skip_until(self, delimiter: str) -> None:
-        """Past the next delimiter, minding escapes and bracket expressions."""
+        """Skip past the next delimiter, with regard to escapes and bracket expressions."""
         if delimiter in "\n\\;":
             raise _UnsupportedScript("an unusual delimiter")
         while (c := self.take()) != delimiter:
@@ -161,7 +152,7 @@ class _ScriptParser:
             self.skip_until(delimiter)
         elif c in "aic":
             text = self.read_line()
-            # An odd number of backslashes continues the text, an even one ends it.
+            # An odd number of backslashes continues the text.
             while (len(text) - len(text.rstrip("\\"))) % 2 and self.peek():
                 self.position += 1
                 text = self.read_line()
@@ -174,11 +165,11 @@ class _ScriptParser:
             raise _UnsupportedScript("text after a command")
 
     def parse_label(self, c: str) -> None:
-        """It ends at a blank or semicolon, where another command may begin."""
-        found = _LABEL.match(self.text, self.position)
-        if found is None or (c == ":" and not found[1]):
-            raise _UnsupportedScript("a label followed by more")
-        self.position = found.end()
+        """A label ends at a blank or semicolon; another command may follow."""
+        label = _LABEL.match(self.text, self.position)
+        if label is None or (c == ":" and not label[1]):
+            raise _UnsupportedScript("text after a label")
+        self.position = label.end()
 
     def parse_substitute(self) -> None:
         delimiter = self.take()

@@ -1,8 +1,8 @@
-"""Brace expansion as bash does it: on the word as written, before any quote is removed.
+"""Brace expansion as in bash: on the word as written, before quotes are removed.
 
-Bash has no grammar for braces but a search: an opening brace counts when a comma or `..` of its own
-stands somewhere before a closing one. Sequences other than plain numbers are a doubt. Below it
-stands nothing; above, `words.py`.
+Bash searches instead of parsing: an opening brace counts if a comma or `..` of its own comes before
+a closing one. Sequences other than plain numbers are not supported. Used by `words.py` and path
+patterns.
 """
 
 import re
@@ -14,11 +14,11 @@ _PADDED_NUMBER = re.compile(r"-?0[0-9]")
 
 
 class UnsupportedBraces(Exception):
-    """What bash makes of these braces is not known here."""
+    """How bash expands these braces is not known here."""
 
 
 def expand_braces(word: str) -> list[str]:
-    """The words that the braces of one word make; nothing of it may be an expansion."""
+    """The words that one word expands to; it must contain no other expansion."""
     if "{" not in word:
         return [word]
     pieces = _split_pieces(word)
@@ -27,13 +27,13 @@ def expand_braces(word: str) -> list[str]:
     if pieces.count("{") > _MAX_BRACES:
         raise UnsupportedBraces("too many braces")
     if any(piece[:2] == "$'" and "\\" in piece for piece in pieces):
-        # The search for braces takes the first ' for the end, escaped or not.
-        raise UnsupportedBraces("braces beside an escaped quote")
+        # Bash ends the quote at the first ', escaped or not, when it searches for braces.
+        raise UnsupportedBraces("braces next to an escaped quote")
     return ["".join(made) for made in _expand(pieces)]
 
 
 def _split_pieces(word: str) -> list[str]:
-    """Characters; a quoted stretch, with its quotes, is one piece."""
+    """The characters; a quoted part, with its quotes, is one piece."""
     pieces: list[str] = []
     at = 0
     while at < len(word):
@@ -49,7 +49,7 @@ def _split_pieces(word: str) -> list[str]:
                 end += 2 if word[end] == "\\" else 1
             end += 1
         if end <= at or end > len(word):
-            raise UnsupportedBraces("an open quote beside braces")
+            raise UnsupportedBraces("an open quote next to braces")
         pieces.append(word[at:end])
         at = end
     return pieces
@@ -89,7 +89,7 @@ def _find_first_pair(pieces: list[str]) -> tuple[int, int] | None:
 
 
 def _find_closing(pieces: list[str], at: int) -> int | None:
-    """Where the brace closes: a } before the first separator of its own is only a character."""
+    """Where the brace closes: a } before its first separator is a plain character."""
     depth, separated = 0, False
     while at < len(pieces):
         piece = pieces[at]

@@ -1,6 +1,6 @@
-"""Where the shell may stand after `cd`: a small set of possibilities, or unknown.
+"""In which folders the shell may be after `cd`: a small set of possibilities, or unknown.
 
-Knows no file system: moves are words in order, and the judge resolves them.
+Knows no file system: a path is the sequence of `cd` arguments, which evaluation/ resolves.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _MAX_CD_PATHS = 6
 
 
 def apply_cd(before: CdPaths | None, argv: Sequence[Word]) -> CdPaths | None:
-    """The places after `cd …` or `pushd …` succeeded."""
+    """The folders after `cd …` or `pushd …` succeeded."""
     name, operands = argv[0].text, list(argv[1:])
     while operands and operands[0].text in ("-P", "-L", "-e", "--"):
         if operands.pop(0).text == "--":
@@ -28,11 +28,11 @@ def apply_cd(before: CdPaths | None, argv: Sequence[Word]) -> CdPaths | None:
         text = "./" + text
     if text.startswith(("/", "~")):
         return ((text,),)
-    return tuple((*place, text) for place in before)
+    return tuple((*path, text) for path in before)
 
 
 def merge_cd_paths(a: CdPaths | None, b: CdPaths | None) -> CdPaths | None:
-    """Either of two sets of places."""
+    """The union of two sets of folders."""
     if a is None or b is None:
         return None
     both = tuple(dict.fromkeys((*a, *b)))

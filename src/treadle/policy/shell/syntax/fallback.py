@@ -1,7 +1,6 @@
-"""What a line that does not parse seems to run: enough to deny by, never to allow by.
+"""Guesses the commands of a line that does not parse: used to deny, never to allow.
 
-A rough splitter: it would rather see a command where there is none than miss one. Used only where
-the tree has doubts.
+A rough splitter that finds too many commands rather than too few. Used only for lines with doubts.
 """
 
 import re
@@ -19,8 +18,8 @@ _TOKEN = re.compile(
 
 
 def guess_commands(source: str) -> tuple[SimpleCommand, ...]:
-    """The commands that the text seems to hold."""
-    parts: list[SimpleCommand] = []
+    """The commands that the text seems to contain."""
+    commands: list[SimpleCommand] = []
     for segment in _split_segments(source):
         words: list[Word] = []
         for piece in segment:
@@ -28,8 +27,8 @@ def guess_commands(source: str) -> tuple[SimpleCommand, ...]:
         while words and words[0].text in _KEYWORDS:
             words.pop(0)
         if words:
-            parts.append(SimpleCommand(tuple(words), source=" ".join(segment)))
-    return tuple(parts)
+            commands.append(SimpleCommand(tuple(words), source=" ".join(segment)))
+    return tuple(commands)
 
 
 def _split_segments(source: str) -> list[list[str]]:

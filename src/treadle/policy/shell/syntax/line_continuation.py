@@ -1,9 +1,9 @@
-"""Continued lines, joined as bash joins them before it splits words.
+"""Joins continued lines as bash does before it splits words.
 
-Bash drops a backslash and the newline after it everywhere but in single quotes, comments and quoted
-here-documents; the tree has its own ideas. So they are dropped here, and the tree is asked
-afterwards whether it sees the same quotes and comments at each of those places. Not a parser: what
-would need one is a doubt. Above: `parser.py`.
+Bash drops a backslash and the newline after it, except in single quotes, comments and quoted
+here-documents; tree-sitter does not always. So they are dropped here, and `check_join_offsets`
+compares quotes and comments with the tree afterwards. Not a parser: what would need one is a doubt.
+Used by `parser.py`.
 """
 
 import re
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from treadle.policy.shell.syntax.words import PLAIN_ARITHMETIC
+
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 _CONTINUATION = "\\\n"
-_ARITHMETIC = re.compile(r"\$\(\([0-9+\-*/% ()]*\)\)")
 _NAME = re.compile(r"\$\{\w+\}", re.ASCII)
 _DELIMITER = re.compile(r"""<<(-?)[ \t]*(\\?\w+|'\w+'|"\w+")(?=[\s;&|<>)]|$)""", re.ASCII)
 _LITERAL_NODES = ("raw_string", "ansi_c_string", "comment")
@@ -23,22 +24,20 @@ _BEFORE_COMMENT = " \t\n;&|()<>"
 
 
 class JoinedText(msgspec.Struct, frozen=True):
-    """A text without its continued lines; `joints` are where they were, `bodies` those of them
-    inside here-documents. `doubt` says why it was left as it is.
-    """
+    """A text without its continued lines."""
 
     text: str
-    join_offsets: tuple[int, ...] = ()
-    heredoc_offsets: frozenset[int] = frozenset()
-    doubt: str = ""
+    join_offsets: tuple[int, ...] = ()  # where lines were joined
+    heredoc_offsets: frozenset[int] = frozenset()  # those of them inside here-documents
+    doubt: str = ""  # why the text was left unchanged
 
 
 class _AmbiguousQuoting(Exception):
-    """Only a parser could tell whether this is quoted."""
+    """Only a parser can tell whether this is quoted."""
 
 
 def join_continued_lines(text: str) -> JoinedText:
-    """The text as bash reads it."""
+    """The text as bash reads it, or the same text with a doubt."""
     if _CONTINUATION not in text:
         return JoinedText(text)
     joiner = _LineJoiner(text)
@@ -52,7 +51,7 @@ def join_continued_lines(text: str) -> JoinedText:
 
 
 def check_join_offsets(joined: JoinedText, root: "Node") -> str:
-    """Why the tree of the joined text is not to be trusted at a joint; "" when it is."""
+    """Why the tree of the joined text is unreliable where lines were joined; "" if it is not."""
     end = len(joined.text)
     for at in joined.join_offsets:
         node = root.descendant_for_byte_range(max(at - 1, 0), min(at + 1, end))
@@ -66,7 +65,7 @@ def check_join_offsets(joined: JoinedText, root: "Node") -> str:
 
 
 class _LineJoiner:
-    """Walks the text once. `open` holds what has to be closed: quotes and parentheses."""
+    """Walks the text once. `open_delimiters` are the quotes and parentheses to be closed."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -77,7 +76,7 @@ class _LineJoiner:
         self.join_offsets: list[int] = []
         self.heredoc_offsets: set[int] = set()
         self.pending_heredocs: list[tuple[str, bool, bool]] = []  # delimiter, tabs stripped, quoted
-        self.previous_char = "\n"  # the character before, when it was not quoted
+        self.previous_char = "\n"  # "" if it was quoted
 
     def run(self) -> None:
         while self.position < len(self.text):
@@ -88,10 +87,10 @@ class _LineJoiner:
             else:
                 self.read_unquoted()
         if self.open_delimiters or self.pending_heredocs:
-            raise _AmbiguousQuoting("something is left open")
+            raise _AmbiguousQuoting("an unclosed quote, parenthesis or here-document")
 
     def skip_continuation(self) -> bool:
-        """Drop a continued line that stands here."""
+        """Drop a line continuation at the present position, if there is one."""
         if not self.text.startswith(_CONTINUATION, self.position):
             return False
         self.join_offsets.append(self.out_size)
@@ -106,16 +105,16 @@ class _LineJoiner:
         self.previous_char = previous_char
 
     def copy_until(self, stop: str) -> None:
-        """Past a stretch that is text, or that nothing may be dropped from."""
+        """Copy text in which nothing may be dropped, up to and including `stop`."""
         end = self.text.find(stop, self.position)
         if end < 0:
-            raise _AmbiguousQuoting("something is left open")
+            raise _AmbiguousQuoting("an unclosed quote, parenthesis or here-document")
         self.copy(end + len(stop) - self.position)
 
     def read_dollar(self) -> bool:
-        """What a $ opens; whether it opened anything."""
+        """Read a `$`, and return whether it opened anything."""
         text = self.text
-        plain = _ARITHMETIC.match(text, self.position) or _NAME.match(text, self.position)
+        plain = PLAIN_ARITHMETIC.match(text, self.position) or _NAME.match(text, self.position)
         if plain:
             self.copy(plain.end() - self.position)
             return True
@@ -199,7 +198,7 @@ class _LineJoiner:
         self.copy()
         while self.text[self.position : self.position + 1] != "'":
             if self.position >= len(self.text):
-                raise _AmbiguousQuoting("something is left open")
+                raise _AmbiguousQuoting("an unclosed quote, parenthesis or here-document")
             self.copy(2 if self.text[self.position] == "\\" else 1)
         self.copy()
 
@@ -217,23 +216,23 @@ class _LineJoiner:
         self.copy(found.end() - self.position)
 
     def read_heredocs(self) -> None:
-        """The bodies that begin after this newline."""
+        """Read the bodies that begin after this newline."""
         for delimiter, tabs, quoted in self.pending_heredocs:
             while True:
                 if self.position >= len(self.text):
-                    raise _AmbiguousQuoting("a here-document without its end")
+                    raise _AmbiguousQuoting("a here-document without an end")
                 line = self.read_heredoc_line(quoted)
                 if (line.lstrip("\t") if tabs else line) == delimiter:
                     break
         self.pending_heredocs.clear()
 
     def read_heredoc_line(self, quoted: bool) -> str:
-        begun = len(self.out)
+        start = len(self.out)
         while self.position < len(self.text) and self.text[self.position] != "\n":
             if not quoted and self.skip_continuation():
                 self.heredoc_offsets.add(self.join_offsets[-1])
             else:
                 self.copy(2 if not quoted and self.text[self.position] == "\\" else 1)
-        line = "".join(self.out[begun:])
+        line = "".join(self.out[start:])
         self.copy(previous_char="\n")
         return line

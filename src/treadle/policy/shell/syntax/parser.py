@@ -1,8 +1,8 @@
-"""The command line as a tree: every simple command, wherever it stands.
+"""Parses a command line: finds every simple command, also in lists, loops and substitutions.
 
-Fails closed by construction: a node that is not known here leaves its text uncovered, and text that
-no token covers is a doubt, as is every spot where bash might split words in another way. Above: the
-judge. Below: tree-sitter-bash, loaded at the first command.
+Fails closed: text that no token covers is a doubt, so an unknown node is one too, and so is every
+spot where bash might split words differently. Used by evaluation/ and hooks/. Uses
+tree-sitter-bash, which is loaded at the first command.
 """
 
 import re
@@ -22,22 +22,17 @@ from treadle.policy.shell.ast import (
 from treadle.policy.shell.syntax.cwd import merge_cd_paths
 from treadle.policy.shell.syntax.fallback import guess_commands
 from treadle.policy.shell.syntax.line_continuation import check_join_offsets, join_continued_lines
-from treadle.policy.shell.syntax.simple_command import SimpleCommandReader
+from treadle.policy.shell.syntax.simple_command import REDIRECT_NODES, SimpleCommandReader
 from treadle.policy.shell.syntax.tokens import check_tokens
-from treadle.policy.shell.syntax.word_reader import (
-    MAX_DEPTH,
-    WORD_NODES,
-    decode_source,
-    is_assigned_once,
-)
-from treadle.policy.shell.wrappers import unwrap
+from treadle.policy.shell.syntax.word_reader import MAX_DEPTH, WORD_NODES, is_assigned_once
+from treadle.policy.shell.syntax.words import encode_source
+from treadle.policy.shell.wrappers import Unwrapper
 from treadle.policy.wordset import word_set
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-TOO_LONG = "too long to be read"
-# Each word costs a look at the file system or two, and somebody waits.
+# Each word may cost a few file system calls while the user waits.
 _MAX_CHARS, _MAX_WORDS = 20_000, 2_000
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n.*?^\t*\2$", re.DOTALL | re.MULTILINE)
 _MAX_SCRIPT_DEPTH = 8
@@ -57,40 +52,40 @@ def _load_parser() -> "Parser":
 
 @lru_cache(maxsize=512)
 def parse_command(text: str, depth: int = 0) -> ParsedCommand:
-    """All that `text` would do as a bash command line, as far as it can be known."""
+    """Everything that `text` does as a bash command line, as far as it can be known."""
     if depth > _MAX_SCRIPT_DEPTH:
         return ParsedCommand(text, (), ("scripts nested too deep",))
-    raw = text.encode("utf-8", "surrogatepass")
-    joined = join_continued_lines(raw.decode("latin-1"))
+    joined = join_continued_lines(encode_source(text))
     source = joined.text
     if _is_too_long(source):
-        seen = tuple(replace(part, doubts=(TOO_LONG,)) for part in guess_commands(source))
-        return ParsedCommand(text, (), (TOO_LONG,), seen)
+        doubts = ("too long to be parsed",)
+        guesses = (replace(c, doubts=doubts, is_unread=True) for c in guess_commands(source))
+        return ParsedCommand(text, (), doubts, tuple(guesses))
     root = _load_parser().parse(source.encode("latin-1")).root_node
-    reader = _CommandLineReader(source, depth)
+    unwrap = Unwrapper(parse_command, depth).unwrap
+    reader = _CommandLineReader(source, unwrap)
     if root.has_error:
         reader.add_doubt("does not parse as a shell command")
-    trouble = joined.doubt or check_join_offsets(joined, root)
-    if trouble:
-        reader.add_doubt(trouble)
+    doubt = joined.doubt or check_join_offsets(joined, root)
+    if doubt:
+        reader.add_doubt(doubt)
     reader.read_statement(root, 0)
     reader.doubts.extend(check_tokens(source, reader.tokens))
-    parts = tuple(unwrap(part, depth) for part in reader.commands)
-    if reader.used_variables and not is_assigned_once(reader.used_variables, parts):
+    commands = tuple(map(unwrap, reader.commands))
+    if reader.used_variables and not is_assigned_once(reader.used_variables, commands):
         reader.add_doubt("a variable that is set more than once")
-    unclear = reader.doubts or any(part.doubts for part in reader.commands)
-    guesses = guess_commands(source) if unclear else ()
+    has_doubts = reader.doubts or any(command.doubts for command in reader.commands)
     return ParsedCommand(
         text,
-        parts,
+        commands,
         tuple(dict.fromkeys(reader.doubts)),
-        tuple(unwrap(part, depth) for part in guesses),
+        tuple(map(unwrap, guess_commands(source))) if has_doubts else (),
         frozenset(reader.assigned_variables),
     )
 
 
 def _is_too_long(source: str) -> bool:
-    """Whether it is more than can be looked at; here-documents are only data."""
+    """Whether it is too long to be parsed; here-documents are only data and do not count."""
     if len(source) <= _MAX_WORDS:
         return False
     line = _HEREDOC.sub("", source) if len(source) <= 50 * _MAX_CHARS else source
@@ -101,7 +96,7 @@ class _CommandLineReader(SimpleCommandReader):
     """Walks the whole tree: lists, groups, loops, functions."""
 
     def read_statement(self, node: "Node", depth: int) -> CdPaths | None:
-        """Read one statement; answer where the shell stands if it succeeds."""
+        """Read one statement; return the folders the shell may be in if it succeeds."""
         kind = node.type
         if depth > MAX_DEPTH:
             self.add_doubt("nested too deep")
@@ -122,8 +117,8 @@ class _CommandLineReader(SimpleCommandReader):
         elif kind in ("variable_assignment", "variable_assignments"):
             self.read_bare_assignment(node, depth)
             if kind == "variable_assignment" and _is_unconditional(node):
-                given = self.commands[-1].assignments[-1]
-                self.set_variable(given.name, replace(given.value, is_glob=False))
+                assignment = self.commands[-1].assignments[-1]
+                self.set_variable(assignment.name, replace(assignment.value, is_glob=False))
         elif kind == "function_definition":
             self.read_function(node, depth)
         elif kind == "comment":
@@ -139,19 +134,19 @@ class _CommandLineReader(SimpleCommandReader):
             self.add_doubt("arithmetic can run commands through subscripts")
             self.read_substitutions(node, depth)
             return
-        piped = self.is_piped
+        is_piped = self.is_piped
         self.command_index += 1
-        owner = self.command_index
+        index = self.command_index
         for child in node.children:
             if not child.is_named:
                 self.add_operator(child)
                 if node.type == "pipeline" and child.type in ("|", "|&"):
                     self.is_piped = True
             elif node.type in ("case_statement", "case_item") and child.type in WORD_NODES:
-                self.read_data_word(child, depth, owner)
+                self.read_data_word(child, depth, index)
             else:
                 self.read_statement(child, depth + 1)
-        self.is_piped = piped
+        self.is_piped = is_piped
 
     def read_list(self, node: "Node", depth: int) -> CdPaths | None:
         left, right = node.children[0], node.children[-1]
@@ -177,16 +172,16 @@ class _CommandLineReader(SimpleCommandReader):
         if node.type == "c_style_for_statement":
             self.add_doubt("arithmetic can run commands through subscripts")
         self.command_index += 1
-        owner = self.command_index
+        index = self.command_index
         variable, values = "", list[Word]()
         for child in node.children:
             if child.type == "variable_name":
                 variable = self.get_source(child)
                 self.assigned_variables.add(variable)
-                self.add_token(child, "word", owner)
+                self.add_token(child, "word", index)
                 self.commands.append(_make_loop_assignment(variable))
             elif child.type in WORD_NODES:
-                values += self.read_data_word(child, depth, owner)
+                values += self.read_data_word(child, depth, index)
             elif child.type == "do_group":
                 self.set_variable(variable, values[0] if len(values) == 1 else None)
                 self.read_statement(child, depth + 1)
@@ -197,7 +192,7 @@ class _CommandLineReader(SimpleCommandReader):
                 self.add_operator(child)
 
     def read_function(self, node: "Node", depth: int) -> None:
-        self.add_doubt("defines a function, which may take the place of any command")
+        self.add_doubt("defines a function, which may replace any command")
         for child in node.named_children:
             if child.type in WORD_NODES:
                 self.add_token(child, "word")
@@ -205,54 +200,48 @@ class _CommandLineReader(SimpleCommandReader):
                 self.read_statement(child, depth + 1)
 
     def read_redirected(self, node: "Node", depth: int) -> CdPaths | None:
-        body, redirects = None, []
+        body, redirect_nodes = None, list["Node"]()
         for child in node.children:
-            if child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
-                redirects.append(child)
+            if child.type in REDIRECT_NODES:
+                redirect_nodes.append(child)
             elif body is None and child.is_named:
                 body = child
             else:
                 self.add_doubt("not understood: a redirection")
         if body is not None and body.type == "command":
-            return self.read_simple_command(body, depth, tuple(redirects))
+            return self.read_simple_command(body, depth, tuple(redirect_nodes))
         before, first = self.cd_paths, len(self.commands)
         success = self.read_statement(body, depth + 1) if body is not None else self.cd_paths
-        moves = self.find_redirect_cd_paths(body, before, self.commands[first:])
+        cd_paths = self.find_redirect_cd_paths(body, before, self.commands[first:])
         self.command_index += 1
-        owner, troubles, late = self.command_index, list[str](), list["Node"]()
-        found: list[Redirect] = []
-        for child in redirects:
-            redirect, more = self.read_redirect(child, depth, owner, troubles, late)
-            found.append(redirect)
+        index, doubts, deferred = self.command_index, list[str](), list["Node"]()
+        redirects: list[Redirect] = []
+        for child in redirect_nodes:
+            redirect, more = self.read_redirect(child, depth, index, doubts, deferred)
+            redirects.append(redirect)
             if more:
                 self.add_doubt("words after a redirection")
         self.commands.append(
-            SimpleCommand(
-                (), (), tuple(found), decode_source(self.get_source(node)), moves, tuple(troubles)
-            )
+            SimpleCommand((), (), tuple(redirects), self.get_text(node), cd_paths, tuple(doubts))
         )
-        for statement in late:
-            if statement.is_named:
-                self.read_statement(statement, depth + 1)
-            else:
-                self.add_operator(statement)
+        self.read_deferred(deferred, depth)
         return success
 
     def find_redirect_cd_paths(
         self, body: "Node | None", before: CdPaths | None, commands: list[SimpleCommand]
     ) -> CdPaths | None:
-        """Where the shell stands when it opens the files of a redirection above `body`."""
+        """The folders the shell may be in when it opens the files of a redirection above `body`."""
         while body is not None and body.type in ("list", "pipeline", "negated_command"):
-            body = body.named_children[-1]  # it belongs to the last command of a list
+            body = body.named_children[-1]  # the redirection belongs to the last command of a list
         if body is not None and body.type == "command" and commands:
             return commands[-1].cd_paths
-        for part in commands:
-            before = merge_cd_paths(before, part.cd_paths)
+        for command in commands:
+            before = merge_cd_paths(before, command.cd_paths)
         return before
 
 
 def _is_unconditional(node: "Node") -> bool:
-    """Whether a statement is run for sure, in this very shell."""
+    """Whether a statement certainly runs, in the shell itself."""
     following = node.next_sibling
     in_line = node.parent is not None and node.parent.type == "program"
     return in_line and (following is None or following.type != "&")

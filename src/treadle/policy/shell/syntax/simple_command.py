@@ -1,9 +1,10 @@
-"""One simple command of the tree: its words, assignments, redirections and here-documents.
+"""Reads one simple command of the tree: words, assignments, redirections, here-documents.
 
-Above: `parser.py`, which knows how commands are put together. Below: `word_reader.py`, which reads words.
+Base of the reader in `parser.py`, which knows how commands are combined. Uses `word_reader.py`.
 """
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from treadle.policy.shell.ast import (
@@ -21,9 +22,14 @@ from treadle.policy.shell.syntax.tokens import (
     get_heredoc_text,
     is_heredoc_quoted,
 )
-from treadle.policy.shell.syntax.word_reader import WORD_NODES, WordReader, decode_source
-from treadle.policy.shell.syntax.words import InvalidWord, check_heredoc_body, read_assignment_value
-from treadle.policy.shell.wrappers import unwrap
+from treadle.policy.shell.syntax.word_reader import WORD_NODES, WordReader
+from treadle.policy.shell.syntax.words import (
+    ExpansionSpans,
+    InvalidWord,
+    check_heredoc_body,
+    decode_source,
+    read_assignment_value,
+)
 from treadle.policy.wordset import word_set
 
 if TYPE_CHECKING:
@@ -36,100 +42,89 @@ _REDIRECT_EFFECTS: dict[str, RedirectEffect] = {
     "<": "read", ">": "write", ">>": "write", ">|": "write", "&>": "write", "&>>": "write",
     "<>": "both", "<&": "copy", ">&": "copy", "<&-": "copy", ">&-": "copy",
 }  # fmt: skip
-
-
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^=]*\])?\+?=")
-_SAME_SHELL_BUILTINS = word_set("command builtin eval time")  # run in this very shell
+REDIRECT_NODES = ("file_redirect", "herestring_redirect", "heredoc_redirect")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^=]*\])?\+?=")  # or to an element
+_SAME_SHELL_BUILTINS = word_set("command builtin eval time")  # run in the shell itself
+_OTHER_ARGUMENT_NODES = ("command_name", "=", "==", "$", "=~", "!=")
 _DESCRIPTOR_TARGET = re.compile(r"[0-9]+-?|-|[A-Za-z0-9_./][A-Za-z0-9_./-]*")
 
 
-def _runs_cd(command: SimpleCommand) -> bool:
-    """Whether anything that the part runs may move the shell."""
-    return any(p.name in (None, "cd", "pushd", "popd") or _runs_cd(p) for p in command.inner)
-
-
 class SimpleCommandReader(WordReader):
-    """Reads the commands themselves."""
+    """Reads simple commands."""
 
     def read_simple_command(
         self, node: "Node", depth: int, extra_redirects: tuple["Node", ...]
     ) -> CdPaths | None:
-        """One simple command; `extra` are redirections that the tree hung above it."""
+        """One simple command; `extra_redirects` are redirections that the tree has above it."""
         self.command_index += 1
-        owner = self.command_index
+        index = self.command_index
         argv: list[Word] = []
         assignments: list[Assignment] = []
         redirects: list[Redirect] = []
-        troubles: list[str] = []
-        late: list[Node] = []
+        doubts: list[str] = []
+        deferred: list[Node] = []
         for child in (*node.children, *extra_redirects):
             if child.type == "heredoc_redirect" and child in extra_redirects:
-                argv += self.recover_dropped_dash(node, child, owner)
+                argv += self.recover_dropped_dash(node, child, index)
             if child.type == "variable_assignment":
-                assignments.append(self.read_assignment(child, depth, owner, troubles))
-            elif child.type == "command_name":
-                argv += self.read_words(child, depth, owner, troubles)
-            elif child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
-                redirect, more = self.read_redirect(child, depth, owner, troubles, late)
+                assignments.append(self.read_assignment(child, depth, index, doubts))
+            elif child.type in REDIRECT_NODES:
+                redirect, more = self.read_redirect(child, depth, index, doubts, deferred)
                 redirects.append(redirect)
                 argv += more
-            elif child.type in WORD_NODES or child.type in ("=", "==", "$", "=~", "!="):
-                argv += self.read_words(child, depth, owner, troubles)
+            elif child.type in WORD_NODES or child.type in _OTHER_ARGUMENT_NODES:
+                argv += self.read_words(child, depth, index, doubts)
             else:
                 self.read_statement(child, depth + 1)
                 self.add_doubt(f"not understood: {child.type} in a command")
-        before = self.cd_paths
-        self.commands.append(
-            SimpleCommand(
-                tuple(argv),
-                tuple(assignments),
-                tuple(redirects),
-                decode_source(
-                    self.source[
-                        node.start_byte : max(node.end_byte, *(e.end_byte for e in extra_redirects))
-                    ]
-                    if extra_redirects
-                    else self.get_source(node)
-                ),
-                before,
-                tuple(troubles),
-                is_piped=self.is_piped,
-            )
+        end = max(node.end_byte, *(e.end_byte for e in extra_redirects), 0)
+        command = SimpleCommand(
+            tuple(argv),
+            tuple(assignments),
+            tuple(redirects),
+            decode_source(self.source[node.start_byte : end]),
+            self.cd_paths,
+            tuple(doubts),
+            is_piped=self.is_piped,
         )
-        if argv and argv[0].text in RESERVED_WORDS:
-            self.add_doubt("a word of the shell where a command is expected")
-        if argv and argv[0].text == "read":
-            self.assigned_variables.update(w.text for w in argv[1:] if w.text)
-        success = before
-        if argv and argv[0].text in ("cd", "pushd", "popd"):
-            success = apply_cd(before, argv)
-            self.cd_paths = merge_cd_paths(before, success)
-        elif (
-            argv
-            and argv[0].text in _SAME_SHELL_BUILTINS
-            and self._may_change_cwd(self.commands[-1])
-        ):
-            success = self.cd_paths = None
-        for statement in late:  # the rest of a line that a here-document was begun on
-            if statement.is_named:
-                self.read_statement(statement, depth + 1)
-            else:
-                self.add_operator(statement)
+        self.commands.append(command)
+        success = self.apply_to_shell(command)
+        self.read_deferred(deferred, depth)
         return success
+
+    def apply_to_shell(self, command: SimpleCommand) -> CdPaths | None:
+        """Note what the command changes in the shell; return the folders if it succeeds."""
+        name = command.name
+        if name in RESERVED_WORDS:
+            self.add_doubt("a reserved word where a command is expected")
+        if name == "read":
+            self.assigned_variables.update(w.text for w in command.argv[1:] if w.text)
+        if name in ("cd", "pushd", "popd"):
+            success = apply_cd(self.cd_paths, command.argv)
+            self.cd_paths = merge_cd_paths(self.cd_paths, success)
+            return success
+        if name in _SAME_SHELL_BUILTINS and _runs_cd(self.unwrap(command)):
+            self.cd_paths = None
+        return self.cd_paths
+
+    def read_deferred(self, nodes: Iterable["Node"], depth: int) -> None:
+        """The rest of a line on which a here-document begins."""
+        for node in nodes:
+            if node.is_named:
+                self.read_statement(node, depth + 1)
+            else:
+                self.add_operator(node)
 
     def recover_dropped_dash(
         self, node: "Node", following: "Node", command_index: int
     ) -> list[Word]:
-        """A lone `-` before a here-document, which the tree leaves out."""
+        """The single `-` before a here-document, which the tree leaves out."""
         gap = self.source[node.end_byte : following.start_byte]
         if gap.strip(" \t") != "-" or gap == "-":
             return []
         at = node.end_byte + gap.index("-")
         self.tokens.append(Token(at, at + 1, "word", command_index))
         return [Word("-", "-")]
-
-    def _may_change_cwd(self, command: SimpleCommand) -> bool:
-        return _runs_cd(unwrap(command, self.script_depth))
 
     def read_redirect(
         self,
@@ -152,25 +147,25 @@ class SimpleCommandReader(WordReader):
                 operator += self.get_source(child)
                 self.add_token(child, "redirect")
             else:
-                found = self.read_words(child, depth, command_index, doubts)
-                if not words and len(found) != 1:
+                more = self.read_words(child, depth, command_index, doubts)
+                if not words and len(more) != 1:
                     self.add_doubt("braces in the target of a redirection")
-                words += found
+                words += more
         target = words[0] if words else None
         if node.type == "herestring_redirect":
             text = target.text if target else None
             return Redirect("<<<", "data", target, text), words[1:]
         if operator.endswith("-"):
-            return Redirect(operator, "copy"), words  # closes; what follows are arguments
+            return Redirect(operator, "copy"), words  # closes a descriptor; arguments follow
         effect = _REDIRECT_EFFECTS.get(operator)
         if effect is None:
             self.add_doubt(f"not understood: {operator}")
             effect = "both"
         if effect == "copy" and target and not _DESCRIPTOR_TARGET.fullmatch(target.source):
-            # bash reads such a target twice, and takes a first `-` for all of it.
+            # bash reads such a target twice, and reads a leading `-` as the whole target.
             self.add_doubt(f"not understood: {operator}{target.source}")
         if effect == "copy" and target and not (target.text or "").rstrip("-").isdigit():
-            # `>& file` opens the file; only a number copies a descriptor.
+            # `>& file` opens the file; only a number duplicates a descriptor.
             effect = "copy" if target.text == "-" else "both"
         if target is None and not operator.endswith("-"):
             self.add_doubt("a redirection without a target")
@@ -186,7 +181,7 @@ class SimpleCommandReader(WordReader):
     ) -> tuple[Redirect, list[Word]]:
         words: list[Word] = []
         start = body = end = None
-        body_spans: dict[int, tuple[int, str]] = {}
+        body_spans: ExpansionSpans = {}
         for child in node.children:
             if child.type == "heredoc_start":
                 start = child
@@ -206,28 +201,22 @@ class SimpleCommandReader(WordReader):
                 words += self.read_words(child, depth, command_index, doubts)
             elif child.type == "file_redirect":
                 redirect, more = self.read_redirect(child, depth, command_index, doubts, deferred)
-                self.commands.append(
-                    SimpleCommand(
-                        (), (), (redirect,), decode_source(self.get_source(child)), self.cd_paths
-                    )
-                )
+                self.add_command(child, redirects=(redirect,))
                 words += more
-            elif child.type == "pipeline":
-                self.is_piped = True
-                deferred.append(child)
             else:
+                self.is_piped = self.is_piped or child.type == "pipeline"
                 deferred.append(child)
         if start is None or end is None:
-            self.add_doubt("a here-document without its end")
+            self.add_doubt("a here-document without an end")
             return Redirect("<<", "data"), words
-        trouble = check_heredoc(self.source, start, body, end, self.heredoc_lines)
-        if trouble:
-            self.add_doubt(trouble)
+        doubt = check_heredoc(self.source, start, body, end, self.heredoc_lines)
+        if doubt:
+            self.add_doubt(doubt)
         if body is not None and not is_heredoc_quoted(self.source, start):
             try:
                 check_heredoc_body(self.get_source(body), body_spans, body.start_byte)
-            except InvalidWord as bad:
-                self.add_doubt(str(bad))
+            except InvalidWord as error:
+                self.add_doubt(str(error))
         return Redirect("<<", "data", None, get_heredoc_text(self.source, start, body)), words
 
     def read_assignment(
@@ -245,8 +234,8 @@ class SimpleCommandReader(WordReader):
         at = text.find("=") + 1
         try:
             value = read_assignment_value(text[at:], spans, node.start_byte + at)
-        except InvalidWord as bad:
-            self.add_doubt(str(bad))
+        except InvalidWord as error:
+            self.add_doubt(str(error))
             value = Word(decode_source(text[at:]), None)
         self.assigned_variables.add(name)
         return Assignment(name, value)
@@ -254,65 +243,48 @@ class SimpleCommandReader(WordReader):
     def read_bare_assignment(self, node: "Node", depth: int) -> None:
         nodes = [node] if node.type == "variable_assignment" else node.named_children
         self.command_index += 1
-        troubles: list[str] = []
-        found = tuple(self.read_assignment(n, depth, self.command_index, troubles) for n in nodes)
-        self.commands.append(
-            SimpleCommand(
-                (), found, (), decode_source(self.get_source(node)), self.cd_paths, tuple(troubles)
-            )
-        )
+        doubts: list[str] = []
+        assignments = [self.read_assignment(n, depth, self.command_index, doubts) for n in nodes]
+        self.add_command(node, assignments=assignments, doubts=doubts)
 
     def read_declaration(self, node: "Node", depth: int) -> None:
         self.command_index += 1
-        owner, troubles = self.command_index, list[str]()
+        index, doubts = self.command_index, list[str]()
         argv: list[Word] = []
         assignments: list[Assignment] = []
         for child in node.children:
             if child.type == "variable_assignment":
-                assignments.append(self.read_assignment(child, depth, owner, troubles))
+                assignments.append(self.read_assignment(child, depth, index, doubts))
             else:
-                argv += self.read_words(child, depth, owner, troubles)
-        self.commands.append(
-            SimpleCommand(
-                tuple(argv),
-                tuple(assignments),
-                (),
-                decode_source(self.get_source(node)),
-                self.cd_paths,
-                tuple(troubles),
-            )
-        )
+                argv += self.read_words(child, depth, index, doubts)
+        self.add_command(node, argv, assignments, doubts=doubts)
 
     def read_test(self, node: "Node", depth: int) -> None:
-        """`[ … ]` and `[[ … ]]`: an ordinary command as far as rules are concerned."""
+        """`[ … ]` and `[[ … ]]`, which rules treat as an ordinary command."""
         self.command_index += 1
-        owner, troubles = self.command_index, list[str]()
+        index, doubts = self.command_index, list[str]()
         argv: list[Word] = []
-        stack = [node]
-        single = not self.source.startswith("[[", node.start_byte)
+        is_single = not self.source.startswith("[[", node.start_byte)
         if not re.fullmatch(r"\[\[?[ \t\n].*[ \t\n]\]?\]", self.get_source(node), re.DOTALL):
             self.add_doubt("a bracket without a blank")
-        if single and "\n" in self.get_source(node):
+        if is_single and "\n" in self.get_source(node):
             self.add_doubt("a newline inside [ ]")
+        stack = [node]
         while stack:
             current = stack.pop()
-            if current.type in WORD_NODES or not current.child_count:
-                if current.type in WORD_NODES:
-                    argv += self.read_words(current, depth, owner, troubles)
-                else:
-                    self.add_token(current, "operator")
-                    if single and any(c in self.get_source(current) for c in "<>&|;()"):
-                        self.add_doubt("an operator of the shell inside [ ]")
-                    argv.append(Word(self.get_source(current), self.get_source(current)))
-            else:
+            if current.type in WORD_NODES:
+                argv += self.read_words(current, depth, index, doubts)
+            elif current.child_count:
                 stack.extend(reversed(current.children))
-        self.commands.append(
-            SimpleCommand(
-                tuple(argv),
-                (),
-                (),
-                decode_source(self.get_source(node)),
-                self.cd_paths,
-                tuple(troubles),
-            )
-        )
+            else:
+                operator = self.get_source(current)
+                self.add_token(current, "operator")
+                if is_single and any(c in operator for c in "<>&|;()"):
+                    self.add_doubt("a shell operator inside [ ]")
+                argv.append(Word(operator, operator))
+        self.add_command(node, argv, doubts=doubts)
+
+
+def _runs_cd(command: SimpleCommand) -> bool:
+    """Whether an inner command may change the folder of the shell."""
+    return any(c.name in (None, "cd", "pushd", "popd") or _runs_cd(c) for c in command.inner)

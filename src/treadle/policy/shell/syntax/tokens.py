@@ -1,11 +1,14 @@
-"""A second look at what the tree says: would bash split the line at the same places?
+"""Checks the tree against bash: would bash split the line at the same places?
 
-tree-sitter is lenient where bash is not: it takes more characters for blanks, and may put a newline
-inside a command. Each such spot becomes a doubt here. Knows positions and text, no meaning.
+tree-sitter is more lenient than bash: it accepts more characters as blanks, and may put a newline
+inside a command. Each such spot becomes a doubt. Here-documents are read a second time on purpose,
+to compare the two readings.
 """
 
 import re
 from typing import TYPE_CHECKING, NamedTuple
+
+from treadle.policy.shell.syntax.words import decode_source
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -15,18 +18,18 @@ _DESCRIPTOR = re.compile(r"[0-9]+|\{\w+\}")
 
 
 class Token(NamedTuple):
-    """A stretch of source that the reader understood; `owner` is the command it belongs to."""
+    """A piece of source that the reader understood."""
 
     start: int
     end: int
     kind: str  # word keyword operator redirect descriptor comment heredoc
-    command_index: int
+    command_index: int  # the command it belongs to
 
 
 def check_tokens(
     source: str, tokens: list[Token], start: int = 0, end: int | None = None
 ) -> list[str]:
-    """The doubts about a stretch of source, given the tokens that should cover it."""
+    """The doubts about a piece of source, given the tokens that should cover it."""
     doubts: list[str] = []
     end = len(source) if end is None else end
     ordered = sorted(tokens)
@@ -36,9 +39,9 @@ def check_tokens(
         if gap.strip(" \t\n"):
             doubts.append("text that was not understood")
         elif last is not None:
-            trouble = _check_boundary(source, last, token, gap)
-            if trouble:
-                doubts.append(trouble)
+            doubt = _check_boundary(source, last, token, gap)
+            if doubt:
+                doubts.append(doubt)
         at, last = max(at, token.end), token
     if source[at:end].strip(" \t\n"):
         doubts.append("text that was not understood")
@@ -56,7 +59,7 @@ def _check_boundary(source: str, a: Token, b: Token, gap: str) -> str:
         return "a number joined to a word"
     touching = a.kind == "word" and b.kind == "redirect" and not gap
     if touching and _DESCRIPTOR.fullmatch(source[a.start : a.end]):
-        return "a descriptor taken for a word"
+        return "a descriptor read as a word"
     wordlike = ("word", "keyword")
     if a.kind in wordlike and b.kind in wordlike:
         if not gap:
@@ -77,10 +80,10 @@ def _check_boundary(source: str, a: Token, b: Token, gap: str) -> str:
 def check_heredoc(
     source: str, start: "Node", body: "Node | None", end: "Node", seen_lines: set[int]
 ) -> str:
-    """Why the tree's here-document is not the one bash would read; "" when it is."""
+    """Why bash would read another here-document than the tree; "" if it reads the same."""
     newline = source.find("\n", start.end_byte)
     if newline < 0:
-        return "a here-document without its end"
+        return "a here-document without an end"
     if newline in seen_lines:
         return "two here-documents on one line"
     seen_lines.add(newline)
@@ -97,19 +100,23 @@ def check_heredoc(
         stop = len(source) if stop < 0 else stop
         line = source[at:stop]
         if (line.lstrip("\t") if tabs else line) == delimiter:
-            return "" if at <= end.start_byte < end.end_byte <= stop else "a here-document's end"
+            return (
+                ""
+                if at <= end.start_byte < end.end_byte <= stop
+                else "an unclear end of here-document"
+            )
         at = stop + 1
-    return "a here-document without its end"
+    return "a here-document without an end"
 
 
 def get_heredoc_text(source: str, start: "Node", body: "Node | None") -> str | None:
-    """The text of a here-document, or None when the shell would change it."""
+    """The text of a here-document, or None if the shell would expand something in it."""
     if body is None:
         return ""
     text = source[body.start_byte : body.end_byte]
     if not is_heredoc_quoted(source, start) and any(c in "$`\\" for c in text):
         return None
-    return text.encode("latin-1").decode("utf-8", "replace")
+    return decode_source(text)
 
 
 def is_heredoc_quoted(source: str, start: "Node") -> bool:

@@ -1,24 +1,26 @@
-"""The ground of the reader: tokens, doubts, and words with what is expanded in them.
+"""The base of the reader: tokens, doubts, and words with the expansions in them.
 
-A word's own text is read by `words.py`; here its expansions are found in the tree, and the commands
-inside substitutions handed on. Above: `simple_command.py` (one command) and `parser.py` (the whole line).
+`words.py` reads the text of a word; this module finds its expansions in the tree, and passes the
+commands inside substitutions on. Base of `simple_command.py` (one command) and `parser.py` (the
+whole line).
 """
 
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from treadle.policy.shell.ast import NO_CD, CdPaths, Redirect, SimpleCommand, Word
+from treadle.policy.shell.ast import NO_CD, Assignment, CdPaths, Redirect, SimpleCommand, Word
 from treadle.policy.shell.syntax.tokens import Token, check_tokens
 from treadle.policy.shell.syntax.words import (
-    LISTED_EXPANSION,
-    STATIC_EXPANSION,
-    UNKNOWN_EXPANSION,
+    PLAIN_ARITHMETIC,
+    Expansion,
+    ExpansionSpans,
     InvalidWord,
+    decode_source,
     read_word,
 )
 from treadle.policy.wordset import word_set
@@ -42,15 +44,17 @@ _CAT_HEREDOC = re.compile(
     r"\$\(cat <<[ \t]*(?P<quote>['\"])(?P<end>\w+)(?P=quote)\n(?P<body>.*)\n(?P=end)\n?[ \t]*\)",
     re.DOTALL,
 )
-_PLAIN_ARITHMETIC = re.compile(r"\$\(\([0-9+\-*/% ()]*\)\)")
 
 
 class WordReader(ABC):
-    """Collects parts, tokens and doubts while a tree is walked once."""
+    """Collects commands, tokens and doubts in one walk over the tree.
 
-    def __init__(self, source: str, script_depth: int = 0) -> None:
+    `unwrap` finds the commands inside a command; the parser passes it in.
+    """
+
+    def __init__(self, source: str, unwrap: Callable[[SimpleCommand], SimpleCommand]) -> None:
         self.source = source
-        self.script_depth = script_depth
+        self.unwrap = unwrap
         self.variables: dict[str, Word | None] = {}
         self.used_variables: set[str] = set()
         self.commands: list[SimpleCommand] = []
@@ -64,7 +68,7 @@ class WordReader(ABC):
 
     @abstractmethod
     def read_statement(self, node: "Node", depth: int) -> CdPaths | None:
-        """Read one statement; answer where the shell stands if it succeeds."""
+        """Read one statement; return the folders the shell may be in if it succeeds."""
 
     @abstractmethod
     def read_redirect(
@@ -77,11 +81,18 @@ class WordReader(ABC):
     ) -> tuple[Redirect, list[Word]]:
         """One redirection, and the words after it that belong to the command."""
 
+    # ---------------------------------------------------------------- what is collected
+
     def add_doubt(self, reason: str) -> None:
         self.doubts.append(reason)
 
     def get_source(self, node: "Node") -> str:
+        """The source of a node, one character per byte."""
         return self.source[node.start_byte : node.end_byte]
+
+    def get_text(self, node: "Node") -> str:
+        """The source of a node as it was written."""
+        return decode_source(self.get_source(node))
 
     def add_token(self, node: "Node", kind: str, command_index: int = 0) -> None:
         self.tokens.append(Token(node.start_byte, node.end_byte, kind, command_index))
@@ -94,47 +105,65 @@ class WordReader(ABC):
             self.command_index += keyword
             self.add_token(node, "keyword" if keyword else "operator", -self.command_index)
 
+    def add_command(
+        self,
+        node: "Node",
+        argv: Iterable[Word] = (),
+        assignments: Iterable[Assignment] = (),
+        redirects: Iterable[Redirect] = (),
+        doubts: Iterable[str] = (),
+        loop_globs: tuple[Word, ...] = (),
+    ) -> None:
+        self.commands.append(
+            SimpleCommand(
+                tuple(argv),
+                tuple(assignments),
+                tuple(redirects),
+                self.get_text(node),
+                self.cd_paths,
+                tuple(doubts),
+                loop_globs=loop_globs,
+            )
+        )
+
     def set_variable(self, name: str, value: Word | None) -> None:
-        """A variable has this value from here on; `still_known` says in the end if that was so."""
+        """The variable has this value from here on; `is_assigned_once` checks that at the end."""
         plain = value is not None and value.text is not None and not value.has_tilde
         self.variables[name] = value if plain else None
+
+    # ---------------------------------------------------------------- words
 
     def read_words(
         self, node: "Node", depth: int, command_index: int, doubts: list[str]
     ) -> list[Word]:
         self.add_token(node, "word", command_index)
-        if node.type == "process_substitution" and self.get_source(node).startswith("<("):
+        source = self.get_source(node)
+        if node.type == "process_substitution" and source.startswith("<("):
             self.read_substitutions(node, depth)
-            return [Word(decode_source(self.get_source(node)), None, is_process_substitution=True)]
-        variable = _match_quoted_variable(self.get_source(node))
+            return [Word(decode_source(source), None, is_process_substitution=True)]
+        variable = _match_quoted_variable(source)
         value = self.variables.get(variable)
         if value is not None:
             self.used_variables.add(variable)
-            return [replace(value, source=decode_source(self.get_source(node)))]
+            return [replace(value, source=decode_source(source))]
         spans = self.read_expansions(node, depth, doubts)
         try:
-            return read_word(self.get_source(node), spans, node.start_byte)
-        except InvalidWord as bad:
-            self.add_doubt(str(bad))
-            return [Word(decode_source(self.get_source(node)), None)]
+            return read_word(source, spans, node.start_byte)
+        except InvalidWord as error:
+            self.add_doubt(str(error))
+            return [Word(decode_source(source), None)]
 
     def read_data_word(self, node: "Node", depth: int, command_index: int) -> list[Word]:
         """A word of a loop or case: data, but its substitutions are commands."""
-        troubles: list[str] = []
-        words = self.read_words(node, depth, command_index, troubles)
-        listed = tuple(w for w in words if w.is_glob)
-        for trouble in troubles:
-            self.add_doubt(trouble)
-        if listed:  # the shell looks up what a pattern stands for
-            self.commands.append(SimpleCommand((), source=decode_source(self.get_source(node)), cd_paths=self.cd_paths,
-                                   loop_globs=listed))  # fmt: skip
+        words = self.read_words(node, depth, command_index, self.doubts)
+        globs = tuple(w for w in words if w.is_glob)
+        if globs:  # the shell reads folders to expand them
+            self.add_command(node, loop_globs=globs)
         return words
 
-    def read_expansions(
-        self, node: "Node", depth: int, doubts: list[str]
-    ) -> dict[int, tuple[int, str]]:
-        """Where the expansions of a word are; the commands in them become parts."""
-        spans: dict[int, tuple[int, str]] = {}
+    def read_expansions(self, node: "Node", depth: int, doubts: list[str]) -> ExpansionSpans:
+        """Where the expansions of a word are; the commands in them are collected."""
+        spans: dict[int, Expansion] = {}
         if node.type not in _EXPANSION_NODES and not node.child_count:
             return spans
         stack = [node]
@@ -143,49 +172,36 @@ class WordReader(ABC):
             if current.type not in _EXPANSION_NODES:
                 stack.extend(reversed(current.children))
                 continue
-            name = self.get_static_text(current) or self.get_expansion_name(current)
-            if name == UNKNOWN_EXPANSION and current.type != "process_substitution":
-                doubts.append(
-                    f"an expansion that only the shell can read: {self.get_source(current)}"
-                )
-            spans[current.start_byte] = (current.end_byte, name)
+            expansion = self.classify_expansion(current)
+            if expansion.kind == "unknown" and current.type != "process_substitution":
+                doubts.append(f"an expansion known only at run time: {self.get_source(current)}")
+            spans[current.start_byte] = expansion
             self.read_substitutions(current, depth)
         return spans
 
-    def get_static_text(self, node: "Node") -> str:
-        """The text that it stands for, if that can be read off it: marked, or ""."""
-        if node.type != "command_substitution":
-            return ""
-        text = self.get_source(node)
-        if text in _NUMERIC_SUBSTITUTIONS:
-            return STATIC_EXPANSION + "1"
-        found = _CAT_HEREDOC.fullmatch(text)
-        if found is None or f"\n{found['end']}\n" in f"\n{found['body']}\n":
-            return ""
-        return STATIC_EXPANSION + found["body"].rstrip("\n")
-
-    def get_expansion_name(self, node: "Node") -> str:
-        kind, named = node.type, node.named_children
-        if kind == "expansion" and (found := _TRIM_EXPANSION.fullmatch(self.get_source(node))):
-            return found[1]
-        if kind == "simple_expansion" and len(named) == 1:
-            name = self.get_source(named[0])
-            plain = name.isidentifier() and name.isascii() and name != "_"
-            return name if plain or name in ("?", "#", "$", "!") else UNKNOWN_EXPANSION
-        if kind == "expansion" and len(node.children) == 3 and len(named) == 1:
-            name = self.get_source(named[0])
-            return (
-                name
-                if named[0].type == "variable_name" and name.isidentifier()
-                else UNKNOWN_EXPANSION
+    def classify_expansion(self, node: "Node") -> Expansion:
+        end, kind, named, source = (
+            node.end_byte, node.type, node.named_children, self.get_source(node),
+        )  # fmt: skip
+        if kind == "command_substitution":
+            text = _find_static_text(source)
+            return Expansion(end, "listed") if text is None else Expansion(end, "static", text)
+        if kind == "arithmetic_expansion" and PLAIN_ARITHMETIC.fullmatch(source):
+            return Expansion(end, "listed")
+        if kind == "expansion" and (trim := _TRIM_EXPANSION.fullmatch(source)):
+            return Expansion(end, "variable", trim[1])
+        name = self.get_source(named[0]) if len(named) == 1 else ""
+        if kind == "simple_expansion":
+            is_plain = name.isidentifier() and name.isascii() and name != "_"
+            is_known = is_plain or name in ("?", "#", "$", "!")
+        else:
+            is_known = (
+                kind == "expansion"
+                and len(node.children) == 3
+                and name.isidentifier()
+                and named[0].type == "variable_name"
             )
-        if kind == "arithmetic_expansion":
-            return (
-                LISTED_EXPANSION
-                if _PLAIN_ARITHMETIC.fullmatch(self.get_source(node))
-                else UNKNOWN_EXPANSION
-            )
-        return LISTED_EXPANSION if kind == "command_substitution" else UNKNOWN_EXPANSION
+        return Expansion(end, "variable", name) if is_known else Expansion(end, "unknown")
 
     def read_substitutions(self, node: "Node", depth: int) -> None:
         """The commands inside a substitution, at any depth below `node`."""
@@ -196,48 +212,46 @@ class WordReader(ABC):
             for child in node.named_children:
                 self.read_substitutions(child, depth + 1)
             return
-        outer, self.tokens = self.tokens, []
-        moves, piped, self.is_piped = self.cd_paths, self.is_piped, False
+        outer_tokens, self.tokens = self.tokens, []
+        cd_paths, is_piped, self.is_piped = self.cd_paths, self.is_piped, False
         for child in node.children:
             if not child.is_named:
                 self.add_operator(child)
             elif child.type in ("file_redirect", "herestring_redirect"):
-                troubles: list[str] = []
-                redirect, _ = self.read_redirect(child, depth, 0, troubles, [])
-                self.commands.append(
-                    SimpleCommand(
-                        (), (), (redirect,), decode_source(self.get_source(child)), self.cd_paths
-                    )
-                )
+                redirect, _ = self.read_redirect(child, depth, 0, [], [])
+                self.add_command(child, redirects=(redirect,))
             else:
                 self.read_statement(child, depth + 2)
-        if "`" in self.source[node.start_byte : node.start_byte + 1] and "\\" in self.get_source(
-            node
-        ):
+        if self.source.startswith("`", node.start_byte) and "\\" in self.get_source(node):
             self.add_doubt("escapes inside backquotes")
         self.doubts.extend(check_tokens(self.source, self.tokens, node.start_byte, node.end_byte))
-        self.tokens, self.cd_paths, self.is_piped = outer, moves, piped
+        self.tokens, self.cd_paths, self.is_piped = outer_tokens, cd_paths, is_piped
 
 
 def is_assigned_once(names: set[str], commands: Iterable[SimpleCommand]) -> bool:
-    """Whether these variables are set once only, by all that the parts do."""
-    counted = Counter[str]()
+    """Whether the commands, with all inner ones, set each of these variables only once."""
+    counts = Counter[str]()
     todo = list(commands)
     while todo:
-        part = todo.pop()
-        todo += part.inner
-        counted.update(a.name for a in part.assignments if a.name in names)
-        if part.name in ("read", "eval", "source", "."):
+        command = todo.pop()
+        todo += command.inner
+        counts.update(a.name for a in command.assignments if a.name in names)
+        if command.name in ("read", "eval", "source", "."):
             return False
-    return all(count == 1 for count in counted.values())
+    return all(count == 1 for count in counts.values())
 
 
 def _match_quoted_variable(text: str) -> str:
-    """The variable whose value, as one word, the text stands for."""
-    found = _QUOTED_VARIABLE.fullmatch(text)
-    return found[1] or found[2] if found else ""
+    """The name of the variable, if the text is one quoted variable."""
+    match = _QUOTED_VARIABLE.fullmatch(text)
+    return match[1] or match[2] if match else ""
 
 
-def decode_source(source: str) -> str:
-    """Source text, which travels as one character a byte, as it was written."""
-    return source if source.isascii() else source.encode("latin-1").decode("utf-8", "replace")
+def _find_static_text(substitution: str) -> str | None:
+    """The value of a substitution, if its text shows it."""
+    if substitution in _NUMERIC_SUBSTITUTIONS:
+        return "1"
+    match = _CAT_HEREDOC.fullmatch(substitution)
+    if match is None or f"\n{match['end']}\n" in f"\n{match['body']}\n":
+        return None
+    return match["body"].rstrip("\n")

@@ -1,11 +1,15 @@
-"""One shell word from its source text: quotes, escapes, braces, tildes, patterns.
+"""Reads one shell word from its source text: quotes, escapes, braces, tildes, patterns.
 
-Not a tokenizer: where a word begins and ends is told by the tree, and checked here. Expansions are
-given as spans, since their contents are commands that the tree lists itself.
+Not a tokenizer: the tree tells where a word begins and ends, and this module checks it. The caller
+passes the expansions inside a word as spans, since the commands in them are listed separately.
+
+Source text is handled as one character per byte, so that its offsets are those of the tree:
+`encode_source` and `decode_source` convert.
 """
 
 import re
 from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 from treadle.policy.shell.ast import Word
 from treadle.policy.shell.syntax.braces import UnsupportedBraces, expand_braces
@@ -16,22 +20,41 @@ _ANSI_ESCAPES = {
 }  # fmt: skip
 _METACHARACTERS = frozenset(" \t\n;&|<>()")
 _SPECIAL_PARAMETERS = frozenset("?#$!")  # always a number
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=,+@%^-]+")  # means itself, whatever stands around it
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=,+@%^-]+")  # means itself in every context
 
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
+PLAIN_ARITHMETIC = re.compile(r"\$\(\([0-9+\-*/% ()]*\)\)")
 _INNER_TILDE = re.compile(r"[=:]~")
 
-UNKNOWN_EXPANSION = "\0"  # an expansion whose value may run something or hide anything
-STATIC_EXPANSION = "\2"  # begins the text that a substitution stands for
-LISTED_EXPANSION = "\1"  # a substitution whose commands are parts of their own, or plain arithmetic
+# unknown: may run commands or have any value. listed: a substitution whose commands are listed
+# separately, or plain arithmetic. variable: `text` is its name. static: `text` is its value.
+ExpansionKind = Literal["unknown", "listed", "variable", "static"]
 
-# What begins at this offset: where it ends, and the variable's name or one of the two above.
-ExpansionSpans = Mapping[int, tuple[int, str]]
+
+class Expansion(NamedTuple):
+    """An expansion inside a word: where it ends, and what is known about its value."""
+
+    end: int
+    kind: ExpansionKind
+    text: str = ""
+
+
+ExpansionSpans = Mapping[int, Expansion]  # by the offset at which they begin
 QuotedChar = tuple[str, bool]  # a character, and whether it was quoted
 
 
 class InvalidWord(Exception):
-    """The text is not one word as bash reads it."""
+    """The text is not one word to bash."""
+
+
+def encode_source(text: str) -> str:
+    """Text as one character per byte."""
+    return text.encode("utf-8", "surrogatepass").decode("latin-1")
+
+
+def decode_source(source: str) -> str:
+    """Source text as it was written."""
+    return source if source.isascii() else source.encode("latin-1").decode("utf-8", "replace")
 
 
 class _WordScanner:
@@ -48,21 +71,20 @@ class _WordScanner:
         self.may_split = False
 
     def skip_expansion(self, at: int, *, quoted: bool) -> int:
-        """Skip the expansion that begins at `at`, and answer where it ends."""
-        span = self.spans.get(self.base + at)
-        if span is None:
+        """Skip the expansion that begins at `at`, and return where it ends."""
+        expansion = self.spans.get(self.base + at)
+        if expansion is None:
             raise InvalidWord("an expansion that was not recognised")
-        end, name = span
-        if name.startswith(STATIC_EXPANSION):
-            if quoted or name[1:].isdigit():
-                self.chars.extend((c, True) for c in name[1:])
-                return end - self.base
-            name = LISTED_EXPANSION
-        if name == UNKNOWN_EXPANSION:
+        end, kind, text = expansion
+        if kind == "static" and (quoted or text.isdigit()):
+            self.chars.extend((c, True) for c in text)
+            return end - self.base
+        is_number = kind == "variable" and text in _SPECIAL_PARAMETERS
+        if kind == "unknown":
             self.is_plain_data = False
-        elif name != LISTED_EXPANSION and name not in _SPECIAL_PARAMETERS:
-            self.variable_names.append(name)
-        self.may_split = self.may_split or not (quoted or name in _SPECIAL_PARAMETERS)
+        elif kind == "variable" and not is_number:
+            self.variable_names.append(text)
+        self.may_split = self.may_split or not (quoted or is_number)
         self.is_dynamic = True
         return end - self.base
 
@@ -128,7 +150,7 @@ class _WordScanner:
             elif text.startswith("$'", at):
                 at = self.read_ansi_quotes(at + 2)
             elif text.startswith('$"', at):
-                # A translated string: the catalogue decides what it says.
+                # A translated string: the message catalogue decides its text.
                 self.is_dynamic, self.is_plain_data = True, False
                 at = self.read_double_quotes(at + 2)
             elif c == "`" or (c == "$" and _is_expansion(text, at + 1, quoted=False)):
@@ -157,12 +179,12 @@ def read_word(text: str, spans: ExpansionSpans, base: int = 0) -> list[Word]:
         scans = [_scan_word(made, {}, 0) for made in expand_braces(text)]
     except UnsupportedBraces as unclear:
         raise InvalidWord(str(unclear)) from unclear
-    # A word that braces leave empty vanishes; a quoted empty one holds a mark and stays.
+    # A word that braces leave empty vanishes; a quoted empty one has a mark in `chars`.
     return [_make_word(text, scan) for scan in scans if scan.chars]
 
 
 def read_assignment_value(text: str, spans: ExpansionSpans, base: int = 0) -> Word:
-    """A word that stays one: the value of an assignment, where braces are only characters."""
+    """The value of an assignment: always one word, in which braces are plain characters."""
     return _make_word(text, _scan_word(text, spans, base))
 
 
@@ -173,46 +195,40 @@ def _scan_word(text: str, spans: ExpansionSpans, base: int) -> _WordScanner:
 
 
 def check_heredoc_body(text: str, spans: ExpansionSpans, base: int) -> None:
-    """BadWord if a here-document's body expands anything that `spans` does not show."""
+    """Raise InvalidWord if a here-document's body has an expansion that is not in `spans`."""
     at = 0
     while at < len(text):
         if text[at] == "\\":
             at += 2
         elif text[at] == "`" or (text[at] == "$" and _is_expansion(text, at + 1, quoted=True)):
-            span = spans.get(base + at)
-            if span is None:
+            expansion = spans.get(base + at)
+            if expansion is None:
                 raise InvalidWord("an expansion that was not recognised")
-            at = span[0] - base
+            at = expansion.end - base
         else:
             at += 1
 
 
 def _make_word(source: str, scan: _WordScanner) -> Word:
+    source = decode_source(source)
     if scan.is_dynamic:
         return Word(
-            _decode_source(source),
+            source,
             None,
             is_plain_data=scan.is_plain_data,
             may_split=scan.may_split,
             variable_names=tuple(scan.variable_names),
         )
     chars = scan.chars
-    if _has_inner_tilde(chars):
-        return Word(_decode_source(source), None)
-    if _is_ambiguous_glob(chars):
-        return Word(_decode_source(source), None)
-    glob = any(c in "*?[" and not quoted for c, quoted in chars if c)
-    tilde = bool(chars) and chars[0] == ("~", False)
-    return Word(
-        _decode_source(source),
-        _decode_source("".join(c for c, _ in chars)),
-        is_glob=glob,
-        has_tilde=tilde,
-    )
+    if _has_inner_tilde(chars) or _is_ambiguous_glob(chars):
+        return Word(source, None)
+    text = decode_source("".join(c for c, _ in chars))
+    is_glob = any(c in "*?[" and not quoted for c, quoted in chars if c)
+    return Word(source, text, is_glob=is_glob, has_tilde=chars[:1] == [("~", False)])
 
 
 def _is_ambiguous_glob(chars: list[QuotedChar]) -> bool:
-    """Whether it is a pattern that others read otherwise: classes, or quoted marks in it."""
+    """Whether programs read the pattern in different ways: classes, or quoted marks in it."""
     marks = {char for char in chars if char[0] and char[0] in "*?[]\\"}
     if not any(c in "*?[" and not quoted for c, quoted in marks):
         return False
@@ -221,17 +237,12 @@ def _is_ambiguous_glob(chars: list[QuotedChar]) -> bool:
 
 
 def _has_inner_tilde(chars: list[QuotedChar]) -> bool:
-    """Whether it looks like an assignment to a path of the home: bash expands that anywhere."""
+    """Whether it looks like `NAME=~/x`: bash expands that tilde anywhere."""
     if ("~", False) not in chars:
         return False
     text = "".join(c for c, _ in chars)
-    found = _ASSIGNMENT.match(text)
-    return found is not None and bool(_INNER_TILDE.search(text, found.end() - 1))
-
-
-def _decode_source(text: str) -> str:
-    """Source text travels as one character a byte, so that offsets are the tree's own."""
-    return text if text.isascii() else text.encode("latin-1").decode("utf-8", "replace")
+    match = ASSIGNMENT.match(text)
+    return match is not None and bool(_INNER_TILDE.search(text, match.end() - 1))
 
 
 def _is_expansion(text: str, at: int, *, quoted: bool) -> bool:

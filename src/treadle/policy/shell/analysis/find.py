@@ -1,0 +1,67 @@
+"""The effects of `find`: paths, then an expression in which some words run, write or delete."""
+
+from collections.abc import Sequence
+
+from treadle.policy.shell.analysis.effects import Effects
+from treadle.policy.shell.ast import Word
+from treadle.policy.wordset import word_set
+
+_FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_FIND_WRITES = frozenset({"-fprint", "-fprint0", "-fls", "-fprintf"})
+_FIND_READS = frozenset({"-newer", "-anewer", "-cnewer", "-samefile", "-files0-from"})
+_FIND_VALUES = word_set(
+    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -type -xtype -size "
+    "-mtime -atime -ctime -mmin -amin -cmin -user -group -perm -maxdepth -mindepth -printf "
+    "-regextype -newermt -links -inum -fstype -lname -ilname -used -uid -gid"
+)
+_FIND_FLAGS = word_set(
+    "-print -print0 -ls -prune -empty -executable -readable -writable -true -false -quit "
+    "-depth -d -mount -xdev -nouser -nogroup -not -a -o -and -or -daystart -noleaf -warn "
+    "-nowarn -ignore_readdir_race -H -P ( ) ! ,"
+)
+
+
+def analyze_find(words: Sequence[Word]) -> Effects:
+    """The effects of a `find` command."""
+    reads: list[Word] = []
+    writes: list[Word] = []
+    doubts: list[str] = []
+    is_read_only, at, in_expression = True, 0, False
+    while at < len(words):
+        word = words[at]
+        text = word.text or ""
+        at += 1
+        if word.text is None:
+            reads.append(word)
+        elif text in _FIND_RUNS:
+            doubts.append(f"{text} runs a program")
+        elif text == "-delete":
+            doubts.append("-delete removes files")
+        elif text in _FIND_WRITES:
+            writes += words[at : at + 1]
+            doubts.append(f"{text} writes a file")
+            at += 1
+        elif text in _FIND_READS:
+            reads += words[at : at + 1]
+            at += 1
+            is_read_only = is_read_only and text != "-files0-from"
+        elif text in ("-L", "-follow"):
+            doubts.append("follows symlinks")
+        elif text in _FIND_VALUES:
+            at += 1
+            in_expression = True
+        elif text in _FIND_FLAGS:
+            in_expression = in_expression or text not in ("-H", "-P")
+        elif text.startswith("-"):
+            is_read_only = False
+        elif in_expression:
+            doubts.append("a word where none is expected")
+        else:
+            reads.append(word)
+    return Effects(
+        is_read_only=is_read_only and not writes,
+        reads=tuple(reads),
+        writes=tuple(writes),
+        doubts=tuple(doubts),
+        reads_cwd=not reads,
+    )
