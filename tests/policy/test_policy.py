@@ -3,7 +3,7 @@ import json
 import pytest
 
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest
-from treadle.core.contracts.tool import ToolSpec
+from treadle.core.contracts.tool import Access, ToolSpec
 from treadle.policy.evaluation.backtest import run_backtest
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
@@ -13,6 +13,7 @@ from treadle.policy.policy import RulePolicy, build_policy_context
 from treadle.policy.ruleset.paths import MAX_DIR_ENTRIES
 from treadle.policy.ruleset.rules import RuleSet, parse_rule
 from treadle.policy.ruleset.rules_file import parse_rules, read_rules
+from treadle.tools.builtin import describe_access
 
 
 def rules(**lists: list[str]) -> RuleSet:
@@ -21,7 +22,7 @@ def rules(**lists: list[str]) -> RuleSet:
 
 def make_request(tool: str, effect: str = "irreversible", **arguments: object) -> PermissionRequest:
     spec = ToolSpec(tool, "", {}, effect=effect)  # type: ignore[arg-type]
-    return PermissionRequest("s", "c", spec, arguments, "")
+    return PermissionRequest("s", "c", spec, arguments, "", describe_access(spec.name, arguments))
 
 
 def policy(**given) -> RulePolicy:
@@ -121,10 +122,10 @@ async def test_a_pure_tool_of_our_own_needs_no_rule_and_a_server_cannot_claim_to
 
 
 async def test_an_error_inside_is_never_an_allow():
-    def broken() -> str:
-        raise RuntimeError("no folder")
+    def broken(name: str) -> bool:
+        raise RuntimeError("no definition")
 
-    verdict = await policy(get_cwd=broken).decide(make_request("bash", command="ls"))
+    verdict = await policy(is_tool_changed=broken).decide(make_request("bash", command="ls"))
     assert isinstance(verdict, Deny)
 
 
@@ -155,7 +156,7 @@ async def test_an_error_inside_is_never_an_allow():
 )
 def test_always_allow_proposes_the_narrowest_useful_rule_for_each_part(command, proposed):
     assert (
-        suggest_rules(PolicyCall("bash", {"command": command}), PolicyContext("/r", "/h"))
+        suggest_rules(PolicyCall("bash", Access(command=command)), PolicyContext("/r", "/h"))
         == proposed
     )
 
@@ -171,7 +172,9 @@ def test_always_allow_proposes_the_narrowest_useful_rule_for_each_part(command, 
     ],
 )
 def test_always_allow_for_other_tools(tool, given, proposed):
-    assert suggest_rules(PolicyCall(tool, given), PolicyContext("/r", "/h")) == (proposed,)
+    assert suggest_rules(
+        PolicyCall(tool, describe_access(tool, given)), PolicyContext("/r", "/h")
+    ) == (proposed,)
 
 
 def test_more_names_than_can_be_looked_at_are_asked_about(tmp_path):
@@ -184,15 +187,15 @@ def test_more_names_than_can_be_looked_at_are_asked_about(tmp_path):
     )
     evaluator = PermissionEvaluator(PolicyContext(str(tmp_path), "/h", everything))
     for command in ("cat *", "rm *", "echo x > *", "cp -r big other", "rm -r big"):
-        assert evaluator.evaluate(PolicyCall("bash", {"command": command})).outcome == "ask", (
+        assert evaluator.evaluate(PolicyCall("bash", Access(command=command))).outcome == "ask", (
             command
         )
-    assert evaluator.evaluate(PolicyCall("bash", {"command": "rm f1"})).outcome == "allow"
+    assert evaluator.evaluate(PolicyCall("bash", Access(command="rm f1"))).outcome == "allow"
 
 
 def test_a_rule_is_tried_on_the_past_before_it_is_saved():
     def asked(command: str) -> PolicyCall:
-        return PolicyCall("bash", {"command": command})
+        return PolicyCall("bash", Access(command=command))
 
     past = [
         (asked("npm test"), "approved"),

@@ -8,6 +8,7 @@ from treadle.core.contracts.policy import Allow, Deny, PermissionRequest
 from treadle.core.contracts.tool import ToolSpec
 from treadle.policy.policy import RulePolicy, build_policy_context
 from treadle.policy.ruleset.rules import RuleSet, parse_rule
+from treadle.tools.builtin import describe_access
 
 
 def policy(root: Path, *, allow: tuple[str, ...] = (), deny: tuple[str, ...] = ()) -> RulePolicy:
@@ -19,7 +20,14 @@ def policy(root: Path, *, allow: tuple[str, ...] = (), deny: tuple[str, ...] = (
 
 
 def proposal(tool: str, /, **arguments: object) -> PermissionRequest:
-    return PermissionRequest("s", "c", ToolSpec(tool, "", {"type": "object"}), arguments, "")
+    return PermissionRequest(
+        "s",
+        "c",
+        ToolSpec(tool, "", {"type": "object"}),
+        arguments,
+        "",
+        describe_access(tool, arguments),
+    )
 
 
 async def test_starting_a_child_needs_no_question(tmp_path: Path):

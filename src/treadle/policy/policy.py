@@ -34,8 +34,8 @@ class SaveRules(Protocol):
 class RulePolicy:
     """Decides by rules. Implements `core.contracts.policy.Policy`.
 
-    `get_cwd` returns where the next command would run. `sandboxed` means that commands run inside
-    the sandbox. `is_tool_changed` tells whether a tool's definition differs from the approved one.
+    `sandboxed` means that commands run inside the sandbox. `is_tool_changed` tells whether a tool's
+    definition differs from the approved one.
     """
 
     def __init__(
@@ -45,14 +45,12 @@ class RulePolicy:
         mode: PermissionMode = "ask",
         interactive: bool = True,
         sandboxed: bool = False,
-        get_cwd: Callable[[], str] | None = None,
         is_tool_changed: Callable[[str], bool] | None = None,
         save_rules: SaveRules | None = None,
     ) -> None:
         self._context = context
         self._interactive = interactive
         self._sandboxed = sandboxed
-        self._get_cwd = get_cwd
         self._is_tool_changed = is_tool_changed
         self._save_rules = save_rules
         self._mode: PermissionMode = mode
@@ -77,8 +75,7 @@ class RulePolicy:
         is_mcp = normalize_tool_name(name).startswith("mcp__")
         return PolicyCall(
             name,
-            request.arguments,
-            self._get_cwd() if self._get_cwd is not None else self._context.root,
+            request.access,
             is_pure=request.tool.effect == "pure" and not is_mcp,
             is_definition_changed=self._is_tool_changed is not None and self._is_tool_changed(name),
             is_sandboxed=self._sandboxed,

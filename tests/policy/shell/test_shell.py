@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from treadle.core.contracts.tool import Access
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
 from treadle.policy.evaluation.ruling import PolicyCall
@@ -196,7 +197,7 @@ FRAGMENTS = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(FRAGMENTS)
 def test_no_line_crashes_the_evaluator(fragments):
-    call = PolicyCall("bash", {"command": " ".join(fragments)})
+    call = PolicyCall("bash", Access(command=" ".join(fragments)))
     rules = parse_rules({"allow": ["Bash"], "deny": ["Bash(rm:*)"]}, root="/r", home="/h")
     assert PermissionEvaluator(PolicyContext("/r", "/h", rules)).evaluate(call).outcome in (
         "allow",

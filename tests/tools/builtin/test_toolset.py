@@ -107,7 +107,6 @@ async def test_what_is_judged_in_a_folder_below_is_what_is_written_there(folder:
         policy = RulePolicy(
             build_policy_context(folder, rules),
             interactive=False,
-            get_cwd=lambda: tools.cwd(driver_id),
         )
         calls = [
             ("bash", {"command": "cd .git"}),

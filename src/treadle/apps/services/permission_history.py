@@ -22,6 +22,7 @@ from treadle.policy.policy import build_policy_context
 from treadle.policy.ruleset.rules import Rule
 from treadle.policy.ruleset.rules_file import parse_rules
 from treadle.sessions.library import Library
+from treadle.tools.builtin import describe_access
 from treadle.tools.late_tools import unwrap_call
 
 if TYPE_CHECKING:
@@ -103,7 +104,9 @@ def _make_request(
     is_unanswered = is_denied and _is_headless(decision)  # the user did not deny it
     past: PastDecision = "denied" if is_denied and not is_unanswered else "approved"
     tool, arguments = unwrap_call(call.name, call.arguments or {})
-    return PastPermissionRequest(PolicyCall(tool, arguments, str(folder)), past, is_unanswered)
+    return PastPermissionRequest(
+        PolicyCall(tool, describe_access(tool, arguments, str(folder))), past, is_unanswered
+    )
 
 
 def _is_headless(decision: ApprovalDecision) -> bool:

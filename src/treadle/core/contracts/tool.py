@@ -69,8 +69,8 @@ class Access(msgspec.Struct, frozen=True):
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
     files: tuple[FileAccess, ...] = ()
-    command: str = ""
-    url: str = ""
+    command: str | None = None
+    url: str | None = None
     cwd: str = ""
 
 

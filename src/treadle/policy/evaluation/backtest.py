@@ -60,5 +60,6 @@ def run_backtest(
 
 
 def _format_call(call: PolicyCall) -> str:
-    value = next((v for v in call.input.values() if isinstance(v, str)), "")
-    return f"{call.tool}: {value}"[:100]
+    access = call.access
+    touched = access.command or access.url or ", ".join(file.path for file in access.files)
+    return f"{call.tool}: {touched}"[:100]

@@ -5,24 +5,22 @@ Used by `policy.py`, which applies the mode to the ruling. Uses the evaluators o
 and URLs.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
-from treadle.core.patch_headers import find_patch_paths
+from treadle.core.contracts.tool import FileAccess
 from treadle.policy.evaluation.command_evaluator import CommandEvaluator
 from treadle.policy.evaluation.context import PolicyContext
-from treadle.policy.evaluation.file_evaluator import AccessMode, FileEvaluator
+from treadle.policy.evaluation.file_evaluator import FileEvaluator
 from treadle.policy.evaluation.ruling import PolicyCall, PolicyFinding, PolicyRuling
 from treadle.policy.evaluation.url_evaluator import evaluate_url
-from treadle.policy.ruleset.rules import READ_TOOLS, WRITE_TOOLS, normalize_tool_name
+from treadle.policy.ruleset.rules import READ_TOOLS, WRITE_TOOLS, Outcome, normalize_tool_name
 from treadle.policy.shell.ast import SimpleCommand
 
 SEARCH_TOOLS = READ_TOOLS - {"read"}
+# Tools that rules know by what they touch: a call of theirs has to say it.
+ACCESS_TOOLS = READ_TOOLS | WRITE_TOOLS | {"bash", "webfetch"}
 # Tools without effects of their own: the policy decides on each call that follows from them.
 DELEGATING_TOOLS = frozenset({"task", "taskoutput", "taskstop", "skill", "ask"})
-
-_PATH_KEYS = ("path", "file_path", "notebook_path", "file", "directory")
 
 
 class PermissionEvaluator:
@@ -35,41 +33,30 @@ class PermissionEvaluator:
 
     def evaluate(self, call: PolicyCall) -> PolicyRuling:
         """The ruling by rules alone, before `modes.apply_mode`."""
-        key = normalize_tool_name(call.tool)
-        cwd = call.cwd or self.context.root
-        if key == "bash":
-            return self._evaluate_command(call.input, cwd)
-        if key in READ_TOOLS or key in WRITE_TOOLS:
-            return self._evaluate_file_tool(key, call.input, cwd)
-        if key == "webfetch":
-            return self._evaluate_fetch(call.input)
+        key, access = normalize_tool_name(call.tool), call.access
+        cwd = access.cwd or self.context.root
+        if access.command is not None:
+            findings, parsed = self.commands.evaluate(access.command, cwd)
+            is_static = parsed is not None and not parsed.doubts and _is_static(parsed.commands)
+            return PolicyRuling.from_findings(findings, is_static=is_static)
+        if access.files:
+            return PolicyRuling.from_findings([*self._evaluate_files(key, access.files, cwd)])
+        if access.url is not None:
+            return PolicyRuling.from_finding(evaluate_url(access.url, self.context.rules))
+        if key in ACCESS_TOOLS:
+            outcome: Outcome = "deny" if key in ("bash", "webfetch") else "ask"
+            return PolicyRuling(outcome, "what the call touches is not known")
         return self._evaluate_tool(key, call)
 
-    def _evaluate_command(self, arguments: Mapping[str, Any], cwd: str) -> PolicyRuling:
-        text = arguments.get("command")
-        if not isinstance(text, str):
-            return PolicyRuling("deny", "the command must be a string")
-        chosen = str(arguments.get("cwd") or arguments.get("workdir") or cwd)
-        if not chosen.startswith("/"):
-            chosen = self.files.resolve(chosen, cwd).path
-        findings, parsed = self.commands.evaluate(text, chosen)
-        is_static = parsed is not None and not parsed.doubts and _is_static(parsed.commands)
-        return PolicyRuling.from_findings(findings, is_static=is_static)
-
-    def _evaluate_file_tool(self, key: str, arguments: Mapping[str, Any], cwd: str) -> PolicyRuling:
-        paths = _list_paths(key, arguments)
-        if paths is None:
-            return PolicyRuling("ask", "the paths of the call are not known")
-        access: AccessMode = "write" if key in WRITE_TOOLS else "read"
-        findings = [
-            self.files.evaluate(path, access, cwd, is_recursive=key == "grep", tool=key)
-            for path in paths
-        ]
+    def _evaluate_files(
+        self, key: str, files: Sequence[FileAccess], cwd: str
+    ) -> Iterator[PolicyFinding]:
         if key in SEARCH_TOOLS:
-            findings[:0] = self._check_search_rules(key)
-        if key == "glob":
-            findings += self._check_glob_pattern(arguments.get("pattern"), cwd)
-        return PolicyRuling.from_findings(findings)
+            yield from self._check_search_rules(key)
+        for file in files:
+            yield self.files.evaluate(
+                file.path, file.mode, cwd, is_recursive=file.recursive, tool=key
+            )
 
     def _check_search_rules(self, key: str) -> Iterator[PolicyFinding]:
         """The first deny or ask rule that names the search tool itself."""
@@ -77,21 +64,6 @@ class PermissionEvaluator:
             if rule.tool == key and rule.pattern is None:
                 yield PolicyFinding.from_rule(key, outcome, rule)
                 return
-
-    def _check_glob_pattern(self, pattern: object, cwd: str) -> Iterator[PolicyFinding]:
-        if not isinstance(pattern, str):
-            return
-        if pattern.startswith(("/", "~")):
-            folder = re.split(r"[*?\[{]", pattern)[0].rpartition("/")[0] or "/"
-            yield self.files.evaluate(folder, "read", cwd)
-        elif ".." in pattern.split("/"):
-            yield PolicyFinding(pattern, "ask", "the pattern leaves the folder")
-
-    def _evaluate_fetch(self, arguments: Mapping[str, Any]) -> PolicyRuling:
-        url = arguments.get("url")
-        if not isinstance(url, str):
-            return PolicyRuling("deny", "the URL must be a string")
-        return PolicyRuling.from_finding(evaluate_url(url, self.context.rules))
 
     def _evaluate_tool(self, key: str, call: PolicyCall) -> PolicyRuling:
         """A tool that rules know by its name only."""
@@ -119,15 +91,3 @@ def _is_static(commands: Iterable[SimpleCommand]) -> bool:
         not c.doubts and all(w.text is not None for w in c.argv[:1]) and _is_static(c.inner)
         for c in commands
     )
-
-
-def _list_paths(key: str, arguments: Mapping[str, Any]) -> list[str] | None:
-    """The paths that a file tool is called with; None if they are not known."""
-    if key == "applypatch":
-        text = next((arguments[k] for k in ("patch", "input", "text") if k in arguments), None)
-        return find_patch_paths(text) or None if isinstance(text, str) else None
-    for name in _PATH_KEYS:
-        value = arguments.get(name)
-        if isinstance(value, str) and value:
-            return [value]
-    return ["."] if key in SEARCH_TOOLS else None

@@ -10,13 +10,14 @@ folder may do before it is trusted). `sandbox` cases are skipped: the tests of t
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 
+from treadle.core.contracts.tool import Access
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
 from treadle.policy.evaluation.context import PolicyContext
@@ -31,6 +32,9 @@ from treadle.policy.trust import (
     filter_project_front_matter,
     filter_project_settings,
 )
+
+# (tool, arguments, working directory) -> what the call touches
+DescribeAccess = Callable[[str, dict[str, Any], str], Access]
 
 ROOT, HOME = "/ws", "/home/u"
 NOT_EVALUATED = "not judged"
@@ -74,20 +78,24 @@ def read_cases(file: Path) -> list[RuleCase]:
     return cases
 
 
-def run_cases(cases: list[RuleCase]) -> Iterator[CaseResult]:
-    """Evaluate each case in its own workspace; cases without setup share an empty one."""
+def run_cases(cases: list[RuleCase], describe_access: DescribeAccess) -> Iterator[CaseResult]:
+    """Evaluate each case in its own workspace; cases without setup share an empty one.
+
+    `describe_access` says what a call touches: the one of the built-in tools, usually."""
     with TemporaryDirectory(prefix="treadle-case-") as top:
         for number, case in enumerate(cases):
             is_bare = not case.setup and case.tool not in ("startup", "sandbox")
             folder = Path(top) / ("empty" if is_bare else str(number))
             try:
-                verdict, reason = _evaluate_case(case, folder)
+                verdict, reason = _evaluate_case(case, folder, describe_access)
             except InvalidRule as error:
                 verdict, reason = "error", str(error)
             yield CaseResult(case.id, verdict, reason, case.expect)
 
 
-def _evaluate_case(case: RuleCase, folder: Path) -> tuple[str, str]:
+def _evaluate_case(
+    case: RuleCase, folder: Path, describe_access: DescribeAccess
+) -> tuple[str, str]:
     workspace, home = folder / "ws", folder / "home"
     for path in (workspace, home):
         path.mkdir(parents=True, exist_ok=True)
@@ -101,7 +109,7 @@ def _evaluate_case(case: RuleCase, folder: Path) -> tuple[str, str]:
     context = PolicyContext(ROOT, HOME, rules, file_system=view)
     if case.tool == "remember":
         return _run_remember_case(case, context)
-    ruling = PermissionEvaluator(context).evaluate(_make_call(case))
+    ruling = PermissionEvaluator(context).evaluate(_make_call(case, describe_access))
     return ruling.outcome, ruling.reason
 
 
@@ -120,7 +128,7 @@ def _make_parent(workspace: Path, name: str) -> Path:
     return path
 
 
-def _make_call(case: RuleCase) -> PolicyCall:
+def _make_call(case: RuleCase, describe_access: DescribeAccess) -> PolicyCall:
     tool = case.tool
     if tool == "mcp":
         # The name of an MCP tool always begins with the name of its server.
@@ -129,15 +137,18 @@ def _make_call(case: RuleCase) -> PolicyCall:
         own = name.startswith(f"mcp__{server}__" if server else "mcp__")
         tool = name if own else f"mcp__{server}__{name}"
     return PolicyCall(
-        tool, case.input, case.cwd, is_definition_changed=bool(case.input.get("schema_changed"))
+        tool,
+        describe_access(tool, case.input, case.cwd),
+        is_definition_changed=bool(case.input.get("schema_changed")),
     )
 
 
 def _run_remember_case(case: RuleCase, context: PolicyContext) -> tuple[str, str]:
-    approved = PolicyCall("bash", {"command": case.input["approved"]}, case.cwd)
+    approved = PolicyCall("bash", Access(command=case.input["approved"], cwd=case.cwd))
     saved = suggest_rules(approved, context)
     evaluator = PermissionEvaluator(context.with_allow_rules(saved, "saved"))
-    ruling = evaluator.evaluate(PolicyCall("bash", {"command": case.input["then"]}, case.cwd))
+    then = Access(command=case.input["then"], cwd=case.cwd)
+    ruling = evaluator.evaluate(PolicyCall("bash", then))
     return ruling.outcome, f"saved {', '.join(saved) or 'nothing'}; {ruling.reason}"
 
 

@@ -5,13 +5,14 @@ Suggests only. The user sees the rules first; `ruleset/rules_file.py` saves them
 
 from collections.abc import Iterable, Iterator
 
+from treadle.core.contracts.tool import Access
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.file_evaluator import FileEvaluator
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
 from treadle.policy.evaluation.ruling import PolicyCall
 from treadle.policy.ruleset.domains import parse_url_target
 from treadle.policy.ruleset.paths import NULL_DEVICE
-from treadle.policy.ruleset.rules import READ_TOOLS, normalize_tool_name
+from treadle.policy.ruleset.rules import normalize_tool_name
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.git import parse_git_command
 from treadle.policy.shell.analysis.programs import analyze_effects
@@ -45,29 +46,28 @@ def suggest_rules(call: PolicyCall, context: PolicyContext) -> tuple[str, ...]:
     if key == "bash":
         return _suggest_for_command_line(call, context)
     if key == "webfetch":
-        host = parse_url_target(str(call.input.get("url", ""))).host
+        host = parse_url_target(call.access.url or "").host
         return (f"WebFetch(domain:{host})",) if host else ()
-    path = next((v for k in ("path", "file_path") if isinstance(v := call.input.get(k), str)), None)
-    if path is None or key.startswith("mcp__"):
+    if not call.access.files:
         return (call.tool,)
-    resolved = FileEvaluator(context).resolve(path, call.cwd or context.root)
-    name = "Read" if key in READ_TOOLS else "Edit"
-    return (f"{name}({_format_path_rule(resolved.path, context)})",)
+    rules = []
+    for file in call.access.files:
+        resolved = FileEvaluator(context).resolve(file.path, call.access.cwd or context.root)
+        name = "Read" if file.mode == "read" else "Edit"
+        rules.append(f"{name}({_format_path_rule(resolved.path, context)})")
+    return tuple(rules)
 
 
 def _suggest_for_command_line(call: PolicyCall, context: PolicyContext) -> tuple[str, ...]:
-    text = call.input.get("command")
-    if not isinstance(text, str):
-        return ()
-    parsed = parse_command(text)
+    parsed = parse_command(call.access.command or "")
     if parsed.doubts:
         return ()
     evaluator = PermissionEvaluator(context)
     rules: list[str] = []
-    cwd = call.cwd or context.root
+    cwd = call.access.cwd or context.root
     for command in _list_leaf_commands(parsed.commands):
         if command.argv and not command.redirects:
-            alone = PolicyCall("bash", {"command": command.source}, cwd)
+            alone = PolicyCall("bash", Access(command=command.source, cwd=cwd))
             if evaluator.evaluate(alone).outcome == "allow":
                 continue
         suggested = _suggest_for_command(command, context, evaluator.files, cwd)

@@ -3,11 +3,12 @@
 Values only. `core.contracts.policy` has the smaller values that the engine uses.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
+from treadle.core.contracts.tool import NO_ACCESS, Access
 from treadle.core.sanitize import escape_invisible
 from treadle.policy.ruleset.rules import Outcome, Rule
 
@@ -21,8 +22,7 @@ class PolicyCall(msgspec.Struct, frozen=True):
     """A call to be evaluated."""
 
     tool: str
-    input: Mapping[str, Any]
-    cwd: str = ""  # where a command would run; "" is the root
+    access: Access = NO_ACCESS
     is_pure: bool = False  # the engine declares it to be pure; never set for MCP tools
     is_definition_changed: bool = False  # its definition is not the approved one
     is_sandboxed: bool = False  # a command would run inside the sandbox

@@ -16,12 +16,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from treadle.core.contracts.tool import Tool
+import msgspec
+
+from treadle.core.contracts.tool import NO_ACCESS, Access, Tool
 from treadle.core.contracts.workspace import Workspace
-from treadle.core.errors import ConfigError, WorkspaceError
+from treadle.core.errors import ConfigError, ToolError, WorkspaceError
+from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item
-from treadle.tools.builtin.base import load_description
+from treadle.tools.builtin.base import BuiltinTool, load_description
 from treadle.tools.builtin.conversation.ask import AskTool, QuestionChoice, UserQuestion
 from treadle.tools.builtin.conversation.recall import RecallTool
 from treadle.tools.builtin.conversation.todo import TodoTool
@@ -120,3 +124,41 @@ def builtin_tools(
         known = ", ".join(makers)
         raise ConfigError(f"there is no built-in tool {unknown[0]!r}; there are {known}")
     return BuiltinSource(sessions, [makers[name]() for name in dict.fromkeys(names)])
+
+
+def describe_access(tool: str, arguments: Arguments, cwd: str = "") -> Access:
+    """What a call of a built-in tool touches, for calls that are only looked at: arguments may be
+    missing. NO_ACCESS if it is not known."""
+    tool_class = _TOOLS.get(tool.lower().replace("_", ""))
+    if tool_class is None:
+        return NO_ACCESS
+    fields = msgspec.structs.fields(tool_class.arguments_type)
+    given = {
+        tool_class.argument_aliases.get(name, name): value for name, value in arguments.items()
+    }
+    known = {
+        field.encode_name: given[field.encode_name]
+        for field in fields
+        if field.encode_name in given
+    }
+    missing = {field.encode_name: "" for field in fields if field.required}
+    try:
+        return tool_class.describe_access({**missing, **known}, cwd)
+    except ToolError:
+        return NO_ACCESS
+
+
+_TOOLS: dict[str, type[BuiltinTool[Any]]] = {
+    tool.name.replace("_", ""): tool
+    for tool in (
+        ReadTool,
+        WriteTool,
+        EditTool,
+        ApplyPatchTool,
+        GlobTool,
+        GrepTool,
+        LsTool,
+        BashTool,
+        WebFetchTool,
+    )
+}

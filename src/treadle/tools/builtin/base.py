@@ -70,11 +70,13 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
         """What is wrong with arguments of the right types; None if nothing is."""
         return None
 
-    def read_paths(self, args: ArgumentsT) -> tuple[str, ...]:
+    @classmethod
+    def read_paths(cls, args: ArgumentsT) -> tuple[str, ...]:
         """The paths as they are in the arguments."""
         return ()
 
-    def write_paths(self, args: ArgumentsT) -> tuple[str, ...]:
+    @classmethod
+    def write_paths(cls, args: ArgumentsT) -> tuple[str, ...]:
         return ()
 
     # --- the contract --------------------------------------------------------------------
@@ -89,18 +91,23 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
         return escape_multiline(summarize_call(self.name, arguments))
 
     def access(self, arguments: Arguments, session_id: str) -> Access:
-        args = self.parse_arguments(arguments)
-        cwd = self.sessions.cwd(session_id)
-        read, written = self.read_paths(args), self.write_paths(args)
-        return Access(
-            frozenset(self.sessions.resource_key(cwd, path) for path in read),
-            frozenset(self.sessions.resource_key(cwd, path) for path in written),
-            (
-                *(FileAccess(path, "read", self.is_recursive) for path in read),
-                *(FileAccess(path, "write") for path in written),
-            ),
-            cwd=cwd,
+        access = self.describe_access(arguments, self.sessions.cwd(session_id))
+        if not access.files:
+            return access
+        keys: dict[str, set[str]] = {"read": set(), "write": set()}
+        for file in access.files:
+            keys[file.mode].add(self.sessions.resource_key(access.cwd, file.path))
+        return msgspec.structs.replace(
+            access, reads=frozenset(keys["read"]), writes=frozenset(keys["write"])
         )
+
+    @classmethod
+    def describe_access(cls, arguments: Arguments, cwd: str) -> Access:
+        """What a call in this working directory touches, as far as its arguments say it."""
+        args = cls.parse_arguments(arguments)
+        read = [FileAccess(path, "read", cls.is_recursive) for path in cls.read_paths(args)]
+        written = [FileAccess(path, "write") for path in cls.write_paths(args)]
+        return Access(files=(*read, *written), cwd=cwd)
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         given = self.parse_arguments(arguments)
@@ -114,19 +121,20 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
     ) -> ProbeResult:
         return ProbeResult("unknown", f"{self.name} cannot be checked afterwards")
 
-    def parse_arguments(self, arguments: Arguments) -> ArgumentsT:
+    @classmethod
+    def parse_arguments(cls, arguments: Arguments) -> ArgumentsT:
         """The arguments as `arguments_type`; ToolError with a message for the model."""
         named: Arguments = {}
         for key, value in arguments.items():
-            name = self.argument_aliases.get(key, key)
+            name = cls.argument_aliases.get(key, key)
             if name in named:
-                raise ToolError(f"invalid arguments for {self.name}: `{name}` is given twice")
+                raise ToolError(f"invalid arguments for {cls.name}: `{name}` is given twice")
             named[name] = value
         try:
             # Not strict: small models write "true" and "5" for true and 5.
-            return cast(ArgumentsT, msgspec.convert(named, self.arguments_type, strict=False))
+            return cast(ArgumentsT, msgspec.convert(named, cls.arguments_type, strict=False))
         except (msgspec.ValidationError, ValueError) as error:
-            raise ToolError(f"invalid arguments for {self.name}: {error}") from error
+            raise ToolError(f"invalid arguments for {cls.name}: {error}") from error
 
 
 def escape_multiline(text: str) -> str:

@@ -87,6 +87,7 @@ def _explain(options: argparse.Namespace) -> int:
     from treadle.policy.evaluation.ruling import PolicyCall
     from treadle.policy.policy import build_policy_context
     from treadle.policy.ruleset.rules_file import parse_rules
+    from treadle.tools.builtin import describe_access
 
     rules = load_rules(options.folder)[0]()
     root = os.path.realpath(options.folder)
@@ -94,7 +95,8 @@ def _explain(options: argparse.Namespace) -> int:
     extra = parse_rules(flags, root=root, home=str(Path.home()), scope="this command")
     context = build_policy_context(options.folder, rules + extra)
     key = {"bash": "command", "webfetch": "url", "web_fetch": "url"}.get(options.tool, "path")
-    call = PolicyCall(options.tool, {key: options.line}, context.root)
+    access = describe_access(options.tool, {key: options.line}, context.root)
+    call = PolicyCall(options.tool, access)
     ruling = PermissionEvaluator(context).evaluate(call)
     proposed = suggest_rules(call, context) if ruling.outcome == "ask" else ()
     if options.json:
@@ -131,13 +133,14 @@ def _finding_to_dict(finding: PolicyFinding) -> dict[str, object]:
 
 def _test(options: argparse.Namespace) -> int:
     from treadle.policy.evaluation.rule_cases import read_cases, run_cases
+    from treadle.tools.builtin import describe_access
 
     code = _OK
     try:
         cases = read_cases(options.cases)
     except OSError as error:
         raise UsageError(f"{options.cases}: {error.strerror}") from error
-    for outcome in run_cases(cases):
+    for outcome in run_cases(cases, describe_access):
         line = {"id": outcome.id, "verdict": outcome.verdict, "reason": outcome.reason}
         if outcome.is_unexpected:
             line["expect"] = outcome.expect

@@ -71,7 +71,8 @@ class AskTool(BuiltinTool[AskArguments]):
     def validate(self, args: AskArguments) -> str | None:
         return None if args.question.strip() else "the question is empty"
 
-    def parse_arguments(self, arguments: Arguments) -> AskArguments:
+    @classmethod
+    def parse_arguments(cls, arguments: Arguments) -> AskArguments:
         """Choices may be plain strings, too."""
         options = arguments.get("options", arguments.get("choices"))
         if isinstance(options, list) and any(isinstance(option, str) for option in options):

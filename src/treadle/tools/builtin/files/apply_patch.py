@@ -45,7 +45,8 @@ class ApplyPatchTool(FileChangeTool[ApplyPatchArguments]):
             return f"[{self.name}]"
         return escape_multiline(f"[{self.name}: {', '.join(names)[:200]}]".replace("\n", " "))
 
-    def write_paths(self, args: ApplyPatchArguments) -> tuple[str, ...]:
+    @classmethod
+    def write_paths(cls, args: ApplyPatchArguments) -> tuple[str, ...]:
         named: list[str] = []
         for file in parse_patch(args.patch):
             named += [path for path in (file.path, file.moved_to) if path]

@@ -83,7 +83,8 @@ class EditTool(FileChangeTool[EditArguments]):
             return "old_string and new_string are the same; there is nothing to change"
         return None
 
-    def write_paths(self, args: EditArguments) -> tuple[str, ...]:
+    @classmethod
+    def write_paths(cls, args: EditArguments) -> tuple[str, ...]:
         return (args.file_path,)
 
     async def plan(self, args: EditArguments, site: CallSite) -> list[PlannedChange]:

@@ -54,7 +54,8 @@ class ReadTool(BuiltinTool[ReadArguments]):
             return "offset and limit count lines from 1; they cannot be negative"
         return None
 
-    def read_paths(self, args: ReadArguments) -> tuple[str, ...]:
+    @classmethod
+    def read_paths(cls, args: ReadArguments) -> tuple[str, ...]:
         return (args.file_path,)
 
     async def run(self, args: ReadArguments, site: CallSite) -> ToolOutput:

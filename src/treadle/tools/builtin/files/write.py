@@ -42,7 +42,8 @@ class WriteTool(FileChangeTool[WriteArguments]):
     def validate(self, args: WriteArguments) -> str | None:
         return None if args.file_path else "file_path is empty"
 
-    def write_paths(self, args: WriteArguments) -> tuple[str, ...]:
+    @classmethod
+    def write_paths(cls, args: WriteArguments) -> tuple[str, ...]:
         return (args.file_path,)
 
     async def plan(self, args: WriteArguments, site: CallSite) -> list[PlannedChange]:

@@ -36,7 +36,8 @@ class GlobTool(BuiltinTool[GlobArguments]):
             return "the pattern may not contain `..`; give the folder as `path`"
         return None
 
-    def read_paths(self, args: GlobArguments) -> tuple[str, ...]:
+    @classmethod
+    def read_paths(cls, args: GlobArguments) -> tuple[str, ...]:
         return (_split_pattern(args)[0],)
 
     async def run(self, args: GlobArguments, site: CallSite) -> ToolOutput:

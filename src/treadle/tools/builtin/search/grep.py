@@ -83,7 +83,8 @@ class GrepTool(BuiltinTool[GrepArguments]):
         )
         return "numbers of lines cannot be negative" if min(numbers) < 0 else None
 
-    def read_paths(self, args: GrepArguments) -> tuple[str, ...]:
+    @classmethod
+    def read_paths(cls, args: GrepArguments) -> tuple[str, ...]:
         return (args.path or ".",)
 
     async def run(self, args: GrepArguments, site: CallSite) -> ToolOutput:

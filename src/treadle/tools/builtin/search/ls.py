@@ -27,7 +27,8 @@ class LsTool(BuiltinTool[LsArguments]):
     arguments_type = LsArguments
     argument_aliases: ClassVar[Mapping[str, str]] = {"directory": "path"}
 
-    def read_paths(self, args: LsArguments) -> tuple[str, ...]:
+    @classmethod
+    def read_paths(cls, args: LsArguments) -> tuple[str, ...]:
         return (args.path or ".",)
 
     async def run(self, args: LsArguments, site: CallSite) -> ToolOutput:

@@ -63,10 +63,13 @@ class BashTool(BuiltinTool[BashArguments]):
             return "the command is empty"
         return "the timeout is negative" if args.timeout < 0 else None
 
-    def access(self, arguments: Arguments, session_id: str) -> Access:
-        args = self.parse_arguments(arguments)
-        cwd = str(Path(self.sessions.cwd(session_id), Path(args.cwd).expanduser()))
-        return Access(command=args.command, cwd=cwd)  # what it touches is not known: it runs alone
+    @classmethod
+    def describe_access(cls, arguments: Arguments, cwd: str) -> Access:
+        args = cls.parse_arguments(arguments)
+        if args.cwd:
+            cwd = str(Path(cwd, Path(args.cwd).expanduser()))
+        # No files: what a command touches is not known here, so it runs alone.
+        return Access(command=args.command, cwd=cwd)
 
     async def run(self, args: BashArguments, site: CallSite) -> ToolOutput:
         cwd = str(site.resolve(".")) if args.cwd else site.cwd

@@ -54,8 +54,9 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
             return "offset counts characters from 0"
         return _check_url(args.url)
 
-    def access(self, arguments: Arguments, session_id: str) -> Access:
-        return Access(url=self.parse_arguments(arguments).url)
+    @classmethod
+    def describe_access(cls, arguments: Arguments, cwd: str) -> Access:
+        return Access(url=cls.parse_arguments(arguments).url, cwd=cwd)
 
     async def run(self, args: WebFetchArguments, site: CallSite) -> ToolOutput:
         url = urldefrag(args.url.strip()).url
