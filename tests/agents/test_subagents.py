@@ -227,7 +227,7 @@ def test_the_head_of_a_file(text: str, head: object, body: str):
 
 
 def test_a_broken_head_says_where():
-    with pytest.raises(FrontmatterError, match="no end"):
+    with pytest.raises(FrontmatterError, match="no closing"):
         parse_frontmatter("---\na: 1\n")
     assert parse_list("a, b,") == ["a", "b"]
     assert parse_list(None) is None

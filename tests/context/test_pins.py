@@ -46,7 +46,9 @@ def test_user_messages_are_gathered_from_data_and_from_old_texts():
 
 def test_open_todos_and_edited_files_stay_known_over_compactions():
     items: list[Item] = [
-        AssistantItem((ToolCall("1", "todo", TODOS), ToolCall("2", "edit", '{"path": "x.py"}'))),
+        AssistantItem(
+            (ToolCall("1", "todo", TODOS), ToolCall("2", "edit", '{"file_path": "x.py"}'))
+        ),
         ToolResultItem("1", "todo", (Text("kept"),), display="shown to the user"),
         ToolResultItem("2", "edit", (Text("done"),)),
     ]

@@ -7,13 +7,14 @@ rules: each sees the tool that is meant, by the one mechanism of the engine (`Fo
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from treadle import Agent
 from treadle.apps.services.permission_history import backtest_rules
 from treadle.core.contracts.hook import Block, Change, HookInput, HookPoint, Permit
+from treadle.core.contracts.tool import Access, FileAccess
 from treadle.core.steps import AfterToolResult, ApprovalRequest, Finished
 from treadle.core.transcript import ToolResultItem
 from treadle.models import Say, Scripted
@@ -69,7 +70,9 @@ async def test_it_is_judged_by_the_rules_about_itself(name: str, arguments: Any,
 
 @pytest.mark.parametrize(("name", "runs"), [("read", True), ("write", False)])
 async def test_plan_mode_lets_it_look_and_nothing_else(name: str, runs: bool):
-    tool = RecordingTool(name)
+    mode: Literal["read", "write"] = "read" if name == "read" else "write"
+    touched = Access(files=(FileAccess("notes", mode),))
+    tool = RecordingTool(name, access=lambda arguments: touched)
     [answer] = await answers(calling(tool, {"file_path": "notes"}, policy=policy(mode="plan")))
     assert bool(tool.calls) is runs
     assert ("plan mode" in answer) is not runs

@@ -114,4 +114,4 @@ async def test_a_program_that_fails_or_hangs_is_named_and_leaves_nothing(
     assert (await read_clipboard()).problem == "the clipboard holds no image and no text"
     monkeypatch.setattr(clipboard, "TIMEOUT_SECONDS", 0.05)
     programs.program("xclip", "exec /bin/sleep 60")
-    assert (await read_clipboard()).problem == "xclip: it does not answer"
+    assert (await read_clipboard()).problem == "xclip: timed out"

@@ -12,7 +12,6 @@ import pytest
 from tests.apps.tui.harness import write_file
 from treadle.apps.services import helper_programs
 from treadle.apps.tui.custom_commands import find_custom_commands
-from treadle.apps.tui.diff_preview import preview_diff
 from treadle.apps.tui.input.attachments import Attachments
 from treadle.apps.tui.input.completion import (
     find_completions,
@@ -27,7 +26,7 @@ from treadle.apps.tui.render.palette import DARK
 from treadle.apps.tui.state.blocks import Activity, ActivityKind, TaskLine
 from treadle.apps.tui.state.view_state import ViewState
 from treadle.core.text import format_age, format_count, format_duration
-from treadle.core.transcript.content import Document, Image, ToolCall
+from treadle.core.transcript.content import Document, Image
 from treadle.core.transcript.items import to_user_item
 from treadle.core.transcript.usage import Usage
 from treadle.tools.builtin.conversation.todo import TodoItem
@@ -155,23 +154,6 @@ def test_a_broken_memory_is_read_as_far_as_it_goes():
     assert PromptHistory(Path("h.jsonl")).previous("") == "two"
 
 
-def test_a_preview_is_what_would_change():
-    write_file("a.py", "one\ntwo\n")
-
-    def of(name: str, raw: str) -> str:
-        return preview_diff(ToolCall("c", name, raw), Path.cwd())
-
-    edit = of("edit", '{"file_path":"a.py","old_string":"two","new_string":"2"}')
-    assert "-two" in edit
-    assert "+2" in edit
-    assert "+new" in of("write", '{"file_path":"b.py","content":"new\\n"}')
-    several = '{"file_path":"a.py","edits":[{"old_string":"one","new_string":"1"}]}'
-    assert "+1" in of("edit", several)
-    assert of("edit", '{"file_path":"a.py","old_string":"gone","new_string":"x"}') == ""
-    assert of("bash", '{"command":"ls"}') == ""
-    assert of("bash", "not json") == ""
-
-
 def test_custom_commands_put_their_arguments_in():
     write_file("p/.treadle/commands/a.md", "Fix $1 and $2. All: $ARGUMENTS")
     write_file("p/.claude/commands/a.md", "not this one")
@@ -203,13 +185,6 @@ def test_custom_commands_are_read_only_from_regular_files_inside_the_folder():
         *("huge.md: larger than 256 KiB", "p/.claude/commands: skipped"),
     ):
         assert any(words in problem for problem in problems), words
-
-
-def test_a_preview_waits_for_no_pipe_and_ends():
-    os.mkfifo("pipe")
-    for path in ("pipe", "/dev/zero"):
-        given = f'{{"file_path": "{path}", "content": "x"}}'
-        assert preview_diff(ToolCall("c", "write", given), Path.cwd()) == ""
 
 
 def test_what_is_attached_and_the_branch_wait_for_no_pipe():

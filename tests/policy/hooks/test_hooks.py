@@ -21,6 +21,7 @@ from treadle.core.contracts.hook import (
     Permit,
 )
 from treadle.core.contracts.policy import Ask, PermissionRequest, Verdict
+from treadle.core.contracts.tool import Access, FileAccess
 from treadle.core.errors import ConfigError
 from treadle.core.events import WarningRaised
 from treadle.core.transcript import NoticeItem, ToolResultItem, Transcript
@@ -161,7 +162,12 @@ def test_a_command_gets_the_fields_that_scripts_know():
 
 
 def test_a_synonym_does_not_get_a_path_past_a_guard():
-    hook_input = at("pre_tool_use", tool_name="read", tool_input={"path": "a"})
+    hook_input = at(
+        "pre_tool_use",
+        tool_name="read",
+        tool_input={"path": "a"},
+        access=Access(files=(FileAccess("a"),)),
+    )
     assert json.loads(encode_input(hook_input, {}))["tool_input"] == {"path": "a", "file_path": "a"}
     unchanged = '{"updatedInput": {"path": "a", "file_path": "a", "limit": 3}}'
     assert parse_output(hook_input, unchanged).answer == Change({"path": "a", "limit": 3})

@@ -16,7 +16,6 @@ from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import PendingApproval
-from treadle.core.transcript.content import ToolCall
 
 Ability = Literal["sessions", "rewind", "files", "compact", "goal", "agents", "models", "remember"]
 
@@ -159,9 +158,6 @@ class Host(Protocol):
     def list_agents(self) -> list[tuple[str, str]]: ...
 
     def list_skills(self) -> list[tuple[str, str]]: ...
-
-    async def preview_call(self, call: ToolCall) -> str:
-        """What a call would do to files, as a unified diff; "" if unknown."""
 
     # --- undo
 

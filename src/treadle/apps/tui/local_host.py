@@ -25,7 +25,6 @@ from treadle.apps.assembly.rules import (
 from treadle.apps.assembly.sessions import get_session_dir
 from treadle.apps.services import undo
 from treadle.apps.services.crash_report import CrashReport
-from treadle.apps.tui.diff_preview import preview_diff
 from treadle.apps.tui.host import (
     Ability,
     FileChange,
@@ -38,7 +37,6 @@ from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError
 from treadle.core.loop.driver import Driver
-from treadle.core.transcript.content import ToolCall
 from treadle.policy.modes import PermissionMode
 from treadle.sessions import history
 from treadle.sessions.library import Library
@@ -280,9 +278,6 @@ class LocalHost:
 
         skills, _ = find_skills(self.folder, Path.home(), trusted=self.is_trusted)
         return [(skill.name, skill.description) for skill in skills]
-
-    async def preview_call(self, call: ToolCall) -> str:
-        return preview_diff(call, self.folder)
 
     # --- undo ----------------------------------------------------------------------------
 

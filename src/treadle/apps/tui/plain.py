@@ -235,8 +235,8 @@ class PlainFrontend(Frontend):
     async def choose_approval(
         self, title: str, approval: PendingApproval, options: Sequence[ChoiceOption]
     ) -> str | None:
-        preview = await self.host.preview_call(approval.call) or approval.call.raw
-        parts = (title, escape_invisible(preview, keep="\n\t"), escape_invisible(approval.reason))
+        shown = approval.preview.text if approval.preview is not None else approval.call.raw
+        parts = (title, escape_invisible(shown, keep="\n\t"), escape_invisible(approval.reason))
         self._write("\n" + "".join(f"{part}\n" for part in parts if part))
         return await self.choose("Allow", options)
 

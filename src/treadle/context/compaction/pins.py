@@ -24,8 +24,6 @@ from treadle.core.transcript.items import (
 )
 
 TODO_TOOLS = frozenset({"todo", "todowrite", "todo_write"})
-EDITING_TOOLS = frozenset({"write", "edit", "multiedit", "apply_patch"})
-PATH_KEYS = ("file_path", "path")
 PIN_KINDS = frozenset({"said", "todos", "ruling", "files", "tools"})
 MESSAGE_SEPARATOR = "\n---\n"
 MAX_DENIALS = 40
@@ -134,20 +132,19 @@ def _find_denials(items: Sequence[Item]) -> list[NoticeItem]:
 
 def _find_edited_files(items: Sequence[Item]) -> NoticeItem | None:
     paths: dict[str, None] = {}
+    calls: dict[str, ToolCall] = {}
     for item in items:
         if isinstance(item, NoticeItem) and item.kind == "files":
             pinned = _pinned_list(item, "paths")
             known = _paths_of_old_notice(item.text) if pinned is None else pinned
             paths.update(dict.fromkeys(known))
         elif isinstance(item, AssistantItem):
-            for call in item.calls:
-                if call.name.lower() not in EDITING_TOOLS:
-                    continue
-                for key in PATH_KEYS:
-                    path = (call.arguments or {}).get(key)
-                    if isinstance(path, str):
-                        paths.pop(path, None)
-                        paths[path] = None
+            calls = {call.id: call for call in item.calls}
+        elif isinstance(item, ToolResultItem):
+            changed = (item.data or {}).get("changed_files")
+            for path in _paths_of_old_result(item, calls) if changed is None else changed:
+                paths.pop(path, None)
+                paths[path] = None
     if not paths:
         return None
     newest = list(paths)[-MAX_FILES:]
@@ -156,6 +153,15 @@ def _find_edited_files(items: Sequence[Item]) -> NoticeItem | None:
 
 
 # --- logs of 0.1: their items have neither data nor an outcome, only these texts --------------
+
+
+def _paths_of_old_result(result: ToolResultItem, calls: dict[str, ToolCall]) -> list[str]:
+    """The file of a finished write or edit, which names it only in its arguments."""
+    call = calls.get(result.call_id)
+    if call is None or result.is_error or result.name not in ("write", "edit"):
+        return []
+    path = (call.arguments or {}).get("file_path")
+    return [path] if isinstance(path, str) else []
 
 
 def _messages_of_old_notice(text: str) -> list[str]:

@@ -259,4 +259,5 @@ def hook_data(prepared: PreparedCall) -> dict[str, Any]:
         "tool_input": prepared.arguments,
         "call_id": prepared.call.id,
         "summary": prepared.summary,
+        "access": prepared.access,
     }

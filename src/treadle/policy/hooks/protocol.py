@@ -22,12 +22,11 @@ from treadle.core.contracts.hook import (
     HookPoint,
     Permit,
 )
+from treadle.core.contracts.tool import NO_ACCESS
 from treadle.policy.hooks.config import HOOK_EVENTS, MATCHER_FIELDS, to_hook_tool_name
 
 MAX_CONTEXT_CHARS = 10_000
 _EVENT_BY_POINT = {point: event for event, point in HOOK_EVENTS.items()}
-_FILE_TOOLS = frozenset({"read", "write", "edit"})
-_FILE_SYNONYMS = ("path", "file")
 _NO_REASON = "a hook denied it"
 
 
@@ -92,6 +91,7 @@ def encode_input(hook_input: HookInput, common_input: Mapping[str, Any]) -> byte
     data = dict(hook_input.data)
     call_id = data.pop("call_id", None)
     data.pop("summary", None)
+    data.pop("access", None)
     is_error = data.pop("is_error", False)
     payload: dict[str, Any] = {
         "session_id": hook_input.session_id,
@@ -102,7 +102,8 @@ def encode_input(hook_input: HookInput, common_input: Mapping[str, Any]) -> byte
     if "tool_name" in data:
         name = str(data["tool_name"])
         payload["tool_name"] = to_hook_tool_name(name)
-        payload["tool_input"] = _add_file_path(name, data.pop("tool_input", {}))
+        payload["tool_input"] = _add_file_path(hook_input)
+        data.pop("tool_input", None)
         payload["tool_use_id"] = call_id
         del data["tool_name"]
     if "tool_response" in data:
@@ -116,24 +117,25 @@ def encode_input(hook_input: HookInput, common_input: Mapping[str, Any]) -> byte
     return json.dumps({**payload, **data}, default=str).encode()
 
 
-def _add_file_path(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Add `file_path`, which scripts check: with a synonym the model would evade a guard."""
-    if name not in _FILE_TOOLS or "file_path" in arguments:
-        return dict(arguments)
-    path = next((arguments[key] for key in _FILE_SYNONYMS if key in arguments), None)
-    return dict(arguments) if path is None else {**arguments, "file_path": path}
+def _add_file_path(hook_input: HookInput) -> dict[str, Any]:
+    """The arguments with `file_path`, which scripts check: a model that gives the path under
+    another name must not evade a guard."""
+    arguments = dict(hook_input.data.get("tool_input", {}))
+    files = hook_input.data.get("access", NO_ACCESS).files
+    if "file_path" in arguments or len(files) != 1 or files[0].path not in arguments.values():
+        return arguments
+    return {**arguments, "file_path": files[0].path}
 
 
 def _remove_file_path(changed: dict[str, Any], hook_input: HookInput) -> dict[str, Any]:
     """Remove the added `file_path` again; a changed one replaces the synonym."""
-    name, before = str(hook_input.data.get("tool_name", "")), hook_input.data.get("tool_input", {})
-    shown = _add_file_path(name, before)
+    before, shown = hook_input.data.get("tool_input", {}), _add_file_path(hook_input)
     if "file_path" in before or "file_path" not in shown or "file_path" not in changed:
         return changed
     rest = {key: value for key, value in changed.items() if key != "file_path"}
     if changed["file_path"] == shown["file_path"]:
         return rest
-    others = {key: value for key, value in rest.items() if key not in _FILE_SYNONYMS}
+    others = {key: value for key, value in rest.items() if value != shown["file_path"]}
     return {**others, "file_path": changed["file_path"]}
 
 

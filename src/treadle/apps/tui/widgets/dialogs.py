@@ -123,34 +123,42 @@ class Dialogs:
     async def choose_approval(
         self, title: str, approval: PendingApproval, options: Sequence[ChoiceOption]
     ) -> str | None:
-        diff = await self._dialog_host.host.preview_call(approval.call)
         return await self.choose(
             title,
             options,
-            body=lambda width: self._describe_call(approval, diff, width),
+            body=lambda width: self._describe_call(approval, width),
             hint="esc stops the turn",
         )
 
-    def _describe_call(self, approval: PendingApproval, diff: str, width: int) -> list[Text]:
+    def _describe_call(self, approval: PendingApproval, width: int) -> list[Text]:
         """What the call would do, complete: a diff, a command, or the arguments. Secrets are shown:
         the user approves exactly what will run."""
-        palette, call = self._dialog_host.palette, approval.call
+        palette, preview = self._dialog_host.palette, approval.preview
         lines: list[Text] = []
-        if diffs.is_diff(diff):
-            lines += diffs.render_diff(escape_invisible(diff, keep="\n\t"), width, palette)
-        else:
-            for name, value in (call.arguments or {}).items():
-                text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-                text = escape_invisible(text, keep="\n\t")
-                if name == "command":
-                    for row in highlight_code(text, "bash", palette):
-                        lines += wrap_text(row, width)
-                elif text:
-                    label = styled_prefix(f"{name} ", palette.faint)
-                    lines += wrap_text(label + Text(text), width)
+        shown = escape_invisible(preview.text, keep="\n\t") if preview is not None else ""
+        if preview is not None and preview.kind == "diff":
+            lines += diffs.render_diff(shown, width, palette)
+        elif preview is not None and preview.kind == "command":
+            for row in highlight_code(shown, "bash", palette):
+                lines += wrap_text(row, width)
+        elif shown:
+            lines += wrap_text(Text(shown), width)
+        if preview is None or preview.kind != "diff":
+            lines += self._describe_arguments(approval, shown, width)
         if approval.reason:
             lines += wrap_text(Text(escape_invisible(approval.reason), palette.warning), width)
         return [*lines, Text()]
+
+    def _describe_arguments(self, approval: PendingApproval, shown: str, width: int) -> list[Text]:
+        """The arguments that the preview does not show already."""
+        lines: list[Text] = []
+        for name, value in (approval.call.arguments or {}).items():
+            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            text = escape_invisible(text, keep="\n\t")
+            if text and text != shown:
+                label = styled_prefix(f"{name} ", self._dialog_host.palette.faint)
+                lines += wrap_text(label + Text(text), width)
+        return lines
 
 
 def render_file_changes(changes: Sequence[FileChange], palette: Palette) -> list[Text]:

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from treadle.core.contracts.tool import ProbeResult, ToolContext, ToolOutput
+from treadle.core.contracts.tool import Preview, ProbeResult, ToolContext, ToolOutput
 from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import ToolError, WorkspaceError
 from treadle.core.text import plural
@@ -67,13 +67,24 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
     def format_confirmation(self, args: ArgumentsT, changes: Sequence[PlannedChange]) -> str:
         raise NotImplementedError
 
+    async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
+        site = self.sessions.make_call_site(context)
+        try:
+            changes = await self.plan(self.parse_arguments(arguments), site)
+        except (ToolError, WorkspaceError) as error:
+            return Preview("text", f"This call would fail: {error}")
+        diff = "\n".join(text for change in changes if (text := format_diff(change)))
+        return Preview("diff", diff, changes[0].display_path if changes else "")
+
     async def run(self, args: ArgumentsT, site: CallSite) -> ToolOutput:
         changes = await self.plan(args, site)
 
         def make_output() -> ToolOutput:
             display = "\n".join(diff for change in changes if (diff := format_diff(change)))
             return ToolOutput(
-                self.format_confirmation(args, changes), display=escape_multiline(display)
+                self.format_confirmation(args, changes),
+                display=escape_multiline(display),
+                data={"changed_files": [str(change.path) for change in changes]},
             )
 
         texts = [text for change in changes for text in (change.old_text, change.new_text)]

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from treadle.core.contracts.tool import Access, ToolOutput
+from treadle.core.contracts.tool import Access, Preview, ToolContext, ToolOutput
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
 from treadle.core.transcript.content import Arguments
@@ -70,6 +70,9 @@ class BashTool(BuiltinTool[BashArguments]):
             cwd = str(Path(cwd, Path(args.cwd).expanduser()))
         # No files: what a command touches is not known here, so it runs alone.
         return Access(command=args.command, cwd=cwd)
+
+    async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
+        return Preview("command", self.parse_arguments(arguments).command)
 
     async def run(self, args: BashArguments, site: CallSite) -> ToolOutput:
         cwd = str(site.resolve(".")) if args.cwd else site.cwd
