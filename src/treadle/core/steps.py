@@ -1,11 +1,11 @@
-"""The points at which the loop gives the word back.
+"""What `Driver.next()` returns.
 
-    AwaitingInput     cooperative   submit something, or drop it
-    ApprovalRequest   blocking      approve or deny every call, then go on
+    AwaitingInput     cooperative   submit a message, or stop here
+    ApprovalRequest   blocking      approve or deny every call, then call next() again
     AfterToolResult   cooperative   a message may be submitted here
     Finished          the turn is over; the next step awaits input
 
-Values with handles: what they do, the driver does.
+Values with callbacks; the driver carries them out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UserInput = str | UserItem | UserContent | tuple[UserContent, ...]
 
 
 class AwaitingInput(msgspec.Struct, frozen=True):
-    """Nobody has spoken. Calling next() again without input gives this again."""
+    """There is no input. Calling next() again without input returns this again."""
 
     submit: Callable[[UserInput], None]
 
