@@ -50,8 +50,7 @@ from treadle.core.steps import (
     Step,
     UserInput,
 )
-from treadle.core.transcript import NoticeItem, ToolResultItem, Transcript, Usage, to_user_item
-from treadle.core.transcript.content import Arguments, ToolCall
+from treadle.core.transcript import Arguments, NoticeItem, ToolCall, Transcript, Usage, to_user_item
 from treadle.core.transcript.entries import View
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
@@ -82,13 +81,8 @@ class Driver:
         self._hooks = hooks = Hooks(config.hooks, emitter)
         self._approvals = Approvals(session, emitter)
         self._input_acceptor = InputAcceptor(inbox, hooks, session, emitter)
-        self._mutators = MutatorRunner(
-            config, emitter, session, toolbox, hooks, inbox, lambda: self._model_caller.model.card
-        )
-        self.tasks = BackgroundTasks(emitter, inbox.put)
-        self._tool_round = ToolRound(
-            config, emitter, toolbox, hooks, self.tasks, session, inbox.put
-        )
+        self.tasks = tasks = BackgroundTasks(emitter, inbox.put)
+        self._tool_round = ToolRound(config, emitter, toolbox, hooks, tasks, session, inbox.put)
         self._model_caller = ModelCaller(
             config.model,
             emitter,
@@ -98,10 +92,12 @@ class Driver:
             is_interrupted=self._interruption.is_requested,
         )
         self._gates = GateRunner(config, session, toolbox, self._model_caller)
+        self._mutators = MutatorRunner(
+            config, emitter, session, toolbox, hooks, inbox, self._model_caller
+        )
         self._next_cache: CacheRequest | None = None
         self._last_result: TurnResult | None = None
-        self._has_started = False
-        self._has_ended = False
+        self._has_started = self._has_ended = False
         self._may_resume = True  # an earlier process may have left a turn unfinished
 
     # --- the page ------------------------------------------------------------------------
@@ -184,41 +180,29 @@ class Driver:
             self._session.add_reply_usage(reply)
             self._next_cache = None
             return handle_reply(reply, self._session, self._config.max_continuations)
-        except ModelError as error:
+        except Exception as error:
             self._gates.settle()
+            if not isinstance(error, ModelError):
+                raise
             return await handle_model_error(error, self._session, self._mutators.run)
-        except Exception:
-            self._gates.settle()
-            raise
 
     async def _run_tools(self, calls: tuple[ToolCall, ...]) -> Step:
         """One tool round, or the approvals that it needs first."""
-        session, state = self._session, self._session.state
         self._toolbox.refresh()
-        prepared, approvals = await self._tool_round.prepare(
-            calls, state.decisions, state.intents, state.early_results
-        )
+        prepared, approvals = await self._tool_round.prepare(calls)
         if approvals:
             request = self._approvals.request(approvals)
             await self._hooks.run("notification", {"notification_type": "permission_prompt"})
             return request
-        results: list[ToolResultItem] = []
-
-        def add_result(result: ToolResultItem) -> None:
-            results.append(result)
-            session.append(result)
-
-        await self._tool_round.run(prepared, state.intents, add_result, session.record_early_result)
-        await self._tool_round.eager.cancel_started()
-        session.close_round(len(calls))
+        results = await self._tool_round.run(prepared)
+        self._session.close_round(len(calls))
         await self._mutators.run("after_tool_result")
-        return AfterToolResult(tuple(results), self.submit)
+        return AfterToolResult(results, self.submit)
 
     async def _finish_turn(self, end: TurnEnd) -> TurnResult:
         """Close the turn; the terminal event is the last one of it."""
         self._interruption.is_requested()  # acknowledged: too late to change how the turn ends
-        result = self._session.end_turn(end.reason, end.error, end.metadata)
-        self._last_result = result
+        result = self._last_result = self._session.end_turn(end.reason, end.error, end.metadata)
         try:
             await self._tool_round.eager.cancel_started()
             await self._mutators.run("after_turn_ended")
@@ -273,8 +257,7 @@ class Driver:
 
     def submit(self, user_input: UserInput) -> None:
         """Queue a message; it enters at the next legal point. An empty one is ignored."""
-        item = to_user_item(user_input)
-        if not is_empty(item):
+        if not is_empty(item := to_user_item(user_input)):
             self._inbox.put(item, is_busy=self._session.state.turn is not None)
 
     def steer(self, user_input: UserInput) -> None:
@@ -293,14 +276,12 @@ class Driver:
         return self._approvals.deny(call_id, reason)
 
     def interrupt(self, reason: str = "user_cancelled") -> None:
-        """Stop the turn now: the stream and every tool are cancelled, the turn ends `aborted`.
-        Without a turn nothing happens."""
+        """Cancel the stream and every tool; the turn, if there is one, ends `aborted`."""
         if self._session.state.turn is not None or self._interruption.is_running:
             self._interruption.request(reason)
 
     def set_next_turn_cache(self, cache: CacheRequest) -> None:
-        """For the next model call only."""
-        self._next_cache = cache
+        self._next_cache = cache  # for the next model call only
 
     async def compact(self, focus: str = "") -> bool:
         """Compact the view now, between turns; whether it became smaller."""
@@ -340,8 +321,7 @@ class Driver:
 
     @property
     def usage(self) -> Usage:
-        """Of the whole session."""
-        return self._session.state.usage
+        return self._session.state.usage  # of the whole session
 
     @property
     def trace(self) -> tuple[Transition, ...]:

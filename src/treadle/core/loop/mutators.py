@@ -20,6 +20,7 @@ from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.gates import Gates
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.inbox import Inbox
+from treadle.core.loop.model_call import ModelCaller
 from treadle.core.loop.prepare import Toolbox
 from treadle.core.loop.session_state import SessionState
 from treadle.core.transcript.integrity import Violation, find_violations, is_empty
@@ -38,7 +39,7 @@ class MutatorRunner:
         toolbox: Toolbox,
         hooks: Hooks,
         inbox: Inbox,
-        card: Callable[[], ModelCard],
+        model_caller: ModelCaller,
     ) -> None:
         self._config = config
         self._emitter = emitter
@@ -46,7 +47,7 @@ class MutatorRunner:
         self._toolbox = toolbox
         self._hooks = hooks
         self._inbox = inbox
-        self._card = card
+        self._model_caller = model_caller
 
     async def run(self, point: MutationPoint, focus: str = "") -> bool:
         """Run the mutators of a point; whether one changed the view."""
@@ -58,7 +59,7 @@ class MutatorRunner:
             state.transcript,
             self._emitter.session_id,
             self._emitter.turn_id,
-            self._card(),
+            self._model_caller.model.card,
             state.last_usage,
             len(self._config.system_prompt()) + self._toolbox.spec_chars,
             lambda text: self._emitter.emit(Notified, text),

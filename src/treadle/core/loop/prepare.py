@@ -8,7 +8,7 @@ Runs no tool. What is wrong with a call is its result. Used by tool_round.py; th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from treadle.core.errors import error_text
 from treadle.core.events import Notified, ToolsChanged, WarningRaised
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
+from treadle.core.loop.session_state import LoopState
 from treadle.core.steps import PendingApproval
 from treadle.core.text import suggest
 from treadle.core.transcript.content import Arguments, ToolCall, parse_arguments
@@ -72,6 +73,7 @@ class PreparedCall(msgspec.Struct, frozen=True):
     refusal        why it does not run, in words for the model; `refusal_outcome` is its outcome
     rerun_refusal  why it may not run now, if it turns out that it did not run before a crash
     early_result   it ended before a crash, and its result waits for its place
+    intent         an earlier process was about to run it
     """
 
     call: ToolCall
@@ -83,6 +85,7 @@ class PreparedCall(msgspec.Struct, frozen=True):
     refusal_outcome: CallOutcome = "finished"
     rerun_refusal: str | None = None
     early_result: ToolResultItem | None = None
+    intent: Intent | None = None
 
     def denied(self, reason: str) -> PreparedCall:
         return msgspec.structs.replace(self, refusal=f"denied: {reason}", refusal_outcome="denied")
@@ -106,21 +109,19 @@ class CallPreparer:
         self._on_notice = on_notice
 
     async def prepare(
-        self,
-        calls: Sequence[ToolCall],
-        decisions: Mapping[str, ApprovalDecision],
-        intents: Mapping[str, Intent],
-        early_results: Mapping[str, ToolResultItem],
+        self, calls: Sequence[ToolCall], state: LoopState
     ) -> tuple[list[PreparedCall], list[PendingApproval]]:
         """Every call, and the approvals that are still needed. May be repeated."""
         prepared: list[PreparedCall] = []
         approvals: list[PendingApproval] = []
         for call in calls:
-            if call.id in early_results:
-                prepared.append(PreparedCall(call, early_result=early_results[call.id]))
+            if call.id in state.early_results:
+                prepared.append(PreparedCall(call, early_result=state.early_results[call.id]))
                 continue
-            decision, intent = decisions.get(call.id), intents.get(call.id)
+            decision, intent = state.decisions.get(call.id), state.intents.get(call.id)
             ready = self.validate(call, decision)
+            if intent is not None:
+                ready = msgspec.structs.replace(ready, intent=intent)
             if ready.refusal is None and intent is None:
                 ready = await self._authorize(ready, decision, approvals)
             elif ready.refusal is None and intent is not None and intent.effect == "verifiable":

@@ -10,7 +10,7 @@ model's order. Used by driver.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,6 @@ from treadle.core.loop.tool_runner import RunResult, ToolRunner
 from treadle.core.loop.truncation import truncate
 from treadle.core.steps import PendingApproval
 from treadle.core.transcript.content import Text, ToolCall
-from treadle.core.transcript.entries import ApprovalDecision, Intent
 from treadle.core.transcript.integrity import make_interrupted_result
 from treadle.core.transcript.items import NoticeItem, ToolResultItem
 
@@ -60,6 +59,7 @@ class ToolRound:
         self._emitter = emitter
         self._hooks = hooks
         self._tasks = tasks
+        self._session = session
         self._preparer = CallPreparer(config.policy, emitter, toolbox, hooks, on_notice)
         self._runner = ToolRunner(emitter)
         self._executor = CallExecutor(
@@ -68,42 +68,41 @@ class ToolRound:
         self.eager = EagerCalls(toolbox, hooks, config.max_parallel, self._run_eagerly)
 
     async def prepare(
-        self,
-        calls: Sequence[ToolCall],
-        decisions: Mapping[str, ApprovalDecision],
-        intents: Mapping[str, Intent],
-        early_results: Mapping[str, ToolResultItem],
+        self, calls: Sequence[ToolCall]
     ) -> tuple[list[PreparedCall], list[PendingApproval]]:
         """Every call, and the approvals that are needed first. May be repeated."""
         self.eager.cancel_scheduled()
-        prepared, approvals = await self._preparer.prepare(calls, decisions, intents, early_results)
+        prepared, approvals = await self._preparer.prepare(calls, self._session.state)
         if not approvals:
             return prepared, approvals
         by_id = {ready.call.id: ready for ready in prepared}
         return prepared, [await self._with_preview(one, by_id[one.call.id]) for one in approvals]
 
-    async def run(
-        self,
-        prepared: Sequence[PreparedCall],
-        intents: Mapping[str, Intent],
-        on_result: Callable[[ToolResultItem], None],
-        on_early_result: Callable[[ToolResultItem], None],
-    ) -> None:
-        """Answer every call. `on_result` gets the results in the model's order, `on_early_result`
-        one that came before its turn."""
+    async def run(self, prepared: Sequence[PreparedCall]) -> tuple[ToolResultItem, ...]:
+        """Answer every call. The results enter the transcript in the model's order; one that comes
+        before its turn is in the log until then."""
+        results: list[ToolResultItem] = []
+
+        def add_result(result: ToolResultItem) -> None:
+            results.append(result)
+            self._session.append(result)
+
         if len(prepared) == 1:
-            on_result(await self._answer(prepared[0], intents))
-            return
-        calls = [
-            ScheduledCall(
-                partial(self._answer, ready, intents),
-                _is_concurrent(ready),
-                ready.access.reads,
-                ready.access.writes,
-            )
-            for ready in prepared
-        ]
-        await run_calls(calls, self._config.max_parallel, on_result, on_early_result)
+            add_result(await self._answer(prepared[0]))
+        else:
+            calls = [
+                ScheduledCall(
+                    partial(self._answer, ready),
+                    _is_concurrent(ready),
+                    ready.access.reads,
+                    ready.access.writes,
+                )
+                for ready in prepared
+            ]
+            save_early = self._session.record_early_result
+            await run_calls(calls, self._config.max_parallel, add_result, save_early)
+        await self.eager.cancel_started()
+        return tuple(results)
 
     def answer_interrupted(self, call: ToolCall) -> ToolResultItem:
         """The result of a call that the user interrupted."""
@@ -121,12 +120,10 @@ class ToolRound:
 
     # --- one call ------------------------------------------------------------------------
 
-    async def _answer(
-        self, prepared: PreparedCall, intents: Mapping[str, Intent]
-    ) -> ToolResultItem:
+    async def _answer(self, prepared: PreparedCall) -> ToolResultItem:
         if prepared.early_result is not None:
             return prepared.early_result
-        intent = intents.get(prepared.call.id)
+        intent = prepared.intent
         if intent is not None:
             recovered = await self._executor.recover(prepared, intent)
             if recovered is not None:
