@@ -13,10 +13,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable
+from typing import get_args
 
 from treadle.core.contracts.hook import AddContext, HookAnswer, HookInput, HookPoint
 from treadle.core.errors import ConfigError
-from treadle.policy.hooks.config import HOOK_EVENTS, HookConfig
+from treadle.policy.hooks.config import HookConfig
 
 HookFunctionResult = HookAnswer | str | None
 HookFunction = Callable[[HookInput], HookFunctionResult | Awaitable[HookFunctionResult]]
@@ -48,7 +49,7 @@ class FunctionHook:
 
 def hook(*points: HookPoint, matcher: str = "") -> Callable[[HookFunction], FunctionHook]:
     """Make a hook of a function, which runs at these points."""
-    known = frozenset(HOOK_EVENTS.values())
+    known = get_args(HookPoint)
     for point in points:
         if point not in known:
             raise ConfigError(f"unknown hook point {point!r}; known points: {', '.join(known)}")
