@@ -213,10 +213,7 @@ class ChangedMemory:
     """
 
     def __init__(
-        self,
-        memory: Memory,
-        root: Path,
-        folders: Callable[[str], Iterable[Path]] | None = None,
+        self, memory: Memory, root: Path, folders: Callable[[str], Iterable[Path]] | None = None
     ) -> None:
         self._memory = memory
         self._root = root

@@ -15,13 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle.core.transcript.content import Text, ToolCall, UserContent
-from treadle.core.transcript.items import (
-    AssistantItem,
-    Item,
-    NoticeItem,
-    ToolResultItem,
-    UserItem,
-)
+from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, ToolResultItem, UserItem
 
 TODO_TOOLS = frozenset({"todo", "todowrite", "todo_write"})
 PIN_KINDS = frozenset({"said", "todos", "ruling", "files", "tools"})

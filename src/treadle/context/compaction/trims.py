@@ -22,13 +22,7 @@ from treadle.core.transcript.content import (
     ToolCall,
     UserContent,
 )
-from treadle.core.transcript.items import (
-    AssistantItem,
-    Item,
-    NoticeItem,
-    ToolResultItem,
-    UserItem,
-)
+from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, ToolResultItem, UserItem
 
 LARGE_RESULT_CHARS = 2_000
 PREVIEW_CHARS = 300

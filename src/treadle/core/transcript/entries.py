@@ -278,9 +278,7 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
 
 
 def apply_rewrite(transcript: Transcript, change: ViewRewritten) -> Transcript:
-    return Transcript(
-        [*transcript[: change.start], *change.items, *transcript[change.stop :]],
-    )
+    return Transcript([*transcript[: change.start], *change.items, *transcript[change.stop :]])
 
 
 def diff_views(mutator: str, old: Transcript, new: Transcript) -> ViewRewritten:

@@ -118,14 +118,7 @@ class Journal:
         )
         seq = parent.seq if parent is not None else 0
         return cls(
-            session_dir,
-            header,
-            seq=seq,
-            epoch=1,
-            tail=None,
-            lock=lock,
-            files=files,
-            clock=clock,
+            session_dir, header, seq=seq, epoch=1, tail=None, lock=lock, files=files, clock=clock
         )
 
     # --- the contract --------------------------------------------------------------------

@@ -157,8 +157,7 @@ class Segment:
     def _save_torn_bytes(self, tail: JournalTail) -> None:
         torn = os.pread(self._fd, tail.torn_bytes, tail.end)
         fd = self._files.open(
-            self.path.with_name(self.path.name + ".corrupt"),
-            os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+            self.path.with_name(self.path.name + ".corrupt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND
         )
         try:
             write_all(self._files, fd, torn + b"\n")
