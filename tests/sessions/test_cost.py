@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -94,14 +95,13 @@ async def test_a_session_that_goes_on_is_read_only_where_it_grew(own_place: Path
     await session(library, own_place, ("m", PRICED))
     assert sum_costs(read_costs(library)).cost == 1.0
     scanned: list[tuple[str, int]] = []
-    real = cost._UsageScanner
+    real = cost._read_chunks
 
-    class Watched(real):  # type: ignore[valid-type, misc]
-        def __init__(self, path: Path, offset: int) -> None:
-            scanned.append((path.parent.name, offset))
-            super().__init__(path, offset)
+    def watched(path: Path, offset: int) -> Iterator[bytes]:
+        scanned.append((path.parent.name, offset))
+        return real(path, offset)
 
-    monkeypatch.setattr(cost, "_UsageScanner", Watched)
+    monkeypatch.setattr(cost, "_read_chunks", watched)
     assert sum_costs(read_costs(library)).cost == 1.0
     assert scanned == []
     await written(library.resume(first.session_id).journal, [UsageRecorded("m", PRICED)])

@@ -18,7 +18,7 @@ import msgspec
 
 from treadle.agents.agent_files import AgentDefinition
 from treadle.agents.result import Result
-from treadle.agents.stream import Stream
+from treadle.agents.stream import DecideApprovals, Stream
 from treadle.agents.subagents import OpenStore, SubagentRunner, TaskTool, make_child_settings
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
@@ -194,9 +194,7 @@ class Agent:
         """
         driver = self.start(input=prompt, transcript=transcript, store=store)
 
-        async def drive(
-            driver: Driver, wait: Callable[[ApprovalRequest], Awaitable[None]]
-        ) -> TurnResult:
+        async def drive(driver: Driver, wait: DecideApprovals) -> TurnResult:
             return await self._drive(driver, wait if self._approve is None else self._ask_approver)
 
         return Stream(driver, drive)
@@ -231,9 +229,7 @@ class Agent:
 
     # --- shared --------------------------------------------------------------------------
 
-    async def _drive(
-        self, driver: Driver, decide: Callable[[ApprovalRequest], Awaitable[None]]
-    ) -> TurnResult:
+    async def _drive(self, driver: Driver, decide: DecideApprovals) -> TurnResult:
         while True:
             match await driver.next():
                 case ApprovalRequest() as request:
@@ -278,9 +274,8 @@ class Agent:
             await driver.aclose()
         if answer.text is None:
             return result
-        return msgspec.structs.replace(
-            result, text=answer.text, output=answer.value, usage=driver.usage
-        )
+        text, value = answer.text, answer.value
+        return msgspec.structs.replace(result, text=text, output=value, usage=driver.usage)
 
     async def _run_and_close(self, prompt: UserInput, options: dict[str, Any]) -> Result:
         try:

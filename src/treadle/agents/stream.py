@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import TracebackType
 
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import ApprovalResolved, Event, RunFailed, TurnFinished, TurnResult
@@ -19,7 +18,8 @@ from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
 from treadle.core.transcript.content import Arguments
 
-DriveTurn = Callable[[Driver, Callable[[ApprovalRequest], Awaitable[None]]], Awaitable[TurnResult]]
+DecideApprovals = Callable[[ApprovalRequest], Awaitable[None]]
+DriveTurn = Callable[[Driver, DecideApprovals], Awaitable[TurnResult]]
 
 
 class Stream(BaseObserver):
@@ -41,12 +41,7 @@ class Stream(BaseObserver):
         self._run_task = asyncio.create_task(self._run())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         work = self._run_task
         try:
             if work is not None and not work.done():

@@ -33,9 +33,8 @@ class FinalAnswerTool(BaseTool, BaseGate):
     def __init__(self, output_type: object) -> None:
         self._output_type = output_type
         # Not eager: a reply that breaks off is not an answer.
-        self._spec = ToolSpec(
-            TOOL_NAME, DESCRIPTION, build_schema(output_type), effect="pure", eager=False
-        )
+        schema = build_schema(output_type)
+        self._spec = ToolSpec(TOOL_NAME, DESCRIPTION, schema, effect="pure", eager=False)
         self.text: str | None = None  # the answer as JSON, once given
 
     @property
@@ -106,13 +105,10 @@ class StructuredOutput:
                 driver.submit(f"Give your final answer by calling the tool `{TOOL_NAME}`.")
                 continue
             try:
-                return StructuredAnswer(
-                    turn, text, parse_structured_output(self._output_type, text)
-                )
+                value = parse_structured_output(self._output_type, text)
+                return StructuredAnswer(turn, text, value)
             except ValueError as error:
                 driver.submit(f"The answer does not fit: {error}. Give it again, corrected.")
-        name = self._model.name
-        raise OutputMismatch(
-            f"{name} gave no answer that fits the schema in {plural(max_attempts, 'attempt')}",
-            provider=name,
-        )
+        name, attempts = self._model.name, plural(max_attempts, "attempt")
+        text = f"{name} gave no answer that fits the schema in {attempts}"
+        raise OutputMismatch(text, provider=name)

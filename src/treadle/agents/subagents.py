@@ -226,12 +226,11 @@ def make_child_settings(
     settings: dict[str, Any], definition: AgentDefinition, source: ToolSource, policy: Policy
 ) -> dict[str, Any]:
     """The settings of a child: its own instructions, at most its parent's tools and policy."""
-    tools: list[object] = [
-        source if definition.tools is None else FilteredSource(source, definition.tools)
-    ]
+    if definition.tools is not None:
+        source = FilteredSource(source, definition.tools)
     return {
         **settings,
-        "tools": tools,
+        "tools": [source],
         "instructions": definition.prompt,
         "max_turns": min(definition.max_turns, settings["max_turns"]),
         "policy": ReadOnlyPolicy(policy) if definition.mode == "plan" else policy,

@@ -38,9 +38,8 @@ class CacheMonitor(WrappedModel):
         if last is not None:
             change = describe_first_change(last.request, request)
             if change and last.cached_tokens:
-                yield ModelNotified(
-                    f"the prompt cache broke: {change}{self._format_loss(last.cached_tokens)}"
-                )
+                loss = self._format_loss(last.cached_tokens)
+                yield ModelNotified(f"the prompt cache broke: {change}{loss}")
         async with open_stream(self._model, request) as events:
             async for event in events:
                 if isinstance(event, Reply):

@@ -58,20 +58,12 @@ class Memory(msgspec.Struct, frozen=True):
 
 def read_memory(root: Path, folder: Path | None = None, home: Path | None = None) -> Memory:
     """All memory files that apply to work in `folder` (by default the root) of a repository."""
-    reader = _MemoryReader(root)
-    for file, within in _find_memory_files(root, folder or root, home):
-        reader.read(file, within)
-    return Memory(tuple(reader.files), tuple(reader.problems))
+    return _MemoryReader(root).read_all(folder or root, home)
 
 
 def read_nested_memory(root: Path, folder: Path, known_paths: Iterable[Path]) -> Memory:
     """The files that apply to this subfolder and are not known yet."""
-    seen = {os.path.realpath(path) for path in known_paths}
-    reader = _MemoryReader(root)
-    for file, within in _find_memory_files(root, folder, None):
-        if os.path.realpath(file) not in seen:
-            reader.read(file, within)
-    return Memory(tuple(reader.files), tuple(reader.problems))
+    return _MemoryReader(root, known_paths).read_all(folder, None)
 
 
 def reread_changed(memory: Memory) -> Memory:
@@ -139,14 +131,20 @@ def _digest(data: bytes) -> str:
 class _MemoryReader:
     """Reads files with their imports, within the size limits."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, known_paths: Iterable[Path] = ()) -> None:
+        self._given_root = root
         self._root = Path(os.path.realpath(root))
         self._remaining_chars = MAX_TOTAL_CHARS
-        self._seen: set[Path] = set()
+        self._seen = {Path(os.path.realpath(path)) for path in known_paths}
         self.files: list[MemoryFile] = []
         self.problems: list[str] = []
 
-    def read(self, file: Path, within: Path | None) -> None:
+    def read_all(self, folder: Path, home: Path | None) -> Memory:
+        for file, within in _find_memory_files(self._given_root, folder, home):
+            self._read(file, within)
+        return Memory(tuple(self.files), tuple(self.problems))
+
+    def _read(self, file: Path, within: Path | None) -> None:
         real = Path(os.path.realpath(file))
         if real in self._seen:
             return  # CLAUDE.md is often a symlink to AGENTS.md
@@ -175,9 +173,8 @@ class _MemoryReader:
     def _truncate(self, file: Path, text: str) -> str:
         limit = min(MAX_FILE_CHARS, self._remaining_chars)
         if len(text) > limit:
-            self.problems.append(
-                f"{file}: has {len(text):,} characters; only the first {limit:,} are read"
-            )
+            size = f"{file}: has {len(text):,} characters"
+            self.problems.append(f"{size}; only the first {limit:,} are read")
             text = text[:limit]
         self._remaining_chars -= len(text)
         return text

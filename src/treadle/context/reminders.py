@@ -213,10 +213,7 @@ class ChangedMemory:
     """
 
     def __init__(
-        self,
-        memory: Memory,
-        root: Path,
-        folders: Callable[[str], Iterable[Path]] | None = None,
+        self, memory: Memory, root: Path, folders: Callable[[str], Iterable[Path]] | None = None
     ) -> None:
         self._memory = memory
         self._root = root
@@ -227,9 +224,8 @@ class ChangedMemory:
 
     def __call__(self, session_id: str) -> list[MemoryFile]:
         fresh = {file.path: file for file in reread_changed(self._memory).files}
-        self._changed_originals.update(
-            {file.path: file for file in self._memory.files if file.path in fresh}
-        )
+        originals = [file for file in self._memory.files if file.path in fresh]
+        self._changed_originals.update({file.path: file for file in originals})
         files = {**self._changed_originals, **fresh}
         for folder in dict.fromkeys(self._folders(session_id) if self._folders else ()):
             if folder not in self._nested_files:
@@ -321,7 +317,9 @@ def _index_notices(transcript: Transcript) -> _NoticeIndex:
         item = transcript[position]
         if isinstance(item, NoticeItem):
             positions.setdefault(_notice_key(item), []).append(position)
-        elif isinstance(item, AssistantItem) and _has_todo_call(item):
+            continue
+        calls = item.calls if isinstance(item, AssistantItem) else ()
+        if any(call.name.lower() in TODO_TOOLS for call in calls):
             positions.setdefault("todos", []).append(position)
     cache["context.reminders.upto"] = max(start, len(transcript))
     return _NoticeIndex(transcript, positions)
@@ -347,10 +345,6 @@ def _data_of_old_notice(notice: NoticeItem) -> dict[str, Any]:
     if notice.kind == "memory" and (memory := _OLD_MEMORY.fullmatch(notice.text)):
         return _memory_data(memory[1], memory[2])
     return {}
-
-
-def _has_todo_call(reply: AssistantItem) -> bool:
-    return any(call.name.lower() in TODO_TOOLS for call in reply.calls)
 
 
 def _count_rounds_after(transcript: Transcript, start: int, limit: int) -> int:

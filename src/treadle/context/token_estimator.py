@@ -30,9 +30,8 @@ class TokenEstimator:
         """Tokens of the next request. Calibrates itself by the usage of the last call."""
         measured = context.last_usage.total_input
         if measured > 0 and self._sent_chars > 0:
-            self._chars_per_token = min(
-                MAX_CHARS_PER_TOKEN, max(MIN_CHARS_PER_TOKEN, self._sent_chars / measured)
-            )
+            ratio = max(MIN_CHARS_PER_TOKEN, self._sent_chars / measured)
+            self._chars_per_token = min(MAX_CHARS_PER_TOKEN, ratio)
         chars = context.overhead_chars + count_chars(context.transcript)
         if context.point == "before_model":
             self.record_sent(chars)
@@ -68,7 +67,6 @@ def count_item_chars(item: Item) -> int:
         if isinstance(part, (Image, Document)):
             total += size_estimate.estimate_media_chars(part)
         else:
-            total += max(
-                len(getattr(part, name, "")) for name in ("text", "raw", "json", "data")
-            ) + len(getattr(part, "signature", ""))
+            total += max(len(getattr(part, name, "")) for name in ("text", "raw", "json", "data"))
+            total += len(getattr(part, "signature", ""))
     return total

@@ -46,10 +46,8 @@ def is_secret(name: str, value: str = "") -> bool:
     """Whether a variable has a secret name, or a URL with a password or token in it."""
     if _has_secret_name(name):
         return True
-    return any(
-        ":" in who or scheme.lower() in ("http", "https")
-        for scheme, who, _ in _URL_WITH_USERINFO.findall(value)
-    )
+    urls = _URL_WITH_USERINFO.findall(value)
+    return any(":" in who or _is_http(scheme) for scheme, who, _ in urls)
 
 
 def find_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -76,10 +74,12 @@ def _secret_values(name: str, value: str) -> Iterator[str]:
         if colon and password != user and password.lower() not in _COMMON_VALUES:
             yield f"{who}@{host}"
             yield from filter(_is_redactable, _password_spellings(password))
-        elif (
-            not colon and scheme.lower() in ("http", "https") and len(user) >= _MIN_URL_TOKEN_CHARS
-        ):
+        elif not colon and _is_http(scheme) and len(user) >= _MIN_URL_TOKEN_CHARS:
             yield user
+
+
+def _is_http(scheme: str) -> bool:
+    return scheme.lower() in ("http", "https")
 
 
 def _has_secret_name(name: str) -> bool:

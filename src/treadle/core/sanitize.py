@@ -40,7 +40,8 @@ def strip_escapes(text: str) -> str:
     """Multi-line text without commands to a terminal; newlines and tabs stay."""
     if INVISIBLE.search(text) is None:
         return text
-    return INVISIBLE.sub(_escape_match, ESCAPE_SEQUENCE.sub("", text.replace("\r\n", "\n")))
+    plain = ESCAPE_SEQUENCE.sub("", text.replace("\r\n", "\n"))
+    return INVISIBLE.sub(lambda match: escape_char(match[0]), plain)
 
 
 def escape_invisible(text: str, keep: str = "") -> str:
@@ -50,9 +51,7 @@ def escape_invisible(text: str, keep: str = "") -> str:
     """
     if text.isprintable() and _BLANK_LOOKING.search(text) is None:
         return text
-    return "".join(
-        char if _is_visible(char) or char in keep else escape_char(char) for char in text
-    )
+    return "".join(c if _is_visible(c) or c in keep else escape_char(c) for c in text)
 
 
 def escape_json(text: str) -> str:
@@ -74,7 +73,3 @@ def escape_char(char: str) -> str:
 
 def _is_visible(char: str) -> bool:
     return char.isprintable() and _BLANK_LOOKING.match(char) is None
-
-
-def _escape_match(match: re.Match[str]) -> str:
-    return escape_char(match[0])

@@ -121,9 +121,8 @@ def _open_regular_file(
     # Checked before the open, which can have an effect on a device, and again on the descriptor.
     try:
         follow = not flags & os.O_NOFOLLOW
-        _check_regular_file(
-            file, os.stat(name, dir_fd=folder, follow_symlinks=follow), single_link=single_link
-        )
+        status = os.stat(name, dir_fd=folder, follow_symlinks=follow)
+        _check_regular_file(file, status, single_link=single_link)
     except FileNotFoundError:
         if not flags & os.O_CREAT:
             raise

@@ -116,10 +116,8 @@ class Telemetry(BaseObserver):
             "gen_ai.conversation.id": event.session_id,
             "treadle.turn": event.turn_id,
         }
-        context = self._child_context(session.parent)
-        session.turn = self._tracer.start_span(
-            f"invoke_agent {self._agent}", context, attributes=attributes
-        )
+        name, context = f"invoke_agent {self._agent}", self._child_context(session.parent)
+        session.turn = self._tracer.start_span(name, context, attributes=attributes)
 
     def _begin_request(self, session: _SessionSpans, model: str, attempt: int) -> None:
         self._end_request(session, "replaced by another attempt")
@@ -130,11 +128,9 @@ class Telemetry(BaseObserver):
             "gen_ai.request.model": name,
             "treadle.attempt": attempt,
         }
+        context, kind = self._child_context(session.turn), self._trace.SpanKind.CLIENT
         session.request = self._tracer.start_span(
-            f"chat {name}",
-            self._child_context(session.turn),
-            kind=self._trace.SpanKind.CLIENT,
-            attributes=attributes,
+            f"chat {name}", context, kind=kind, attributes=attributes
         )
 
     def _begin_tool(self, session: _SessionSpans, call_id: str, name: str) -> None:
@@ -144,9 +140,9 @@ class Telemetry(BaseObserver):
             "gen_ai.tool.call.id": call_id,
             "gen_ai.tool.type": "function",
         }
-        session.tools[call_id] = self._tracer.start_span(
-            f"execute_tool {name}", self._child_context(session.turn), attributes=attributes
-        )
+        context = self._child_context(session.turn)
+        span = self._tracer.start_span(f"execute_tool {name}", context, attributes=attributes)
+        session.tools[call_id] = span
 
     def _child_context(self, span: Span | None) -> Context | None:
         """The context of a span; without one, the program's current context."""

@@ -40,9 +40,7 @@ class ChildSessions:
 
     def walk(self, session_dir: Path, depth: int = 1) -> Iterator[ChildSession]:
         """All descendants, each after its parent, the oldest first."""
-        summaries = [
-            summary for child in list_children(session_dir) if (summary := self._summarize(child))
-        ]
+        summaries = [one for one in map(self._summarize, list_children(session_dir)) if one]
         self._summaries += summaries
         for summary in sorted(summaries, key=lambda summary: summary.created):
             yield ChildSession(depth, session_dir.name, summary)
@@ -56,9 +54,8 @@ class ChildSessions:
         if self._index is None:
             self._index = SessionIndex(self._root, CHILDREN_INDEX)
         try:
-            return self._index.get_unchanged(
-                child, (child / FIRST_SEGMENT).stat()
-            ) or self._index.get(child)
+            status = (child / FIRST_SEGMENT).stat()
+            return self._index.get_unchanged(child, status) or self._index.get(child)
         except (OSError, SessionNotFound):
             return None  # nothing is written yet
 

@@ -10,7 +10,6 @@ lost when the session is removed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import lru_cache
@@ -57,19 +56,13 @@ class CostTotal(msgspec.Struct, frozen=True):
     @property
     def cost(self) -> float | None:
         """USD; None if nothing here has a known price."""
-        return (
-            None if self.unpriced_calls and self.unpriced_calls == self.calls else self.usage.cost
-        )
+        return None if self.unpriced_calls == self.calls > 0 else self.usage.cost
 
     def add(self, bucket: CostBucket) -> CostTotal:
         used, unknown = bucket.usage, bucket.usage.cost is None
         known = msgspec.structs.replace(used, cost=0.0) if unknown else used
-        return CostTotal(
-            self.key,
-            self.calls + bucket.calls,
-            self.unpriced_calls + bucket.calls * unknown,
-            self.usage + known,
-        )
+        unpriced = self.unpriced_calls + bucket.calls * unknown
+        return CostTotal(self.key, self.calls + bucket.calls, unpriced, self.usage + known)
 
 
 def read_costs(
@@ -87,10 +80,9 @@ def read_costs(
                 continue
             current.append(costs)
             if wanted_folder in (None, costs.folder):
+                name, at = session.name, costs.folder
                 buckets += [
-                    CostBucket(
-                        row.start, row.model, session.name, costs.folder, row.calls, row.usage
-                    )
+                    CostBucket(row.start, row.model, name, at, row.calls, row.usage)
                     for row in costs.rows
                     if since is None or row.start + BUCKET_SECONDS > since
                 ]
@@ -107,9 +99,7 @@ def group_costs(costs: Iterable[CostBucket], by: GroupBy) -> list[CostTotal]:
         totals[key] = totals.get(key, CostTotal(key)).add(bucket)
     if by == "day":
         return sorted(totals.values(), key=lambda total: total.key)
-    return sorted(
-        totals.values(), key=lambda total: (total.cost or 0.0, total.usage.total), reverse=True
-    )
+    return sorted(totals.values(), key=lambda total: (-(total.cost or 0.0), -total.usage.total))
 
 
 def sum_costs(costs: Iterable[CostBucket], key: str = "all") -> CostTotal:
@@ -177,39 +167,28 @@ class _CostCache(LogCache[_CachedCosts]):
                 return known
             if known is None and since is not None and status.st_mtime < since:
                 return None
-            return _read_log(session_dir, key, files, status, known)
+            return _read_log(session_dir, key, files, known)
         except (OSError, SessionNotFound):
             return None  # removed in the meantime, or not readable
 
 
 def _read_log(
-    session_dir: Path,
-    key: str,
-    files: list[Path],
-    status: os.stat_result,
-    previous: _CachedCosts | None,
+    session_dir: Path, key: str, files: list[Path], previous: _CachedCosts | None
 ) -> _CachedCosts:
+    status = files[-1].stat()
     if previous is None or not previous.read_position.is_valid(len(files), status):
         header = read_header(session_dir)
         previous = _CachedCosts(key, header.folder if header else "", 1, 0, 0, 0, {}, [])
     last_seqs = dict(previous.last_seqs)
     rows = {(row.start, row.model, row.usage.cost is None): row for row in previous.rows}
     offset = previous.offset
-    for path, start in previous.read_position.unread_files(files):
-        scanner = _UsageScanner(path, start)
-        for raw in scanner.lines():
-            _add_record(raw, last_seqs, rows)
-        offset = scanner.offset
-    return _CachedCosts(
-        key,
-        previous.folder,
-        len(files),
-        offset,
-        status.st_size,
-        status.st_mtime_ns,
-        last_seqs,
-        list(rows.values()),
-    )
+    for path, offset in previous.read_position.unread_files(files):
+        for chunk in _read_chunks(path, offset):
+            offset += len(chunk)
+            for raw in _find_usage_lines(chunk):
+                _add_record(raw, last_seqs, rows)
+    read = (len(files), offset, status.st_size, status.st_mtime_ns)
+    return _CachedCosts(key, previous.folder, *read, last_seqs, list(rows.values()))
 
 
 class _UsageRecord(msgspec.Struct, frozen=True, gc=False):
@@ -242,27 +221,20 @@ def _add_record(
     rows[key] = _CacheRow(start, line.model, before.calls + 1, before.usage + line.usage)
 
 
-class _UsageScanner:
-    """Finds the usage lines of a file; `offset` is where the last complete line ends."""
-
-    def __init__(self, path: Path, offset: int) -> None:
-        self._path = path
-        self.offset = offset
-
-    def lines(self) -> Iterator[bytes]:
-        with self._path.open("rb", buffering=0) as file:
-            file.seek(self.offset)
-            rest = b""
-            while chunk := file.read(_CHUNK):
-                data = rest + chunk
-                end = data.rfind(b"\n") + 1
-                yield from _find_usage_lines(data, end)
-                rest = data[end:]
-                self.offset += end
+def _read_chunks(path: Path, offset: int) -> Iterator[bytes]:
+    """The complete lines of a file from this offset on, many at once."""
+    with path.open("rb", buffering=0) as file:
+        file.seek(offset)
+        rest = b""
+        while chunk := file.read(_CHUNK):
+            data = rest + chunk
+            end = data.rfind(b"\n") + 1
+            yield data[:end]
+            rest = data[end:]
 
 
-def _find_usage_lines(data: bytes, end: int) -> Iterator[bytes]:
+def _find_usage_lines(data: bytes) -> Iterator[bytes]:
     position = 0
-    while (hit := data.find(_KIND, position, end)) >= 0:
+    while (hit := data.find(_KIND, position)) >= 0:
         position = data.find(b"\n", hit) + 1
         yield data[data.rfind(b"\n", 0, hit) + 1 : position]

@@ -10,13 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.core.compare import common_prefix_length
-from treadle.core.transcript.items import (
-    AssistantItem,
-    Item,
-    NoticeItem,
-    SummaryItem,
-    ToolResultItem,
-)
+from treadle.core.transcript import AssistantItem, Item, NoticeItem, SummaryItem, ToolResultItem
 from treadle.core.transcript.usage import Usage
 
 
@@ -32,11 +26,8 @@ def find_first_difference(left: Sequence[Item], right: Sequence[Item]) -> Differ
     position = common_prefix_length(left, right, is_same)
     if position == len(left) == len(right):
         return None
-    return Difference(position, _item_at(left, position), _item_at(right, position))
-
-
-def _item_at(items: Sequence[Item], position: int) -> Item | None:
-    return items[position] if position < len(items) else None
+    pair = (items[position] if position < len(items) else None for items in (left, right))
+    return Difference(position, *pair)
 
 
 def is_same(one: Item, two: Item) -> bool:

@@ -15,15 +15,9 @@ from typing import Literal
 import msgspec
 
 from treadle.core.text import format_dollars, plural
+from treadle.core.transcript import AssistantItem, Item, NoticeItem, SummaryItem, ToolResultItem
 from treadle.core.transcript.content import Document, Image, Text, Thinking, ToolCall
 from treadle.core.transcript.entries import Entry, ItemAdded, Rewound, TurnEnded, ViewRewritten
-from treadle.core.transcript.items import (
-    AssistantItem,
-    Item,
-    NoticeItem,
-    SummaryItem,
-    ToolResultItem,
-)
 from treadle.sessions.index import SessionSummary
 from treadle.sessions.log.journal import read_records
 from treadle.sessions.log.records import to_json

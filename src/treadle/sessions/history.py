@@ -54,16 +54,11 @@ def list_turns(session_dir: Path) -> list[TurnInfo]:
                 turns[-1] = msgspec.structs.replace(turns[-1], text=item.text)
             case Checkpoint(turn_id=turn_id, tree=tree) if turns:
                 if turns[-1].turn_id == turn_id:
-                    turns[-1] = _add_checkpoint(turns[-1], tree)
+                    side = "after" if turns[-1].checkpoint_before else "before"
+                    turns[-1] = msgspec.structs.replace(turns[-1], **{f"checkpoint_{side}": tree})
             case _:
                 pass
     return turns
-
-
-def _add_checkpoint(turn: TurnInfo, tree: str) -> TurnInfo:
-    if not turn.checkpoint_before:
-        return msgspec.structs.replace(turn, checkpoint_before=tree)
-    return msgspec.structs.replace(turn, checkpoint_after=tree)
 
 
 def find_turn(session_dir: Path, name: str) -> TurnInfo:
@@ -72,9 +67,8 @@ def find_turn(session_dir: Path, name: str) -> TurnInfo:
     for turn in turns:
         if name in (turn.turn_id, str(turn.number), str(turn.number - len(turns) - 1)):
             return turn
-    raise StoreError(
-        f"session {session_dir.name} has no turn {name!r}; it has {plural(len(turns), 'turn')}"
-    )
+    count = plural(len(turns), "turn")
+    raise StoreError(f"session {session_dir.name} has no turn {name!r}; it has {count}")
 
 
 async def rewind(journal: Journal, turn_id: str) -> View:

@@ -98,22 +98,16 @@ def _render_block(block: ExportBlock) -> str:
             return f'<div class="{block.role}">{_render_image(block.image)}</div>'
         case "code" if block.role == "call":
             return _render_details("call", block.title, *_render_call(block.text))
-        case "code":
-            return _render_details(
-                "tool", block.title, _first_line(block.text), escape_html(block.text)
-            )
-        case "error":
-            text = escape_html(block.text)
-            return _render_details(
-                "tool error", block.title, _first_line(block.text), text, is_open=True
-            )
+        case "code" | "error":
+            line, text = _first_line(block.text), escape_html(block.text)
+            is_error = block.kind == "error"
+            style = "tool error" if is_error else "tool"
+            return _render_details(style, block.title, line, text, is_open=is_error)
         case "diff":
             lines = block.text.splitlines()
             body = "\n".join(map(_render_diff_line, lines))
-            is_short = len(lines) <= MAX_OPEN_DIFF_LINES
-            return _render_details(
-                "tool", block.title, plural(len(lines), "line"), body, is_open=is_short
-            )
+            count, is_short = plural(len(lines), "line"), len(lines) <= MAX_OPEN_DIFF_LINES
+            return _render_details("tool", block.title, count, body, is_open=is_short)
     if block.role == "engine":
         return f'<div class="engine">{escape_html(block.text)}</div>'
     if block.title:
@@ -124,11 +118,9 @@ def _render_block(block: ExportBlock) -> str:
     return f'<div class="{block.role}">{markdown_to_html(block.text)}</div>'
 
 
-def _render_details(
-    kind: str, title: str, summary: str, body: str, *, is_open: bool = False
-) -> str:
+def _render_details(kind: str, title: str, line: str, body: str, *, is_open: bool = False) -> str:
     opened = " open" if is_open else ""
-    head = f"<summary><b>{escape_html(title)}</b> {escape_html(summary)}</summary>"
+    head = f"<summary><b>{escape_html(title)}</b> {escape_html(line)}</summary>"
     return f'<details class="{kind}"{opened}>{head}<pre>{body}</pre></details>'
 
 

@@ -63,9 +63,8 @@ class Library:
         while True:
             session_id = f"{time.strftime('%y%m%d')}-{secrets.token_hex(3)}"
             if not (project / session_id).exists():
-                return Journal.create(
-                    project / session_id, folder=str(folder.resolve()), parent=parent
-                )
+                session_dir, home = project / session_id, str(folder.resolve())
+                return Journal.create(session_dir, folder=home, parent=parent)
 
     def find(self, name: str, *, folder: Path | None = None) -> Path:
         """The folder of a session, by its id or the beginning of its id if that is unique.
@@ -75,20 +74,17 @@ class Library:
         """
         if _ID_PATTERN.fullmatch(name) is None:
             raise SessionNotFound(f"{name!r} is not a session id; `treadle sessions` lists them")
-        matches = _match_name(name, self.list_session_dirs()) or _match_name(
-            name, self._list_child_dirs()
-        )
+        own, children = self.list_session_dirs(), self._list_child_dirs()
+        matches = _match_name(name, own) or _match_name(name, children)
         if not matches:
-            raise SessionNotFound(
-                f"there is no session {name!r} under {self.root}; `treadle sessions` lists them"
-            )
+            missing = f"there is no session {name!r} under {self.root}"
+            raise SessionNotFound(f"{missing}; `treadle sessions` lists them")
         if len(matches) > 1:
             some = ", ".join(sorted(match.name for match in matches)[:5])
             raise SessionNotFound(f"{name!r} matches {len(matches)} sessions: {some}")
         [session_dir] = matches
-        if folder is not None and session_dir.relative_to(self.root).parts[0] != project_name(
-            folder
-        ):
+        project = session_dir.relative_to(self.root).parts[0]
+        if folder is not None and project != project_name(folder):
             raise SessionInOtherFolder(session_dir.name, self.get_summary(session_dir).folder)
         return session_dir
 
@@ -161,11 +157,8 @@ class Library:
 
     def list_forks(self, session_id: str) -> list[SessionSummary]:
         """The forks of this session, which read its entries."""
-        return [
-            summary
-            for summary in self.list_summaries()
-            if summary.parent is not None and summary.parent.session == session_id
-        ]
+        summaries = self.list_summaries()
+        return [one for one in summaries if one.parent and one.parent.session == session_id]
 
     # --- making room -----------------------------------------------------------------------
 

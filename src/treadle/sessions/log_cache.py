@@ -36,9 +36,8 @@ class ReadPosition(msgspec.Struct, frozen=True):
 
     def is_valid(self, segments: int, status: os.stat_result) -> bool:
         """Whether reading can continue here: the log was not truncated since."""
-        return self.segment < segments or (
-            self.segment == segments and self.offset <= status.st_size
-        )
+        is_last = self.segment == segments
+        return self.segment < segments or (is_last and self.offset <= status.st_size)
 
     def unread_files(self, files: Sequence[Path]) -> Iterator[tuple[Path, int]]:
         """The files after this position, each with the offset to read from."""
@@ -96,11 +95,8 @@ class LogCache(Generic[RecordT]):
     def _rewrite(self) -> None:
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         fd = LocalFiles().open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        existing = [
-            record
-            for key, record in self.records.items()
-            if (self._root / key / FIRST_SEGMENT).exists()
-        ]
+        root, records = self._root, self.records.values()
+        existing = [one for one in records if (root / one.key / FIRST_SEGMENT).exists()]
         with os.fdopen(fd, "wb") as file:
             file.write(_encode_lines(existing))
         draft.replace(self._path)

@@ -100,9 +100,8 @@ class Recording:
         """The user messages before the next reply."""
         if self.reply_count >= len(self.items_before_reply):
             return []
-        return [
-            item for item in self.items_before_reply[self.reply_count] if isinstance(item, UserItem)
-        ]
+        items = self.items_before_reply[self.reply_count]
+        return [item for item in items if isinstance(item, UserItem)]
 
     def source(self, live_source: ToolSource | None = None) -> ReplaySource:
         return ReplaySource(self, live_source)
@@ -205,20 +204,13 @@ class ReplayTool(BaseTool):
         if result is None:
             raise ToolError("the recording has no result for this call")
         if self._live_tool is not None:
-            await self._compare(self._live_tool, arguments, context, result)
-        return ToolOutput(
-            result.content, result.display, result.is_error, result.full_output, result.data
-        )
-
-    async def _compare(
-        self, live_tool: Tool, arguments: Arguments, context: ToolContext, result: ToolResultItem
-    ) -> None:
-        now = await _call_live_tool(live_tool, arguments, context)
-        if now != result.text:
-            raw = msgspec.json.encode(arguments).decode()
-            self._recording.mismatches.append(
-                ToolMismatch(context.call_id, self._spec.name, raw, result.text, now)
-            )
+            now = await _call_live_tool(self._live_tool, arguments, context)
+            if now != result.text:
+                raw = msgspec.json.encode(arguments).decode()
+                found = ToolMismatch(context.call_id, self._spec.name, raw, result.text, now)
+                self._recording.mismatches.append(found)
+        shown = result.display, result.is_error, result.full_output, result.data
+        return ToolOutput(result.content, *shown)
 
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
@@ -277,15 +269,12 @@ class ReplayMutator:
         replies = self._recording.replies[reply_index - 1 : reply_index] if reply_index else []
         recorded = _conversation_items([*replies, *self._recording.items_before_reply[reply_index]])
         actual = _conversation_items(list(transcript)[self._compared_length :])
-        if self._is_last(reply_index):
+        if reply_index >= len(self._recording.replies):
             actual = actual[: len(recorded)]  # the log may stop in the middle of a round
         difference = find_first_difference(recorded, actual)
         if difference is not None:
             position = self._compared_length + difference.position
             self.difference = msgspec.structs.replace(difference, position=position)
-
-    def _is_last(self, reply_index: int) -> bool:
-        return reply_index >= len(self._recording.replies)
 
 
 def _conversation_items(items: Sequence[Item]) -> list[Item]:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -38,11 +38,9 @@ async def search(root: Path, text: str, *, limit: int = 100) -> list[SearchHit]:
     if not escaped_text.strip():
         return []
     program = find_ripgrep(not_in=Path.cwd())
-    lines = (
-        _search_in_python(root, escaped_text)
-        if program is None
-        else await _search_with_ripgrep(program, root, escaped_text)
-    )
+    lines: Iterable[tuple[str, str]] = _search_in_python(root, escaped_text)
+    if program is not None:
+        lines = await _search_with_ripgrep(program, root, escaped_text)
     hits: list[SearchHit] = []
     for path, match in sorted(lines, key=_newest_first_key):
         parts = Path(path).relative_to(root).parts
@@ -71,10 +69,8 @@ def _newest_first_key(line: tuple[str, str]) -> float:
         return 0.0
 
 
-async def _search_with_ripgrep(
-    program: str, root: Path, escaped_text: str
-) -> list[tuple[str, str]]:
-    exactly = _REGEX_SPECIAL.sub(r"\\\1", escaped_text)
+async def _search_with_ripgrep(program: str, root: Path, text: str) -> list[tuple[str, str]]:
+    exactly = _REGEX_SPECIAL.sub(r"\\\1", text)
     around = f".{{0,{CONTEXT_CHARS}}}{exactly}.{{0,{CONTEXT_CHARS}}}"
     process = await asyncio.create_subprocess_exec(
         program,
@@ -93,11 +89,10 @@ async def _search_with_ripgrep(
     return [(path, match) for path, _, match in pairs]
 
 
-def _search_in_python(root: Path, escaped_text: str) -> Iterator[tuple[str, str]]:
-    pattern = re.compile(
-        f".{{0,{CONTEXT_CHARS}}}{re.escape(escaped_text)}.{{0,{CONTEXT_CHARS}}}", re.IGNORECASE
-    )
-    folded = escaped_text.casefold()
+def _search_in_python(root: Path, text: str) -> Iterator[tuple[str, str]]:
+    around = f".{{0,{CONTEXT_CHARS}}}"
+    pattern = re.compile(f"{around}{re.escape(text)}{around}", re.IGNORECASE)
+    folded = text.casefold()
     for path in sorted(root.rglob("journal*.jsonl")):
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             count = 0

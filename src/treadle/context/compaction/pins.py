@@ -15,13 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle.core.transcript.content import Text, ToolCall, UserContent
-from treadle.core.transcript.items import (
-    AssistantItem,
-    Item,
-    NoticeItem,
-    ToolResultItem,
-    UserItem,
-)
+from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, ToolResultItem, UserItem
 
 TODO_TOOLS = frozenset({"todo", "todowrite", "todo_write"})
 PIN_KINDS = frozenset({"said", "todos", "ruling", "files", "tools"})
@@ -54,7 +48,8 @@ def collect_user_messages(items: Sequence[Item]) -> list[str]:
     messages: list[str] = []
     for item in items:
         if isinstance(item, UserItem):
-            messages.append("\n".join(_content_text(part) for part in item.content))
+            shown = (replace_media(part, "[a {} that was shown]") for part in item.content)
+            messages.append("\n".join(part.text for part in shown))
         elif isinstance(item, NoticeItem) and item.kind == "said":
             pinned = _pinned_list(item, "messages")
             messages += _messages_of_old_notice(item.text) if pinned is None else pinned
@@ -87,25 +82,23 @@ def _open_todos_of_call(call: ToolCall) -> list[str]:
     return [str(todo.get("content", "")) for todo in todos if todo.get("status") != "completed"]
 
 
-def _content_text(part: UserContent) -> str:
-    return part.text if isinstance(part, Text) else f"[a {part.media_type} that was shown]"
+def replace_media(part: UserContent, note: str) -> Text:
+    """An image or document as a note with its media type."""
+    return part if isinstance(part, Text) else Text(note.format(part.media_type))
 
 
 def _calls_by_id(items: Sequence[Item]) -> dict[str, ToolCall]:
-    return {
-        call.id: call for item in items if isinstance(item, AssistantItem) for call in item.calls
-    }
+    replies = (item for item in items if isinstance(item, AssistantItem))
+    return {call.id: call for reply in replies for call in reply.calls}
 
 
 def _find_todos(items: Sequence[Item]) -> NoticeItem | None:
     for item in reversed(items):
         if isinstance(item, NoticeItem) and item.kind == "todos":
             return item
-        if (
-            isinstance(item, ToolResultItem)
-            and item.name.lower() in TODO_TOOLS
-            and not item.is_error
-        ):
+        if not isinstance(item, ToolResultItem):
+            continue
+        if item.name.lower() in TODO_TOOLS and not item.is_error:
             # The result for the user holds the list itself.
             text = f"The todo list:\n{item.display or item.text}"
             call = _calls_by_id(items).get(item.call_id)
@@ -120,9 +113,7 @@ def _find_denials(items: Sequence[Item]) -> list[NoticeItem]:
     for item in items:
         if isinstance(item, NoticeItem) and item.kind == "ruling":
             denials.append(item)
-        elif isinstance(item, ToolResultItem) and (
-            item.outcome == "denied" or _is_old_denial(item)
-        ):
+        elif isinstance(item, ToolResultItem) and _is_denied(item):
             call = calls.get(item.call_id)
             described = f"{item.name} {call.raw if call else ''}".strip()
             text = f"This call was not allowed: {described}\n{item.text}"
@@ -136,7 +127,7 @@ def _find_edited_files(items: Sequence[Item]) -> NoticeItem | None:
     for item in items:
         if isinstance(item, NoticeItem) and item.kind == "files":
             pinned = _pinned_list(item, "paths")
-            known = _paths_of_old_notice(item.text) if pinned is None else pinned
+            known = item.text.splitlines()[1:] if pinned is None else pinned
             paths.update(dict.fromkeys(known))
         elif isinstance(item, AssistantItem):
             calls = {call.id: call for call in item.calls}
@@ -174,9 +165,6 @@ def _todos_of_old_notice(text: str) -> list[str]:
     return [line[4:] for line in lines if line.startswith(("[ ] ", "[>] "))]
 
 
-def _paths_of_old_notice(text: str) -> list[str]:
-    return text.splitlines()[1:]
-
-
-def _is_old_denial(item: ToolResultItem) -> bool:
-    return item.outcome == "finished" and item.is_error and item.text.startswith("denied:")
+def _is_denied(item: ToolResultItem) -> bool:
+    is_old = item.outcome == "finished" and item.is_error
+    return item.outcome == "denied" or (is_old and item.text.startswith("denied:"))

@@ -11,18 +11,10 @@ from collections.abc import Sequence
 from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, ModelUsageUpdated, Reply
 from treadle.core.contracts.mutator import ReserveBudget, no_reservation
 from treadle.core.errors import ModelError
+from treadle.core.transcript import AssistantItem, NoticeItem, SummaryItem, ToolResultItem, Usage
 from treadle.core.transcript.content import Text, ToolCall
-from treadle.core.transcript.items import (
-    AssistantItem,
-    Item,
-    NoticeItem,
-    SummaryItem,
-    ToolResultItem,
-    UserItem,
-    to_user_item,
-)
+from treadle.core.transcript.items import Item, UserItem, to_user_item
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import Usage
 
 INSTRUCTIONS = """\
 You write notes for a coding agent that has to continue its work after its conversation was cut.
@@ -99,11 +91,10 @@ def _format_item(item: Item) -> str:
         return f"NOTICE: {item.text[:RESULT_CHARS]}"
     if isinstance(item, ToolResultItem):
         return f"RESULT of {item.name}: {item.text[:RESULT_CHARS]}"
-    parts = [
-        f"CALL {part.name} {part.raw[:ARGUMENT_CHARS]}"
-        if isinstance(part, ToolCall)
-        else f"AGENT: {part.text}"
-        for part in item.content
-        if isinstance(part, (Text, ToolCall))
-    ]
-    return "\n".join(parts)
+    lines: list[str] = []
+    for part in item.content:
+        if isinstance(part, ToolCall):
+            lines.append(f"CALL {part.name} {part.raw[:ARGUMENT_CHARS]}")
+        elif isinstance(part, Text):
+            lines.append(f"AGENT: {part.text}")
+    return "\n".join(lines)

@@ -10,46 +10,29 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.context.compaction.pins import collect_user_messages, make_user_messages_notice
-from treadle.core.transcript.content import (
-    AssistantContent,
-    Document,
-    Image,
-    RedactedThinking,
-    ResultContent,
-    Text,
-    Thinking,
-    ToolCall,
-    UserContent,
+from treadle.context.compaction.pins import (
+    collect_user_messages,
+    make_user_messages_notice,
+    replace_media,
 )
-from treadle.core.transcript.items import (
-    AssistantItem,
-    Item,
-    NoticeItem,
-    ToolResultItem,
-    UserItem,
-)
+from treadle.core.transcript import AssistantContent, RedactedThinking, Thinking, ToolCall
+from treadle.core.transcript.content import Document, Image, Text
+from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, ToolResultItem, UserItem
 
 LARGE_RESULT_CHARS = 2_000
 PREVIEW_CHARS = 300
 
 
-def trim_old_items(
-    items: Sequence[Item], keep_last: int, max_chars: int = LARGE_RESULT_CHARS
-) -> list[Item]:
+def trim_old_items(items: Sequence[Item], keep_last: int) -> list[Item]:
     """Large results and images before the last `keep_last` items become references."""
-    border = len(items) - keep_last
-    return [
-        _trim_item(item, max_chars) if position < border else item
-        for position, item in enumerate(items)
-    ]
+    border = max(0, len(items) - keep_last)
+    return [*map(_trim_item, items[:border]), *items[border:]]
 
 
 def truncate_results(items: Sequence[Item], limit: int) -> list[Item]:
     """Cut every result to about `limit` characters, keeping its beginning and end."""
     return [
-        _truncate_result(item, limit) if isinstance(item, ToolResultItem) else item
-        for item in items
+        _truncate_text(item, limit) if isinstance(item, ToolResultItem) else item for item in items
     ]
 
 
@@ -60,12 +43,10 @@ def truncate_user_messages(items: Sequence[Item], limit: int) -> list[Item]:
 
 def truncate_replies(items: Sequence[Item], limit: int) -> list[Item]:
     """Cut each text and call argument of the replies to about `limit` characters."""
-    return [
-        _truncate_reply(item, limit) if isinstance(item, AssistantItem) else item for item in items
-    ]
+    return [_truncate_reply(item, limit) for item in items]
 
 
-def _trim_item(item: Item, max_chars: int) -> Item:
+def _trim_item(item: Item) -> Item:
     if isinstance(item, UserItem):
         return _remove_images(item)
     if isinstance(item, AssistantItem):
@@ -73,7 +54,7 @@ def _trim_item(item: Item, max_chars: int) -> Item:
     if not isinstance(item, ToolResultItem):
         return item
     has_media = any(isinstance(part, (Image, Document)) for part in item.content)
-    if not has_media and len(item.text) <= max_chars:
+    if not has_media and len(item.text) <= LARGE_RESULT_CHARS:
         return item
     text = item.text
     note = (
@@ -86,40 +67,37 @@ def _trim_item(item: Item, max_chars: int) -> Item:
 def _remove_images(item: UserItem) -> UserItem:
     if not any(isinstance(part, (Image, Document)) for part in item.content):
         return item
-    content: list[UserContent] = [
-        part if isinstance(part, Text) else Text(f"[a {part.media_type} that was shown before]")
-        for part in item.content
-    ]
-    return msgspec.structs.replace(item, content=tuple(content))
+    note = "[a {} that was shown before]"
+    content = tuple(replace_media(part, note) for part in item.content)
+    return msgspec.structs.replace(item, content=content)
 
 
-def _truncate_result(item: ToolResultItem, limit: int) -> ToolResultItem:
+def _truncate_text(item: UserItem | ToolResultItem, limit: int) -> Item:
     if len(item.text) <= limit:
         return item
-    content: list[ResultContent] = [Text(truncate_middle(item.text, limit))]
-    return msgspec.structs.replace(item, content=tuple(content))
+    return msgspec.structs.replace(item, content=(Text(truncate_middle(item.text, limit)),))
 
 
 def _truncate_user_message(item: Item, limit: int) -> Item:
-    if isinstance(item, UserItem) and len(item.text) > limit:
-        return msgspec.structs.replace(item, content=(Text(truncate_middle(item.text, limit)),))
+    if isinstance(item, UserItem):
+        return _truncate_text(item, limit)
     if isinstance(item, NoticeItem) and item.kind == "said":
-        return make_user_messages_notice(
-            [truncate_middle(message, limit) for message in collect_user_messages([item])]
-        )
+        messages = collect_user_messages([item])
+        return make_user_messages_notice([truncate_middle(text, limit) for text in messages])
     return item
 
 
 def _remove_thinking(item: AssistantItem) -> AssistantItem:
-    content = tuple(
-        part for part in item.content if not isinstance(part, (Thinking, RedactedThinking))
-    )
+    hidden = (Thinking, RedactedThinking)
+    content = tuple(part for part in item.content if not isinstance(part, hidden))
     if not content or content == item.content:
         return item
     return msgspec.structs.replace(item, content=content)
 
 
-def _truncate_reply(item: AssistantItem, limit: int) -> AssistantItem:
+def _truncate_reply(item: Item, limit: int) -> Item:
+    if not isinstance(item, AssistantItem):
+        return item
     content = tuple(_truncate_part(part, limit) for part in item.content)
     return msgspec.structs.replace(item, content=content) if content != item.content else item
 
@@ -128,10 +106,9 @@ def _truncate_part(part: AssistantContent, limit: int) -> AssistantContent:
     if isinstance(part, Text) and len(part.text) > limit:
         return Text(truncate_middle(part.text, limit))
     if isinstance(part, ToolCall) and len(part.raw) > 2 * limit:
-        arguments = part.arguments or {}
         short = {
             key: truncate_middle(value, limit) if isinstance(value, str) else value
-            for key, value in arguments.items()
+            for key, value in (part.arguments or {}).items()
         }
         raw = msgspec.json.encode(short).decode()
         return ToolCall(part.id, part.name, raw if len(raw) < len(part.raw) else "{}")

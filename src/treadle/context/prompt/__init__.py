@@ -42,9 +42,7 @@ class SystemPrompt(msgspec.Struct, frozen=True):
         rows = [(section.name, len(section.text)) for section in self.sections if section.text]
         rows.append(("all", len(self.text)))
         width = max(len(name) for name, _ in rows)
-        lines = [
-            f"{name:{width}}  {chars:>7,} chars  ~{chars // 4:>6,} tokens" for name, chars in rows
-        ]
+        lines = (f"{name:{width}}  {n:>7,} chars  ~{n // 4:>6,} tokens" for name, n in rows)
         return "\n".join(lines)
 
 
@@ -64,20 +62,18 @@ def build_prompt(
 ) -> SystemPrompt:
     """The prompt of a session; `for_small_model` gives one of a few sentences."""
     if for_small_model:
-        return SystemPrompt(
-            (PromptSection("identity", read_section("small")), PromptSection("added", user_text))
-        )
-    return SystemPrompt(
-        (
-            PromptSection("identity", read_section("identity")),
-            PromptSection("working", read_section("working")),
-            PromptSection("tools", tools),
-            PromptSection("environment", environment),
-            PromptSection("memory", memory),
-            PromptSection("skills", skills),
-            PromptSection("added", user_text),
-        )
-    )
+        sections = {"identity": read_section("small"), "added": user_text}
+    else:
+        sections = {
+            "identity": read_section("identity"),
+            "working": read_section("working"),
+            "tools": tools,
+            "environment": environment,
+            "memory": memory,
+            "skills": skills,
+            "added": user_text,
+        }
+    return SystemPrompt(tuple(PromptSection(name, text) for name, text in sections.items()))
 
 
 def describe_environment(
@@ -89,10 +85,11 @@ def describe_environment(
 ) -> str:
     """The environment of the model's work; fixed when the session begins."""
     day = (today or datetime.now(UTC)).strftime("%Y-%m-%d")
+    shell = Path(os.environ.get("SHELL") or "/bin/sh").name
     lines = [
         "# Environment",
         f"- Working folder: {folder}",
-        f"- Platform: {platform.system()} {platform.machine()}, shell {_shell_name()}",
+        f"- Platform: {platform.system()} {platform.machine()}, shell {shell}",
         f"- Date: {day}",
     ]
     if added_folders:
@@ -100,7 +97,3 @@ def describe_environment(
     if git:
         lines.append(f"- Git: {git}")
     return "\n".join(lines)
-
-
-def _shell_name() -> str:
-    return Path(os.environ.get("SHELL") or "/bin/sh").name

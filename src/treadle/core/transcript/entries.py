@@ -197,19 +197,12 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
     """Compute the view from entries, in order. The cost depends on the entries, not on the view."""
     start = view or View()
     transcript = start.transcript
-    rulings, intents, settled = (
-        dict(start.decisions),
-        dict(start.intents),
-        dict(start.early_results),
-    )
-    quarantine, usage = set(start.quarantine), start.usage
+    rulings, intents = dict(start.decisions), dict(start.intents)
+    settled, quarantine, usage = dict(start.early_results), set(start.quarantine), start.usage
     turns, open_turn, queued = start.turns, start.open_turn, list(start.queued)
     parked, history = start.suspended, start.history
-    rounds, calls, used = (
-        start.turn_progress.rounds,
-        start.turn_progress.calls,
-        start.turn_progress.usage,
-    )
+    progress = start.turn_progress
+    rounds, calls, used = progress.rounds, progress.calls, progress.usage
     before_turn: dict[str, tuple[Transcript, frozenset[tuple[int, int]], Transcript | None]] = {}
     for entry in entries:
         match entry:
@@ -278,9 +271,7 @@ def fold_entries(entries: Iterable[Entry], view: View | None = None) -> View:
 
 
 def apply_rewrite(transcript: Transcript, change: ViewRewritten) -> Transcript:
-    return Transcript(
-        [*transcript[: change.start], *change.items, *transcript[change.stop :]],
-    )
+    return Transcript([*transcript[: change.start], *change.items, *transcript[change.stop :]])
 
 
 def diff_views(mutator: str, old: Transcript, new: Transcript) -> ViewRewritten:

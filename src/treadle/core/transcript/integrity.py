@@ -182,9 +182,8 @@ def _check_orphans(items: Sequence[Item]) -> list[Violation]:
         if isinstance(item, AssistantItem):
             called.update(call.id for call in item.calls)
         elif isinstance(item, ToolResultItem) and item.call_id not in called:
-            found.append(
-                Violation("answers_belong", position, f"{item.call_id} answers no earlier call")
-            )
+            problem = f"{item.call_id} answers no earlier call"
+            found.append(Violation("answers_belong", position, problem))
     return found
 
 
@@ -219,8 +218,8 @@ def _check_answers(items: Sequence[Item]) -> list[Violation]:
 
 def _answer_ids_after(items: Sequence[Item], position: int) -> list[str]:
     got: list[str] = []
-    for index in range(position + 1, len(items)):
-        item = items[index]
+    while (position := position + 1) < len(items):
+        item = items[position]
         if not isinstance(item, ToolResultItem):
             break
         got.append(item.call_id)
@@ -234,17 +233,13 @@ def _repair_answers(items: Sequence[Item]) -> list[Item]:
         if isinstance(item, ToolResultItem):
             answers.setdefault(item.call_id, item)
     mended: list[Item] = []
-    last = max(
-        (n for n, item in enumerate(items) if not isinstance(item, ToolResultItem)), default=-1
-    )
-    for position, item in enumerate(items):
-        if isinstance(item, ToolResultItem):
-            continue
+    others = [item for item in items if not isinstance(item, ToolResultItem)]
+    for position, item in enumerate(others, start=1):
         mended.append(item)
         if not isinstance(item, AssistantItem):
             continue
         for call in item.calls:
-            if call.id not in answers and position == last:
+            if call.id not in answers and position == len(others):
                 break  # the last calls may be open: the loop will run them
             mended.append(answers.get(call.id) or make_interrupted_result(call, outcome="unknown"))
     return mended

@@ -119,17 +119,9 @@ def to_user_item(user_input: str | UserItem | UserContent | tuple[UserContent, .
         user_input = (user_input,)
     if not isinstance(user_input, UserItem):
         user_input = UserItem(tuple(user_input))
-    content = tuple(
-        [
-            Text(fix_surrogates(part.text)) if type(part) is Text else part
-            for part in user_input.content
-        ]
-    )
-    return (
-        user_input
-        if content == user_input.content
-        else msgspec.structs.replace(user_input, content=content)
-    )
+    parts = user_input.content
+    fixed = tuple([Text(fix_surrogates(p.text)) if type(p) is Text else p for p in parts])
+    return user_input if fixed == parts else msgspec.structs.replace(user_input, content=fixed)
 
 
 def _join_text(content: tuple[AssistantContent | ResultContent, ...]) -> str:

@@ -28,7 +28,7 @@ class Blobs:
         """Store the content durably, all or nothing; returns its name."""
         name = hashlib.sha256(data).hexdigest()
         path = self.path(name)
-        if _file_size(path) == len(data):
+        if path.is_file() and path.stat().st_size == len(data):
             return name
         files = self._files
         is_first = not self._directory.is_dir()
@@ -58,10 +58,3 @@ class Blobs:
         except OSError:
             return None
         return data if hashlib.sha256(data).hexdigest() == name else None
-
-
-def _file_size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return -1

@@ -72,12 +72,12 @@ class Journal:
         session_dir: Path,
         header: JournalHeader,
         *,
-        seq: int,
-        epoch: int,
-        tail: JournalTail | None,
         lock: int,
         files: Files,
         clock: Callable[[], float],
+        seq: int = 0,
+        epoch: int = 1,
+        tail: JournalTail | None = None,
         has_writer_record: bool = False,
     ) -> None:
         self.session_dir = session_dir
@@ -113,20 +113,9 @@ class Journal:
             lock = acquire_lock(session_dir, files)
         except OSError as error:
             raise to_store_error(error, session_dir) from error
-        header = JournalHeader(
-            FORMAT_VERSION, session_dir.name, clock(), folder, parent, writer=__version__
-        )
-        seq = parent.seq if parent is not None else 0
-        return cls(
-            session_dir,
-            header,
-            seq=seq,
-            epoch=1,
-            tail=None,
-            lock=lock,
-            files=files,
-            clock=clock,
-        )
+        name, seq = session_dir.name, parent.seq if parent is not None else 0
+        header = JournalHeader(FORMAT_VERSION, name, clock(), folder, parent, writer=__version__)
+        return cls(session_dir, header, lock=lock, files=files, clock=clock, seq=seq)
 
     # --- the contract --------------------------------------------------------------------
 
@@ -167,11 +156,10 @@ class Journal:
         if self.session_dir.joinpath(FIRST_SEGMENT).exists():
             return read_entries(self.session_dir)
         parent = self.header.parent
-        return (
-            read_entries(find_session_dir(self.session_dir, parent.session), last_seq=parent.seq)
-            if parent
-            else []
-        )
+        if parent is None:
+            return []
+        parent_dir = find_session_dir(self.session_dir, parent.session)
+        return read_entries(parent_dir, last_seq=parent.seq)
 
     async def aclose(self) -> None:
         if self._is_closed:
@@ -190,9 +178,8 @@ class Journal:
     @property
     def unwritten_entries(self) -> tuple[Entry, ...]:
         """The entries that are only in memory, to export if the disk keeps failing."""
-        return tuple(
-            queued.entry for queued in self._queue if not isinstance(queued.entry, WriterOpened)
-        )
+        entries = (queued.entry for queued in self._queue)
+        return tuple(entry for entry in entries if not isinstance(entry, WriterOpened))
 
     # --- the writer ----------------------------------------------------------------------
 

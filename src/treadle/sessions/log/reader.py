@@ -81,9 +81,8 @@ class JournalReader:
 
     def _accept(self, line: Record, path: Path) -> bool:
         if line.epoch < self.epoch:
-            self._add_damage(
-                path, 0, len(line.raw), f"entry {line.seq} is from a writer that was replaced"
-            )
+            problem = f"entry {line.seq} is from a writer that was replaced"
+            self._add_damage(path, 0, len(line.raw), problem)
             return False
         if line.kind == "opened":
             self.epoch = line.epoch
@@ -184,6 +183,5 @@ def find_session_dir(session_dir: Path, session_id: str) -> Path:
     for path in (session_dir.parent / session_id, *root.glob(f"*/{session_id}")):
         if (path / FIRST_SEGMENT).exists():
             return path
-    raise SessionNotFound(
-        f"session {session_dir.name} is a fork of {session_id}, which no longer exists"
-    )
+    name = session_dir.name
+    raise SessionNotFound(f"session {name} is a fork of {session_id}, which no longer exists")

@@ -77,7 +77,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 _encoder = msgspec.json.Encoder()
 _entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 _header_decoder = msgspec.json.Decoder(JournalHeader)
-_writer_decoder = msgspec.json.Decoder(WriterOpened)
 ContentItem = AssistantItem | UserItem | ToolResultItem  # the items whose content may be a blob
 
 
@@ -102,9 +101,9 @@ def encode_record(
     entry: Entry | WriterOpened, seq: int, epoch: int, time: float, blob_reference: str = ""
 ) -> bytes:
     """The line of an entry. `blob_reference` names content that is stored as a blob."""
-    body = to_json(entry)
+    blob = blob_reference.encode()
     return add_checksum(
-        b'"n":%d,"e":%d,"t":%.3f,%b%b' % (seq, epoch, time, blob_reference.encode(), body[1:])
+        b'"n":%d,"e":%d,"t":%.3f,%b%b' % (seq, epoch, time, blob, to_json(entry)[1:])
     )
 
 
@@ -144,10 +143,6 @@ def decode_entry(raw: bytes) -> Entry:
             raise
         # Half of a surrogate pair: Python's decoder accepts it, msgspec's does not.
         return msgspec.convert(json.loads(raw), Entry)  # type: ignore[no-any-return]
-
-
-def decode_writer_opened(raw: bytes) -> WriterOpened:
-    return _writer_decoder.decode(raw)
 
 
 def to_json(value: Any) -> bytes:

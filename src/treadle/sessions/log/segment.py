@@ -41,9 +41,8 @@ class Segment:
 
     @property
     def path(self) -> Path:
-        return self._session_dir / (
-            FIRST_SEGMENT if self._number == 1 else f"journal-{self._number}.jsonl"
-        )
+        number = self._number
+        return self._session_dir / (FIRST_SEGMENT if number == 1 else f"journal-{number}.jsonl")
 
     def append(self, lines: bytes) -> None:
         """Write these lines durably, or raise a StoreError and write none."""
@@ -156,10 +155,8 @@ class Segment:
 
     def _save_torn_bytes(self, tail: JournalTail) -> None:
         torn = os.pread(self._fd, tail.torn_bytes, tail.end)
-        fd = self._files.open(
-            self.path.with_name(self.path.name + ".corrupt"),
-            os.O_WRONLY | os.O_CREAT | os.O_APPEND,
-        )
+        path = self.path.with_name(self.path.name + ".corrupt")
+        fd = self._files.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             write_all(self._files, fd, torn + b"\n")
             self._files.sync(fd)
@@ -172,6 +169,5 @@ def to_store_error(error: OSError, path: Path) -> StoreError:
     reason = os.strerror(error.errno) if error.errno else str(error)
     if error.errno in _DISK_FULL_ERRNOS:
         return StoreFull(f"cannot write {path}: {reason}. Free some space, then continue.")
-    return StoreError(
-        f"cannot write {path}: {reason}. The session is still in memory and can be exported."
-    )
+    advice = "The session is still in memory and can be exported."
+    return StoreError(f"cannot write {path}: {reason}. {advice}")

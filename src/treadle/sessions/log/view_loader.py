@@ -98,18 +98,13 @@ class ViewLoader:
             deferred = _deferred_item(transcript[position])
             if deferred is not None and deferred.seq not in self._items:
                 self._remaining_bytes -= deferred.size
-                self._items[deferred.seq] = self._resolve_item(
-                    transcript[position], deferred, self._remaining_bytes >= 0
-                )
+                item, fits = transcript[position], self._remaining_bytes >= 0
+                self._items[deferred.seq] = self._resolve_item(item, deferred, fits)
 
     def _replace_placeholders(self, transcript: Transcript) -> Transcript:
         """The view and its history must hold the same object for one item."""
-        return Transcript(
-            [
-                item if (deferred := _deferred_item(item)) is None else self._items[deferred.seq]
-                for item in transcript
-            ]
-        )
+        pairs = ((item, _deferred_item(item)) for item in transcript)
+        return Transcript(item if late is None else self._items[late.seq] for item, late in pairs)
 
     # --- while the log is read ---------------------------------------------------------------
 
@@ -178,9 +173,8 @@ class ViewLoader:
             return self._truncate_item(self._decode_item(deferred.raw, deferred, whole=False))
         assert isinstance(placeholder, ToolResultItem), "other items have a preview"
         text = f"[{deferred.size} bytes of an old result are left out; the session log has them.]"
-        return ToolResultItem(
-            placeholder.call_id, placeholder.name, (Text(text),), is_truncated=True
-        )
+        call_id, name = placeholder.call_id, placeholder.name
+        return ToolResultItem(call_id, name, (Text(text),), is_truncated=True)
 
     def _reread_items(self) -> None:
         for line, session_dir in JournalReader(self._reader.session_dir).records():
@@ -207,15 +201,10 @@ class ViewLoader:
     def _truncate_item(item: Item) -> Item:
         if not isinstance(item, (UserItem, AssistantItem, ToolResultItem)):
             return item
-        content = tuple(
-            [
-                Text(_truncate_text(part.text)) if type(part) is Text else part
-                for part in item.content
-            ]
-        )
+        content = [Text(_truncate_text(p.text)) if type(p) is Text else p for p in item.content]
         if not content:  # it is in a blob
-            content = (Text("[Left out; the session log has it.]"),)
-        return msgspec.structs.replace(item, content=content)
+            content = [Text("[Left out; the session log has it.]")]
+        return msgspec.structs.replace(item, content=tuple(content))
 
 
 def load_content(entry: Entry, blob: str, session_dir: Path) -> Entry | None:

@@ -33,15 +33,9 @@ from treadle.core.contracts.model import (
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import ModelError
+from treadle.core.transcript import AssistantItem, Item, NoticeItem, SummaryItem, ToolResultItem
 from treadle.core.transcript.content import RedactedThinking, Text, Thinking, ToolCall
-from treadle.core.transcript.items import (
-    AssistantItem,
-    Item,
-    NoticeItem,
-    SummaryItem,
-    ToolResultItem,
-    to_user_item,
-)
+from treadle.core.transcript.items import to_user_item
 from treadle.core.transcript.transcript import Transcript
 
 ADD_TOOL = ToolSpec(
@@ -136,15 +130,13 @@ async def reports_max_tokens(model: Model, requests: ConformanceRequests) -> Non
         reply = await _get_short_reply(model, requests.text, requests)
         assert reply.stop == "max_tokens"
     if requests.call_token_limit is not None and requests.call is not None:
-        events = await _collect_events(
-            model, _with_max_tokens(requests.call, requests.call_token_limit)
-        )
+        limited = _with_max_tokens(requests.call, requests.call_token_limit)
+        events = await _collect_events(model, limited)
         reply = _get_reply(events)
         assert reply.stop == "max_tokens"
         assert all(call.problem is None for call in reply.calls), "no truncated call in the reply"
-        assert [e.call for e in events if isinstance(e, ModelToolCallRequested)] == list(
-            reply.calls
-        )
+        requested = [event.call for event in events if isinstance(event, ModelToolCallRequested)]
+        assert requested == list(reply.calls)
 
 
 async def accepts_any_valid_history(model: Model, requests: ConformanceRequests) -> None:
@@ -166,9 +158,8 @@ async def accepts_any_valid_history(model: Model, requests: ConformanceRequests)
         AssistantItem((Thinking("Only thinking.", origin="other"),)),
         to_user_item("Say hello. \ud800 \x00"),
     ]
-    request = msgspec.structs.replace(
-        requests.text, transcript=Transcript(history), tools=(ADD_TOOL,)
-    )
+    longer = Transcript(history)
+    request = msgspec.structs.replace(requests.text, transcript=longer, tools=(ADD_TOOL,))
     await _get_short_reply(model, request, requests)
 
 
@@ -188,14 +179,10 @@ async def reports_usage(model: Model, requests: ConformanceRequests) -> None:
 
 async def serves_many_streams_at_once(model: Model, requests: ConformanceRequests) -> None:
     request = _with_max_tokens(requests.text, requests.text_token_limit or 4)
-    replies = await asyncio.gather(
-        *(_collect_events(model, request) for _ in range(requests.concurrency))
-    )
-    for events in replies:
-        assert (
-            "".join(e.text for e in events if isinstance(e, ModelTextDelta))
-            == _get_reply(events).text
-        )
+    streams = [_collect_events(model, request) for _ in range(requests.concurrency)]
+    for events in await asyncio.gather(*streams):
+        text = "".join(event.text for event in events if isinstance(event, ModelTextDelta))
+        assert text == _get_reply(events).text
 
 
 async def can_be_closed_and_cancelled(model: Model, requests: ConformanceRequests) -> None:

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Sequence
 
 from treadle.core.contracts.store import Store
+from treadle.core.transcript import AssistantItem, NoticeItem, SummaryItem, ToolResultItem, UserItem
 from treadle.core.transcript.content import Image, Text, ToolCall
 from treadle.core.transcript.entries import (
     ApprovalDecision,
@@ -32,13 +33,6 @@ from treadle.core.transcript.entries import (
     ViewRewritten,
     WakeCondition,
     fold_entries,
-)
-from treadle.core.transcript.items import (
-    AssistantItem,
-    NoticeItem,
-    SummaryItem,
-    ToolResultItem,
-    UserItem,
 )
 from treadle.core.transcript.usage import Usage
 

@@ -85,15 +85,9 @@ async def _serve(args: argparse.Namespace) -> None:
 def _write_log(path: Path, server: ProviderServer) -> None:
     with path.open("wb") as log:
         for request in server.requests:
-            body = request.body.decode("utf-8", "replace")
-            line = {
-                "path": request.path,
-                "number": request.number,
-                "time": request.time,
-                "connection": request.connection,
-                "headers": request.headers,
-                "body": body,
-            }
+            fields = ("path", "number", "time", "connection", "headers")
+            line = {name: getattr(request, name) for name in fields}
+            line["body"] = request.body.decode("utf-8", "replace")
             log.write(msgspec.json.encode(line) + b"\n")
         for problem in server.violations:
             log.write(msgspec.json.encode({"violation": str(problem)}) + b"\n")

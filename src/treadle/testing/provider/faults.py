@@ -6,6 +6,7 @@ Names are the keys of `FAULTS`. Nothing is sent here: `http` sends the plan.
     plan.reply ──"reply"──▶ events or body ──"answer"──▶ bytes, pauses, an ending
 """
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -13,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from .answers import PlannedAnswer, ProviderFault, encode_event
+from .answers import ConnectionEnding, PlannedAnswer, ProviderFault, encode_event
 from .dialects import SseEvent
 from .script import FakeCall, FakeReply, FakeText, FakeUsage
 
@@ -142,21 +143,19 @@ def disconnect_after_headers(plan: PlannedAnswer, fault: ProviderFault) -> None:
     plan.events, plan.ending = [], "close"
 
 
-@_register_fault("answer", fails_attempt=True)
-def disconnect_in_text(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """Closes in the middle of the second text event."""
-    plan.cut_at, plan.ending = _offset_inside(plan, "text"), "close"
+def _register_cut(name: str, kind: str, ending: ConnectionEnding) -> None:
+    """The stream ends in the middle of the second event of this kind."""
+
+    def cut(plan: PlannedAnswer, fault: ProviderFault) -> None:
+        plan.cut_at, plan.ending = _offset_inside(plan, kind), ending
+
+    FAULTS[name] = FaultSpec("answer", cut, fails_attempt=True)
 
 
-@_register_fault("answer", fails_attempt=True)
-def disconnect_in_thinking(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    plan.cut_at, plan.ending = _offset_inside(plan, "thinking"), "close"
-
-
-@_register_fault("answer", fails_attempt=True)
-def disconnect_in_arguments(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """Closes in the middle of a call's arguments."""
-    plan.cut_at, plan.ending = _offset_inside(plan, "arguments"), "close"
+_register_cut("disconnect_in_text", "text", "close")
+_register_cut("disconnect_in_thinking", "thinking", "close")
+_register_cut("disconnect_in_arguments", "arguments", "close")
+_register_cut("stall_in_text", "text", "hang")  # silence on an open connection
 
 
 @_register_fault("answer", fails_attempt=True)
@@ -165,23 +164,7 @@ def no_final_event(plan: PlannedAnswer, fault: ProviderFault) -> None:
     plan.events = [event for event in plan.events if event.kind != "end"]
 
 
-@_register_fault("answer", fails_attempt=True)
-def stall_in_text(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """Some text, then silence on an open connection."""
-    plan.cut_at, plan.ending = _offset_inside(plan, "text"), "hang"
-
-
 # -- streams of unusual form
-
-
-@_register_fault("answer")
-def crlf(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    plan.encode = lambda event: encode_event(event).replace(b"\n", b"\r\n")
-
-
-@_register_fault("answer")
-def cr(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    plan.encode = lambda event: encode_event(event).replace(b"\n", b"\r")
 
 
 @_register_fault("answer")
@@ -189,22 +172,20 @@ def bom(plan: PlannedAnswer, fault: ProviderFault) -> None:
     plan.prefix = b"\xef\xbb\xbf"
 
 
-@_register_fault("answer")
-def comments(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    plan.encode = lambda event: b": keep-alive\n\n:\n" + encode_event(event)
+def _register_encoding(name: str, encode: Callable[[bytes], bytes]) -> None:
+    """A valid form of each event that parsers may not expect."""
+
+    def apply(plan: PlannedAnswer, fault: ProviderFault) -> None:
+        plan.encode = lambda event: encode(encode_event(event))
+
+    FAULTS[name] = FaultSpec("answer", apply, fails_attempt=False)
 
 
-@_register_fault("answer")
-def no_space(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    plan.encode = lambda event: (
-        encode_event(event).replace(b": ", b":", 1).replace(b"\ndata: ", b"\ndata:", 1)
-    )
-
-
-@_register_fault("answer")
-def more_fields(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    """id, retry and unknown fields around each event."""
-    plan.encode = lambda event: b"id: 7\nretry: 10\nx-y: z\n" + encode_event(event)
+_register_encoding("crlf", lambda raw: raw.replace(b"\n", b"\r\n"))
+_register_encoding("cr", lambda raw: raw.replace(b"\n", b"\r"))
+_register_encoding("comments", lambda raw: b": keep-alive\n\n:\n" + raw)
+_register_encoding("no_space", lambda raw: re.sub(rb"(?m)^(event|data): ", rb"\1:", raw))
+_register_encoding("more_fields", lambda raw: b"id: 7\nretry: 10\nx-y: z\n" + raw)
 
 
 @_register_fault("answer")
@@ -286,9 +267,7 @@ BAD_ARGUMENTS: Final[dict[str, Callable[[str], str]]] = {
 def bad_arguments(plan: PlannedAnswer, fault: ProviderFault) -> None:
     """The arguments of the first call, changed by the entry `value` of BAD_ARGUMENTS."""
     change = BAD_ARGUMENTS[fault.value or "truncated"]
-    _change_calls(
-        plan, lambda i, call: _replace_call(call, arguments=change(call.raw)) if not i else call
-    )
+    _change_calls(plan, lambda i, c: c if i else _replace_call(c, arguments=change(c.raw)))
 
 
 @_register_fault("reply")
@@ -323,19 +302,16 @@ def max_tokens_in_call(plan: PlannedAnswer, fault: ProviderFault) -> None:
     plan.reply = msgspec.structs.replace(plan.reply, stop="max_tokens")
 
 
-@_register_fault("reply")
-def no_usage(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    plan.reply = msgspec.structs.replace(plan.reply, usage=None)
+def _register_usage(name: str, usage: FakeUsage | None) -> None:
+    def apply(plan: PlannedAnswer, fault: ProviderFault) -> None:
+        plan.reply = msgspec.structs.replace(plan.reply, usage=usage)
+
+    FAULTS[name] = FaultSpec("reply", apply, fails_attempt=False)
 
 
-@_register_fault("reply")
-def zero_usage(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    plan.reply = msgspec.structs.replace(plan.reply, usage=FakeUsage(0, 0))
-
-
-@_register_fault("reply")
-def negative_usage(plan: PlannedAnswer, fault: ProviderFault) -> None:
-    plan.reply = msgspec.structs.replace(plan.reply, usage=FakeUsage(-5, -7, -1, -1))
+_register_usage("no_usage", None)
+_register_usage("zero_usage", FakeUsage(0, 0))
+_register_usage("negative_usage", FakeUsage(-5, -7, -1, -1))
 
 
 # -- time

@@ -5,19 +5,17 @@ makes the plan.
 """
 
 import asyncio
+import gzip
 import socket
 import struct
 import time
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 import msgspec
 
 from .answers import PlannedAnswer
 from .dialects import SseEvent
-
-_COMMENT: Final = b": ping\n\n"
 
 
 class ReceivedRequest(msgspec.Struct, frozen=True):
@@ -78,7 +76,7 @@ async def send_answer(
         if plan.body is not None:
             body, headers = plan.body, plan.headers
             if plan.is_gzipped:
-                body, headers = _compress_gzip(body), {**headers, "content-encoding": "gzip"}
+                body, headers = gzip.compress(body), {**headers, "content-encoding": "gzip"}
             writer.write(format_response(plan.status, body, headers))
             await writer.drain()
             return True
@@ -92,7 +90,9 @@ async def send_answer(
     if plan.ending == "hang":
         await reader.read(1)  # until the client gives up
     elif plan.ending == "reset":
-        _reset(writer)
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
     elif plan.ending == "close":
         writer.close()
         await writer.wait_closed()
@@ -104,12 +104,8 @@ async def _send_stream(plan: PlannedAnswer, writer: asyncio.StreamWriter) -> Non
         _write_chunk(writer, _encode_keep_alive(plan, plan.dialect.render_ping()))
         await writer.drain()
         await asyncio.sleep(plan.ping_seconds)
-    if (
-        plan.pause_seconds == 0
-        and plan.chunk_bytes == 0
-        and not plan.is_gzipped
-        and plan.repeated_event is None
-    ):
+    is_paced = plan.pause_seconds or plan.chunk_bytes
+    if not is_paced and not plan.is_gzipped and plan.repeated_event is None:
         writer.write(b"".join(_encode_chunk(piece) for piece in _stream_pieces(plan)))
         return
     packer = zlib.compressobj(wbits=31) if plan.is_gzipped else None
@@ -141,12 +137,7 @@ def _stream_pieces(plan: PlannedAnswer) -> Iterator[bytes]:
 
 
 def _encode_keep_alive(plan: PlannedAnswer, event: SseEvent | None) -> bytes:
-    return _COMMENT if event is None or event.kind == "comment" else plan.encode(event)
-
-
-def _compress_gzip(body: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=31)
-    return packer.compress(body) + packer.flush()
+    return b": ping\n\n" if event is None or event.kind == "comment" else plan.encode(event)
 
 
 def _encode_chunk(piece: bytes) -> bytes:
@@ -161,9 +152,3 @@ def _write_chunk(writer: asyncio.StreamWriter, piece: bytes) -> None:
 def _format_head(status: int, headers: Mapping[str, str]) -> bytes:
     lines = [f"HTTP/1.1 {status} Scripted", *(f"{k}: {v}" for k, v in headers.items())]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-
-
-def _reset(writer: asyncio.StreamWriter) -> None:
-    sock = writer.get_extra_info("socket")
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    writer.transport.abort()

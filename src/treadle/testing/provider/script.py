@@ -10,13 +10,7 @@ from typing import Literal
 import msgspec
 
 FakeStop = Literal[
-    "end_turn",
-    "tool_use",
-    "max_tokens",
-    "stop_sequence",
-    "refusal",
-    "pause_turn",
-    "context_window",
+    "end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn", "context_window"
 ]
 
 

@@ -6,8 +6,7 @@ models that it tests. `script` holds the replies, `faults` the faults, `dialects
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
+from collections.abc import Callable, Sequence
 from typing import Final, Self
 
 import msgspec
@@ -17,16 +16,11 @@ from .dialects import FakeDialect
 from .dialects.anthropic import FakeAnthropic
 from .dialects.openai_chat import FakeOpenAIChat
 from .dialects.openai_responses import FakeOpenAIResponses
-from .dialects.request_checks import RequestViolation, ServerLimits
+from .dialects.request_checks import JsonObject, RequestViolation, ServerLimits
 from .faults import FAULTS
 from .http import ReceivedRequest, format_response, read_request, send_answer
 from .script import FakeReply, ReplyScript
 
-_ENDPOINTS: Final = (
-    ("/messages", "anthropic"),
-    ("/chat/completions", "chat"),
-    ("/responses", "responses"),
-)
 _SSE: Final = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 
 
@@ -63,9 +57,9 @@ class ProviderServer:
         self._api_key = api_key
         self._port = port
         self._dialects: dict[str, FakeDialect] = {
-            "anthropic": FakeAnthropic(),
-            "chat": FakeOpenAIChat(),
-            "responses": FakeOpenAIResponses(),
+            "/messages": FakeAnthropic(),
+            "/chat/completions": FakeOpenAIChat(),
+            "/responses": FakeOpenAIResponses(),
         }
         self._server: asyncio.Server | None = None
         self._connection_tasks: set[asyncio.Task[None]] = set()
@@ -80,12 +74,7 @@ class ProviderServer:
         await self.listen()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop_listening()
         for task in self._connection_tasks:
             task.cancel()
@@ -102,10 +91,9 @@ class ProviderServer:
         return [request for request in self.requests if request.number >= 0]
 
     async def listen(self) -> None:
-        self._server = await asyncio.start_server(
-            self._accept, "127.0.0.1", self._port, backlog=1024
-        )
-        self._port = self._server.sockets[0].getsockname()[1]
+        server = await asyncio.start_server(self._accept, "127.0.0.1", self._port, backlog=1024)
+        self._port = server.sockets[0].getsockname()[1]
+        self._server = server
 
     async def stop_listening(self) -> None:
         """Refuse new connections; open ones stay. `listen` accepts again."""
@@ -145,18 +133,18 @@ class ProviderServer:
             request = await read_request(reader, connection)
             if request is None:
                 return
-            endpoint = next((d for end, d in _ENDPOINTS if request.path.endswith(end)), None)
-            if endpoint is not None and request.method == "POST":
+            endings = self._dialects.items()
+            dialect = next((d for end, d in endings if request.path.endswith(end)), None)
+            if dialect is not None and request.method == "POST":
                 number = len(self.generation_requests)
                 request = msgspec.structs.replace(request, number=number)
             self.requests.append(request)
             self._changed.set()
-            if endpoint is None or request.number < 0:
+            if dialect is None or request.number < 0:
                 writer.write(self._answer_other(request))
                 await writer.drain()
                 continue
-            plan = self._plan_answer(request, self._dialects[endpoint])
-            if not await send_answer(plan, reader, writer):
+            if not await send_answer(self._plan_answer(request, dialect), reader, writer):
                 return
 
     def _answer_other(self, request: ReceivedRequest) -> bytes:
@@ -189,30 +177,25 @@ class ProviderServer:
         reply = self._pick_reply(request, payload, dialect, fails_attempt)
         if reply is None and fails_attempt:
             reply = FakeReply("never read to its end")
-        if reply is None:
+        elif reply is None:
             plan.refuse(400, "invalid_request_error", "the script is over")
             return plan
         plan.reply = reply
-        for fault in faults:
-            if FAULTS[fault.name].stage == "reply":
-                FAULTS[fault.name].apply(plan, fault)
+        _apply_faults(plan, faults, "reply")
         self._render(plan, request, payload)
-        for fault in faults:
-            if FAULTS[fault.name].stage == "answer":
-                FAULTS[fault.name].apply(plan, fault)
+        _apply_faults(plan, faults, "answer")
         return plan
 
     def _check_request(
-        self, request: ReceivedRequest, payload: Mapping[str, object], dialect: FakeDialect
+        self, request: ReceivedRequest, payload: JsonObject, dialect: FakeDialect
     ) -> list[RequestViolation]:
         key = request.headers.get("x-api-key") or request.headers.get("authorization", "")
         if self._api_key is not None and key.removeprefix("Bearer ") != self._api_key:
             return [RequestViolation("", "invalid x-api-key", 401, "authentication_error")]
         size, window = len(request.body), self._limits.context_window
         if size > self._limits.max_body:
-            return [
-                RequestViolation("", "Request exceeds the maximum size", 413, "request_too_large")
-            ]
+            wrong = "Request exceeds the maximum size"
+            return [RequestViolation("", wrong, 413, "request_too_large")]
         if window is not None and size // 4 > window:
             return [dialect.context_violation(size // 4, window)]
         if not self._strict:
@@ -228,23 +211,18 @@ class ProviderServer:
     def _pick_reply(
         self,
         request: ReceivedRequest,
-        payload: Mapping[str, object],
+        payload: JsonObject,
         dialect: FakeDialect,
         fails_attempt: bool,
     ) -> FakeReply | None:
         if not isinstance(self._script, ReplyScript):
             return self._script(request)
-        index = (
-            dialect.count_assistant_turns(payload)
-            if self._script.by == "turn"
-            else self._used_replies
-        )
+        by_turn = self._script.by == "turn"
+        index = dialect.count_assistant_turns(payload) if by_turn else self._used_replies
         self._used_replies += not fails_attempt
         return self._script.replies[index] if index < len(self._script.replies) else None
 
-    def _render(
-        self, plan: PlannedAnswer, request: ReceivedRequest, payload: Mapping[str, object]
-    ) -> None:
+    def _render(self, plan: PlannedAnswer, request: ReceivedRequest, payload: JsonObject) -> None:
         model, serial = str(payload.get("model")), request.number
         if isinstance(plan.dialect, FakeOpenAIResponses):
             plan.dialect.store_response(payload, plan.reply, serial)
@@ -254,6 +232,12 @@ class ProviderServer:
         else:
             plan.body = msgspec.json.encode(plan.dialect.render_response(plan.reply, model, serial))
             plan.headers["content-type"] = "application/json"
+
+
+def _apply_faults(plan: PlannedAnswer, faults: Sequence[ProviderFault], stage: str) -> None:
+    for fault in faults:
+        if FAULTS[fault.name].stage == stage:
+            FAULTS[fault.name].apply(plan, fault)
 
 
 def unused_url() -> str:

@@ -4,12 +4,11 @@ A dialect renders a reply (as stream events or as one object), renders errors, a
 as strictly as the real service does. No sockets: `server` uses them.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from treadle.testing.provider.script import FakeReply
 
-from .request_checks import RequestViolation, ServerLimits
+from .request_checks import JsonObject, RequestViolation, ServerLimits
 
 
 class SseEvent(NamedTuple):
@@ -21,13 +20,11 @@ class SseEvent(NamedTuple):
 
 
 class FakeDialect(Protocol):
-    def count_assistant_turns(self, request: Mapping[str, object]) -> int:
+    def count_assistant_turns(self, request: JsonObject) -> int:
         """How many assistant turns the request's history holds."""
         ...
 
-    def check_request(
-        self, request: Mapping[str, object], limits: ServerLimits
-    ) -> list[RequestViolation]:
+    def check_request(self, request: JsonObject, limits: ServerLimits) -> list[RequestViolation]:
         """Everything that the real service would refuse."""
         ...
 

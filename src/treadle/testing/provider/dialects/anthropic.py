@@ -6,7 +6,6 @@ service, is refused, as by the real one.
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -23,8 +22,10 @@ from treadle.testing.provider.script import (
 
 from . import SseEvent
 from .request_checks import (
+    JsonObject,
     RequestViolation,
     ServerLimits,
+    Violations,
     as_dict,
     as_list,
     check_image,
@@ -61,12 +62,10 @@ def sign_thinking(thinking: str) -> str:
 class FakeAnthropic:
     """A FakeDialect."""
 
-    def count_assistant_turns(self, request: Mapping[str, object]) -> int:
+    def count_assistant_turns(self, request: JsonObject) -> int:
         return count_assistant_messages(request)
 
-    def check_request(
-        self, request: Mapping[str, object], limits: ServerLimits
-    ) -> list[RequestViolation]:
+    def check_request(self, request: JsonObject, limits: ServerLimits) -> list[RequestViolation]:
         return list(_check_request(request, limits))
 
     def render_stream(self, reply: FakeReply, model: str, serial: int) -> list[SseEvent]:
@@ -125,9 +124,7 @@ def _render_part_events(index: int, part: FakePart, serial: int) -> list[SseEven
             deltas = [("text", {"type": "text_delta", "text": text}) for text in part.deltas]
         case FakeThinking():
             block["thinking"] = block["signature"] = ""
-            deltas = [
-                ("thinking", {"type": "thinking_delta", "thinking": text}) for text in part.deltas
-            ]
+            deltas = [("thinking", {"type": "thinking_delta", "thinking": t}) for t in part.deltas]
             sign = sign_thinking("".join(part.deltas))
             deltas.append(("thinking", {"type": "signature_delta", "signature": sign}))
         case FakeCall():
@@ -139,14 +136,10 @@ def _render_part_events(index: int, part: FakePart, serial: int) -> list[SseEven
             ]
         case FakeRedactedThinking():
             pass
-    return [
-        _make_event("content_block_start", "start", index=index, content_block=block),
-        *(
-            _make_event("content_block_delta", kind, index=index, delta=delta)
-            for kind, delta in deltas
-        ),
-        _make_event("content_block_stop", "start", index=index),
-    ]
+    events = [_make_event("content_block_start", "start", index=index, content_block=block)]
+    for kind, delta in deltas:
+        events.append(_make_event("content_block_delta", kind, index=index, delta=delta))
+    return [*events, _make_event("content_block_stop", "start", index=index)]
 
 
 def _render_block(index: int, part: FakePart, serial: int) -> dict[str, object]:
@@ -181,9 +174,7 @@ def _render_usage(reply: FakeReply) -> dict[str, object]:
 # -- request checks
 
 
-def _check_request(
-    request: Mapping[str, object], limits: ServerLimits
-) -> Iterator[RequestViolation]:
+def _check_request(request: JsonObject, limits: ServerLimits) -> Violations:
     yield from check_unknown_keys("", request, _REQUEST_FIELDS, limits.extra_keys)
     if not isinstance(request.get("model"), str) or not request["model"]:
         yield RequestViolation("model", "Field required")
@@ -206,17 +197,14 @@ def _check_request(
     nested = [inner for b in flat for inner in map(as_dict, as_list(b.get("content")))]
     images = [b for b in flat + nested if b.get("type") == "image"]
     yield from check_image_count(len(images), limits)
-    marks = [
-        b for b in [*flat, *map(as_dict, as_list(request.get("system")))] if "cache_control" in b
-    ]
-    marks += [t for t in map(as_dict, as_list(request.get("tools"))) if "cache_control" in t]
-    if len(marks) > 4:
-        yield RequestViolation(
-            "", f"A maximum of 4 blocks with cache_control may be provided. Found {len(marks)}."
-        )
+    fixed = map(as_dict, [*as_list(request.get("system")), *as_list(request.get("tools"))])
+    count = sum("cache_control" in block for block in [*flat, *fixed])
+    if count > 4:
+        found = f"A maximum of 4 blocks with cache_control may be provided. Found {count}."
+        yield RequestViolation("", found)
 
 
-def _check_system(system: object) -> Iterator[RequestViolation]:
+def _check_system(system: object) -> Violations:
     if isinstance(system, list):
         for number, block in enumerate(map(as_dict, system)):
             if block.get("type") != "text" or not str(block.get("text") or "").strip():
@@ -225,42 +213,33 @@ def _check_system(system: object) -> Iterator[RequestViolation]:
         yield RequestViolation("system", "Input should be a valid string")
 
 
-def _check_tools(request: Mapping[str, object]) -> Iterator[RequestViolation]:
+def _check_tools(request: JsonObject) -> Violations:
     tools = [as_dict(tool) for tool in as_list(request.get("tools"))]
     for number, tool in enumerate(tools):
         if tool.get("type", "custom") == "custom":
-            yield from check_schema(
-                f"tools.{number}", tool.get("name"), tool.get("input_schema"), 128
-            )
+            path = f"tools.{number}"
+            yield from check_schema(path, tool.get("name"), tool.get("input_schema"), 128)
     yield from check_unique("tools", [tool.get("name") for tool in tools], "Tool names")
 
 
-def _check_roles(
-    messages: list[Mapping[str, object]], limits: ServerLimits
-) -> Iterator[RequestViolation]:
+def _check_roles(messages: list[JsonObject], limits: ServerLimits) -> Violations:
     previous = None
     for number, message in enumerate(messages):
-        role = message.get("role")
+        role, path = message.get("role"), f"messages.{number}.role"
         if role not in ("user", "assistant"):
-            yield RequestViolation(
-                f"messages.{number}.role", "Input should be 'user' or 'assistant'"
-            )
+            yield RequestViolation(path, "Input should be 'user' or 'assistant'")
         elif number == 0 and role != "user":
-            yield RequestViolation("messages.0.role", 'first message must use the "user" role')
+            yield RequestViolation(path, 'first message must use the "user" role')
         elif limits.alternate_roles and role == previous:
-            yield RequestViolation(
-                f"messages.{number}.role", 'roles must alternate between "user" and "assistant"'
-            )
+            yield RequestViolation(path, 'roles must alternate between "user" and "assistant"')
         previous = role
 
 
-def _get_blocks(message: Mapping[str, object]) -> list[Mapping[str, object]]:
+def _get_blocks(message: JsonObject) -> list[JsonObject]:
     return [as_dict(block) for block in as_list(message.get("content"))]
 
 
-def _check_content(
-    number: int, message: Mapping[str, object], limits: ServerLimits
-) -> Iterator[RequestViolation]:
+def _check_content(number: int, message: JsonObject, limits: ServerLimits) -> Violations:
     path = f"messages.{number}"
     content = message.get("content")
     if isinstance(content, str):
@@ -275,17 +254,15 @@ def _check_content(
 
 
 def _check_block(
-    path: str, block: Mapping[str, object], message: Mapping[str, object], limits: ServerLimits
-) -> Iterator[RequestViolation]:
+    path: str, block: JsonObject, message: JsonObject, limits: ServerLimits
+) -> Violations:
     kind = str(block.get("type"))
     known = _BLOCK_FIELDS.get(kind)
     if known is None:
-        if not kind.startswith(("server_tool_use", "mcp_tool")) and not kind.endswith(
-            "_tool_result"
-        ):
-            yield RequestViolation(
-                path, f"Input tag '{kind}' found using 'type' does not match any tag"
-            )
+        is_server_tool = kind.startswith(("server_tool_use", "mcp_tool"))
+        if not is_server_tool and not kind.endswith("_tool_result"):
+            wrong = f"Input tag '{kind}' found using 'type' does not match any tag"
+            yield RequestViolation(path, wrong)
         return
     yield from check_unknown_keys(path, block, known, frozenset())
     if kind == "text" and not str(block.get("text") or "").strip():
@@ -300,22 +277,17 @@ def _check_block(
         if not _ID_PATTERN.fullmatch(str(block.get("id") or "")):
             yield RequestViolation(f"{path}.id", "String should match pattern '^[a-zA-Z0-9_-]+$'")
         if not re.fullmatch(r"[a-zA-Z0-9_-]{1,200}", str(block.get("name") or "")):
-            yield RequestViolation(
-                f"{path}.name", "String should match pattern '^[a-zA-Z0-9_-]{1,200}$'"
-            )
+            wrong = "String should match pattern '^[a-zA-Z0-9_-]{1,200}$'"
+            yield RequestViolation(f"{path}.name", wrong)
     elif kind == "tool_result":
         for inner in map(as_dict, as_list(block.get("content"))):
             yield from _check_block(f"{path}.content", inner, message, limits)
-    wrong_side = {"tool_result": "assistant", "tool_use": "user", "thinking": "user"}
-    if message.get("role") == wrong_side.get(kind):
-        yield RequestViolation(
-            path, f"`{kind}` blocks are not allowed in `{message.get('role')}` messages"
-        )
+    role = {"tool_result": "assistant", "tool_use": "user", "thinking": "user"}.get(kind)
+    if message.get("role") == role:
+        yield RequestViolation(path, f"`{kind}` blocks are not allowed in `{role}` messages")
 
 
-def _check_pairs(
-    messages: list[Mapping[str, object]], blocks: list[list[Mapping[str, object]]]
-) -> Iterator[RequestViolation]:
+def _check_pairs(messages: list[JsonObject], blocks: list[list[JsonObject]]) -> Violations:
     ids = [b.get("id") for group in blocks for b in group if b.get("type") == "tool_use"]
     yield from check_unique("messages", ids, "`tool_use` ids")
     for number in range(len(messages)):
@@ -330,41 +302,38 @@ def _check_pairs(
                 "`tool_use` ids were found without `tool_result` blocks immediately after: "
                 + ", ".join(map(str, missing)),
             )
-        yield from check_unique(
-            f"messages.{number + 1}", answered, "`tool_result` blocks per `tool_use`"
-        )
+        label = "`tool_result` blocks per `tool_use`"
+        yield from check_unique(f"messages.{number + 1}", answered, label)
         before = blocks[number - 1] if number else []
         known = [b.get("id") for b in before if b.get("type") == "tool_use"]
         for index, block in enumerate(group):
             if block.get("type") != "tool_result":
                 continue
+            path = f"messages.{number}.content.{index}"
             if block.get("tool_use_id") not in known:
                 yield RequestViolation(
-                    f"messages.{number}.content.{index}",
+                    path,
                     f"unexpected `tool_use_id` found in `tool_result` blocks: "
                     f"{block.get('tool_use_id')}. Each `tool_result` block must have a "
                     "corresponding `tool_use` block in the previous message.",
                 )
             if any(b.get("type") != "tool_result" for b in group[:index]):
-                yield RequestViolation(
-                    f"messages.{number}.content.{index}", "`tool_result` blocks must come first"
-                )
+                yield RequestViolation(path, "`tool_result` blocks must come first")
 
 
 def _check_thinking(
-    request: Mapping[str, object],
-    messages: list[Mapping[str, object]],
-    blocks: list[list[Mapping[str, object]]],
-) -> Iterator[RequestViolation]:
+    request: JsonObject,
+    messages: list[JsonObject],
+    blocks: list[list[JsonObject]],
+) -> Violations:
     setting = as_dict(request.get("thinking"))
     enabled = setting.get("type") == "enabled"
     budget, limit = setting.get("budget_tokens"), request.get("max_tokens")
     if enabled and (not isinstance(budget, int) or budget < 1024):
         yield RequestViolation("thinking.enabled.budget_tokens", "Input should be at least 1024")
     elif enabled and isinstance(budget, int) and isinstance(limit, int) and budget >= limit:
-        yield RequestViolation(
-            "max_tokens", "`max_tokens` must be greater than `thinking.budget_tokens`"
-        )
+        wrong = "`max_tokens` must be greater than `thinking.budget_tokens`"
+        yield RequestViolation("max_tokens", wrong)
     for number, group in enumerate(blocks):
         for index, block in enumerate(group):
             path = f"messages.{number}.content.{index}"
@@ -375,15 +344,11 @@ def _check_thinking(
                 yield RequestViolation(path, "Invalid `data` in `redacted_thinking` block")
         kinds = [block.get("type") for block in group]
         if kinds and kinds[-1] in ("thinking", "redacted_thinking"):
-            yield RequestViolation(
-                f"messages.{number}",
-                "The final block in an assistant message cannot be `thinking`.",
-            )
+            wrong = "The final block in an assistant message cannot be `thinking`."
+            yield RequestViolation(f"messages.{number}", wrong)
     if enabled and len(messages) > 1:
         last = max((n for n, m in enumerate(messages) if m.get("role") == "assistant"), default=-1)
         kinds = [block.get("type") for block in blocks[last]] if last >= 0 else []
         if "tool_use" in kinds and kinds[0] not in ("thinking", "redacted_thinking"):
-            yield RequestViolation(
-                f"messages.{last}.content.0.type",
-                f"Expected `thinking` or `redacted_thinking`, but found `{kinds[0]}`",
-            )
+            wrong = f"Expected `thinking` or `redacted_thinking`, but found `{kinds[0]}`"
+            yield RequestViolation(f"messages.{last}.content.0.type", wrong)

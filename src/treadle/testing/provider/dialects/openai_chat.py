@@ -4,7 +4,6 @@ As strict as the strictest compatible server: arguments that are not JSON are re
 several of them, although OpenAI accepts them.
 """
 
-from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -14,8 +13,10 @@ from treadle.testing.provider.script import FakeCall, FakeReply, FakeStop, FakeT
 from . import SseEvent
 from .request_checks import (
     NAME_PATTERN,
+    JsonObject,
     RequestViolation,
     ServerLimits,
+    Violations,
     as_dict,
     as_list,
     check_data_url,
@@ -68,12 +69,10 @@ def openai_context_violation(tokens: int, window: int) -> RequestViolation:
 class FakeOpenAIChat:
     """A FakeDialect."""
 
-    def count_assistant_turns(self, request: Mapping[str, object]) -> int:
+    def count_assistant_turns(self, request: JsonObject) -> int:
         return count_assistant_messages(request)
 
-    def check_request(
-        self, request: Mapping[str, object], limits: ServerLimits
-    ) -> list[RequestViolation]:
+    def check_request(self, request: JsonObject, limits: ServerLimits) -> list[RequestViolation]:
         return list(_check_request(request, limits))
 
     def render_stream(self, reply: FakeReply, model: str, serial: int) -> list[SseEvent]:
@@ -169,9 +168,7 @@ def _render_usage(reply: FakeReply) -> dict[str, object]:
 # -- request checks
 
 
-def _check_request(
-    request: Mapping[str, object], limits: ServerLimits
-) -> Iterator[RequestViolation]:
+def _check_request(request: JsonObject, limits: ServerLimits) -> Violations:
     yield from check_unknown_keys("", request, _REQUEST_FIELDS, limits.extra_keys)
     if not isinstance(request.get("model"), str) or not request["model"]:
         yield RequestViolation("model", "you must provide a model parameter")
@@ -196,9 +193,7 @@ def _check_request(
     yield from check_image_count(sum(p.get("type") == "image_url" for p in parts), limits)
 
 
-def _check_message(
-    path: str, message: Mapping[str, object], limits: ServerLimits
-) -> Iterator[RequestViolation]:
+def _check_message(path: str, message: JsonObject, limits: ServerLimits) -> Violations:
     yield from check_unknown_keys(path, message, _MESSAGE_FIELDS, limits.extra_keys)
     role, content = message.get("role"), message.get("content")
     if role not in ("system", "developer", "user", "assistant", "tool"):
@@ -213,30 +208,24 @@ def _check_message(
     elif content == "" and role in ("user", "assistant") and not calls:
         yield RequestViolation(f"{path}.content", "message content must not be empty")
     for index, part in enumerate(map(as_dict, as_list(content))):
-        if part.get("type") == "image_url":
-            url = as_dict(part.get("image_url")).get("url")
-            yield from check_data_url(f"{path}.content.{index}", url, limits)
-        elif part.get("type") == "text" and not part.get("text"):
-            yield RequestViolation(f"{path}.content.{index}", "text must not be empty")
-        elif part.get("type") not in ("text", "refusal", "file", "input_audio"):
-            yield RequestViolation(
-                f"{path}.content.{index}.type", f"Invalid value: {part.get('type')!r}"
-            )
+        at, kind = f"{path}.content.{index}", part.get("type")
+        if kind == "image_url":
+            yield from check_data_url(at, as_dict(part.get("image_url")).get("url"), limits)
+        elif kind == "text" and not part.get("text"):
+            yield RequestViolation(at, "text must not be empty")
+        elif kind not in ("text", "refusal", "file", "input_audio"):
+            yield RequestViolation(f"{at}.type", f"Invalid value: {kind!r}")
     for index, call in enumerate(calls):
-        function = as_dict(call.get("function"))
+        at, function = f"{path}.tool_calls.{index}", as_dict(call.get("function"))
         if not call.get("id") or not isinstance(call.get("id"), str):
-            yield RequestViolation(f"{path}.tool_calls.{index}.id", "must be a non-empty string")
+            yield RequestViolation(f"{at}.id", "must be a non-empty string")
         if not NAME_PATTERN.fullmatch(str(function.get("name") or "")):
-            yield RequestViolation(
-                f"{path}.tool_calls.{index}.function.name", "does not match the pattern"
-            )
+            yield RequestViolation(f"{at}.function.name", "does not match the pattern")
         if not is_json(function.get("arguments")):
-            yield RequestViolation(
-                f"{path}.tool_calls.{index}.function.arguments", "is not valid JSON"
-            )
+            yield RequestViolation(f"{at}.function.arguments", "is not valid JSON")
 
 
-def _check_pairs(messages: list[Mapping[str, object]]) -> Iterator[RequestViolation]:
+def _check_pairs(messages: list[JsonObject]) -> Violations:
     seen = [as_dict(call).get("id") for m in messages for call in as_list(m.get("tool_calls"))]
     yield from check_unique("messages", seen, "tool call ids")
     open_ids: list[object] = []

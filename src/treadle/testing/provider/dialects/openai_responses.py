@@ -5,7 +5,7 @@ are kept, so that `previous_response_id` finds the open calls.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -16,8 +16,10 @@ from . import SseEvent
 from .openai_chat import openai_context_violation, render_openai_error
 from .request_checks import (
     NAME_PATTERN,
+    JsonObject,
     RequestViolation,
     ServerLimits,
+    Violations,
     as_dict,
     as_list,
     check_data_url,
@@ -37,9 +39,7 @@ _REQUEST_FIELDS: Final = split_words(
 )
 _ITEM_FIELDS: Final = {
     "message": frozenset({"type", "role", "content", "id", "status", "phase"}),
-    "function_call": frozenset(
-        {"type", "id", "call_id", "name", "arguments", "status", "namespace"}
-    ),
+    "function_call": split_words("type id call_id name arguments status namespace"),
     "function_call_output": frozenset({"type", "id", "call_id", "output", "status"}),
     "reasoning": frozenset({"type", "id", "summary", "content", "encrypted_content", "status"}),
 }
@@ -53,9 +53,9 @@ class FakeOpenAIResponses:
     """A FakeDialect."""
 
     def __init__(self) -> None:
-        self._stored: dict[str, list[Mapping[str, object]]] = {}
+        self._stored: dict[str, list[JsonObject]] = {}
 
-    def count_assistant_turns(self, request: Mapping[str, object]) -> int:
+    def count_assistant_turns(self, request: JsonObject) -> int:
         before = self._history(request)
         turns, inside = 0, False
         for item in [*before, *map(as_dict, as_list(request.get("input")))]:
@@ -64,19 +64,17 @@ class FakeOpenAIResponses:
             inside = is_output
         return turns
 
-    def check_request(
-        self, request: Mapping[str, object], limits: ServerLimits
-    ) -> list[RequestViolation]:
+    def check_request(self, request: JsonObject, limits: ServerLimits) -> list[RequestViolation]:
         return list(_check_request(request, self._history(request), self._stored, limits))
 
-    def store_response(self, request: Mapping[str, object], reply: FakeReply, serial: int) -> None:
+    def store_response(self, request: JsonObject, reply: FakeReply, serial: int) -> None:
         if request.get("store") is not False:
             content = request.get("input")
             items = [as_dict(i) for i in as_list(content)] or [{"role": "user", "content": content}]
             output = _render_items(reply, serial)
             self._stored[_response_id(serial)] = [*self._history(request), *items, *output]
 
-    def _history(self, request: Mapping[str, object]) -> list[Mapping[str, object]]:
+    def _history(self, request: JsonObject) -> list[JsonObject]:
         return self._stored.get(str(request.get("previous_response_id")), [])
 
     def render_stream(self, reply: FakeReply, model: str, serial: int) -> list[SseEvent]:
@@ -86,12 +84,8 @@ class FakeOpenAIResponses:
             body = {"type": name, "sequence_number": len(events), **fields}
             events.append(SseEvent(name, msgspec.json.encode(body), kind))
 
-        started = {
-            **self.render_response(reply, model, serial),
-            "status": "in_progress",
-            "output": [],
-            "usage": None,
-        }
+        whole = self.render_response(reply, model, serial)
+        started = {**whole, "status": "in_progress", "output": [], "usage": None}
         emit("response.created", "start", response=started)
         emit("response.in_progress", "start", response=started)
         parts = reply.all_parts()
@@ -102,7 +96,6 @@ class FakeOpenAIResponses:
             for name, kind, fields in _render_deltas(part, item, index):
                 emit(name, kind, **fields)
             emit("response.output_item.done", "start", output_index=index, item=item)
-        whole = self.render_response(reply, model, serial)
         emit(f"response.{whole['status']}", "end", response=whole)
         return events
 
@@ -150,7 +143,7 @@ class FakeOpenAIResponses:
         return openai_context_violation(tokens, window)
 
 
-def _is_model_output(item: Mapping[str, object]) -> bool:
+def _is_model_output(item: JsonObject) -> bool:
     return item.get("role") == "assistant" or item.get("type") in ("function_call", "reasoning")
 
 
@@ -193,7 +186,7 @@ def _render_item(part: FakePart, serial: int, index: int) -> dict[str, object]:
 
 
 def _render_deltas(
-    part: FakePart, item: Mapping[str, object], index: int
+    part: FakePart, item: JsonObject, index: int
 ) -> Iterator[tuple[str, str, dict[str, object]]]:
     where: dict[str, object] = {"item_id": item["id"], "output_index": index}
     match part:
@@ -237,11 +230,11 @@ def _render_usage(reply: FakeReply) -> dict[str, object]:
 
 
 def _check_request(
-    request: Mapping[str, object],
-    history: list[Mapping[str, object]],
-    stored: Mapping[str, object],
+    request: JsonObject,
+    history: list[JsonObject],
+    stored: JsonObject,
     limits: ServerLimits,
-) -> Iterator[RequestViolation]:
+) -> Violations:
     yield from check_unknown_keys("", request, _REQUEST_FIELDS, limits.extra_keys)
     if not isinstance(request.get("model"), str) or not request["model"]:
         yield RequestViolation("model", "you must provide a model parameter")
@@ -272,8 +265,8 @@ def _check_request(
 
 
 def _check_item(
-    path: str, item: Mapping[str, object], request: Mapping[str, object], limits: ServerLimits
-) -> Iterator[RequestViolation]:
+    path: str, item: JsonObject, request: JsonObject, limits: ServerLimits
+) -> Violations:
     kind = str(item.get("type", "message"))
     known = _ITEM_FIELDS.get(kind)
     if known is None:
@@ -303,9 +296,7 @@ def _check_item(
             yield RequestViolation(path, "The encrypted content could not be verified.")
 
 
-def _check_message(
-    path: str, item: Mapping[str, object], limits: ServerLimits
-) -> Iterator[RequestViolation]:
+def _check_message(path: str, item: JsonObject, limits: ServerLimits) -> Violations:
     role, content = item.get("role"), item.get("content")
     if role not in ("user", "assistant", "system", "developer"):
         yield RequestViolation(f"{path}.role", f"Invalid value: {role!r}")
@@ -323,9 +314,7 @@ def _check_message(
             yield RequestViolation(f"{path}.content.{index}", "text must not be empty")
 
 
-def _check_pairs(
-    items: list[Mapping[str, object]], history: list[Mapping[str, object]]
-) -> Iterator[RequestViolation]:
+def _check_pairs(items: list[JsonObject], history: list[JsonObject]) -> Violations:
     everything = [*history, *items]
     calls = [i.get("call_id") for i in everything if i.get("type") == "function_call"]
     outputs = [i.get("call_id") for i in everything if i.get("type") == "function_call_output"]
@@ -336,9 +325,8 @@ def _check_pairs(
             yield RequestViolation("input", f"No tool output found for function call {call}.")
     for output in outputs:
         if output not in calls:
-            yield RequestViolation(
-                "input", f"No tool call found for function call output with call_id {output}."
-            )
+            wrong = f"No tool call found for function call output with call_id {output}."
+            yield RequestViolation("input", wrong)
     for number, item in enumerate(items):
         if item.get("type") != "reasoning":
             continue

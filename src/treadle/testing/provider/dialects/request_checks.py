@@ -11,6 +11,9 @@ from typing import Final
 
 import msgspec
 
+JsonObject = Mapping[str, object]
+
+REQUEST_TOO_LARGE: Final = "request_too_large"
 NAME_PATTERN: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _IMAGE_SIGNATURES: Final = {
     "image/png": b"\x89PNG\r\n\x1a\n",
@@ -44,6 +47,9 @@ class RequestViolation(msgspec.Struct, frozen=True):
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
+Violations = Iterator[RequestViolation]
+
+
 def split_words(text: str) -> frozenset[str]:
     """The words of a text, such as field names of a service."""
     return frozenset(text.split())
@@ -53,25 +59,23 @@ def as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def as_dict(value: object) -> Mapping[str, object]:
+def as_dict(value: object) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-def count_assistant_messages(request: Mapping[str, object]) -> int:
+def count_assistant_messages(request: JsonObject) -> int:
     messages = as_list(request.get("messages"))
     return sum(as_dict(message).get("role") == "assistant" for message in messages)
 
 
 def check_unknown_keys(
-    path: str, value: Mapping[str, object], known: frozenset[str], extra: frozenset[str]
-) -> Iterator[RequestViolation]:
+    path: str, value: JsonObject, known: frozenset[str], extra: frozenset[str]
+) -> Violations:
     for key in value.keys() - known - extra:
         yield RequestViolation(f"{path}.{key}" if path else key, "Extra inputs are not permitted")
 
 
-def check_image(
-    path: str, media_type: object, data: object, limits: ServerLimits
-) -> Iterator[RequestViolation]:
+def check_image(path: str, media_type: object, data: object, limits: ServerLimits) -> Violations:
     """Checks one base64 image: its size, its encoding, and its media type."""
     if media_type not in _IMAGE_SIGNATURES:
         yield RequestViolation(path, f"unsupported image media type {media_type!r}")
@@ -82,18 +86,14 @@ def check_image(
         yield RequestViolation(path, "image data is not valid base64")
         return
     if len(raw) > limits.max_image_bytes:
-        yield RequestViolation(
-            path,
-            f"image exceeds {limits.max_image_bytes} bytes: {len(raw)} bytes",
-            kind=REQUEST_TOO_LARGE,
-        )
+        wrong = f"image exceeds {limits.max_image_bytes} bytes: {len(raw)} bytes"
+        yield RequestViolation(path, wrong, kind=REQUEST_TOO_LARGE)
     elif not raw.startswith(_IMAGE_SIGNATURES[str(media_type)]):
-        yield RequestViolation(
-            path, f"the image was specified as {media_type} but appears to be another"
-        )
+        wrong = f"the image was specified as {media_type} but appears to be another"
+        yield RequestViolation(path, wrong)
 
 
-def check_data_url(path: str, url: object, limits: ServerLimits) -> Iterator[RequestViolation]:
+def check_data_url(path: str, url: object, limits: ServerLimits) -> Violations:
     if not isinstance(url, str):
         yield RequestViolation(path, "image url must be a string")
     elif url.startswith("data:"):
@@ -103,27 +103,21 @@ def check_data_url(path: str, url: object, limits: ServerLimits) -> Iterator[Req
         yield RequestViolation(path, "image url must be a data or http url")
 
 
-def check_image_count(count: int, limits: ServerLimits) -> Iterator[RequestViolation]:
+def check_image_count(count: int, limits: ServerLimits) -> Violations:
     if count > limits.max_images:
-        yield RequestViolation(
-            "messages", f"too many images: {count} > {limits.max_images}", kind=REQUEST_TOO_LARGE
-        )
+        wrong = f"too many images: {count} > {limits.max_images}"
+        yield RequestViolation("messages", wrong, kind=REQUEST_TOO_LARGE)
 
 
-def check_schema(
-    path: str, name: object, schema: object, max_name_length: int
-) -> Iterator[RequestViolation]:
-    if not isinstance(name, str) or not re.fullmatch(
-        rf"[a-zA-Z0-9_-]{{1,{max_name_length}}}", name
-    ):
-        yield RequestViolation(
-            f"{path}.name", f"string should match pattern '^[a-zA-Z0-9_-]{{1,{max_name_length}}}$'"
-        )
+def check_schema(path: str, name: object, schema: object, max_length: int) -> Violations:
+    pattern = rf"[a-zA-Z0-9_-]{{1,{max_length}}}"
+    if not isinstance(name, str) or not re.fullmatch(pattern, name):
+        yield RequestViolation(f"{path}.name", f"string should match pattern '^{pattern}$'")
     if not isinstance(schema, dict) or schema.get("type") != "object":
         yield RequestViolation(path, "the tool's schema must be an object schema (type: object)")
 
 
-def check_unique(path: str, values: Iterable[object], label: str) -> Iterator[RequestViolation]:
+def check_unique(path: str, values: Iterable[object], label: str) -> Violations:
     seen: set[object] = set()
     for value in values:
         if value in seen:
@@ -139,6 +133,3 @@ def is_json(text: object) -> bool:
     except (msgspec.DecodeError, UnicodeError):
         return False
     return True
-
-
-REQUEST_TOO_LARGE: Final = "request_too_large"
