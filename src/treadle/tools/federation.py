@@ -14,10 +14,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.tool import (
-    Tool,
-    ToolSpec,
-)
+from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.wrapped import WrappedTool
 from treadle.core.errors import ConfigError
 

@@ -189,10 +189,7 @@ class _UseTool(BaseTool):
             USE_TOOL_DESCRIPTION,
             {
                 "type": "object",
-                "properties": {
-                    "name": {"type": "string"},
-                    "arguments": {"type": "object"},
-                },
+                "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}},
                 "required": ["name", "arguments"],
                 "additionalProperties": False,
             },

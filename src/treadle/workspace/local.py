@@ -202,10 +202,7 @@ class LocalWorkspace:
     ) -> dict[str, str]:
         """The environment of a command."""
         env = environment.build_environment(
-            os.environ,
-            sandboxed=sandboxed,
-            passthrough=self._options.env_passthrough,
-            extra=extra,
+            os.environ, sandboxed=sandboxed, passthrough=self._options.env_passthrough, extra=extra
         )
         return {**env, "TMPDIR": "/tmp"} if sandboxed else env
 

@@ -11,13 +11,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from treadle.core.contracts.tool import (
-    BaseTool,
-    ProbeResult,
-    ToolContext,
-    ToolOutput,
-    ToolSpec,
-)
+from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
 from treadle.core.transcript.content import Arguments
 from treadle.tools.function import summarize_call
 
@@ -103,12 +97,7 @@ def make_tool_name(server: str, remote_name: str, taken: Mapping[str, object]) -
 
 
 def make_tool_spec(
-    name: str,
-    description: str,
-    schema: Mapping[str, Any],
-    *,
-    is_read_only: bool,
-    timeout: float,
+    name: str, description: str, schema: Mapping[str, Any], *, is_read_only: bool, timeout: float
 ) -> ToolSpec:
     """What the model and the loop know of a server's tool."""
     whole = dict(schema)

@@ -23,12 +23,7 @@ from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.base import ArgumentsT, BuiltinTool, escape_multiline
 from treadle.tools.builtin.session import CallSite, SeenFile
-from treadle.tools.builtin.text import (
-    DecodedText,
-    decode_text,
-    format_numbered_lines,
-    split_lines,
-)
+from treadle.tools.builtin.text import DecodedText, decode_text, format_numbered_lines, split_lines
 
 MAX_EDIT_BYTES = 16 << 20
 MAX_COMPARED_LINES = 20_000
