@@ -53,9 +53,8 @@ class McpTool(BaseTool):
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
     ) -> ProbeResult:
-        return ProbeResult(
-            "unknown", f"{self._spec.name} is a tool of a server: no check is possible"
-        )
+        name = self._spec.name
+        return ProbeResult("unknown", f"{name} is a tool of a server: no check is possible")
 
 
 def check_arguments(arguments: Arguments, spec: ToolSpec) -> str | None:
@@ -97,12 +96,10 @@ def make_tool_name(server: str, remote_name: str, taken: Mapping[str, object]) -
 
 
 def make_tool_spec(
-    name: str, description: str, schema: Mapping[str, Any], *, is_read_only: bool, timeout: float
+    name: str, description: str, schema: Mapping[str, Any], is_read_only: bool, timeout: float
 ) -> ToolSpec:
     """What the model and the loop know of a server's tool."""
-    whole = dict(schema)
-    whole["type"] = "object"
-    whole.setdefault("properties", {})
+    whole = {**schema, "type": "object", "properties": schema.get("properties", {})}
     return ToolSpec(
         name,
         description[:MAX_DESCRIPTION_CHARS],

@@ -17,7 +17,7 @@ from treadle.core.contracts.tool import Access, ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.media_types import IMAGE_MEDIA_TYPES, MAX_IMAGE_BYTES
 from treadle.core.transcript.content import Arguments, Document, Image
-from treadle.tools.builtin.base import BuiltinTool, escape_multiline
+from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.session import CallSite, ToolSessions
 from treadle.tools.builtin.text import decode_text, slice_part
 from treadle.tools.builtin.web.charsets import decode_page
@@ -31,11 +31,9 @@ TRUNCATION_NOTE = "(the page was cut: it is too large)"
 
 
 class WebFetchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    url: Annotated[str, msgspec.Meta(description="An http or https address")]
-    offset: Annotated[
-        int, msgspec.Meta(description="Character to read on from, for a long page")
-    ] = 0
-    prompt: Annotated[str, msgspec.Meta(description="What you are looking for")] = ""
+    url: Annotated[str, describe("An http or https address")]
+    offset: Annotated[int, describe("Character to read on from, for a long page")] = 0
+    prompt: Annotated[str, describe("What you are looking for")] = ""
 
 
 class WebFetchTool(BuiltinTool[WebFetchArguments]):
