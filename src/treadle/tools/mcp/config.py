@@ -26,14 +26,8 @@ CALL_TIMEOUT = 120.0
 STARTUP_TIMEOUT = 30.0
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
 _FIELD_TYPES: Mapping[str, type] = {
-    "type": str,
-    "command": str,
-    "args": list,
-    "env": dict,
-    "cwd": str,
-    "url": str,
-    "headers": dict,
-}
+    "type": str, "command": str, "args": list, "env": dict, "cwd": str, "url": str, "headers": dict
+}  # fmt: skip
 
 
 class McpServerConfig(msgspec.Struct, frozen=True):
@@ -78,9 +72,8 @@ def find_secret_variables(
 ) -> list[str]:
     """The secret variables that a definition refers to."""
     environ = os.environ if environ is None else environ
-    names = dict.fromkeys(
-        found[1] for text in _iter_strings(raw) for found in _VARIABLE.finditer(text)
-    )
+    found = (match for text in _iter_strings(raw) for match in _VARIABLE.finditer(text))
+    names = dict.fromkeys(match[1] for match in found)
     return [name for name in names if is_secret(name, environ.get(name, ""))]
 
 
@@ -119,15 +112,11 @@ def parse_server_config(
 
 
 def _iter_strings(value: object) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-        case dict():
-            for inner in value.values():
-                yield from _iter_strings(inner)
-        case list() | tuple():
-            for inner in value:
-                yield from _iter_strings(inner)
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _iter_strings(inner)
 
 
 def _parse_transport(name: str, declared: str | None, url: str) -> Literal["stdio", "http", "sse"]:
@@ -135,15 +124,11 @@ def _parse_transport(name: str, declared: str | None, url: str) -> Literal["stdi
         if declared not in (None, "stdio"):
             raise ConfigError(f"server {name!r}: type {declared!r} needs a url")
         return "stdio"
-    match declared:
-        case None | "http" | "streamable-http" | "streamableHttp":
-            return "http"
-        case "sse":
-            return "sse"
-        case _:
-            raise ConfigError(
-                f"server {name!r}: unknown type {declared!r} for a url; use http or sse"
-            )
+    if declared in (None, "http", "streamable-http", "streamableHttp"):
+        return "http"
+    if declared == "sse":
+        return "sse"
+    raise ConfigError(f"server {name!r}: unknown type {declared!r} for a url; use http or sse")
 
 
 def _parse_timeout(name: str, raw: Mapping[str, Any], key: str, default: float) -> float:

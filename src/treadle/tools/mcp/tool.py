@@ -18,13 +18,9 @@ from treadle.tools.function import summarize_call
 MAX_NAME_CHARS = 64  # the limit of the providers
 MAX_DESCRIPTION_CHARS = 4_000
 _JSON_TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "string": str,
-    "boolean": bool,
-    "integer": (int, float),
-    "number": (int, float),
-    "array": list,
-    "object": dict,
-}
+    "string": str, "boolean": bool, "integer": (int, float), "number": (int, float),
+    "array": list, "object": dict,
+}  # fmt: skip
 
 McpCall = Callable[[str, Arguments, ToolContext], Awaitable[ToolOutput]]
 

@@ -226,7 +226,7 @@ def _normalize_typography(line: str) -> str:
     return line.strip().translate(TYPOGRAPHY)
 
 
-_NORMALIZERS: tuple[Normalizer, ...] = (str, str.rstrip, _normalize_typography)
+_NORMALIZERS: tuple[Normalizer, ...] = (str, str.rstrip, _normalize_typography)  # exact first
 
 
 def _describe_mismatch(lines: Sequence[str], chunk: Chunk, number: int, patch: FilePatch) -> str:
