@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -91,7 +91,7 @@ def parse_server_config(
     for key, wanted in _FIELD_TYPES.items():
         if key in raw and not isinstance(raw[key], wanted):
             raise ConfigError(f"server {name!r}: {key} has to be a {wanted.__name__}")
-    expand = _VariableExpander(name, os.environ if environ is None else environ, trusted)
+    expand = _make_expander(name, os.environ if environ is None else environ, trusted)
     command, url = expand(raw.get("command", "")), expand(raw.get("url", ""))
     if bool(command) == bool(url):
         raise ConfigError(f"server {name!r}: it needs a command or a url, and not both")
@@ -141,25 +141,22 @@ def _parse_timeout(name: str, raw: Mapping[str, Any], key: str, default: float) 
     return value / 1000
 
 
-class _VariableExpander:
-    """Expands environment variables; one that is not set is an error."""
+def _make_expander(name: str, environ: Mapping[str, str], trusted: bool) -> Callable[[object], str]:
+    """A function that expands environment variables; one that is not set is an error."""
 
-    def __init__(self, name: str, environ: Mapping[str, str], trusted: bool) -> None:
-        self._name = name
-        self._environ = environ
-        self._trusted = trusted
-
-    def __call__(self, text: object) -> str:
-        if not isinstance(text, str | int | float) or isinstance(text, bool):
-            raise ConfigError(f"server {self._name!r}: {text!r} has to be a string")
-        return _VARIABLE.sub(self._expand, str(text))
-
-    def _expand(self, found: re.Match[str]) -> str:
+    def expand_variable(found: re.Match[str]) -> str:
         variable, default = found.group(1), found.group(2)
-        value = self._environ.get(variable)
-        if not self._trusted and is_secret(variable, value or ""):
+        value = environ.get(variable)
+        if not trusted and is_secret(variable, value or ""):
             return default or ""
         value = value or default
         if value is None:
-            raise ConfigError(f"server {self._name!r}: the variable {variable} is not set")
+            raise ConfigError(f"server {name!r}: the variable {variable} is not set")
         return value
+
+    def expand(text: object) -> str:
+        if not isinstance(text, str | int | float) or isinstance(text, bool):
+            raise ConfigError(f"server {name!r}: {text!r} has to be a string")
+        return _VARIABLE.sub(expand_variable, str(text))
+
+    return expand

@@ -89,11 +89,8 @@ class McpServer(BaseSource):
         if self._config.transport == "stdio" and start is None:
             raise ConfigError(f"server {name!r} is a program: pass start=workspace.spawn to run it")
         self.name = name
-        self._start = start
-        self._root = root
-        self._headers = headers
-        self._on_change = on_change
-        self._start_objection = start_objection
+        self._start, self._root, self._headers = start, root, headers
+        self._on_change, self._start_objection = on_change, start_objection
         self._has_run = False
         self._delays = tuple(delays)
         self._call_wait = call_wait
@@ -145,7 +142,7 @@ class McpServer(BaseSource):
         try:
             async with asyncio.timeout(timeout):
                 while self._state == "starting":
-                    await self._wait_change()
+                    await self._changed.wait()
         except TimeoutError:
             pass
         return self._state == "up"
@@ -164,14 +161,14 @@ class McpServer(BaseSource):
         """The connection; waits a moment for a server that is down."""
         if self._state in ("failed", "login"):
             self.retry()
-            await self._wait_change()
+            await self._changed.wait()
         try:
             async with asyncio.timeout(self._call_wait):
                 while self._state in ("starting", "up", "down"):
                     connection = self._current_connection
                     if connection is not None and not connection.is_lost():
                         return connection
-                    await self._wait_change()
+                    await self._changed.wait()
         except TimeoutError:
             pass
         if self._state == "login":
@@ -289,6 +286,3 @@ class McpServer(BaseSource):
                 self._on_change(self.status)
             except Exception:  # noqa: BLE001 - a broken callback must not stop the server
                 pass
-
-    async def _wait_change(self) -> None:
-        await self._changed.wait()

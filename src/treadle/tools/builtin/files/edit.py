@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from treadle.core.errors import ToolError
 from treadle.tools.builtin.base import describe
@@ -39,11 +40,9 @@ class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class EditArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file_path: Annotated[str, describe("The file to change")]
     old_string: Annotated[
-        str | msgspec.UnsetType, describe("The exact text to replace, without line numbers")
-    ] = msgspec.UNSET
-    new_string: Annotated[str | msgspec.UnsetType, describe("What stands there then")] = (
-        msgspec.UNSET
-    )
+        str | UnsetType, describe("The exact text to replace, without line numbers")
+    ] = UNSET
+    new_string: Annotated[str | UnsetType, describe("What stands there then")] = UNSET
     replace_all: Annotated[
         bool, describe("Replace every occurrence; otherwise there must be one")
     ] = False

@@ -10,11 +10,7 @@ from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.text import plural
 from treadle.tools.builtin.base import BuiltinTool, describe
-from treadle.tools.builtin.search.ripgrep import (
-    incomplete_warning,
-    make_path_formatter,
-    run_ripgrep,
-)
+from treadle.tools.builtin.search.ripgrep import incomplete_warning, make_formatter, run_ripgrep
 from treadle.tools.builtin.session import CallSite
 
 MAX_RESULTS = 200
@@ -49,7 +45,7 @@ class GlobTool(BuiltinTool[GlobArguments]):
         warning = incomplete_warning(done)
         if not paths:
             return ToolOutput(f"No files match {args.pattern}.{warning}", "No files")
-        format_path = make_path_formatter(top, site)
+        format_path = make_formatter(top, site)
         names = [format_path(path) for path in nsmallest(MAX_RESULTS, paths)]
         more = len(paths) - len(names)
         rest = f"\n({more} more; narrow the pattern or the path)" if more > 0 else ""

@@ -14,19 +14,20 @@ import msgspec
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.text import plural
 from treadle.tools.builtin.base import BuiltinTool, describe
-from treadle.tools.builtin.search.ripgrep import (
-    incomplete_warning,
-    make_path_formatter,
-    run_ripgrep,
-)
+from treadle.tools.builtin.search.ripgrep import incomplete_warning, make_formatter, run_ripgrep
 from treadle.tools.builtin.session import CallSite
 
 DEFAULT_HEAD_LIMIT = 250
 MAX_COLUMNS = 500
 GrepOutputMode = Literal["files_with_matches", "content", "count"]
+# Names of arguments as models know them from ripgrep.
+FLAGS = {
+    "ignore_case": "-i", "line_numbers": "-n",
+    "after_context": "-A", "before_context": "-B", "context": "-C",
+}  # fmt: skip
 
 
-class GrepArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GrepArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=FLAGS):
     pattern: Annotated[str, describe("A regular expression as ripgrep knows it")]
     path: Annotated[str, describe("File or folder; the working directory if left out")] = ""
     glob: Annotated[str, describe("Only files like this, such as `*.{ts,tsx}`")] = ""
@@ -34,21 +35,11 @@ class GrepArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output_mode: Annotated[
         GrepOutputMode, describe("`files_with_matches` (default), `content` for lines, `count`")
     ] = "files_with_matches"
-    ignore_case: Annotated[bool, describe("Also other cases of letters")] = msgspec.field(
-        default=False, name="-i"
-    )
-    line_numbers: Annotated[bool, describe("Line numbers with content")] = msgspec.field(
-        default=True, name="-n"
-    )
-    after_context: Annotated[int, describe("Lines to show after a match")] = msgspec.field(
-        default=0, name="-A"
-    )
-    before_context: Annotated[int, describe("Lines to show before a match")] = msgspec.field(
-        default=0, name="-B"
-    )
-    context: Annotated[int, describe("Lines to show around a match")] = msgspec.field(
-        default=0, name="-C"
-    )
+    ignore_case: Annotated[bool, describe("Also other cases of letters")] = False
+    line_numbers: Annotated[bool, describe("Line numbers with content")] = True
+    after_context: Annotated[int, describe("Lines to show after a match")] = 0
+    before_context: Annotated[int, describe("Lines to show before a match")] = 0
+    context: Annotated[int, describe("Lines to show around a match")] = 0
     multiline: Annotated[bool, describe("A match may span lines")] = False
     head_limit: Annotated[int, describe("How many lines or files at most")] = DEFAULT_HEAD_LIMIT
     offset: Annotated[int, describe("How many to pass over first")] = 0
@@ -81,7 +72,7 @@ class GrepTool(BuiltinTool[GrepArguments]):
         total, matches = _select_first(done.stdout, args.output_mode, args.offset + limit)
         if not total:
             return ToolOutput(f"No matches.{incomplete_warning(done)}", display="No matches")
-        format_path = make_path_formatter(top, site)
+        format_path = make_formatter(top, site)
         shown = matches[args.offset :]
         lines = [_format_line(format_path(name), rest, args) for name, rest in shown]
         left = total - args.offset - len(lines)

@@ -54,7 +54,7 @@ async def _run_in_folder(
     return done
 
 
-def make_path_formatter(folder: Path, site: CallSite) -> Callable[[bytes], str]:
+def make_formatter(folder: Path, site: CallSite) -> Callable[[bytes], str]:
     """Ripgrep's paths as the model would write them. Works on text only: there may be thousands."""
     top = site.display_path(folder)
     prefix = "" if top == "." else top.rstrip("/") + "/"

@@ -73,10 +73,8 @@ class BashTool(BuiltinTool[BashArguments]):
         if args.run_in_background:
             return await self._run_in_background(args, site, cwd)
         try:
-            timeout, report = parse_timeout(args.timeout), site.context.report_progress
-            done = await site.workspace.run(
-                args.command, cwd=cwd, timeout=timeout, on_output=report
-            )
+            limit, report = parse_timeout(args.timeout), site.context.report_progress
+            done = await site.workspace.run(args.command, cwd=cwd, timeout=limit, on_output=report)
         except WorkspaceError as error:
             if error.kind != "bad_cwd" or cwd != site.cwd or cwd == self.sessions.root:
                 raise
