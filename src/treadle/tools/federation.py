@@ -13,40 +13,27 @@ from typing import Literal
 
 import msgspec
 
-from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.tool import (
-    Tool,
-    ToolSpec,
-)
+from treadle.core.contracts.source import BaseSource, ToolSource
+from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.wrapped import WrappedTool
 from treadle.core.errors import ConfigError
 
 CollisionPolicy = Literal["first_wins", "error", "prefix"]
 
 
-class StaticSource:
+class StaticSource(BaseSource):
     """A source with a fixed list of tools."""
 
     def __init__(self, tools: Sequence[Tool], name: str = "tools", instructions: str = "") -> None:
         self._tools = tuple(tools)
-        self._name = name
+        self.name = name
         self._instructions = instructions
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     def tools(self) -> Sequence[Tool]:
         return self._tools
 
     def instructions(self) -> str:
         return self._instructions
-
-    async def open(self) -> None:
-        return None
-
-    async def aclose(self) -> None:
-        return None
 
 
 class RenamedTool(WrappedTool):

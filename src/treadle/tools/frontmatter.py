@@ -18,6 +18,7 @@ import re
 Frontmatter = dict[str, str | list[str]]
 
 _KEY = re.compile(r"^([A-Za-z][\w-]*)\s*:\s*(.*)$")
+_BLOCK_LINE = re.compile(r"[ \t]|- |\s*$")  # belongs to the key above it
 
 
 class FrontmatterError(ValueError):
@@ -49,13 +50,10 @@ def _parse_lines(lines: list[str]) -> Frontmatter:
         if pair is None:
             raise FrontmatterError(f"line {number + 1}: {line.strip()!r} is not `key: value`")
         key, value = pair.group(1), pair.group(2).strip()
-        block: list[str] = []
-        while number < len(lines) and (
-            not lines[number].strip() or lines[number].startswith((" ", "\t", "- "))
-        ):
-            block.append(lines[number])
+        start = number
+        while number < len(lines) and _BLOCK_LINE.match(lines[number]):
             number += 1
-        head[key] = _parse_value(value, block)
+        head[key] = _parse_value(value, lines[start:number])
     return head
 
 

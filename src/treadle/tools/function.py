@@ -61,10 +61,7 @@ class FunctionTool(BaseTool):
         self._is_async = inspect.iscoroutinefunction(function)
         self._parameters = _Parameters(function)
         docstring, notes = _read_docstring(function.__doc__ or "")
-        self._access = access
-        self._check = check
-        self._probe = probe
-        self._evidence = evidence
+        self._access, self._check, self._probe, self._evidence = access, check, probe, evidence
         self._spec = ToolSpec(
             name=name or self._parameters.name,
             description=description if description is not None else docstring,
@@ -172,7 +169,7 @@ class _Parameters:
         self.context: str | None = None
         self.name: str = getattr(function, "__name__", type(function).__name__)
         hints = _read_hints(function)
-        fields: list[tuple[str, Any, Any]] = []
+        fields: list[Any] = []
         self._models: dict[str, Any] = {}
         for parameter in inspect.signature(function).parameters.values():
             hint = hints.get(parameter.name, Any)
@@ -180,25 +177,19 @@ class _Parameters:
                 self.context = parameter.name
                 continue
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise ConfigError(
-                    f"tool {self.name!r}: *{parameter.name} has no schema; name each parameter"
-                )
+                problem = f"*{parameter.name} has no schema; name each parameter"
+                raise ConfigError(f"tool {self.name!r}: {problem}")
             if hasattr(hint, "model_json_schema"):
                 self._models[parameter.name] = hint
                 hint = dict[str, Any]
-            default = parameter.default
-            fields.append(
-                (parameter.name, hint, ...)
-                if default is parameter.empty
-                else (parameter.name, hint, _struct_default(default))
-            )
+            field: tuple[Any, ...] = (parameter.name, hint)
+            if parameter.default is not parameter.empty:
+                field = (*field, _struct_default(parameter.default))
+            fields.append(field)
         self._struct = msgspec.defstruct(
-            "Arguments",
-            [field[:2] if field[2] is ... else field for field in fields],
-            kw_only=True,
-            forbid_unknown_fields=True,
+            "Arguments", fields, kw_only=True, forbid_unknown_fields=True
         )
-        self._fields = [field[0] for field in fields]
+        self._fields = self._struct.__struct_fields__
         self._last_checked: tuple[Arguments, dict[str, Any]] | None = None
 
     def check(self, arguments: Arguments) -> None:
@@ -221,9 +212,8 @@ class _Parameters:
 
     def make_schema(self, descriptions: Mapping[str, str]) -> dict[str, Any]:
         try:
-            (whole,), parts = msgspec.json.schema_components(
-                [self._struct], ref_template="#/$defs/{name}"
-            )
+            template = "#/$defs/{name}"
+            (whole,), parts = msgspec.json.schema_components([self._struct], ref_template=template)
         except TypeError as error:
             raise ConfigError(f"tool {self.name!r}: a parameter has no schema: {error}") from error
         schema = dict(parts.pop("Arguments", whole))
@@ -247,11 +237,8 @@ def _read_hints(function: Callable[..., Any]) -> dict[str, Any]:
         return get_type_hints(function, include_extras=True)
     except NameError:
         # String annotations of types local to the enclosing function cannot be resolved.
-        return {
-            name: value
-            for name, value in getattr(function, "__annotations__", {}).items()
-            if not isinstance(value, str)
-        }
+        hints = getattr(function, "__annotations__", {})
+        return {name: hint for name, hint in hints.items() if not isinstance(hint, str)}
 
 
 def _struct_default(value: Any) -> Any:

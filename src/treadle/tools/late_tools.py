@@ -25,10 +25,9 @@ from treadle.core.contracts.tool import (
     ToolOutput,
     ToolSpec,
 )
+from treadle.core.contracts.wrapped import WrappedSource
 from treadle.core.errors import ToolError
-from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.items import NoticeItem
-from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript import Arguments, NoticeItem, Transcript
 
 USE_TOOL_NAME = "use_tool"
 USE_TOOL_DESCRIPTION = (
@@ -45,38 +44,26 @@ def unwrap_call(name: str, arguments: Arguments) -> tuple[str, Arguments]:
     return inner_name, inner
 
 
-class StableToolList:
+class StableToolList(WrappedSource):
     """A source whose list never changes, and the mutator that announces late tools.
 
     Pass the same object to an agent as a source and as a mutator.
     """
 
     def __init__(self, source: ToolSource) -> None:
-        self._source = source
+        super().__init__(source)
         self._initial_tools: tuple[Tool, ...] | None = None
         self._announced_names: dict[str, frozenset[str]] = {}  # by session
         self._sent_instructions: dict[str, str] = {}
 
-    @property
-    def name(self) -> str:
-        return self._source.name
-
     def tools(self) -> Sequence[Tool]:
         if self._initial_tools is None:
-            self._initial_tools = (
-                *(_StableTool(self, tool) for tool in self._source.tools()),
-                _UseTool(self),
-            )
+            stable = [_StableTool(self, tool) for tool in self._source.tools()]
+            self._initial_tools = (*stable, _UseTool(self))
         return self._initial_tools
 
     def instructions(self) -> str:
         return ""  # they may come late, too, so they are in a notice
-
-    async def open(self) -> None:
-        await self._source.open()
-
-    async def aclose(self) -> None:
-        await self._source.aclose()
 
     # --- as a mutator --------------------------------------------------------------------
 
@@ -109,9 +96,8 @@ class StableToolList:
     def late_tools(self) -> dict[str, Tool]:
         """Tools that are not in the first list."""
         known = {tool.spec.name for tool in self.tools()}
-        return {
-            tool.spec.name: tool for tool in self._source.tools() if tool.spec.name not in known
-        }
+        current = {tool.spec.name: tool for tool in self._source.tools()}
+        return {name: tool for name, tool in current.items() if name not in known}
 
     def find_tool(self, name: str) -> Tool | None:
         return next((tool for tool in self._source.tools() if tool.spec.name == name), None)
@@ -189,10 +175,7 @@ class _UseTool(BaseTool):
             USE_TOOL_DESCRIPTION,
             {
                 "type": "object",
-                "properties": {
-                    "name": {"type": "string"},
-                    "arguments": {"type": "object"},
-                },
+                "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}},
                 "required": ["name", "arguments"],
                 "additionalProperties": False,
             },

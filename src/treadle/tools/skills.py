@@ -67,9 +67,8 @@ def find_skills(folder: Path | None, home: Path, *, trusted: bool) -> tuple[list
         in_project = [(folder / name, folder) for name in PROJECT_DIRS]
         unused = 0 if trusted else sum(len(list(_list_folders(parent))) for parent, _ in in_project)
         if unused:
-            notes.append(
-                f"{plural(unused, 'skill')} of {folder} cannot be used until you trust the folder"
-            )
+            skills = plural(unused, "skill")
+            notes.append(f"{skills} of {folder} cannot be used until you trust the folder")
         parents = [*in_project, *parents] if trusted else parents
     for parent, within in parents:
         for skill_folder in _list_folders(parent):
@@ -164,9 +163,8 @@ def _list_skill_files(skill: Skill) -> tuple[list[str], bool]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = Path(folder) / name
-            if name.startswith(".") or name == SKILL_FILE:
-                continue
-            if not Path(os.path.realpath(path)).is_relative_to(within):
+            is_inside = Path(os.path.realpath(path)).is_relative_to(within)
+            if name.startswith(".") or name == SKILL_FILE or not is_inside:
                 continue
             if len(found) == MAX_FILES:
                 return found, False
@@ -182,7 +180,7 @@ class SkillTool(BaseTool):
 
     def __init__(self, skills: Sequence[Skill]) -> None:
         self._skills = {skill.name.casefold(): skill for skill in skills}
-        names = [skill.name for skill in skills]
+        self._known_names = ", ".join(skill.name for skill in skills)
         self._spec = ToolSpec(
             "skill",
             "Load the instructions of a skill by its name; the prompt lists them.",
@@ -195,7 +193,6 @@ class SkillTool(BaseTool):
             effect="pure",
             concurrent=True,
         )
-        self._known_names = ", ".join(names)
 
     @property
     def spec(self) -> ToolSpec:

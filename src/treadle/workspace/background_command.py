@@ -12,16 +12,13 @@ from treadle.core.contracts.workspace import CommandResult
 from treadle.workspace.output import join_head_tail
 from treadle.workspace.processes import HEAD_BYTES, TAIL_BYTES, Process, ProcessExit
 
+MakeResult = Callable[[ProcessExit], CommandResult]
+
 
 class BackgroundCommand:
     """`make_result` makes the contract's result when it has ended."""
 
-    def __init__(
-        self,
-        process: Process,
-        output_file: Path,
-        make_result: Callable[[ProcessExit], CommandResult],
-    ) -> None:
+    def __init__(self, process: Process, output_file: Path, make_result: MakeResult) -> None:
         self._process, self._output_file, self._make_result = process, output_file, make_result
 
     @property
@@ -35,9 +32,8 @@ class BackgroundCommand:
             with self._output_file.open("rb") as file:
                 head = file.read(HEAD_BYTES)
                 file.seek(max(len(head), total - TAIL_BYTES))
-                return join_head_tail(
-                    head, file.read(TAIL_BYTES), total, str(self._output_file), total
-                )
+                tail = file.read(TAIL_BYTES)
+            return join_head_tail(head, tail, total, str(self._output_file), total)
         except FileNotFoundError:
             return ""
 

@@ -46,9 +46,7 @@ UNSANDBOXED_VARIABLES = frozenset(
 )
 """Access to the user's other programs: inherited only outside the sandbox."""
 
-_PROVIDER_VARIABLES = re.compile(
-    r"(AWS|AZURE|GOOGLE|GCP|GCLOUD|OPENAI|ANTHROPIC|TREADLE)_", re.IGNORECASE
-)
+_PROVIDER_VARIABLES = re.compile("(?i)(AWS|AZURE|GOOGLE|GCP|GCLOUD|OPENAI|ANTHROPIC|TREADLE)_")
 """Variables that name the user's accounts and profiles: not secret, but not for commands."""
 
 
@@ -80,11 +78,8 @@ def build_environment(
     `passthrough` are further names that the user allows; a secret is not passed even then.
     `extra` is what the caller sets for this command, unchecked.
     """
-    allowed = (
-        INHERITED_VARIABLES
-        | frozenset(passthrough)
-        | (frozenset() if sandboxed else UNSANDBOXED_VARIABLES)
-    )
+    allowed = INHERITED_VARIABLES | frozenset(passthrough)
+    allowed |= frozenset() if sandboxed else UNSANDBOXED_VARIABLES
     kept = {
         name: value
         for name, value in environ.items()

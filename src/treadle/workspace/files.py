@@ -29,11 +29,7 @@ READ_LIMIT = 256 << 20
 
 
 class _OpenHow(ctypes.Structure):
-    _fields_ = (
-        ("flags", ctypes.c_uint64),
-        ("mode", ctypes.c_uint64),
-        ("resolve", ctypes.c_uint64),
-    )
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
 def open_beneath(root: int, path: str, flags: int, *, follow_symlinks: bool = True) -> int:
@@ -113,52 +109,37 @@ def read(root: Path, relative: str, limit: int | None = None) -> FileContent:
 
 
 def write(
-    root: Path,
-    relative: str,
-    data: bytes,
-    temp_files: TempFiles,
-    *,
-    expected: str | None = None,
-    mode: int | None = None,
+    root: Path, relative: str, data: bytes, temps: TempFiles, expected: str | None, mode: int | None
 ) -> FileContent:
     """Replace or create the file and its parent folders; atomic and durable.
 
     `expected` is the digest that it was read with, or "" if it must not exist yet. Mode and owner
     of an existing file stay.
     """
-    parent, name = os.path.split(relative)
-    with (
-        _translate_errors(root / relative),
-        _open_folder(root) as top,
-        _make_folder(top, parent) as folder,
-    ):
-        before = _read_existing(folder, name, root / relative)
-        _check_expected(before, expected, root / relative)
-        with temp_files.reserve_name(root / parent) as temp:
+    path, (parent, name) = root / relative, os.path.split(relative)
+    with _translate_errors(path), _open_folder(root) as top, _make_folder(top, parent) as folder:
+        before = _read_existing(folder, name, path)
+        _check_expected(before, expected, path)
+        with temps.reserve_name(root / parent) as temp:
             try:
                 wanted = before.mode if before is not None and mode is None else mode
-                info = _write_temp(folder, temp, data, name if before else "", wanted)
-                _check_expected(
-                    _read_existing(folder, name, root / relative), expected, root / relative
-                )
+                new_mode = _write_temp(folder, temp, data, name if before else "", wanted)
+                _check_expected(_read_existing(folder, name, path), expected, path)
                 os.rename(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 with suppress(OSError):
                     os.unlink(temp, dir_fd=folder)
                 raise
         os.fsync(folder)
-        digest = hashlib.sha256(data).hexdigest()
-        return FileContent(data, digest, len(data), stat.S_IMODE(info.st_mode))
+        return FileContent(data, hashlib.sha256(data).hexdigest(), len(data), new_mode)
 
 
 def remove(root: Path, relative: str, *, expected: str | None = None) -> None:
     """Remove a file or a symlink, not the target of a symlink."""
-    parent, name = os.path.split(relative)
-    with _translate_errors(root / relative), _open_folder(root, parent) as folder:
+    path, (parent, name) = root / relative, os.path.split(relative)
+    with _translate_errors(path), _open_folder(root, parent) as folder:
         if expected is not None:
-            _check_expected(
-                _read_existing(folder, name, root / relative), expected, root / relative
-            )
+            _check_expected(_read_existing(folder, name, path), expected, path)
         os.unlink(name, dir_fd=folder)
         os.fsync(folder)
 
@@ -214,20 +195,19 @@ def _check_expected(content: FileContent | None, expected: str | None, path: Pat
         raise WorkspaceError(f"{path} was changed since it was read; read it again, then edit")
 
 
-def _write_temp(
-    folder: int, temp: str, data: bytes, replaced_name: str, mode: int | None
-) -> os.stat_result:
-    """Write and sync the new content under its temporary name, with the owner of the old file."""
+def _write_temp(folder: int, temp: str, data: bytes, replaced: str, mode: int | None) -> int:
+    """Write and sync the new content under its temporary name, with the owner of the old file;
+    returns the mode of the new one."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(temp, flags, 0o600 if replaced_name else 0o666, dir_fd=folder)
+    fd = os.open(temp, flags, 0o600 if replaced else 0o666, dir_fd=folder)
     try:
         write_all(fd, data)
-        if replaced_name:
-            _keep_owner(fd, os.stat(replaced_name, dir_fd=folder, follow_symlinks=False))
+        if replaced:
+            _keep_owner(fd, os.stat(replaced, dir_fd=folder, follow_symlinks=False))
         if mode is not None:
             os.fchmod(fd, mode)
         os.fsync(fd)
-        return os.fstat(fd)
+        return stat.S_IMODE(os.fstat(fd).st_mode)
     finally:
         os.close(fd)
 

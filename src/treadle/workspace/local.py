@@ -42,6 +42,7 @@ from treadle.workspace.scratch_dir import ScratchDir
 from treadle.workspace.temp_files import TempFiles
 
 SandboxMode = Literal["auto", "required", "off"]
+Env = Mapping[str, str] | None  # further variables of a command
 _T = TypeVar("_T")
 
 
@@ -93,7 +94,7 @@ class LocalWorkspace:
         self.outputs_dir = (options.outputs_dir or self._scratch.outputs_dir).resolve()
         self.outputs_dir.mkdir(parents=True, exist_ok=True)
         self._readable = (*self._roots, *(p.resolve() for p in options.readable), self.outputs_dir)
-        self._temp_files = TempFiles((options.state_dir or default_state_dir()) / "temps")
+        self._temp_files = TempFiles((options.state_dir or _default_state_dir()) / "temps")
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._secrets = tuple(text.encode(errors="surrogateescape") for text in options.secrets)
         self._output_names = (f"{secrets.token_hex(4)}-{n}.txt" for n in itertools.count(1))
@@ -134,7 +135,8 @@ class LocalWorkspace:
         WorkspaceError if a sandbox is required and cannot be built."""
         if self._preparing is None:
             self._preparing = asyncio.ensure_future(self._prepare())
-            self._preparing.add_done_callback(_consume_exception)
+            # No warning if nobody waits: every `prepare` raises it again.
+            self._preparing.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.shield(self._preparing)
 
     async def _prepare(self) -> None:
@@ -181,9 +183,7 @@ class LocalWorkspace:
         self._refuse_aliased_protected(path, root / rest)
         async with self._file_lock(root / rest):
             return await _run_uncancelled(
-                lambda: files.write(
-                    root, rest, data, self._temp_files, expected=expected, mode=mode
-                )
+                lambda: files.write(root, rest, data, self._temp_files, expected, mode)
             )
 
     async def remove(self, path: str, *, expected: str | None = None) -> None:
@@ -197,15 +197,10 @@ class LocalWorkspace:
 
     # Processes
 
-    def command_environment(
-        self, *, sandboxed: bool, extra: Mapping[str, str] | None = None
-    ) -> dict[str, str]:
+    def command_environment(self, *, sandboxed: bool, extra: Env = None) -> dict[str, str]:
         """The environment of a command."""
         env = environment.build_environment(
-            os.environ,
-            sandboxed=sandboxed,
-            passthrough=self._options.env_passthrough,
-            extra=extra,
+            os.environ, sandboxed=sandboxed, passthrough=self._options.env_passthrough, extra=extra
         )
         return {**env, "TMPDIR": "/tmp"} if sandboxed else env
 
@@ -214,7 +209,7 @@ class LocalWorkspace:
         command: str,
         *,
         cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Env = None,
         timeout: float | None = None,
         on_output: Callable[[str], None] | None = None,
         sandboxed: bool | None = None,
@@ -223,7 +218,7 @@ class LocalWorkspace:
         """Run a command line to its end. `sandboxed` None means in the sandbox if there is one;
         False means outside, with the user's approval, and fails if a sandbox is required."""
         inside = await self._resolve_sandboxed(sandboxed)
-        spec = self._make_shell_command(command, cwd, env, inside, timeout)
+        spec = self._make_command(self._shell_argv(command), cwd, env, inside, timeout)
         report = None if on_output is None else lambda fresh, _: on_output(decode_output(fresh))
         with self._wrap_in_sandbox(spec, inside, network) as wrapped:
             ended = await self._fork_server.run(wrapped, report)
@@ -234,30 +229,29 @@ class LocalWorkspace:
         command: str,
         *,
         cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Env = None,
         sandboxed: bool | None = None,
         network: bool | None = None,
     ) -> BackgroundCommand:
         """Start a command line in the background. Outside the sandbox it ends with its last
         process, daemons included; inside, daemons are killed with the shell."""
         inside = await self._resolve_sandboxed(sandboxed)
-        spec = self._make_shell_command(command, cwd, env, inside, None)
+        spec = self._make_command(self._shell_argv(command), cwd, env, inside, None)
         spec = msgspec.structs.replace(spec, always_output_file=True, wait_for_tree=True)
         with ExitStack() as stack:
             wrapped = stack.enter_context(self._wrap_in_sandbox(spec, inside, network))
             process = await self._fork_server.start(wrapped)
             sandbox = stack.pop_all()
         process.exited.add_done_callback(lambda _: sandbox.close())
-        return BackgroundCommand(
-            process, Path(spec.output_file), lambda ended: self._make_completed(ended, None)
-        )
+        output_file = Path(spec.output_file)
+        return BackgroundCommand(process, output_file, lambda end: self._make_completed(end, None))
 
     async def execute(
         self,
         argv: Sequence[str],
         *,
         cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Env = None,
         timeout: float | None = None,
         stdin: bytes = b"",
         limit: int = 8 << 20,
@@ -283,13 +277,11 @@ class LocalWorkspace:
             spec = msgspec.structs.replace(spec, stdin=stdin, landlock_ruleset=ruleset)
             return await self._execute_captured(spec, inside, limit)
 
-    async def _execute_captured(
-        self, command: CommandSpec, sandboxed: bool, limit: int
-    ) -> ProgramResult:
+    async def _execute_captured(self, spec: CommandSpec, inside: bool, limit: int) -> ProgramResult:
         with closing(PipeReader(limit)) as out, closing(PipeReader(limit)) as err:
             fds = {1: out.write_fd, 2: err.write_fd}
-            command = msgspec.structs.replace(command, descriptors=fds, capture_output=False)
-            with self._wrap_in_sandbox(command, sandboxed, None) as wrapped:
+            spec = msgspec.structs.replace(spec, descriptors=fds, capture_output=False)
+            with self._wrap_in_sandbox(spec, inside, None) as wrapped:
                 process = await self._fork_server.start(wrapped)
                 out.close_write_end()
                 err.close_write_end()
@@ -302,7 +294,7 @@ class LocalWorkspace:
                 timed_out=ended.timed_out,
                 is_truncated=out.is_truncated or err.is_truncated,
             )
-        if sandboxed:
+        if inside:
             _raise_if_not_started(ended, done.stderr)
         return done
 
@@ -312,7 +304,7 @@ class LocalWorkspace:
         descriptors: Mapping[int, int],
         *,
         cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Env = None,
     ) -> Process:
         """Start a program on descriptors of the caller, such as an MCP server; not sandboxed. It
         ends with the agent, whatever happens; the caller closes the descriptors."""
@@ -365,31 +357,19 @@ class LocalWorkspace:
             raise WorkspaceError(f"there is no sandbox for this command: {self.sandbox_problem}")
         return self.sandboxed
 
-    def _make_shell_command(
-        self,
-        command: str,
-        cwd: str | None,
-        env: Mapping[str, str] | None,
-        sandboxed: bool,
-        timeout: float | None,
-    ) -> CommandSpec:
+    def _shell_argv(self, command: str) -> tuple[str, ...]:
         trap = EXIT_TRAP if self._shell.endswith("bash") else ""
-        return self._make_command((self._shell, "-c", trap + command), cwd, env, sandboxed, timeout)
+        return self._shell, "-c", trap + command
 
     def _make_command(
-        self,
-        argv: tuple[str, ...],
-        cwd: str | None,
-        env: Mapping[str, str] | None,
-        sandboxed: bool,
-        timeout: float | None,
+        self, argv: tuple[str, ...], cwd: str | None, env: Env, inside: bool, timeout: float | None
     ) -> CommandSpec:
         if any("\0" in word for word in argv):
             raise WorkspaceError("the command has a NUL character in it")
         return CommandSpec(
             argv=argv,
             cwd=str(self._root / (cwd or ".")),
-            env=self.command_environment(sandboxed=sandboxed, extra=env),
+            env=self.command_environment(sandboxed=inside, extra=env),
             timeout=timeout,
             grace=self._options.grace,
             output_file=str(self.outputs_dir / next(self._output_names)),
@@ -411,10 +391,8 @@ class LocalWorkspace:
             yield command
             return
         if not Path(command.cwd).is_dir():
-            raise WorkspaceError(
-                f"the working directory {command.cwd} does not exist; use another one",
-                kind="bad_cwd",
-            )
+            problem = f"the working directory {command.cwd} does not exist; use another one"
+            raise WorkspaceError(problem, kind="bad_cwd")
         with self._sandbox.wrap(command, network=network) as wrapped:
             yield wrapped
 
@@ -422,11 +400,10 @@ class LocalWorkspace:
         """The contract's result of a command."""
         stream = ended.stream
         _raise_if_not_started(ended, stream.head)
+        head, tail = stream.head, stream.tail
         return CommandResult(
             exit_code=ended.exit_code,
-            output=join_head_tail(
-                stream.head, stream.tail, stream.total, stream.path, stream.spilled
-            ),
+            output=join_head_tail(head, tail, stream.total, stream.path, stream.spilled),
             signal=ended.signal,
             timed_out=ended.timed_out,
             total_bytes=stream.total,
@@ -445,9 +422,7 @@ def _raise_if_not_started(ended: ProcessExit, output: bytes) -> None:
         raise WorkspaceError(f"the sandbox failed: {problem}")
 
 
-def _describe_exit(
-    ended: ProcessExit, timeout: float | None, removed: Sequence[str]
-) -> Iterator[str]:
+def _describe_exit(ended: ProcessExit, timeout: float | None, removed: list[str]) -> Iterator[str]:
     """Notes on the end of a command that its output does not show."""
     if ended.timed_out:
         yield f"it did not end within {timeout:g} s and was killed" if timeout else "it timed out"
@@ -456,21 +431,13 @@ def _describe_exit(
     if ended.core_dumped:
         yield "it dumped core"
     if ended.leftovers and not ended.timed_out:
-        names = ", ".join(ended.leftovers[:5])
-        yield f"processes that it left running were ended ({names})"
+        yield f"processes that it left running were ended ({', '.join(ended.leftovers[:5])})"
     if removed:
         yield f"{', '.join(removed)} was removed: a command may not redirect git"
 
 
-def default_state_dir() -> Path:
-    """The default folder for what must survive a crash."""
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
-    return Path(base) / "treadle"
-
-
-def _consume_exception(preparing: asyncio.Future[None]) -> None:
-    if not preparing.cancelled():
-        preparing.exception()  # raised again by every `prepare`
+def _default_state_dir() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state", "treadle")
 
 
 async def _run_uncancelled(work: Callable[[], _T]) -> _T:

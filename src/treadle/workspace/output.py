@@ -6,7 +6,13 @@ by `local.py` and `background_command.py`.
 
 from __future__ import annotations
 
+import re
+
 from treadle.core import sanitize
+
+# A UTF-8 character of which only the beginning is at the end, or the rest at the start.
+_CUT_END = re.compile(rb"(?:[\xc0-\xff]|[\xe0-\xff][\x80-\xbf]|[\xf0-\xff][\x80-\xbf]{2})\Z")
+_CUT_START = re.compile(rb"\A[\x80-\xbf]{1,3}")
 
 
 def decode_output(data: bytes) -> str:
@@ -34,24 +40,4 @@ def join_head_tail(
     elif full_output:
         where = f"; the first {full_output_bytes} bytes of the output are in {full_output}"
     gap = f"\n... [{missing} of {total} bytes left out{where}] ...\n"
-    return decode_output(_trim_cut_end(head)) + gap + decode_output(_trim_cut_start(tail))
-
-
-def _trim_cut_end(data: bytes) -> bytes:
-    """Without an incomplete character at the end."""
-    for back in range(1, min(4, len(data)) + 1):
-        lead = data[-back]
-        if lead < 0x80:
-            return data
-        if lead >= 0xC0:
-            size = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
-            return data[:-back] if size > back else data
-    return data
-
-
-def _trim_cut_start(data: bytes) -> bytes:
-    """Without an incomplete character at the start."""
-    start = 0
-    while start < min(3, len(data)) and 0x80 <= data[start] < 0xC0:
-        start += 1
-    return data[start:]
+    return decode_output(_CUT_END.sub(b"", head)) + gap + decode_output(_CUT_START.sub(b"", tail))

@@ -25,8 +25,9 @@ from treadle.core.errors import WorkspaceError
 from treadle.workspace.supervisor.syscalls import PACKET_BYTES, encode_packets, open_memory_file
 
 # The fork server imports from this folder only: importing the treadle package would take longer.
-FORK_SERVER_CODE = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); "
-FORK_SERVER_CODE += "from supervisor.fork_server import main; main()"
+_CODE = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); "
+_CODE += "from supervisor.fork_server import main; main()"
+FORK_SERVER = (sys.executable, "-I", "-S", "-c", _CODE)
 HEAD_BYTES = TAIL_BYTES = 16_000
 """Of a long output this much of both ends is shown; the whole is in its output file."""
 
@@ -50,6 +51,8 @@ _START_STEPS = {
     "supervise": "supervise the command",
 }
 """The steps of `supervisor/supervisor.py` before a command runs; `chdir` and `exec` are apart."""
+
+OnOutput = Callable[[bytes, int], None]  # the new output, and the size of all so far
 
 
 class CommandSpec(msgspec.Struct, frozen=True):
@@ -113,13 +116,11 @@ class Process:
         self,
         control: socket.socket,
         command: CommandSpec,
-        on_output: Callable[[bytes, int], None] | None,
+        on_output: OnOutput | None,
         wake: Callable[[int, bool], None],
     ) -> None:
-        self._control = control
-        self._command = command
-        self._on_output = on_output
-        self._wake = wake
+        self._control, self._command = control, command
+        self._on_output, self._wake = on_output, wake
         self._loop = asyncio.get_running_loop()
         self._partial = b""
         self._watchdog: asyncio.TimerHandle | None = None
@@ -178,9 +179,8 @@ class Process:
         """Expect a message of its supervisor within this time: a command may have stopped it."""
         if self._watchdog is not None:
             self._watchdog.cancel()
-        self._watchdog = (
-            None if within is None else self._loop.call_later(within, self._on_watchdog)
-        )
+        later = self._loop.call_later
+        self._watchdog = None if within is None else later(within, self._on_watchdog)
 
     def _on_watchdog(self) -> None:
         self._set_watchdog(SUPERVISOR_TIMEOUT)
@@ -196,12 +196,8 @@ class Process:
             except OSError:
                 packet = b""
             if not packet:
-                self.fail(
-                    WorkspaceError(
-                        "the supervisor of the command was killed; "
-                        "it is not known how the command ended"
-                    )
-                )
+                unknown = "it is not known how the command ended"
+                self.fail(WorkspaceError(f"the supervisor of the command was killed; {unknown}"))
                 return
             self._partial += packet[1:]
             if packet[0]:
@@ -258,15 +254,7 @@ class ForkServerClient:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._program = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    "-c",
-                    FORK_SERVER_CODE,
-                    self._cgroup(),
-                    self._max_pids,
-                ],
+                [*FORK_SERVER, self._cgroup(), self._max_pids],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -282,9 +270,7 @@ class ForkServerClient:
         ours.setblocking(False)
         self._socket = ours
 
-    async def start(
-        self, command: CommandSpec, on_output: Callable[[bytes, int], None] | None = None
-    ) -> Process:
+    async def start(self, command: CommandSpec, on_output: OnOutput | None = None) -> Process:
         """Start a command; WorkspaceError if that fails. On cancellation nothing stays running."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
@@ -310,9 +296,7 @@ class ForkServerClient:
         process.exited.add_done_callback(lambda _: self._processes.discard(process))
         return process
 
-    async def run(
-        self, command: CommandSpec, on_output: Callable[[bytes, int], None] | None = None
-    ) -> ProcessExit:
+    async def run(self, command: CommandSpec, on_output: OnOutput | None = None) -> ProcessExit:
         """Start a command and wait for its end; on cancellation the tree is killed at once."""
         return await (await self.start(command, on_output)).wait_or_kill()
 
@@ -395,48 +379,33 @@ async def _wait_exit(program: subprocess.Popen[bytes]) -> None:
 
 
 def _encode_request(command: CommandSpec, progress: bool) -> dict[str, object]:
-    passed = [(0, 0)] + [(n, i) for i, n in enumerate(command.descriptors, start=1)]
-    return {
-        "argv": list(command.argv),
-        "cwd": command.cwd,
+    """The fields of the spec; descriptors are positions in the list that was sent before."""
+    has_ruleset = command.landlock_ruleset is not None
+    request = msgspec.structs.asdict(command) | {
         "env": dict(command.env),
-        "timeout": command.timeout,
-        "grace": command.grace,
-        "pass": passed,
-        "spooled": command.capture_output,
-        "head": command.head,
-        "tail": command.tail,
-        "side": command.output_file,
-        "cap": command.output_file_limit,
-        "always": command.always_output_file,
-        "linger": command.wait_for_tree,
-        "wrapped": command.in_bubblewrap,
-        "landlock": None if command.landlock_ruleset is None else len(command.descriptors) + 1,
-        "nproc": command.nproc,
-        "secrets": list(command.secrets),
+        "descriptors": [(0, 0)] + [(n, i) for i, n in enumerate(command.descriptors, start=1)],
+        "landlock_ruleset": len(command.descriptors) + 1 if has_ruleset else None,
         "progress": progress,
-        "trailer": TRAILER_FD,
+        "trailer_fd": TRAILER_FD,
     }
+    del request["stdin"]  # sent as a descriptor
+    return request
 
 
 def _make_start_error(command: CommandSpec, number: int, step: str, detail: str) -> WorkspaceError:
     reason = os.strerror(number) if number else detail
     if step == "chdir":
-        return WorkspaceError(
-            f"the working directory {command.cwd} cannot be entered: {reason}; use another one",
-            kind="bad_cwd",
-        )
+        problem = f"the working directory {command.cwd} cannot be entered: {reason}"
+        return WorkspaceError(f"{problem}; use another one", kind="bad_cwd")
     if number == errno.E2BIG:
-        return WorkspaceError(
-            "the command line is too long for the system; write it to a file and run that"
-        )
+        problem = "the command line is too long for the system"
+        return WorkspaceError(f"{problem}; write it to a file and run that")
     action = f"run {command.argv[0]}" if step == "exec" else _START_STEPS.get(step, step)
     return WorkspaceError(f"cannot {action}: {reason}")
 
 
 def _decode_exit(outcome: dict[str, object], in_bubblewrap: bool) -> ProcessExit:
-    status, trailer = outcome["status"], outcome["trailer"]
-    left = outcome["left"]
+    status, trailer, left = outcome["status"], outcome["trailer"], outcome["left"]
     assert isinstance(status, int)
     assert isinstance(trailer, bytes)
     assert isinstance(left, list)
@@ -445,8 +414,7 @@ def _decode_exit(outcome: dict[str, object], in_bubblewrap: bool) -> ProcessExit
     shell_status, _, rest = trailer.partition(b"\n")
     folder, _, jobs = rest.partition(b"\n\0")
     # Bubblewrap exits with 128 + n for a signal; a shell that exited with that code reported it.
-    is_signal_code = code is not None and 128 < code < 193 and shell_status != b"%d" % code
-    if in_bubblewrap and code is not None and is_signal_code:
+    if in_bubblewrap and code and 128 < code < 193 and shell_status != b"%d" % code:
         number, code = code - 128, None
     return ProcessExit(
         exit_code=code,

@@ -14,7 +14,7 @@ Each tool is described to the model by the `.md` beside its code.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,7 @@ import msgspec
 from treadle.core.contracts.tool import NO_ACCESS, Access, Tool
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError, ToolError, WorkspaceError
-from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.items import Item
+from treadle.core.transcript import Arguments, Item
 from treadle.tools.builtin.base import BuiltinTool, load_description
 from treadle.tools.builtin.conversation.ask import AskTool, QuestionChoice, UserQuestion
 from treadle.tools.builtin.conversation.recall import RecallTool
@@ -45,17 +44,14 @@ from treadle.tools.builtin.web.web_fetch import WebFetchTool
 from treadle.tools.federation import StaticSource
 
 __all__ = [
-    "builtin_tools",
-    "BuiltinSource",
-    "STANDARD_TOOLS",
-    "SMALL_TOOLS",
-    "READ_ONLY_TOOLS",
-    "UserQuestion",
-    "QuestionChoice",
-    "FetchPage",
-    "HttpFetcher",
-    "FetchedPage",
-]
+    "builtin_tools", "BuiltinSource", "STANDARD_TOOLS", "SMALL_TOOLS", "READ_ONLY_TOOLS",
+    "UserQuestion", "QuestionChoice", "FetchPage", "HttpFetcher", "FetchedPage",
+]  # fmt: skip
+
+_TOOL_CLASSES: tuple[type[BuiltinTool[Any]], ...] = (
+    ReadTool, WriteTool, EditTool, ApplyPatchTool, GlobTool, GrepTool, LsTool, BashTool,
+    TaskOutputTool, TaskStopTool, TodoTool, WebFetchTool, AskTool, RecallTool,
+)  # fmt: skip
 
 STANDARD_TOOLS: tuple[str, ...] = (
     "read", "write", "edit", "glob", "grep", "ls", "bash", "task_output", "task_stop",
@@ -103,62 +99,34 @@ def builtin_tools(
     `detach_after`: seconds after which a command continues in the background.
     """
     sessions = ToolSessions(workspace)
-    makers: dict[str, Callable[[], Tool]] = {
-        "read": lambda: ReadTool(sessions, native_pdf=native_pdf),
-        "write": lambda: WriteTool(sessions),
-        "edit": lambda: EditTool(sessions),
-        "apply_patch": lambda: ApplyPatchTool(sessions),
-        "glob": lambda: GlobTool(sessions),
-        "grep": lambda: GrepTool(sessions),
-        "ls": lambda: LsTool(sessions),
-        "bash": lambda: BashTool(sessions, detach_after=detach_after),
-        "task_output": lambda: TaskOutputTool(sessions),
-        "task_stop": lambda: TaskStopTool(sessions),
-        "todo": lambda: TodoTool(sessions),
-        "web_fetch": lambda: WebFetchTool(sessions, fetch=fetch),
-        "ask": lambda: AskTool(sessions),
-        "recall": lambda: RecallTool(sessions),
+    options: dict[str, dict[str, Any]] = {
+        "read": {"native_pdf": native_pdf},
+        "bash": {"detach_after": detach_after},
+        "web_fetch": {"fetch": fetch},
     }
-    unknown = [name for name in names if name not in makers]
+    classes = {tool.name: tool for tool in _TOOL_CLASSES}
+    unknown = [name for name in names if name not in classes]
     if unknown:
-        known = ", ".join(makers)
+        known = ", ".join(classes)
         raise ConfigError(f"there is no built-in tool {unknown[0]!r}; there are {known}")
-    return BuiltinSource(sessions, [makers[name]() for name in dict.fromkeys(names)])
+    tools = [classes[name](sessions, **options.get(name, {})) for name in dict.fromkeys(names)]
+    return BuiltinSource(sessions, tools)
 
 
 def describe_access(tool: str, arguments: Arguments, cwd: str = "") -> Access:
     """What a call of a built-in tool touches, for calls that are only looked at: arguments may be
     missing. NO_ACCESS if it is not known."""
-    tool_class = _TOOLS.get(tool.lower().replace("_", ""))
+    classes = {one.name.replace("_", ""): one for one in _TOOL_CLASSES}
+    tool_class = classes.get(tool.lower().replace("_", ""))
     if tool_class is None:
         return NO_ACCESS
-    fields = msgspec.structs.fields(tool_class.arguments_type)
-    given = {
-        tool_class.argument_aliases.get(name, name): value for name, value in arguments.items()
-    }
-    known = {
-        field.encode_name: given[field.encode_name]
-        for field in fields
-        if field.encode_name in given
-    }
-    missing = {field.encode_name: "" for field in fields if field.required}
+    aliases = tool_class.argument_aliases
+    given = {aliases.get(name, name): value for name, value in arguments.items()}
+    known: Arguments = {}
+    for field in msgspec.structs.fields(tool_class.arguments_type):
+        if field.required or field.encode_name in given:
+            known[field.encode_name] = given.get(field.encode_name, "")
     try:
-        return tool_class.describe_access({**missing, **known}, cwd)
+        return tool_class.describe_access(known, cwd)
     except ToolError:
         return NO_ACCESS
-
-
-_TOOLS: dict[str, type[BuiltinTool[Any]]] = {
-    tool.name.replace("_", ""): tool
-    for tool in (
-        ReadTool,
-        WriteTool,
-        EditTool,
-        ApplyPatchTool,
-        GlobTool,
-        GrepTool,
-        LsTool,
-        BashTool,
-        WebFetchTool,
-    )
-}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -55,7 +56,7 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
 
     def __init__(self, sessions: ToolSessions) -> None:
         self.sessions = sessions
-        self._spec = _get_spec(type(self))
+        self._spec = _make_spec(type(self))  # type: ignore[arg-type]  # classes are hashable
 
     @property
     def spec(self) -> ToolSpec:
@@ -97,9 +98,8 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
         keys: dict[str, set[str]] = {"read": set(), "write": set()}
         for file in access.files:
             keys[file.mode].add(self.sessions.resource_key(access.cwd, file.path))
-        return msgspec.structs.replace(
-            access, reads=frozenset(keys["read"]), writes=frozenset(keys["write"])
-        )
+        reads, writes = frozenset(keys["read"]), frozenset(keys["write"])
+        return msgspec.structs.replace(access, reads=reads, writes=writes)
 
     @classmethod
     def describe_access(cls, arguments: Arguments, cwd: str) -> Access:
@@ -137,6 +137,11 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
             raise ToolError(f"invalid arguments for {cls.name}: {error}") from error
 
 
+def describe(argument: str) -> msgspec.Meta:
+    """The text for the model about one argument, inside `Annotated`."""
+    return msgspec.Meta(description=argument)
+
+
 def escape_multiline(text: str) -> str:
     """Text for the user's screen: control characters become visible symbols."""
     return sanitize.escape_invisible(text, keep=_KEPT_CHARACTERS)
@@ -147,24 +152,13 @@ def load_description(folder: Path, name: str) -> str:
     return (folder / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
-def _module_folder(tool_class: type) -> Path:
-    return Path(sys.modules[tool_class.__module__].__file__ or "").parent
-
-
-_spec_cache: dict[str, ToolSpec] = {}
-
-
-def _get_spec(tool_class: type[BuiltinTool[Any]]) -> ToolSpec:
-    """Made once per tool: it does not depend on the workspace."""
-    if tool_class.name not in _spec_cache:
-        _spec_cache[tool_class.name] = _make_spec(tool_class)
-    return _spec_cache[tool_class.name]
-
-
+@cache
 def _make_spec(tool_class: type[BuiltinTool[Any]]) -> ToolSpec:
+    """Made once per tool: it does not depend on the workspace."""
+    folder = Path(sys.modules[tool_class.__module__].__file__ or "").parent
     return ToolSpec(
         name=tool_class.name,
-        description=load_description(_module_folder(tool_class), tool_class.name),
+        description=load_description(folder, tool_class.name),
         schema=_make_schema(tool_class.arguments_type),
         effect=tool_class.effect,
         concurrent=tool_class.concurrent,
@@ -189,7 +183,8 @@ def _inline_references(part: Any, parts: Mapping[str, Any]) -> Any:
     if not isinstance(part, dict):
         return part
     if "$ref" in part:
-        return _inline_references({**parts[part["$ref"]], **_drop_key(part, "$ref")}, parts)
+        rest = {key: value for key, value in part.items() if key != "$ref"}
+        return _inline_references({**parts[part["$ref"]], **rest}, parts)
     return {
         key: {name: _inline_references(one, parts) for name, one in value.items()}
         if key == "properties"
@@ -197,7 +192,3 @@ def _inline_references(part: Any, parts: Mapping[str, Any]) -> Any:
         for key, value in part.items()
         if key != "title" and not (key == "default" and value in ("", 0, False, [], None))
     }
-
-
-def _drop_key(part: Mapping[str, Any], key: str) -> dict[str, Any]:
-    return {name: value for name, value in part.items() if name != key}

@@ -93,10 +93,8 @@ class CallSite:
         self, argv: Sequence[str], *, timeout: float, limit: int, cwd: Path | None = None
     ) -> ProgramResult:
         """Run one of our own programs that only reads: it can open what `read` can open."""
-        where = self.cwd if cwd is None else str(cwd)
-        return await self.workspace.execute(
-            argv, cwd=where, timeout=timeout, limit=limit, read_only=True
-        )
+        folder, run = str(cwd or self.cwd), self.workspace.execute
+        return await run(argv, cwd=folder, timeout=timeout, limit=limit, read_only=True)
 
     async def make_not_found_error(self, given_path: str, path: Path) -> ToolError:
         """The error for a missing file, with a suggestion."""

@@ -67,10 +67,7 @@ def decode_text(data: bytes, *, is_truncated: bool = False) -> DecodedText | Non
 def _try_decode(data: bytes, bom: bytes, encoding: str, is_truncated: bool) -> DecodedText | None:
     body = data[len(bom) :]
     try:
-        if not is_truncated:
-            text = body.decode(encoding)
-        else:
-            text = codecs.getincrementaldecoder(encoding)().decode(body)
+        text = codecs.getincrementaldecoder(encoding)().decode(body, final=not is_truncated)
     except UnicodeDecodeError:
         return None
     return DecodedText(text, encoding, bom)
@@ -98,17 +95,12 @@ class Occurrence(msgspec.Struct, frozen=True):
 def find_occurrences(text: str, wanted: str, default_line_ending: str) -> list[Occurrence]:
     """Every occurrence of a piece; its line ends match those of the file."""
     original, wanted = wanted, wanted.replace("\r\n", "\n")
-    if "\n" not in wanted or "\r" not in text:
-        return [
-            Occurrence(start, start + len(wanted), default_line_ending)
-            for start in _find_starts(text, wanted)
-        ]
-    starts = list(_find_starts(text.replace("\r\n", "\n"), wanted))
+    is_plain = "\n" not in wanted or "\r" not in text
+    starts = [] if is_plain else list(_find_starts(text.replace("\r\n", "\n"), wanted))
     if not starts:  # a piece that ends within a line end matches only unchanged
-        return [
-            Occurrence(start, start + len(original), default_line_ending)
-            for start in _find_starts(text, original)
-        ]
+        exact = wanted if is_plain else original
+        ends = ((at, at + len(exact)) for at in _find_starts(text, exact))
+        return [Occurrence(start, end, default_line_ending) for start, end in ends]
     # Where the plain text has lost a carriage return: offsets behind it shift by one.
     lost = array("q", (at.start() - n for n, at in enumerate(re.finditer("\r\n", text))))
     occurrences: list[Occurrence] = []

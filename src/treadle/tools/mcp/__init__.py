@@ -25,12 +25,6 @@ from treadle.tools.mcp.process import StartProcess
 from treadle.tools.mcp.server import McpServer, McpStatus
 
 __all__ = [
-    "McpServer",
-    "McpStatus",
-    "McpServerConfig",
-    "StartProcess",
-    "parse_server_config",
-    "load_servers",
-    "parse_servers",
-    "find_secret_variables",
-]
+    "McpServer", "McpStatus", "McpServerConfig", "StartProcess", "parse_server_config",
+    "load_servers", "parse_servers", "find_secret_variables",
+]  # fmt: skip

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,14 +26,8 @@ CALL_TIMEOUT = 120.0
 STARTUP_TIMEOUT = 30.0
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
 _FIELD_TYPES: Mapping[str, type] = {
-    "type": str,
-    "command": str,
-    "args": list,
-    "env": dict,
-    "cwd": str,
-    "url": str,
-    "headers": dict,
-}
+    "type": str, "command": str, "args": list, "env": dict, "cwd": str, "url": str, "headers": dict
+}  # fmt: skip
 
 
 class McpServerConfig(msgspec.Struct, frozen=True):
@@ -78,9 +72,8 @@ def find_secret_variables(
 ) -> list[str]:
     """The secret variables that a definition refers to."""
     environ = os.environ if environ is None else environ
-    names = dict.fromkeys(
-        found[1] for text in _iter_strings(raw) for found in _VARIABLE.finditer(text)
-    )
+    found = (match for text in _iter_strings(raw) for match in _VARIABLE.finditer(text))
+    names = dict.fromkeys(match[1] for match in found)
     return [name for name in names if is_secret(name, environ.get(name, ""))]
 
 
@@ -98,7 +91,7 @@ def parse_server_config(
     for key, wanted in _FIELD_TYPES.items():
         if key in raw and not isinstance(raw[key], wanted):
             raise ConfigError(f"server {name!r}: {key} has to be a {wanted.__name__}")
-    expand = _VariableExpander(name, os.environ if environ is None else environ, trusted)
+    expand = _make_expander(name, os.environ if environ is None else environ, trusted)
     command, url = expand(raw.get("command", "")), expand(raw.get("url", ""))
     if bool(command) == bool(url):
         raise ConfigError(f"server {name!r}: it needs a command or a url, and not both")
@@ -119,15 +112,11 @@ def parse_server_config(
 
 
 def _iter_strings(value: object) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-        case dict():
-            for inner in value.values():
-                yield from _iter_strings(inner)
-        case list() | tuple():
-            for inner in value:
-                yield from _iter_strings(inner)
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _iter_strings(inner)
 
 
 def _parse_transport(name: str, declared: str | None, url: str) -> Literal["stdio", "http", "sse"]:
@@ -135,15 +124,11 @@ def _parse_transport(name: str, declared: str | None, url: str) -> Literal["stdi
         if declared not in (None, "stdio"):
             raise ConfigError(f"server {name!r}: type {declared!r} needs a url")
         return "stdio"
-    match declared:
-        case None | "http" | "streamable-http" | "streamableHttp":
-            return "http"
-        case "sse":
-            return "sse"
-        case _:
-            raise ConfigError(
-                f"server {name!r}: unknown type {declared!r} for a url; use http or sse"
-            )
+    if declared in (None, "http", "streamable-http", "streamableHttp"):
+        return "http"
+    if declared == "sse":
+        return "sse"
+    raise ConfigError(f"server {name!r}: unknown type {declared!r} for a url; use http or sse")
 
 
 def _parse_timeout(name: str, raw: Mapping[str, Any], key: str, default: float) -> float:
@@ -156,25 +141,22 @@ def _parse_timeout(name: str, raw: Mapping[str, Any], key: str, default: float) 
     return value / 1000
 
 
-class _VariableExpander:
-    """Expands environment variables; one that is not set is an error."""
+def _make_expander(name: str, environ: Mapping[str, str], trusted: bool) -> Callable[[object], str]:
+    """A function that expands environment variables; one that is not set is an error."""
 
-    def __init__(self, name: str, environ: Mapping[str, str], trusted: bool) -> None:
-        self._name = name
-        self._environ = environ
-        self._trusted = trusted
-
-    def __call__(self, text: object) -> str:
-        if not isinstance(text, str | int | float) or isinstance(text, bool):
-            raise ConfigError(f"server {self._name!r}: {text!r} has to be a string")
-        return _VARIABLE.sub(self._expand, str(text))
-
-    def _expand(self, found: re.Match[str]) -> str:
+    def expand_variable(found: re.Match[str]) -> str:
         variable, default = found.group(1), found.group(2)
-        value = self._environ.get(variable)
-        if not self._trusted and is_secret(variable, value or ""):
+        value = environ.get(variable)
+        if not trusted and is_secret(variable, value or ""):
             return default or ""
         value = value or default
         if value is None:
-            raise ConfigError(f"server {self._name!r}: the variable {variable} is not set")
+            raise ConfigError(f"server {name!r}: the variable {variable} is not set")
         return value
+
+    def expand(text: object) -> str:
+        if not isinstance(text, str | int | float) or isinstance(text, bool):
+            raise ConfigError(f"server {name!r}: {text!r} has to be a string")
+        return _VARIABLE.sub(expand_variable, str(text))
+
+    return expand

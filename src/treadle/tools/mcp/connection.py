@@ -109,11 +109,6 @@ class McpConnection:
                 break
         return found[:MAX_TOOLS]
 
-    @property
-    def _supports_list_changed(self) -> bool:
-        tools = self.client.server_capabilities.tools
-        return bool(tools and tools.list_changed)
-
     async def on_message(self, message: object) -> None:
         """A notification of the older protocol; exceptions of the transport are ignored."""
         if isinstance(message, types.ToolListChangedNotification):
@@ -127,7 +122,8 @@ class McpConnection:
         """The newer protocol sends changes only to subscribers."""
         if self.client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
-        while self._supports_list_changed and self.problem is None:
+        tools = self.client.server_capabilities.tools
+        while tools and tools.list_changed and self.problem is None:
             try:
                 async with self.client.listen(tools_list_changed=True) as changes:
                     async for _ in changes:
@@ -166,9 +162,8 @@ class McpConnection:
             raise await self._make_call_error(tool, error) from error
         except (RuntimeError, ValueError) as error:
             # Raised by the SDK: the result does not fit the schema that the server declared.
-            raise ToolError(
-                f"the server {self._name} returned an invalid result for {tool}: {error}"
-            ) from error
+            problem = f"returned an invalid result for {tool}: {error}"
+            raise ToolError(f"the server {self._name} {problem}") from error
         return convert_result(result)
 
     async def _make_call_error(self, tool: str, error: MCPError) -> ToolError:
@@ -225,12 +220,10 @@ async def connect(
                     client_info=types.Implementation(name="treadle", version=__version__),
                 )
                 connection._client = await stack.enter_async_context(client)
-        except BaseException as error:
-            if connection.login_challenge is not None and isinstance(error, Exception):
+        except Exception as error:
+            if connection.login_challenge is not None:
                 raise connection.make_login_error() from error
-            if isinstance(error, Exception):
-                raise ToolError(connection.explain_failure(error)) from error
-            raise
+            raise ToolError(connection.explain_failure(error)) from error
         listening = asyncio.create_task(connection.watch_tool_changes())
         try:
             yield connection

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from treadle.core.contracts.source import BaseSource
 from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
 from treadle.core.errors import AuthRequired, ConfigError, ToolError
 from treadle.core.text import plural
@@ -57,7 +58,7 @@ class McpStatus(msgspec.Struct, frozen=True):
         return f"{self.name}: {self.state}, {plural(self.tools, 'tool')}{problem}"
 
 
-class McpServer:
+class McpServer(BaseSource):
     """One server. `config` is a raw definition, or a checked one.
 
     start            starts its process, for servers with a command: the workspace's `spawn`
@@ -82,17 +83,14 @@ class McpServer:
         delays: Sequence[float] = RESTART_DELAYS,
         call_wait: float = CALL_WAIT_SECONDS,
     ) -> None:
-        self._config = (
-            config if isinstance(config, McpServerConfig) else parse_server_config(name, config)
-        )
+        if not isinstance(config, McpServerConfig):
+            config = parse_server_config(name, config)
+        self._config = config
         if self._config.transport == "stdio" and start is None:
             raise ConfigError(f"server {name!r} is a program: pass start=workspace.spawn to run it")
-        self._name = name
-        self._start = start
-        self._root = root
-        self._headers = headers
-        self._on_change = on_change
-        self._start_objection = start_objection
+        self.name = name
+        self._start, self._root, self._headers = start, root, headers
+        self._on_change, self._start_objection = on_change, start_objection
         self._has_run = False
         self._delays = tuple(delays)
         self._call_wait = call_wait
@@ -110,18 +108,14 @@ class McpServer:
 
     # --- the source ----------------------------------------------------------------------
 
-    @property
-    def name(self) -> str:
-        return self._name
-
     def tools(self) -> Sequence[Tool]:
         return self._tools
 
     def instructions(self) -> str:
         if not self._instructions:
             return ""
-        prefix = f"mcp__{sanitize_server_name(self._name)}__*"
-        return f"# Tools of {self._name} ({prefix})\n{self._instructions}"
+        prefix = f"mcp__{sanitize_server_name(self.name)}__*"
+        return f"# Tools of {self.name} ({prefix})\n{self._instructions}"
 
     async def open(self) -> None:
         """Start it in the background."""
@@ -141,14 +135,14 @@ class McpServer:
 
     @property
     def status(self) -> McpStatus:
-        return McpStatus(self._name, self._state, len(self._tools), self._problem)
+        return McpStatus(self.name, self._state, len(self._tools), self._problem)
 
     async def wait_ready(self, timeout: float | None = None) -> bool:
         """Wait until it is up or has failed for now; returns whether it is up."""
         try:
             async with asyncio.timeout(timeout):
                 while self._state == "starting":
-                    await self._wait_change()
+                    await self._changed.wait()
         except TimeoutError:
             pass
         return self._state == "up"
@@ -167,20 +161,20 @@ class McpServer:
         """The connection; waits a moment for a server that is down."""
         if self._state in ("failed", "login"):
             self.retry()
-            await self._wait_change()
+            await self._changed.wait()
         try:
             async with asyncio.timeout(self._call_wait):
                 while self._state in ("starting", "up", "down"):
                     connection = self._current_connection
                     if connection is not None and not connection.is_lost():
                         return connection
-                    await self._wait_change()
+                    await self._changed.wait()
         except TimeoutError:
             pass
         if self._state == "login":
-            raise AuthRequired(self._name, self._problem)
+            raise AuthRequired(self.name, self._problem)
         why = self._problem or "it is still starting"
-        raise ToolError(f"the server {self._name} is not running ({why}); {tool} was not called")
+        raise ToolError(f"the server {self.name} is not running ({why}); {tool} was not called")
 
     # --- start and restart ---------------------------------------------------------------
 
@@ -221,9 +215,8 @@ class McpServer:
     def _should_retry_handshake(self, lived: float) -> bool:
         """Whether a program died of the first handshake: it gets the other one at once."""
         is_first, self._is_first_handshake = self._is_first_handshake, False
-        is_second_try = (
-            is_first and self._protocol_mode == "legacy" and lived < self._config.startup_timeout
-        )
+        was_newer = self._protocol_mode == "legacy"
+        is_second_try = is_first and was_newer and lived < self._config.startup_timeout
         self._has_run = self._has_run and not is_second_try  # both handshakes are one start
         return is_second_try
 
@@ -240,13 +233,9 @@ class McpServer:
         if self._config.transport == "stdio":
             # A program may die of the newer protocol's handshake: next time use the older one.
             self._protocol_mode = "legacy" if mode == "auto" else "auto"
-        async with connection_module.connect(
-            self._name,
-            self._config,
-            start=self._start,
-            root=self._root,
-            headers=self._headers(),
-            mode=mode,
+        connect, headers = connection_module.connect, self._headers()
+        async with connect(
+            self.name, self._config, start=self._start, root=self._root, headers=headers, mode=mode
         ) as connection:
             self._protocol_mode, self._is_first_handshake = mode, False
             async with asyncio.timeout(self._config.startup_timeout):
@@ -267,9 +256,8 @@ class McpServer:
                     async with asyncio.timeout(self._config.startup_timeout):
                         await self._load_tools(connection)
                 except Exception as error:  # noqa: BLE001 - it keeps its old tools
-                    self._set_state(
-                        "up", f"its new tools could not be listed ({describe_error(error)})"
-                    )
+                    why = describe_error(error)
+                    self._set_state("up", f"its new tools could not be listed ({why})")
                 else:
                     self._set_state("up")
                 await asyncio.sleep(RELIST_PAUSE)  # for a server that changes all the time
@@ -278,15 +266,11 @@ class McpServer:
         tools: dict[str, Tool] = {}
         max_timeout = self._config.timeout * 10 + 30
         for tool in await connection.list_tools():
-            name = make_tool_name(self._name, tool.name, tools)
+            name = make_tool_name(self.name, tool.name, tools)
             hints = tool.annotations
-            spec = make_tool_spec(
-                name,
-                tool.description or tool.title or "",
-                tool.input_schema,
-                is_read_only=bool(hints and hints.read_only_hint),
-                timeout=max_timeout,
-            )
+            description = tool.description or tool.title or ""
+            is_read_only = bool(hints and hints.read_only_hint)
+            spec = make_tool_spec(name, description, tool.input_schema, is_read_only, max_timeout)
             tools.setdefault(name, McpTool(tool.name, spec, self.call))
         self._instructions = connection.instructions[:MAX_INSTRUCTION_CHARS]
         if [tool.spec for tool in tools.values()] != [tool.spec for tool in self._tools]:
@@ -302,6 +286,3 @@ class McpServer:
                 self._on_change(self.status)
             except Exception:  # noqa: BLE001 - a broken callback must not stop the server
                 pass
-
-    async def _wait_change(self) -> None:
-        await self._changed.wait()

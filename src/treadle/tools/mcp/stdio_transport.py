@@ -13,7 +13,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
+from typing import NamedTuple
 
 import anyio
 import mcp_types as types
@@ -38,11 +38,11 @@ _REQUEST_ID = re.compile(rb'"id"\s*:\s*(?:(\d{1,18})|"([^"]{1,64})")')
 _BODY = re.compile(rb'"(?:result|error|method)"\s*:')
 
 
-class TruncatedLine:
+class TruncatedLine(NamedTuple):
     """The two ends of a line that was too long."""
 
-    def __init__(self, head: bytes, tail: bytes) -> None:
-        self.head, self.tail = head, tail
+    head: bytes
+    tail: bytes
 
 
 class LineSplitter:
@@ -75,12 +75,9 @@ class LineSplitter:
         self._tail = (self._tail + data[-EDGE_BYTES:])[-EDGE_BYTES:]
 
     def _take_line(self) -> bytes | TruncatedLine:
-        if self._head is not None:
-            line: bytes | TruncatedLine = TruncatedLine(self._head, self._tail)
-        else:
-            line = b"".join(self._parts)
+        head, tail, line = self._head, self._tail, b"".join(self._parts)
         self._parts, self._size, self._head, self._tail = [], 0, None, b""
-        return line
+        return line if head is None else TruncatedLine(head, tail)
 
 
 def guess_request_id(head: bytes, tail: bytes) -> int | str | None:
@@ -107,10 +104,7 @@ class StdioTransport:
         on_lost: Callable[[str], None],
         limit: int = MAX_MESSAGE_BYTES,
     ) -> None:
-        self._start = start
-        self._argv = argv
-        self._cwd = cwd
-        self._env = env
+        self._start, self._argv, self._cwd, self._env = start, argv, cwd, env
         self._on_lost = on_lost
         self._splitter = LineSplitter(limit)
         self._limit = limit
@@ -160,12 +154,7 @@ class StdioTransport:
         ]
         return incoming, outgoing
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Close its input, then TERM, then KILL; waits are bounded, and the tree is gone after."""
         try:
             self._transports[0].close()
@@ -232,9 +221,8 @@ class StdioTransport:
             message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
         except ValueError:
             request_id = guess_request_id(text[:EDGE_BYTES], text[-EDGE_BYTES:])
-            response = self._make_error_response(
-                request_id, "the server's response was not a valid message"
-            )
+            problem = "the server's response was not a valid message"
+            response = self._make_error_response(request_id, problem)
             if response is None:
                 self._on_non_message(text)
             return response
@@ -314,12 +302,10 @@ class StdioTransport:
 
     async def _open_reader(self, fd: int) -> asyncio.StreamReader:
         reader = asyncio.StreamReader(limit=1 << 17)
-        loop = asyncio.get_running_loop()
+        loop, protocol = asyncio.get_running_loop(), asyncio.StreamReaderProtocol(reader)
         pipe = os.fdopen(fd, "rb", buffering=0)
         self._open_fds.discard(fd)
-        transport, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), pipe
-        )
+        transport, _ = await loop.connect_read_pipe(lambda: protocol, pipe)
         self._transports.append(transport)
         return reader
 

@@ -11,26 +11,16 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from treadle.core.contracts.tool import (
-    BaseTool,
-    ProbeResult,
-    ToolContext,
-    ToolOutput,
-    ToolSpec,
-)
+from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
 from treadle.core.transcript.content import Arguments
 from treadle.tools.function import summarize_call
 
 MAX_NAME_CHARS = 64  # the limit of the providers
 MAX_DESCRIPTION_CHARS = 4_000
 _JSON_TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "string": str,
-    "boolean": bool,
-    "integer": (int, float),
-    "number": (int, float),
-    "array": list,
-    "object": dict,
-}
+    "string": str, "boolean": bool, "integer": (int, float), "number": (int, float),
+    "array": list, "object": dict,
+}  # fmt: skip
 
 McpCall = Callable[[str, Arguments, ToolContext], Awaitable[ToolOutput]]
 
@@ -59,9 +49,8 @@ class McpTool(BaseTool):
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
     ) -> ProbeResult:
-        return ProbeResult(
-            "unknown", f"{self._spec.name} is a tool of a server: no check is possible"
-        )
+        name = self._spec.name
+        return ProbeResult("unknown", f"{name} is a tool of a server: no check is possible")
 
 
 def check_arguments(arguments: Arguments, spec: ToolSpec) -> str | None:
@@ -103,17 +92,10 @@ def make_tool_name(server: str, remote_name: str, taken: Mapping[str, object]) -
 
 
 def make_tool_spec(
-    name: str,
-    description: str,
-    schema: Mapping[str, Any],
-    *,
-    is_read_only: bool,
-    timeout: float,
+    name: str, description: str, schema: Mapping[str, Any], is_read_only: bool, timeout: float
 ) -> ToolSpec:
     """What the model and the loop know of a server's tool."""
-    whole = dict(schema)
-    whole["type"] = "object"
-    whole.setdefault("properties", {})
+    whole = {**schema, "type": "object", "properties": schema.get("properties", {})}
     return ToolSpec(
         name,
         description[:MAX_DESCRIPTION_CHARS],

@@ -7,8 +7,9 @@ one at a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -107,17 +108,9 @@ class Checkpoints:
                 raise WorkspaceError(f"the checkpoint cannot be used: {error}") from error
 
     def _scan(self, target: FlatTree | None = None) -> tuple[Scanner, str]:
-        objects = self._objects
-        scan = Scanner(
-            self.root,
-            objects,
-            self._stat_cache,
-            max_bytes=self._max_file_bytes,
-            max_files=self._max_files,
-            read_gitignore=None
-            if target is None
-            else (lambda folder: target.read_gitignore(objects, folder)),
-        )
+        read = None if target is None else partial(target.read_gitignore, self._objects)
+        limits = self._max_file_bytes, self._max_files
+        scan = Scanner(self.root, self._objects, self._stat_cache, *limits, read)
         tree = scan.scan()
         self._stat_cache = scan.stat_cache
         return scan, tree
@@ -135,7 +128,8 @@ class Checkpoints:
         unknown = {skipped.path for skipped in now.skipped}
         folders = [path for path in target.folders if not is_within(path, unknown)]
         wanted = {p: node for p, node in target.files.items() if now.files.get(p) != node}
-        with self._open_restorer() as work:
+        with closing(SafeTree(self.root)) as folder:
+            work = Restorer(folder, self._objects)
             work.remove(path for path in now.files if target.lacks_file(path))
             # A symlink or a file may be where a folder has to be, and vice versa.
             work.remove(now.special_files.intersection(folders))
@@ -153,17 +147,17 @@ class Checkpoints:
         unknown = {skipped.path for skipped in now.skipped}
         files: dict[str, TreeNode] = {}
         removed: list[str] = []
-        with self._open_restorer() as work:
+        with closing(SafeTree(self.root)) as folder:
+            work = Restorer(folder, self._objects)
             for path in (change.path for change in diff_trees(before, after)):
+                current = now.files.get(path)
                 if is_within(path, unknown):
                     work.skip(path, CURRENT_NOT_STORED)
                 elif is_within(path, after.not_stored):
                     work.skip(path, TARGET_NOT_STORED)
-                elif now.files.get(path) == after.files.get(path):
+                elif current == after.files.get(path):
                     continue
-                elif now.files.get(path) != before.files.get(path) or is_within(
-                    path, before.not_stored
-                ):
+                elif current != before.files.get(path) or is_within(path, before.not_stored):
                     work.skip(path, CHANGED_SINCE)
                 elif path in after.files:
                     files[path] = after.files[path]
@@ -171,24 +165,13 @@ class Checkpoints:
                     removed.append(path)
             # Removed first: a symlink may be where a folder has to be.
             work.remove(removed)
-            work.remove(
-                now.special_files.intersection(
-                    parent for path in files for parent in parent_folders(path)
-                )
-            )
+            parents = {parent for path in files for parent in parent_folders(path)}
+            work.remove(now.special_files & parents)
             work.remove_folders(path for path in before.folders if after.lacks_folder(path))
             new_folders = (path for path in after.folders if before.lacks_folder(path))
             work.make_folders(path for path in new_folders if not is_within(path, unknown))
             work.write(files)
             return work.result()
-
-    @contextmanager
-    def _open_restorer(self) -> Iterator[Restorer]:
-        tree = SafeTree(self.root)
-        try:
-            yield Restorer(tree, self._objects)
-        finally:
-            tree.close()
 
     def _flatten(self, tree: str) -> FlatTree:
         try:

@@ -13,7 +13,7 @@ from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import WorkspaceError
 from treadle.core.transcript.entries import Checkpoint, Entry
 from treadle.core.transcript.transcript import Transcript
-from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot
+from treadle.workspace.checkpoints.checkpoints import Checkpoints
 from treadle.workspace.checkpoints.scanner import SkippedPath
 
 
@@ -46,10 +46,7 @@ class CheckpointRecorder:
             self._warn(f"the files of this turn cannot be restored: {error}")
             return
         self._append(Checkpoint(turn_id, snapshot.tree))
-        self._report_skipped(snapshot)
-
-    def _report_skipped(self, snapshot: FileSnapshot) -> None:
-        """Warn about each skipped path once."""
+        # Warn about each skipped path once.
         new = [skipped for skipped in snapshot.skipped if skipped not in self._reported]
         self._reported.update(new)
         if new:

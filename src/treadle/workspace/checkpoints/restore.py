@@ -75,9 +75,7 @@ def flatten_tree(objects: ObjectStore, tree: str) -> FlatTree:
 
 def is_within(path: str, ancestors: Collection[str]) -> bool:
     """Whether the path is one of these, or below one of them."""
-    return bool(ancestors) and (
-        path in ancestors or any(parent in ancestors for parent in parent_folders(path))
-    )
+    return bool(ancestors) and any(one in ancestors for one in (path, *parent_folders(path)))
 
 
 def parent_folders(path: str) -> list[str]:

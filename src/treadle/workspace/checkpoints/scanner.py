@@ -50,9 +50,8 @@ class Scanner:
         root: Path,
         objects: ObjectStore,
         stat_cache: StatCache,
-        *,
-        max_bytes: int = MAX_FILE_BYTES,
-        max_files: int = MAX_FILES,
+        max_bytes: int,
+        max_files: int,
         read_gitignore: ReadGitignore | None = None,
     ) -> None:
         self._root = os.fspath(root)
@@ -72,28 +71,19 @@ class Scanner:
     def scan(self) -> str:
         """The hash of the tree."""
         fd, entries = safe_tree.open_root(self._root)
-        return self._store_folder(fd, entries, "", IgnoreRules())
+        return self._store_folder(fd, entries, "", IgnoreRules(), 0)
 
     def _store_folder(
-        self,
-        fd: int,
-        entries: list[os.DirEntry[str]],
-        folder: str,
-        rules: IgnoreRules,
-        level: int = 0,
+        self, fd: int, entries: list[os.DirEntry[str]], folder: str, rules: IgnoreRules, level: int
     ) -> str:
         """The hash of the tree of one folder; closes its descriptor."""
         try:
             rules = rules.with_gitignore(folder, self._load_gitignore(fd, entries, folder))
             prefix = f"{folder}/" if folder else ""
-            nodes: list[TreeNode] = []
-            for entry in entries:
-                node = self._scan_entry(fd, entry, prefix + entry.name, rules, level)
-                if node is not None:
-                    nodes.append(node)
+            found = [self._scan_entry(fd, e, prefix + e.name, rules, level) for e in entries]
         finally:
             os.close(fd)
-        return self._objects.put_folder(nodes)
+        return self._objects.put_folder(node for node in found if node is not None)
 
     def _scan_entry(
         self, fd: int, entry: os.DirEntry[str], path: str, rules: IgnoreRules, level: int

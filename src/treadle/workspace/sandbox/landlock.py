@@ -91,9 +91,8 @@ def make_read_only_ruleset(readable: Iterable[str], runnable: Iterable[str]) -> 
 
 def _create_ruleset(attributes: RulesetAttributes) -> int:
     size = ctypes.c_size_t(ctypes.sizeof(attributes))
-    return raise_on_error(
-        libc.syscall(SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), size, 0)
-    )
+    number = SYS_LANDLOCK_CREATE_RULESET
+    return raise_on_error(libc.syscall(number, ctypes.byref(attributes), size, 0))
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:

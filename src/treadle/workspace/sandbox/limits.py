@@ -43,13 +43,10 @@ def _check_usable(folder: Path) -> str:
     except OSError:
         return ""
     try:
-        return str(folder) if (trial / "pids.max").exists() and _may_join(folder) else ""
+        may_join = os.access(folder / "cgroup.procs", os.W_OK)
+        return str(folder) if (trial / "pids.max").exists() and may_join else ""
     finally:
         trial.rmdir()
-
-
-def _may_join(folder: Path) -> bool:
-    return os.access(folder / "cgroup.procs", os.W_OK)
 
 
 def count_user_threads(uid: int) -> int:

@@ -19,18 +19,9 @@ from pathlib import Path
 from treadle.core.errors import WorkspaceError
 
 PROTECTED_PATHS = (
-    ".treadle",
-    ".claude",
-    ".mcp.json",
-    ".envrc",
-    ".vscode",
-    ".idea",
-    ".git/hooks",
-    ".git/config",
-    ".git/modules",
-    ".git/config.worktree",
-    ".git/commondir",
-)
+    ".treadle", ".claude", ".mcp.json", ".envrc", ".vscode", ".idea",
+    ".git/hooks", ".git/config", ".git/modules", ".git/config.worktree", ".git/commondir",
+)  # fmt: skip
 """Settings of agents, git and editors: they decide what runs on the host."""
 
 PROTECTED_NAMES = frozenset(name.partition("/")[0] for name in PROTECTED_PATHS)

@@ -43,6 +43,5 @@ def _find_readable(roots: tuple[Path, ...], home: str) -> tuple[str, ...]:
 
 @cache
 def _find_system(home: str) -> tuple[str, ...]:
-    return tuple(
-        path for path in SYSTEM_PATHS.split() if not Path(home or "/").is_relative_to(path)
-    )
+    own = Path(home or "/")
+    return tuple(path for path in SYSTEM_PATHS.split() if not own.is_relative_to(path))

@@ -21,52 +21,27 @@ X32 = 0x40000000
 # name: (x86_64, aarch64); -1 where there is none
 REFUSED = {
     # the mount table
-    "mount": (165, 40),
-    "umount2": (166, 39),
-    "pivot_root": (155, 41),
-    "chroot": (161, 51),
-    "open_tree": (428, 428),
-    "move_mount": (429, 429),
-    "fsopen": (430, 430),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fspick": (433, 433),
-    "mount_setattr": (442, 442),
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
+    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431),
+    "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442),
     # other namespaces
-    "unshare": (272, 97),
-    "setns": (308, 268),
+    "unshare": (272, 97), "setns": (308, 268),
     # the kernel itself
-    "bpf": (321, 280),
-    "perf_event_open": (298, 241),
-    "init_module": (175, 105),
-    "finit_module": (313, 273),
-    "delete_module": (176, 106),
-    "kexec_load": (246, 104),
-    "kexec_file_load": (320, 294),
-    "reboot": (169, 142),
-    "swapon": (167, 224),
-    "swapoff": (168, 225),
-    "acct": (163, 89),
-    "syslog": (103, 116),
-    "quotactl": (179, 60),
-    "settimeofday": (164, 170),
-    "clock_settime": (227, 112),
-    "userfaultfd": (323, 282),
-    "iopl": (172, -1),
-    "ioperm": (173, -1),
+    "bpf": (321, 280), "perf_event_open": (298, 241), "init_module": (175, 105),
+    "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294), "reboot": (169, 142), "swapon": (167, 224),
+    "swapoff": (168, 225), "acct": (163, 89), "syslog": (103, 116), "quotactl": (179, 60),
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "userfaultfd": (323, 282),
+    "iopl": (172, -1), "ioperm": (173, -1),
     # keys of the user's session, files by handle
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-    "keyctl": (250, 219),
+    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
     "open_by_handle_at": (304, 265),
-}
+}  # fmt: skip
+# Reported as missing, so that programs fall back to calls that can be filtered by arguments.
 REPORTED_MISSING = {
-    # Reported as missing, so that programs fall back to calls that can be filtered by arguments.
     "clone3": (435, 435),
-    "io_uring_setup": (425, 425),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-}
+    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+}  # fmt: skip
 CLONE, IOCTL = (56, 220), (16, 29)
 SOCKETS = ((41, 198), (53, 199))  # socket, socketpair
 NEW_NAMESPACE = 0x7E020000  # NEWUSER NEWPID NEWNET NEWIPC NEWUTS NEWCGROUP NEWNS
@@ -97,9 +72,8 @@ def build_filter(machine: str = "") -> bytes:
         for numbers in calls.values():
             if numbers[column] >= 0:
                 code += [_jump(JUMP_EQUAL, numbers[column], 0, 1), _refuse(error)]
-    code += _check_argument(
-        CLONE[column], 0, [_jump(JUMP_ANY_BIT, NEW_NAMESPACE, 0, 1), _refuse(EPERM)]
-    )
+    no_namespace = [_jump(JUMP_ANY_BIT, NEW_NAMESPACE, 0, 1), _refuse(EPERM)]
+    code += _check_argument(CLONE[column], 0, no_namespace)
     injecting = [[_jump(JUMP_EQUAL, r, 0, 1), _refuse(EPERM)] for r in TERMINAL_INJECTION]
     code += _check_argument(IOCTL[column], 1, [step for pair in injecting for step in pair])
     known = [[_jump(JUMP_EQUAL, family, 0, 1), _return(ALLOW)] for family in SOCKET_FAMILIES]

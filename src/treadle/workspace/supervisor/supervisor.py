@@ -71,17 +71,18 @@ class Supervisor:
         """Fork and exec the command; (errno, step, detail) if that failed."""
         request = self.request
         outputs: list[tuple[int, int]] = []  # (child's fd, write end)
-        if request["spooled"]:
+        if request["capture_output"]:
             reading, writing = os.pipe()
             try:
                 fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, 1 << 20)
             except OSError:
                 pass  # past the user's pipe quota: a smaller pipe works too
             outputs += [(1, writing), (2, writing)]
-            names = ("head", "tail", "side", "cap", "always", "secrets")
+            file_names = ("output_file", "output_file_limit", "always_output_file")
+            names = ("head", "tail", *file_names, "secrets")
             self.output_buffer = OutputBuffer(reading, *(request[name] for name in names))
         self.trailer_fd, trailer_write = os.pipe()
-        outputs.append((request["trailer"], trailer_write))
+        outputs.append((request["trailer_fd"], trailer_write))
         failed, failed_write = os.pipe()
         self.main_pid = os.fork()
         if self.main_pid == 0:
@@ -112,17 +113,15 @@ class Supervisor:
             step = "limit"
             self.apply_limits()
             step = "descriptors"
-            passed = [(n, self.fds[i]) for n, i in request["pass"]]
-            moved = [
-                (n, fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD))
-                for n, fd in passed + outputs
-            ]
-            error_fd = fcntl.fcntl(error_fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD)
+            passed = [(n, self.fds[i]) for n, i in request["descriptors"]]
+            move_up = (fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD)
+            moved = [(n, fcntl.fcntl(fd, *move_up)) for n, fd in passed + outputs]
+            error_fd = fcntl.fcntl(error_fd, *move_up)
             for target, source in moved:
                 os.dup2(source, target)
-            if request["landlock"] is not None:
+            if request["landlock_ruleset"] is not None:
                 step = "restrict"
-                restrict_to_ruleset(self.fds[request["landlock"]])
+                restrict_to_ruleset(self.fds[request["landlock_ruleset"]])
             step = "exec"
             os.execvpe(request["argv"][0], request["argv"], request["env"])
         except OSError as error:
@@ -146,7 +145,7 @@ class Supervisor:
     # Watching
 
     def watch(self) -> None:
-        """Until the command has ended: its first process, or with "linger" the whole tree."""
+        """Until the command has ended: its first process, or with `wait_for_tree` the tree."""
         while not self.is_over():
             self.poll_once(self.next_timeout())
             now = time.monotonic()
@@ -158,7 +157,7 @@ class Supervisor:
 
     def is_over(self) -> bool:
         alive = self.reap()
-        return self.status is not None and not (alive and self.request["linger"])
+        return self.status is not None and not (alive and self.request["wait_for_tree"])
 
     def next_timeout(self) -> float | None:
         times = [t for t in (self.deadline, self.kill_at) if t is not None]
@@ -233,7 +232,7 @@ class Supervisor:
         """TERM now, KILL after the grace period. Bubblewrap's own two processes get no TERM: their
         end would kill everything inside at once."""
         inner = {pid for pid, _, _ in read_process_table().get(self.main_pid, ())}
-        spared = {self.main_pid, *inner} if self.request["wrapped"] else set()
+        spared = {self.main_pid, *inner} if self.request["in_bubblewrap"] else set()
         below = [pid for pid, _ in list_descendants(os.getpid()) if pid not in spared]
         signal_each(below, signal.SIGTERM)
         signal_each(below, signal.SIGCONT)
@@ -272,7 +271,7 @@ class Supervisor:
     def kill_strays(self) -> list[str]:
         """End the processes that the command left running; returns their names."""
         left: list[str] = []
-        if self.request["wrapped"]:
+        if self.request["in_bubblewrap"]:
             self.wait_children(time.monotonic() + STRAY_GRACE)  # the kernel kills them all
         elif not self.killed:
             left = [name for _, name in list_descendants(os.getpid())]

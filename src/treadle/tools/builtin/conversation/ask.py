@@ -4,7 +4,7 @@ The host provides the service "ask": an async function that takes a UserQuestion
 answer as text, or None if there is no answer.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from treadle.core.contracts.tool import Access, ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments
-from treadle.tools.builtin.base import BuiltinTool, escape_multiline
+from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.session import CallSite
 
 NO_USER_MESSAGE = (
@@ -22,8 +22,8 @@ NO_USER_MESSAGE = (
 
 
 class QuestionChoice(msgspec.Struct, frozen=True):
-    label: Annotated[str, msgspec.Meta(description="The choice, in a few words")]
-    description: Annotated[str, msgspec.Meta(description="What it would mean")] = ""
+    label: Annotated[str, describe("The choice, in a few words")]
+    description: Annotated[str, describe("What it would mean")] = ""
 
 
 class UserQuestion(msgspec.Struct, frozen=True):
@@ -50,23 +50,18 @@ AskUser = Callable[[UserQuestion], Awaitable[str | None]]
 
 
 class AskArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    question: Annotated[str, msgspec.Meta(description="One clear question")]
+    question: Annotated[str, describe("One clear question")]
     options: Annotated[
-        list[QuestionChoice], msgspec.Meta(description="Two to four choices, the best one first")
+        list[QuestionChoice], describe("Two to four choices, the best one first")
     ] = []
-    multi_select: Annotated[
-        bool, msgspec.Meta(description="Whether several choices may be taken")
-    ] = False
+    multi_select: Annotated[bool, describe("Whether several choices may be taken")] = False
 
 
 class AskTool(BuiltinTool[AskArguments]):
     name = "ask"
     arguments_type = AskArguments
     timeout = 7 * 24 * 3600.0  # people sleep
-    argument_aliases: ClassVar[Mapping[str, str]] = {
-        "choices": "options",
-        "multiSelect": "multi_select",
-    }
+    argument_aliases: ClassVar = {"choices": "options", "multiSelect": "multi_select"}
 
     def validate(self, args: AskArguments) -> str | None:
         return None if args.question.strip() else "the question is empty"

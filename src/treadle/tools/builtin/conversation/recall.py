@@ -14,9 +14,8 @@ import msgspec
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.text import plural
-from treadle.core.transcript.content import Text
-from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
-from treadle.tools.builtin.base import BuiltinTool
+from treadle.core.transcript import AssistantItem, Item, Text, ToolResultItem, UserItem
+from treadle.tools.builtin.base import BuiltinTool, describe
 from treadle.tools.builtin.session import CallSite
 from treadle.tools.builtin.text import slice_part
 
@@ -28,12 +27,10 @@ SearchHistory = Callable[[str, str, int], Awaitable[Sequence[str]]]  # session, 
 
 
 class RecallArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    query: Annotated[
-        str, msgspec.Meta(description="Words that stood there: names, paths, errors")
-    ] = ""
-    id: Annotated[str, msgspec.Meta(description="The id of one answer, to see all of it")] = ""
-    offset: Annotated[int, msgspec.Meta(description="Character to read on from, with id")] = 0
-    limit: Annotated[int, msgspec.Meta(description="How many passages, 20 at most")] = 5
+    query: Annotated[str, describe("Words that stood there: names, paths, errors")] = ""
+    id: Annotated[str, describe("The id of one answer, to see all of it")] = ""
+    offset: Annotated[int, describe("Character to read on from, with id")] = 0
+    limit: Annotated[int, describe("How many passages, 20 at most")] = 5
 
 
 class RecallTool(BuiltinTool[RecallArguments]):

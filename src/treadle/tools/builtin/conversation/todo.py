@@ -9,7 +9,7 @@ import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.transcript.content import Arguments
-from treadle.tools.builtin.base import BuiltinTool, escape_multiline
+from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.session import CallSite
 
 TodoStatus = Literal["pending", "in_progress", "completed"]
@@ -19,12 +19,12 @@ STATUS_MARKS: dict[TodoStatus, str] = {"pending": "[ ]", "in_progress": "[>]", "
 class TodoItem(msgspec.Struct, frozen=True):
     """One step. What else a model adds, such as an id, is passed over."""
 
-    content: Annotated[str, msgspec.Meta(description="What is to be done")]
+    content: Annotated[str, describe("What is to be done")]
     status: TodoStatus = "pending"
 
 
 class TodoArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    todos: Annotated[list[TodoItem], msgspec.Meta(description="The whole list, in order")]
+    todos: Annotated[list[TodoItem], describe("The whole list, in order")]
 
 
 class TodoTool(BuiltinTool[TodoArguments]):

@@ -4,7 +4,7 @@ For models that were trained on this format. Context lines prove that the model 
 changes, so a file need not have been read; one that changed since it was read is refused.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -12,7 +12,7 @@ import msgspec
 
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments
-from treadle.tools.builtin.base import escape_multiline
+from treadle.tools.builtin.base import describe, escape_multiline
 from treadle.tools.builtin.files.file_changes import (
     FileChangeTool,
     PlannedChange,
@@ -25,16 +25,16 @@ from treadle.tools.builtin.session import CallSite
 from treadle.tools.builtin.text import DecodedText
 
 
-class ApplyPatchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    patch: Annotated[str, msgspec.Meta(description="The patch, from *** Begin Patch on")]
+class PatchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    patch: Annotated[str, describe("The patch, from *** Begin Patch on")]
 
 
-class ApplyPatchTool(FileChangeTool[ApplyPatchArguments]):
+class ApplyPatchTool(FileChangeTool[PatchArguments]):
     name = "apply_patch"
-    arguments_type = ApplyPatchArguments
-    argument_aliases: ClassVar[Mapping[str, str]] = {"input": "patch", "text": "patch"}
+    arguments_type = PatchArguments
+    argument_aliases: ClassVar = {"input": "patch", "text": "patch"}
 
-    def validate(self, args: ApplyPatchArguments) -> str | None:
+    def validate(self, args: PatchArguments) -> str | None:
         parse_patch(args.patch)
         return None
 
@@ -46,13 +46,11 @@ class ApplyPatchTool(FileChangeTool[ApplyPatchArguments]):
         return escape_multiline(f"[{self.name}: {', '.join(names)[:200]}]".replace("\n", " "))
 
     @classmethod
-    def write_paths(cls, args: ApplyPatchArguments) -> tuple[str, ...]:
-        named: list[str] = []
-        for file in parse_patch(args.patch):
-            named += [path for path in (file.path, file.moved_to) if path]
-        return tuple(named)
+    def write_paths(cls, args: PatchArguments) -> tuple[str, ...]:
+        files = parse_patch(args.patch)
+        return tuple(path for file in files for path in (file.path, file.moved_to) if path)
 
-    async def plan(self, args: ApplyPatchArguments, site: CallSite) -> list[PlannedChange]:
+    async def plan(self, args: PatchArguments, site: CallSite) -> list[PlannedChange]:
         drafts: dict[Path, PatchDraft] = {}
         for file in parse_patch(args.patch):
             path = site.resolve(file.path, for_write=True)
@@ -60,14 +58,10 @@ class ApplyPatchTool(FileChangeTool[ApplyPatchArguments]):
                 drafts[draft.change.path] = draft
         return [draft.change for draft in drafts.values()]
 
-    def format_confirmation(
-        self, args: ApplyPatchArguments, changes: Sequence[PlannedChange]
-    ) -> str:
+    def format_confirmation(self, args: PatchArguments, changes: Sequence[PlannedChange]) -> str:
         letters = {(True, False): "A", (False, False): "M", (False, True): "D"}
-        lines = [
-            f"{letters[change.before is None, change.after is None]} {change.display_path}"
-            for change in changes
-        ]
+        kinds = [letters[change.before is None, change.after is None] for change in changes]
+        lines = [f"{kind} {c.display_path}" for kind, c in zip(kinds, changes, strict=True)]
         return "Done. Changed files:\n" + "\n".join(lines)
 
 

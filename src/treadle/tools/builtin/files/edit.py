@@ -4,13 +4,15 @@ The old text has to be in the file, once unless `replace_all` is set. A near mat
 but explained, with the nearest lines.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from treadle.core.errors import ToolError
+from treadle.tools.builtin.base import describe
 from treadle.tools.builtin.files.file_changes import (
     FileChangeTool,
     PlannedChange,
@@ -36,20 +38,16 @@ class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EditArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    file_path: Annotated[str, msgspec.Meta(description="The file to change")]
+    file_path: Annotated[str, describe("The file to change")]
     old_string: Annotated[
-        str | msgspec.UnsetType,
-        msgspec.Meta(description="The exact text to replace, without line numbers"),
-    ] = msgspec.UNSET
-    new_string: Annotated[
-        str | msgspec.UnsetType, msgspec.Meta(description="What stands there then")
-    ] = msgspec.UNSET
+        str | UnsetType, describe("The exact text to replace, without line numbers")
+    ] = UNSET
+    new_string: Annotated[str | UnsetType, describe("What stands there then")] = UNSET
     replace_all: Annotated[
-        bool, msgspec.Meta(description="Replace every occurrence; otherwise there must be one")
+        bool, describe("Replace every occurrence; otherwise there must be one")
     ] = False
     edits: Annotated[
-        list[Replacement],
-        msgspec.Meta(description="Several replacements, one after the other, instead of one"),
+        list[Replacement], describe("Several replacements, one after the other, instead of one")
     ] = []
 
     @property
@@ -62,14 +60,10 @@ class EditArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class EditTool(FileChangeTool[EditArguments]):
     name = "edit"
     arguments_type = EditArguments
-    argument_aliases: ClassVar[Mapping[str, str]] = {
-        "path": "file_path",
-        "file": "file_path",
-        "old_str": "old_string",
-        "new_str": "new_string",
-        "old_text": "old_string",
-        "new_text": "new_string",
-    }
+    argument_aliases: ClassVar = {
+        "path": "file_path", "file": "file_path", "old_str": "old_string", "new_str": "new_string",
+        "old_text": "old_string", "new_text": "new_string",
+    }  # fmt: skip
 
     def validate(self, args: EditArguments) -> str | None:
         if not args.file_path:
@@ -111,9 +105,8 @@ async def _plan_new_file(args: EditArguments, site: CallSite, path: Path) -> Pla
         return None
     content = await site.read_if_exists(path, 1)
     if content is not None and content.size:
-        raise ToolError(
-            f"old_string is empty, and {args.file_path} is not; name the text to replace"
-        )
+        name = args.file_path
+        raise ToolError(f"old_string is empty, and {name} is not; name the text to replace")
     text = args.replacements[0].new_string
     return PlannedChange(path, site.display_path(path), content, text.encode(), "", text)
 

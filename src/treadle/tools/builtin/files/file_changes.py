@@ -23,12 +23,7 @@ from treadle.core.text import plural
 from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.base import ArgumentsT, BuiltinTool, escape_multiline
 from treadle.tools.builtin.session import CallSite, SeenFile
-from treadle.tools.builtin.text import (
-    DecodedText,
-    decode_text,
-    format_numbered_lines,
-    split_lines,
-)
+from treadle.tools.builtin.text import DecodedText, decode_text, format_numbered_lines, split_lines
 
 MAX_EDIT_BYTES = 16 << 20
 MAX_COMPARED_LINES = 20_000
@@ -73,19 +68,15 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
             changes = await self.plan(self.parse_arguments(arguments), site)
         except (ToolError, WorkspaceError) as error:
             return Preview("text", f"This call would fail: {error}")
-        diff = "\n".join(text for change in changes if (text := format_diff(change)))
-        return Preview("diff", diff, changes[0].display_path if changes else "")
+        return Preview("diff", _join_diffs(changes), changes[0].display_path if changes else "")
 
     async def run(self, args: ArgumentsT, site: CallSite) -> ToolOutput:
         changes = await self.plan(args, site)
 
         def make_output() -> ToolOutput:
-            display = "\n".join(diff for change in changes if (diff := format_diff(change)))
-            return ToolOutput(
-                self.format_confirmation(args, changes),
-                display=escape_multiline(display),
-                data={"changed_files": [str(change.path) for change in changes]},
-            )
+            text, display = self.format_confirmation(args, changes), _join_diffs(changes)
+            data = {"changed_files": [str(change.path) for change in changes]}
+            return ToolOutput(text, escape_multiline(display), data=data)
 
         texts = [text for change in changes for text in (change.old_text, change.new_text)]
         # Made before the change: a problem with the output must not hide that it was applied.
@@ -126,9 +117,8 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
                 if content is not None:  # the session had seen it like this before the call
                     site.session.record_seen(path, SeenFile(content.digest, is_complete=True))
             else:
-                return ProbeResult(
-                    "unknown", f"{path} is neither in its old nor in its intended state"
-                )
+                problem = f"{path} is neither in its old nor in its intended state"
+                return ProbeResult("unknown", problem)
         if done and not_done:
             partial = f"{', '.join(done)} is changed, {', '.join(not_done)} is not"
             return ProbeResult("unknown", partial)
@@ -141,26 +131,23 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
 
 async def run_in_thread_if_long(work: Callable[[], _T], *texts: str) -> _T:
     """The result of `work` over these texts, in a thread if they are long. It must be pure."""
-    return (
-        work() if sum(map(len, texts)) < THREAD_THRESHOLD_CHARS else await asyncio.to_thread(work)
-    )
+    is_long = sum(map(len, texts)) >= THREAD_THRESHOLD_CHARS
+    return await asyncio.to_thread(work) if is_long else work()
 
 
 async def read_editable_text(
-    site: CallSite, path: Path, given_path: str
+    site: CallSite, path: Path, given: str
 ) -> tuple[FileContent, DecodedText]:
     """A text file that may be changed: it exists, is text, and is as the session last saw it."""
     content = await site.read_if_exists(path, MAX_EDIT_BYTES)
     if content is None:
-        raise await site.make_not_found_error(given_path, path)
+        raise await site.make_not_found_error(given, path)
     if content.is_truncated:
-        raise ToolError(
-            f"{given_path} has {content.size:,} bytes, too many to edit; use bash (sed)"
-        )
-    require_unchanged(site, path, content, given_path)
+        raise ToolError(f"{given} has {content.size:,} bytes, too many to edit; use bash (sed)")
+    require_unchanged(site, path, content, given)
     text = decode_text(content.data)
     if text is None:
-        raise ToolError(f"{given_path} is not text; it cannot be edited with this tool")
+        raise ToolError(f"{given} is not text; it cannot be edited with this tool")
     return content, text
 
 
@@ -199,14 +186,12 @@ async def apply_changes(changes: Sequence[PlannedChange], site: CallSite) -> Non
 
 
 async def _apply_change(change: PlannedChange, site: CallSite) -> None:
-    path = str(change.path)
+    path, expected = str(change.path), change.expected_digest
     if change.after is None:
-        await site.workspace.remove(path, expected=change.expected_digest)
+        await site.workspace.remove(path, expected=expected)
         site.session.forget(change.path)
         return
-    written = await site.workspace.write(
-        path, change.after, expected=change.expected_digest, mode=change.mode
-    )
+    written = await site.workspace.write(path, change.after, expected=expected, mode=change.mode)
     site.session.record_seen(change.path, SeenFile(written.digest, is_complete=True))
 
 
@@ -223,6 +208,10 @@ async def _revert_change(change: PlannedChange, site: CallSite) -> None:
         digest = now.digest if now is not None else ""
         written = await site.workspace.write(path, before.data, expected=digest, mode=before.mode)
         site.session.record_seen(change.path, SeenFile(written.digest, is_complete=True))
+
+
+def _join_diffs(changes: Sequence[PlannedChange]) -> str:
+    return "\n".join(diff for change in changes if (diff := format_diff(change)))
 
 
 def format_diff(change: PlannedChange) -> str:

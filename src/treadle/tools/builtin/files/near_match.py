@@ -47,10 +47,8 @@ def find_nearest_lines(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int
     best, best_ratio = None, MIN_RATIO
     matcher = SequenceMatcher(None, "", _join_for_comparison(wanted))
     last = len(lines) - size
-    starts = [
-        max(0, min(start, last)) for start in _find_candidate_starts(lines[:MAX_LINES], wanted)
-    ]
-    for start in dict.fromkeys(starts):
+    candidates = _find_candidate_starts(lines[:MAX_LINES], wanted)
+    for start in dict.fromkeys(max(0, min(start, last)) for start in candidates):
         matcher.set_seq1(_join_for_comparison(lines[start : start + size]))
         if matcher.quick_ratio() > best_ratio and (ratio := matcher.ratio()) > best_ratio:
             best, best_ratio = (start, start + size), ratio
@@ -89,21 +87,15 @@ def _describe_difference(file_lines: Sequence[str], wanted: Sequence[str]) -> st
     if [line.rstrip() for line in file_lines] == [line.rstrip() for line in wanted]:
         return " (they differ in spaces at the end of lines)"
     if [line.strip() for line in file_lines] == [line.strip() for line in wanted]:
-        tabs = any("\t" in _indent(line) for line in file_lines)
+        tabs = any("\t" in line[: len(line) - len(line.lstrip())] for line in file_lines)
         return f" (they differ in indentation only; the file uses {'tabs' if tabs else 'spaces'})"
     if _normalize(file_lines) == _normalize(wanted):
         return " (they differ in spaces, quotation marks or dashes)"
     for in_file, in_old in zip(file_lines, wanted, strict=False):
         if in_file != in_old:
-            return (
-                f"; the first difference:\n  old_string: {in_old[:200]}\n"
-                f"  the file:   {in_file[:200]}\n"
-            )
+            first = f"  old_string: {in_old[:200]}\n  the file:   {in_file[:200]}\n"
+            return f"; the first difference:\n{first}"
     return ""
-
-
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]
 
 
 def _normalize(lines: Sequence[str]) -> str:

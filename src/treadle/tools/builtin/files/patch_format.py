@@ -27,6 +27,7 @@ from treadle.tools.builtin.files.near_match import find_nearest_lines
 from treadle.tools.builtin.text import TYPOGRAPHY, format_numbered_lines
 
 BEGIN, END, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
+Normalizer = Callable[[str], str]
 _LINE_NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? @@.*")
 
 
@@ -137,9 +138,8 @@ def _parse_chunks(lines: Sequence[str], at: int, stop: int) -> tuple[Chunk, ...]
         elif line[:1] in ("", " ", "-", "+"):
             marked.append((line[:1], line[1:]))
         else:
-            raise _make_syntax_error(
-                lines, number, "a line that begins with a space, `-`, `+` or `@@`"
-            )
+            expected = "a line that begins with a space, `-`, `+` or `@@`"
+            raise _make_syntax_error(lines, number, expected)
     close()
     return tuple(chunks)
 
@@ -162,7 +162,7 @@ def apply_file_patch(text: str, patch: FilePatch) -> str:
             # The anchor may be repeated as context.
             at = _find_chunk(index, chunk, max(done, start - 1))
         if at is None:
-            raise ToolError(_describe_mismatch(lines, chunk, number, len(patch.chunks), patch.path))
+            raise ToolError(_describe_mismatch(lines, chunk, number, patch))
         end = at + len(chunk.old_lines)
         out += [*lines[done:at], *chunk.apply_to(lines[at:end])]
         done = end
@@ -201,17 +201,15 @@ class LineIndex:
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines, self.line_count = lines, len(lines)
-        self._normalized_texts: dict[Callable[[str], str], tuple[str, list[int]]] = {}
+        self._normalized_texts: dict[Normalizer, tuple[str, list[int]]] = {}
 
-    def find(
-        self, normalize: Callable[[str], str], wanted: Sequence[str], start: int
-    ) -> int | None:
+    def find(self, normalize: Normalizer, wanted: Sequence[str], start: int) -> int | None:
         """The first line, from `start` on, at which lines like the wanted ones begin."""
         text, starts = self._normalized_text(normalize)
         at = text.find(_join_lines(map(normalize, wanted)), starts[start])
         return bisect_left(starts, at) if at >= 0 else None
 
-    def _normalized_text(self, normalize: Callable[[str], str]) -> tuple[str, list[int]]:
+    def _normalized_text(self, normalize: Normalizer) -> tuple[str, list[int]]:
         """All normalized lines as one text, and where in it each line begins."""
         if normalize not in self._normalized_texts:
             lines = [normalize(line) for line in self._lines]
@@ -224,26 +222,17 @@ def _join_lines(lines: Iterable[str]) -> str:
     return "\n".join(["", *lines, ""])
 
 
-def _exact(line: str) -> str:
-    return line
-
-
-def _rstripped(line: str) -> str:
-    return line.rstrip()
-
-
 def _normalize_typography(line: str) -> str:
     return line.strip().translate(TYPOGRAPHY)
 
 
-_NORMALIZERS: tuple[Callable[[str], str], ...] = (_exact, _rstripped, _normalize_typography)
+_NORMALIZERS: tuple[Normalizer, ...] = (str, str.rstrip, _normalize_typography)  # exact first
 
 
-def _describe_mismatch(
-    lines: Sequence[str], chunk: Chunk, number: int, count: int, path: str
-) -> str:
+def _describe_mismatch(lines: Sequence[str], chunk: Chunk, number: int, patch: FilePatch) -> str:
+    count = len(patch.chunks)
     which = f"chunk {number} of {count}" if count > 1 else "the chunk"
-    problem = f"{which} for {path} does not fit; nothing was changed."
+    problem = f"{which} for {patch.path} does not fit; nothing was changed."
     window = find_nearest_lines(lines, chunk.old_lines)
     if window is None:
         return f"{problem} Its lines are not in the file (any more); read the file again."

@@ -5,7 +5,6 @@ what was seen, so that a later edit notices if the file has changed since.
 """
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -17,7 +16,7 @@ from treadle.core.errors import ToolError, WorkspaceError
 from treadle.core.media_types import MAX_IMAGE_BYTES, detect_media_type
 from treadle.core.text import plural
 from treadle.core.transcript.content import Document, Image, Text
-from treadle.tools.builtin.base import BuiltinTool
+from treadle.tools.builtin.base import BuiltinTool, describe
 from treadle.tools.builtin.files.notebook import render_notebook
 from treadle.tools.builtin.session import CallSite, SeenFile, ToolSessions
 from treadle.tools.builtin.text import decode_text, format_numbered_line, split_lines
@@ -26,14 +25,13 @@ MAX_IN_MEMORY_BYTES = 8 << 20
 MAX_LINES = 2_000
 MAX_LINE_CHARS = 2_000
 MAX_CHARS = 80_000
-
 MAX_PDF_BYTES = 20 << 20
 
 
 class ReadArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    file_path: Annotated[str, msgspec.Meta(description="The file to read")]
-    offset: Annotated[int, msgspec.Meta(description="First line to show, counted from 1")] = 0
-    limit: Annotated[int, msgspec.Meta(description="How many lines to show")] = 0
+    file_path: Annotated[str, describe("The file to read")]
+    offset: Annotated[int, describe("First line to show, counted from 1")] = 0
+    limit: Annotated[int, describe("How many lines to show")] = 0
 
 
 class ReadTool(BuiltinTool[ReadArguments]):
@@ -41,7 +39,7 @@ class ReadTool(BuiltinTool[ReadArguments]):
 
     name = "read"
     arguments_type = ReadArguments
-    argument_aliases: ClassVar[Mapping[str, str]] = {"path": "file_path", "file": "file_path"}
+    argument_aliases: ClassVar = {"path": "file_path", "file": "file_path"}
 
     def __init__(self, sessions: ToolSessions, *, native_pdf: bool = True) -> None:
         super().__init__(sessions)
@@ -70,33 +68,31 @@ class ReadTool(BuiltinTool[ReadArguments]):
         shown = site.display_path(path)
         kind = detect_media_type(content.data)
         if kind == "application/pdf":
-            return await self._read_pdf(content, site, path, shown)
+            return await self._read_pdf(content, site, path)
         if kind:
             return _make_image_output(content, kind, shown)
         if path.suffix == ".ipynb" and not content.is_truncated:
             cells = await asyncio.to_thread(render_notebook, content.data, MAX_CHARS)
             if cells is not None:
-                site.session.record_seen(
-                    path, SeenFile(content.digest, is_complete=cells.is_complete)
-                )
+                seen = SeenFile(content.digest, is_complete=cells.is_complete)
+                site.session.record_seen(path, seen)
                 return ToolOutput(cells.text, display=f"Read the cells of {shown}")
         return await _read_text(content, args, site, path)
 
-    async def _read_pdf(
-        self, content: FileContent, site: CallSite, path: Path, display_path: str
-    ) -> ToolOutput:
+    async def _read_pdf(self, content: FileContent, site: CallSite, path: Path) -> ToolOutput:
+        shown = site.display_path(path)
         if not self._native_pdf:
-            return await _extract_pdf_text(site, path, display_path)
+            return await _extract_pdf_text(site, path, shown)
         if content.size > MAX_PDF_BYTES:
             raise ToolError(
-                f"{display_path} has {content.size:,} bytes, too many to be sent; "
+                f"{shown} has {content.size:,} bytes, too many to be sent; "
                 "extract a part with bash (pdftotext -f 1 -l 20, or qpdf --pages)"
             )
         if content.is_truncated:
             content = await site.workspace.read(str(path))
         document = Document("application/pdf", content.data, title=path.name)
-        text = Text(f"{display_path}: PDF, {content.size:,} bytes")
-        return ToolOutput((text, document), display=f"Read {display_path} (PDF)")
+        text = Text(f"{shown}: PDF, {content.size:,} bytes")
+        return ToolOutput((text, document), display=f"Read {shown} (PDF)")
 
 
 async def _read_text(
@@ -124,14 +120,18 @@ async def _read_text(
         raise ToolError(f"{shown} has only {plural(total, 'line')}; offset {first} is past the end")
     body, shown_lines, was_cut = _number_lines(lines, first)
     last = first + shown_lines - 1
-    is_end = not content.is_truncated and last == total
-    notes = _format_notes(first, last, content, total, is_end, text.encoding, was_cut)
+    notes = _describe_part(first, last, content, total)
+    if text.encoding != "utf-8":
+        notes.append(f"encoded as {text.encoding}, which edits keep")
+    if was_cut:
+        notes.append("long lines are truncated; search in them with grep")
     seen = site.session.seen_files.get(path)
     if seen is None or seen.digest != content.digest:
         seen = SeenFile(content.digest)
     known = content.size if content.is_truncated else total
     site.session.record_seen(path, seen if was_cut else seen.with_lines(first, last, known))
-    return ToolOutput(body + notes, display=f"Read {shown}, lines {first} to {last}")
+    rest = f"\n\n({'; '.join(notes)})" if notes else ""
+    return ToolOutput(body + rest, display=f"Read {shown}, lines {first} to {last}")
 
 
 def _number_lines(lines: list[str], first: int) -> tuple[str, int, bool]:
@@ -149,30 +149,13 @@ def _number_lines(lines: list[str], first: int) -> tuple[str, int, bool]:
     return "\n".join(out), len(out), was_cut
 
 
-def _format_notes(
-    first: int,
-    last: int,
-    content: FileContent,
-    total: int,
-    is_end: bool,
-    encoding: str,
-    has_truncated_lines: bool,
-) -> str:
-    notes: list[str] = []
+def _describe_part(first: int, last: int, content: FileContent, total: int) -> list[str]:
     if content.is_truncated:
-        notes.append(
-            f"lines {first} to {last} of a file of {content.size:,} bytes; "
-            f"read on with offset={last + 1}, or search it with grep"
-        )
-    elif not is_end:
-        notes.append(f"lines {first} to {last} of {total}; read on with offset={last + 1}")
-    elif first > 1:
-        notes.append(f"lines {first} to {last}, the end of the file")
-    if encoding != "utf-8":
-        notes.append(f"encoded as {encoding}, which edits keep")
-    if has_truncated_lines:
-        notes.append("long lines are truncated; search in them with grep")
-    return f"\n\n({'; '.join(notes)})" if notes else ""
+        which = f"lines {first} to {last} of a file of {content.size:,} bytes"
+        return [f"{which}; read on with offset={last + 1}, or search it with grep"]
+    if last != total:
+        return [f"lines {first} to {last} of {total}; read on with offset={last + 1}"]
+    return [f"lines {first} to {last}, the end of the file"] if first > 1 else []
 
 
 async def _read_distant_lines(site: CallSite, path: Path, first: int, count: int) -> list[str]:
@@ -199,9 +182,8 @@ def _make_image_output(content: FileContent, kind: str, display_path: str) -> To
 
 async def _extract_pdf_text(site: CallSite, path: Path, display_path: str) -> ToolOutput:
     try:
-        done = await site.execute(
-            ["pdftotext", "-layout", str(path), "-"], timeout=60, limit=MAX_IN_MEMORY_BYTES
-        )
+        argv = ["pdftotext", "-layout", str(path), "-"]
+        done = await site.execute(argv, timeout=60, limit=MAX_IN_MEMORY_BYTES)
     except WorkspaceError as error:
         raise ToolError(
             f"{display_path} is a PDF, this model reads text only, and pdftotext is not installed"

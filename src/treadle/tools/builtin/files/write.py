@@ -4,7 +4,7 @@ An existing file that was not read is not overwritten: its content would be lost
 encoding and line ends of the old file stay.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -13,6 +13,7 @@ import msgspec
 from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import ToolError
 from treadle.core.text import plural
+from treadle.tools.builtin.base import describe
 from treadle.tools.builtin.files.file_changes import (
     MAX_EDIT_BYTES,
     FileChangeTool,
@@ -25,19 +26,16 @@ from treadle.tools.builtin.text import DecodedText, decode_text, split_lines
 
 
 class WriteArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    file_path: Annotated[str, msgspec.Meta(description="The file to write")]
-    content: Annotated[str, msgspec.Meta(description="The whole new content of the file")]
+    file_path: Annotated[str, describe("The file to write")]
+    content: Annotated[str, describe("The whole new content of the file")]
 
 
 class WriteTool(FileChangeTool[WriteArguments]):
     name = "write"
     arguments_type = WriteArguments
-    argument_aliases: ClassVar[Mapping[str, str]] = {
-        "path": "file_path",
-        "file": "file_path",
-        "contents": "content",
-        "text": "content",
-    }
+    argument_aliases: ClassVar = {
+        "path": "file_path", "file": "file_path", "contents": "content", "text": "content"
+    }  # fmt: skip
 
     def validate(self, args: WriteArguments) -> str | None:
         return None if args.file_path else "file_path is empty"

@@ -1,7 +1,6 @@
 """`glob`: files by name, sorted by path; ignored files are left out."""
 
 import re
-from collections.abc import Mapping
 from heapq import nsmallest
 from typing import Annotated, ClassVar
 
@@ -10,24 +9,22 @@ import msgspec
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.text import plural
-from treadle.tools.builtin.base import BuiltinTool
-from treadle.tools.builtin.search.ripgrep import PathFormatter, incomplete_warning, run_ripgrep
+from treadle.tools.builtin.base import BuiltinTool, describe
+from treadle.tools.builtin.search.ripgrep import incomplete_warning, make_formatter, run_ripgrep
 from treadle.tools.builtin.session import CallSite
 
 MAX_RESULTS = 200
 
 
 class GlobArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pattern: Annotated[str, msgspec.Meta(description="Such as `**/*.py` or `src/**/test_*.ts`")]
-    path: Annotated[
-        str, msgspec.Meta(description="The folder to look in; the working directory if left out")
-    ] = ""
+    pattern: Annotated[str, describe("Such as `**/*.py` or `src/**/test_*.ts`")]
+    path: Annotated[str, describe("The folder to look in; the working directory if left out")] = ""
 
 
 class GlobTool(BuiltinTool[GlobArguments]):
     name = "glob"
     arguments_type = GlobArguments
-    argument_aliases: ClassVar[Mapping[str, str]] = {"directory": "path"}
+    argument_aliases: ClassVar = {"directory": "path"}
 
     def validate(self, args: GlobArguments) -> str | None:
         if not args.pattern:
@@ -45,18 +42,14 @@ class GlobTool(BuiltinTool[GlobArguments]):
         pattern = pattern.removeprefix("./")
         done, top = await run_ripgrep(site, ["--files", "--null", f"--glob={pattern}"], folder)
         paths = done.stdout.split(b"\0")[:-1]
+        warning = incomplete_warning(done)
         if not paths:
-            return ToolOutput(
-                f"No files match {args.pattern}.{incomplete_warning(done)}", "No files"
-            )
-        format_path = PathFormatter(top, site).format_path
+            return ToolOutput(f"No files match {args.pattern}.{warning}", "No files")
+        format_path = make_formatter(top, site)
         names = [format_path(path) for path in nsmallest(MAX_RESULTS, paths)]
         more = len(paths) - len(names)
         rest = f"\n({more} more; narrow the pattern or the path)" if more > 0 else ""
-        return ToolOutput(
-            "\n".join(names) + rest + incomplete_warning(done),
-            display=f"Found {plural(len(paths), 'file')}",
-        )
+        return ToolOutput("\n".join(names) + rest + warning, f"Found {plural(len(paths), 'file')}")
 
 
 def _split_pattern(args: GlobArguments) -> tuple[str, str]:

@@ -4,7 +4,7 @@ Supports the options of ripgrep that models use, under the names that models use
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from heapq import nsmallest
 from operator import itemgetter
 from typing import Annotated, ClassVar, Literal
@@ -13,75 +13,53 @@ import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.text import plural
-from treadle.tools.builtin.base import BuiltinTool
-from treadle.tools.builtin.search.ripgrep import PathFormatter, incomplete_warning, run_ripgrep
+from treadle.tools.builtin.base import BuiltinTool, describe
+from treadle.tools.builtin.search.ripgrep import incomplete_warning, make_formatter, run_ripgrep
 from treadle.tools.builtin.session import CallSite
 
 DEFAULT_HEAD_LIMIT = 250
 MAX_COLUMNS = 500
 GrepOutputMode = Literal["files_with_matches", "content", "count"]
+# Names of arguments as models know them from ripgrep.
+FLAGS = {
+    "ignore_case": "-i", "line_numbers": "-n",
+    "after_context": "-A", "before_context": "-B", "context": "-C",
+}  # fmt: skip
 
 
-class GrepArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pattern: Annotated[str, msgspec.Meta(description="A regular expression as ripgrep knows it")]
-    path: Annotated[
-        str, msgspec.Meta(description="File or folder; the working directory if left out")
-    ] = ""
-    glob: Annotated[str, msgspec.Meta(description="Only files like this, such as `*.{ts,tsx}`")] = (
-        ""
-    )
-    type: Annotated[str, msgspec.Meta(description="Only files of a type: py, js, rust, go ...")] = (
-        ""
-    )
+class GrepArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=FLAGS):
+    pattern: Annotated[str, describe("A regular expression as ripgrep knows it")]
+    path: Annotated[str, describe("File or folder; the working directory if left out")] = ""
+    glob: Annotated[str, describe("Only files like this, such as `*.{ts,tsx}`")] = ""
+    type: Annotated[str, describe("Only files of a type: py, js, rust, go ...")] = ""
     output_mode: Annotated[
-        GrepOutputMode,
-        msgspec.Meta(description="`files_with_matches` (default), `content` for lines, `count`"),
+        GrepOutputMode, describe("`files_with_matches` (default), `content` for lines, `count`")
     ] = "files_with_matches"
-    ignore_case: Annotated[bool, msgspec.Meta(description="Also other cases of letters")] = (
-        msgspec.field(default=False, name="-i")
-    )
-    line_numbers: Annotated[bool, msgspec.Meta(description="Line numbers with content")] = (
-        msgspec.field(default=True, name="-n")
-    )
-    after_context: Annotated[int, msgspec.Meta(description="Lines to show after a match")] = (
-        msgspec.field(default=0, name="-A")
-    )
-    before_context: Annotated[int, msgspec.Meta(description="Lines to show before a match")] = (
-        msgspec.field(default=0, name="-B")
-    )
-    context: Annotated[int, msgspec.Meta(description="Lines to show around a match")] = (
-        msgspec.field(default=0, name="-C")
-    )
-    multiline: Annotated[bool, msgspec.Meta(description="A match may span lines")] = False
-    head_limit: Annotated[int, msgspec.Meta(description="How many lines or files at most")] = (
-        DEFAULT_HEAD_LIMIT
-    )
-    offset: Annotated[int, msgspec.Meta(description="How many to pass over first")] = 0
+    ignore_case: Annotated[bool, describe("Also other cases of letters")] = False
+    line_numbers: Annotated[bool, describe("Line numbers with content")] = True
+    after_context: Annotated[int, describe("Lines to show after a match")] = 0
+    before_context: Annotated[int, describe("Lines to show before a match")] = 0
+    context: Annotated[int, describe("Lines to show around a match")] = 0
+    multiline: Annotated[bool, describe("A match may span lines")] = False
+    head_limit: Annotated[int, describe("How many lines or files at most")] = DEFAULT_HEAD_LIMIT
+    offset: Annotated[int, describe("How many to pass over first")] = 0
 
 
 class GrepTool(BuiltinTool[GrepArguments]):
     name = "grep"
     is_recursive = True
     arguments_type = GrepArguments
-    argument_aliases: ClassVar[Mapping[str, str]] = {
-        "directory": "path",
-        "include": "glob",
-        "context": "-C",
-        "case_insensitive": "-i",
-        "ignore_case": "-i",
-    }
+    argument_aliases: ClassVar = {
+        "directory": "path", "include": "glob",
+        "context": "-C", "case_insensitive": "-i", "ignore_case": "-i",
+    }  # fmt: skip
 
     def validate(self, args: GrepArguments) -> str | None:
         if not args.pattern:
             return "the pattern is empty"
-        numbers = (
-            args.after_context,
-            args.before_context,
-            args.context,
-            args.head_limit,
-            args.offset,
-        )
-        return "numbers of lines cannot be negative" if min(numbers) < 0 else None
+        contexts = (args.after_context, args.before_context, args.context)
+        is_negative = min(*contexts, args.head_limit, args.offset) < 0
+        return "numbers of lines cannot be negative" if is_negative else None
 
     @classmethod
     def read_paths(cls, args: GrepArguments) -> tuple[str, ...]:
@@ -94,10 +72,9 @@ class GrepTool(BuiltinTool[GrepArguments]):
         total, matches = _select_first(done.stdout, args.output_mode, args.offset + limit)
         if not total:
             return ToolOutput(f"No matches.{incomplete_warning(done)}", display="No matches")
-        format_path = PathFormatter(top, site).format_path
-        lines = [
-            _format_line(format_path(name), rest, args) for name, rest in matches[args.offset :]
-        ]
+        format_path = make_formatter(top, site)
+        shown = matches[args.offset :]
+        lines = [_format_line(format_path(name), rest, args) for name, rest in shown]
         left = total - args.offset - len(lines)
         more = f"\n({left} more; continue with offset={args.offset + limit})" if left > 0 else ""
         count = plural(total, "line" if args.output_mode == "content" else "file")

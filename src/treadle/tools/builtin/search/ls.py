@@ -1,6 +1,5 @@
 """`ls`: the names in one folder, folders with a slash. `glob` finds files in deeper folders."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -10,22 +9,20 @@ from treadle.core.contracts.tool import ToolOutput
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import ToolError, WorkspaceError
 from treadle.core.text import plural
-from treadle.tools.builtin.base import BuiltinTool, escape_multiline
+from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.session import CallSite
 
 MAX_ENTRIES = 500
 
 
 class LsArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    path: Annotated[
-        str, msgspec.Meta(description="The folder; the working directory if left out")
-    ] = ""
+    path: Annotated[str, describe("The folder; the working directory if left out")] = ""
 
 
 class LsTool(BuiltinTool[LsArguments]):
     name = "ls"
     arguments_type = LsArguments
-    argument_aliases: ClassVar[Mapping[str, str]] = {"directory": "path"}
+    argument_aliases: ClassVar = {"directory": "path"}
 
     @classmethod
     def read_paths(cls, args: LsArguments) -> tuple[str, ...]:
@@ -37,9 +34,8 @@ class LsTool(BuiltinTool[LsArguments]):
         done = await site.execute(["ls", "-1Ap", "--", f"{folder}/"], timeout=10, limit=1 << 20)
         if done.exit_code != 0:
             raise await _explain_failure(args.path or str(folder), folder, done, site)
-        names = [
-            escape_multiline(name) for name in done.stdout.decode(errors="replace").split("\n")[:-1]
-        ]
+        listed = done.stdout.decode(errors="replace").split("\n")[:-1]
+        names = [escape_multiline(name) for name in listed]
         shown = site.display_path(folder)
         if not names:
             return ToolOutput(f"{shown} is empty.", display=f"{shown} is empty")

@@ -5,7 +5,7 @@ Used by `glob` and `grep`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from treadle.core.contracts.workspace import ProgramResult
@@ -17,13 +17,8 @@ TIMEOUT = 30.0
 MAX_OUTPUT_BYTES = 16 << 20
 # Hidden files are searched, but not the folders of version control.
 DEFAULT_OPTIONS = (
-    "--no-config",
-    "--color=never",
-    "--hidden",
-    "--glob=!.git",
-    "--glob=!.jj",
-    "--glob=!.hg",
-)
+    "--no-config", "--color=never", "--hidden", "--glob=!.git", "--glob=!.jj", "--glob=!.hg"
+)  # fmt: skip
 
 
 async def run_ripgrep(
@@ -59,15 +54,11 @@ async def _run_in_folder(
     return done
 
 
-class PathFormatter:
+def make_formatter(folder: Path, site: CallSite) -> Callable[[bytes], str]:
     """Ripgrep's paths as the model would write them. Works on text only: there may be thousands."""
-
-    def __init__(self, folder: Path, site: CallSite) -> None:
-        top = site.display_path(folder)
-        self._top = "" if top == "." else top.rstrip("/") + "/"
-
-    def format_path(self, name: bytes) -> str:
-        return self._top + name.removeprefix(b"./").decode(errors="replace")
+    top = site.display_path(folder)
+    prefix = "" if top == "." else top.rstrip("/") + "/"
+    return lambda name: prefix + name.removeprefix(b"./").decode(errors="replace")
 
 
 def incomplete_warning(done: ProgramResult) -> str:

@@ -5,7 +5,7 @@ task of the loop, which reports its end and ends it with the session.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -14,9 +14,8 @@ import msgspec
 from treadle.core.contracts.tool import Access, Preview, ToolContext, ToolOutput
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
-from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.items import Item, ToolResultItem
-from treadle.tools.builtin.base import BuiltinTool
+from treadle.core.transcript import Arguments, Item, ToolResultItem
+from treadle.tools.builtin.base import BuiltinTool, describe
 from treadle.tools.builtin.session import CallSite, ToolSessions, kill_shielded
 
 DEFAULT_TIMEOUT = 120.0
@@ -26,20 +25,15 @@ _OLD_CWD_PATTERN = re.compile(r"\[working directory is now ([^\n]+)\]\Z")
 
 
 class BashArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    command: Annotated[str, msgspec.Meta(description="The command line, for bash")]
+    command: Annotated[str, describe("The command line, for bash")]
     timeout: Annotated[
-        float,
-        msgspec.Meta(description="Milliseconds until it is killed; usually 120000, 600000 at most"),
+        float, describe("Milliseconds until it is killed; usually 120000, 600000 at most")
     ] = 0
-    description: Annotated[
-        str, msgspec.Meta(description="What it does, in five to ten words, for the user")
-    ] = ""
+    description: Annotated[str, describe("What it does, in five to ten words, for the user")] = ""
     run_in_background: Annotated[
-        bool, msgspec.Meta(description="Do not wait for it; for servers, watchers, long builds")
+        bool, describe("Do not wait for it; for servers, watchers, long builds")
     ] = False
-    cwd: Annotated[
-        str, msgspec.Meta(description="Another folder to run in, for this command only")
-    ] = ""
+    cwd: Annotated[str, describe("Another folder to run in, for this command only")] = ""
 
 
 class BashTool(BuiltinTool[BashArguments]):
@@ -51,7 +45,7 @@ class BashTool(BuiltinTool[BashArguments]):
     concurrent = False  # what a command reads and writes is not known: it runs alone
     detachable = True
     timeout = 30 * 24 * 3600.0  # `run` has its own limit; a background command may have none
-    argument_aliases: ClassVar[Mapping[str, str]] = {"workdir": "cwd"}
+    argument_aliases: ClassVar = {"workdir": "cwd"}
 
     def __init__(self, sessions: ToolSessions, *, detach_after: float | None = None) -> None:
         super().__init__(sessions)
@@ -79,12 +73,8 @@ class BashTool(BuiltinTool[BashArguments]):
         if args.run_in_background:
             return await self._run_in_background(args, site, cwd)
         try:
-            done = await site.workspace.run(
-                args.command,
-                cwd=cwd,
-                timeout=parse_timeout(args.timeout),
-                on_output=site.context.report_progress,
-            )
+            limit, report = parse_timeout(args.timeout), site.context.report_progress
+            done = await site.workspace.run(args.command, cwd=cwd, timeout=limit, on_output=report)
         except WorkspaceError as error:
             if error.kind != "bad_cwd" or cwd != site.cwd or cwd == self.sessions.root:
                 raise

@@ -11,7 +11,7 @@ import msgspec
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.text import plural
-from treadle.tools.builtin.base import BuiltinTool
+from treadle.tools.builtin.base import BuiltinTool, describe
 from treadle.tools.builtin.session import CallSite
 
 MAX_CHARS = 20_000
@@ -34,7 +34,7 @@ class BackgroundTaskInfo(Protocol):
 
 
 class TaskOutputArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    task_id: Annotated[str, msgspec.Meta(description="Such as t1; all are listed if left out")] = ""
+    task_id: Annotated[str, describe("Such as t1; all are listed if left out")] = ""
 
 
 class TaskOutputTool(BuiltinTool[TaskOutputArguments]):

@@ -6,13 +6,13 @@ import msgspec
 
 from treadle.core.contracts.tool import ProbeResult, ToolContext, ToolOutput
 from treadle.core.transcript.content import Arguments
-from treadle.tools.builtin.base import BuiltinTool
+from treadle.tools.builtin.base import BuiltinTool, describe
 from treadle.tools.builtin.session import CallSite
 from treadle.tools.builtin.shell.task_output import TASK_ID_ALIASES, find_task
 
 
 class TaskStopArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    task_id: Annotated[str, msgspec.Meta(description="Such as t1")]
+    task_id: Annotated[str, describe("Such as t1")]
 
 
 class TaskStopTool(BuiltinTool[TaskStopArguments]):

@@ -35,23 +35,20 @@ cp932       shift-jis sjis x-sjis windows-31j
 iso2022_jp  iso-2022-jp
 cp949       euc-kr ks-c-5601-1987 windows-949
 """
-PYTHON_ENCODINGS = {
-    name: line.split()[0] for line in _ENCODING_TABLE.splitlines() for name in line.split()[1:]
-}
-PYTHON_ENCODINGS |= {
-    f"iso-8859-{n}": f"iso8859-{n}" for n in (2, 3, 4, 5, 6, 7, 9, 10, 13, 14, 15, 16)
-}
-PYTHON_ENCODINGS |= {
-    name: f"cp125{n}" for n in range(9) for name in (f"windows-125{n}", f"cp125{n}")
-}
+_ROWS = [row.split() for row in _ENCODING_TABLE.splitlines()]
+PYTHON_ENCODINGS = {name: row[0] for row in _ROWS for name in row[1:]}
+for _n in (2, 3, 4, 5, 6, 7, 9, 10, 13, 14, 15, 16):
+    PYTHON_ENCODINGS[f"iso-8859-{_n}"] = f"iso8859-{_n}"
+for _n in range(9):
+    PYTHON_ENCODINGS[f"windows-125{_n}"] = PYTHON_ENCODINGS[f"cp125{_n}"] = f"cp125{_n}"
 
 
 def decode_page(body: bytes, content_type: str, *, is_truncated: bool = False) -> str:
     """The body as text, never an error. The charset comes from the byte-order mark, else from the
     Content-Type header, else from the head of the page."""
-    encoding = (
-        "" if body.startswith(_BOMS) else _find_charset(content_type) or _find_meta_charset(body)
-    )
+    encoding = ""
+    if not body.startswith(_BOMS):
+        encoding = _find_charset(content_type) or _find_meta_charset(body)
     known = None if encoding else decode_text(body, is_truncated=is_truncated)
     return known.text if known is not None else _decode_in_blocks(body, encoding or "utf-8")
 

@@ -24,14 +24,8 @@ BLOCK_TAGS = frozenset({
     "hr", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote",
 })  # fmt: skip
 INLINE_MARKS = {
-    "strong": "**",
-    "b": "**",
-    "em": "*",
-    "i": "*",
-    "code": "`",
-    "kbd": "`",
-    "del": "~~",
-}
+    "strong": "**", "b": "**", "em": "*", "i": "*", "code": "`", "kbd": "`", "del": "~~"
+}  # fmt: skip
 HEADING_TAGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 MAX_LIST_DEPTH = 400
 MAX_INDENT = 20
@@ -57,11 +51,8 @@ def html_to_markdown(
     writer = _MarkdownWriter(base_url)
     is_truncated = len(html) > MAX_HTML_CHARS
     for number, token in enumerate(tokenize_html(html[:MAX_HTML_CHARS])):
-        if (
-            number > MAX_TOKENS
-            or writer.size > MAX_TEXT_CHARS
-            or (not number % CANCEL_CHECK_INTERVAL and is_cancelled())
-        ):
+        is_too_long = number > MAX_TOKENS or writer.size > MAX_TEXT_CHARS
+        if is_too_long or (not number % CANCEL_CHECK_INTERVAL and is_cancelled()):
             is_truncated = True
             break
         match token:

@@ -79,10 +79,8 @@ def tokenize_html(html: str) -> Iterator[HtmlToken]:
 
 def _split_text(text: str) -> Iterator[HtmlText]:
     """Split long text, so that a cancelled conversion stops soon."""
-    return (
-        HtmlText(text[at : at + MAX_TEXT_TOKEN_CHARS])
-        for at in range(0, len(text), MAX_TEXT_TOKEN_CHARS)
-    )
+    size = MAX_TEXT_TOKEN_CHARS
+    return (HtmlText(text[at : at + size]) for at in range(0, len(text), size))
 
 
 def unescape_references(text: str) -> str:

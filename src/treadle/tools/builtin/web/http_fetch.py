@@ -68,9 +68,8 @@ class HttpFetcher:
                 finally:
                     writer.transport.abort()  # no second request follows
         except TimeoutError:
-            raise ToolError(
-                f"{host} did not send a complete response within {TOTAL_TIMEOUT:g} s"
-            ) from None
+            limit = f"{TOTAL_TIMEOUT:g} s"
+            raise ToolError(f"{host} did not send a complete response within {limit}") from None
         except (OSError, EOFError) as error:
             raise ToolError(f"{host} could not be read: {error}") from error
 
@@ -132,9 +131,8 @@ async def _connect(
 def _encode_request(path: str, query: str, host: str, port: int, secure: bool) -> bytes:
     from urllib.parse import quote
 
-    target = quote(path or "/", safe="/%:@!$&'()*+,;=~-._") + (
-        "?" + quote(query, safe="/%:@!$&'()*+,;=~-._?[]") if query else ""
-    )
+    target = quote(path or "/", safe="/%:@!$&'()*+,;=~-._")
+    target += "?" + quote(query, safe="/%:@!$&'()*+,;=~-._?[]") if query else ""
     name = f"[{host}]" if ":" in host else host.encode("idna").decode()
     authority = name if port == (443 if secure else 80) else f"{name}:{port}"
     return (
@@ -150,10 +148,7 @@ async def _read_response(reader: asyncio.StreamReader, url: str) -> FetchedPage:
     response = _ResponseBuilder()
     parser = httptools.HttpResponseParser(response)
     try:
-        while not response.is_complete:
-            data = await reader.read(1 << 16)
-            if not data:
-                break
+        while not response.is_complete and (data := await reader.read(1 << 16)):
             parser.feed_data(data)
     except httptools.HttpParserError as error:
         raise OSError(response.problem or f"the response is not valid HTTP: {error}") from error
@@ -193,11 +188,8 @@ class _ResponseBuilder:
     def on_body(self, data: bytes) -> None:
         room = MAX_BODY_BYTES - len(self.body)
         try:
-            more = (
-                data
-                if self._decompressor is None
-                else self._decompressor.decompress(data, room + 1)
-            )
+            unzip = self._decompressor
+            more = data if unzip is None else unzip.decompress(data, room + 1)
         except zlib.error as error:
             self.problem = f"the response cannot be decompressed: {error}"
             raise

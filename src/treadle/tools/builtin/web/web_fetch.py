@@ -17,7 +17,7 @@ from treadle.core.contracts.tool import Access, ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.media_types import IMAGE_MEDIA_TYPES, MAX_IMAGE_BYTES
 from treadle.core.transcript.content import Arguments, Document, Image
-from treadle.tools.builtin.base import BuiltinTool, escape_multiline
+from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.session import CallSite, ToolSessions
 from treadle.tools.builtin.text import decode_text, slice_part
 from treadle.tools.builtin.web.charsets import decode_page
@@ -31,11 +31,9 @@ TRUNCATION_NOTE = "(the page was cut: it is too large)"
 
 
 class WebFetchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    url: Annotated[str, msgspec.Meta(description="An http or https address")]
-    offset: Annotated[
-        int, msgspec.Meta(description="Character to read on from, for a long page")
-    ] = 0
-    prompt: Annotated[str, msgspec.Meta(description="What you are looking for")] = ""
+    url: Annotated[str, describe("An http or https address")]
+    offset: Annotated[int, describe("Character to read on from, for a long page")] = 0
+    prompt: Annotated[str, describe("What you are looking for")] = ""
 
 
 class WebFetchTool(BuiltinTool[WebFetchArguments]):
@@ -64,15 +62,12 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
         if cached is not None:
             return _format_part(url, cached, args)
         page = await self._fetch_with_redirects(url)
+        content_type = page.headers.get("content-type", "")
         if not 200 <= page.status < 300:
-            head = decode_page(
-                page.body[:8_000], page.headers.get("content-type", ""), is_truncated=True
-            )
-            text = head[:2_000].strip()
-            raise ToolError(
-                f"{page.url} answered {page.status}.{' Response body: ' if text else ''}{text}"
-            )
-        kind = page.headers.get("content-type", "").partition(";")[0].strip().lower()
+            head = decode_page(page.body[:8_000], content_type, is_truncated=True)[:2_000].strip()
+            body = f" Response body: {head}" if head else ""
+            raise ToolError(f"{page.url} answered {page.status}.{body}")
+        kind = content_type.partition(";")[0].strip().lower()
         is_image = kind in IMAGE_MEDIA_TYPES and len(page.body) <= MAX_IMAGE_BYTES
         if is_image and not page.is_truncated:
             return ToolOutput((Image(kind, page.body),), display=f"Fetched {page.url} ({kind})")
@@ -124,8 +119,7 @@ def _is_same_site(url: str, target: str) -> bool:
     first, second = urlsplit(url), urlsplit(target)
     names = [(parts.hostname or "").lower().removeprefix("www.") for parts in (first, second)]
     weaker = first.scheme == "https" and second.scheme == "http"
-    same_port = first.port == second.port or (first.port is None and second.port is None)
-    return names[0] == names[1] and same_port and not weaker
+    return names[0] == names[1] and first.port == second.port and not weaker
 
 
 async def _convert_in_thread(page: FetchedPage, kind: str) -> str:
@@ -140,10 +134,8 @@ async def _convert_in_thread(page: FetchedPage, kind: str) -> str:
 def _convert_page(page: FetchedPage, kind: str, is_cancelled: Callable[[], bool]) -> str:
     from treadle.tools.builtin.web.html_to_markdown import html_to_markdown
 
-    is_truncated = page.is_truncated
-    text = decode_page(
-        page.body, page.headers.get("content-type", ""), is_truncated=page.is_truncated
-    )
+    is_truncated, content_type = page.is_truncated, page.headers.get("content-type", "")
+    text = decode_page(page.body, content_type, is_truncated=is_truncated)
     if kind in ("text/html", "application/xhtml+xml") or (not kind and "<html" in text[:1_000]):
         markdown = html_to_markdown(text, page.url, is_cancelled=is_cancelled)
         text, is_truncated = markdown.text, is_truncated or markdown.is_truncated
