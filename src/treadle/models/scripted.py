@@ -166,11 +166,7 @@ class Scripted:
         return element if isinstance(element, (list, tuple)) else (element,)
 
     def _to_content(
-        self,
-        part: ScriptPart,
-        request: ModelRequest,
-        stop: StopReason | None,
-        usage: Usage | None,
+        self, part: ScriptPart, request: ModelRequest, stop: StopReason | None, usage: Usage | None
     ) -> tuple[list[AssistantContent], StopReason | None, Usage | None, int | None]:
         if isinstance(part, str):
             return ([Text(part)] if part else [], stop, usage, None)

@@ -249,11 +249,7 @@ class AnthropicEncoder:
         return [(number, _encode_input_block(part)) for number, part in parts]
 
     def encode_result(
-        self,
-        call_id: str,
-        name: str,
-        parts: Sequence[tuple[int, ResultContent]],
-        is_error: bool,
+        self, call_id: str, name: str, parts: Sequence[tuple[int, ResultContent]], is_error: bool
     ) -> list[EncodedBlock]:
         first = parts[0][1]
         if len(parts) == 1 and isinstance(first, Text):

@@ -45,8 +45,7 @@ INSTRUCTION = (
         "AssertionError: 'Hello Ann' != 'Hello, Ann!'",
     )
     + prompt.format_turn(
-        "assistant",
-        'Wrong: return "Hello " + name\nRight: return "Hello, " + name + "!"',
+        "assistant", 'Wrong: return "Hello " + name\nRight: return "Hello, " + name + "!"'
     )
 )
 

@@ -375,10 +375,7 @@ class _EditSearch:
 
 
 def _build_try(
-    state: RepairState,
-    number: int,
-    change: FileRewrite,
-    unchanged_lines: Sequence[SourceLine],
+    state: RepairState, number: int, change: FileRewrite, unchanged_lines: Sequence[SourceLine]
 ) -> RepairStep:
     text = f"Try {number}: {change.location}."
     if unchanged_lines:

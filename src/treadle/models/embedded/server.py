@@ -27,13 +27,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.errors import (
-    BadRequest,
-    ContextTooLong,
-    Overloaded,
-    StreamBroken,
-    UnknownModel,
-)
+from treadle.core.errors import BadRequest, ContextTooLong, Overloaded, StreamBroken, UnknownModel
 from treadle.models.http.client import Client
 from treadle.models.http.sse import SSEReader
 from treadle.models.http.transport import ConnectFailed, Response, Timeouts, TransportError

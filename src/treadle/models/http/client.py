@@ -271,8 +271,7 @@ class HTTPExchange:
             target = self._client.get_route(there)
         except ValueError:
             raise BadRedirect(
-                f"{here.address} redirects to an invalid URL: check the base URL",
-                here.address,
+                f"{here.address} redirects to an invalid URL: check the base URL", here.address
             ) from None
         if target.origin != here.origin:
             raise other_host_error(here.address, target.host)

@@ -51,10 +51,7 @@ async def open_connection(
 
 
 async def _open_direct(
-    host: str,
-    port: int,
-    context: ssl.SSLContext | None,
-    make_connection: Callable[[], Connection],
+    host: str, port: int, context: ssl.SSLContext | None, make_connection: Callable[[], Connection]
 ) -> Connection:
     loop = asyncio.get_running_loop()
     name = host if context is not None else None

@@ -11,13 +11,7 @@ from typing import Final, cast
 import httptools
 
 from .timeouts import TimeoutKind, TimeoutTimer, TimeoutTracker
-from .transport import (
-    Disconnected,
-    MalformedResponse,
-    TimedOut,
-    TransportError,
-    too_large_error,
-)
+from .transport import Disconnected, MalformedResponse, TimedOut, TransportError, too_large_error
 
 _MAX_QUEUED_BYTES: Final = 512 * 1024
 _MAX_SINGLE_WRITE: Final = 4 * 1024 * 1024

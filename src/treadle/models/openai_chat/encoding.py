@@ -101,11 +101,7 @@ class ChatEncoder:
         return [(parts[0][0], message + b"}")]
 
     def encode_result(
-        self,
-        call_id: str,
-        name: str,
-        parts: Sequence[tuple[int, ResultContent]],
-        is_error: bool,
+        self, call_id: str, name: str, parts: Sequence[tuple[int, ResultContent]], is_error: bool
     ) -> list[EncodedBlock]:
         texts: list[str] = []
         moved = 0

@@ -23,13 +23,7 @@ from treadle.core.contracts.model import (
     ModelUsageUpdated,
 )
 from treadle.core.errors import StreamBroken
-from treadle.core.transcript.content import (
-    AssistantContent,
-    Opaque,
-    Text,
-    Thinking,
-    ToolCall,
-)
+from treadle.core.transcript.content import AssistantContent, Opaque, Text, Thinking, ToolCall
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
 from treadle.models.provider_base.codec import make_unique_call_id

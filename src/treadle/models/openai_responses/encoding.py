@@ -81,11 +81,7 @@ class ResponsesEncoder:
         return blocks
 
     def encode_result(
-        self,
-        call_id: str,
-        name: str,
-        parts: Sequence[tuple[int, ResultContent]],
-        is_error: bool,
+        self, call_id: str, name: str, parts: Sequence[tuple[int, ResultContent]], is_error: bool
     ) -> list[EncodedBlock]:
         if all(type(part) is Text for _, part in parts):
             texts = [part.text for _, part in parts if type(part) is Text]

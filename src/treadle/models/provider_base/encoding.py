@@ -72,11 +72,7 @@ class MessageEncoder(Protocol):
     ) -> list[EncodedBlock]: ...
 
     def encode_result(
-        self,
-        call_id: str,
-        name: str,
-        parts: Sequence[tuple[int, ResultContent]],
-        is_error: bool,
+        self, call_id: str, name: str, parts: Sequence[tuple[int, ResultContent]], is_error: bool
     ) -> list[EncodedBlock]: ...
 
     def encode_after_results(

@@ -157,9 +157,7 @@ GEMINI = Quirks(
     requires_call_signatures=True,
 )
 COMPATIBLE = Quirks(
-    key_variables=("OPENAI_API_KEY",),
-    url_variables=("OPENAI_BASE_URL",),
-    needs_key=False,
+    key_variables=("OPENAI_API_KEY",), url_variables=("OPENAI_BASE_URL",), needs_key=False
 )
 
 SERVERS: dict[str, Quirks] = {
