@@ -30,7 +30,8 @@ import msgspec
 from treadle.core.errors import BadRequest, ContextTooLong, Overloaded, StreamBroken, UnknownModel
 from treadle.models.http.client import Client
 from treadle.models.http.sse import SSEReader
-from treadle.models.http.transport import ConnectFailed, Response, Timeouts, TransportError
+from treadle.models.http.timeouts import Timeouts
+from treadle.models.http.transport import ConnectFailed, Response, TransportError
 
 SERVER_SCRIPT = Path(__file__).with_name("server_process.py")
 MAX_CACHED_PREFIXES = 8
