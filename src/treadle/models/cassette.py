@@ -148,19 +148,11 @@ class Cassette:
                 break
             same += 1
         self._previous_items = items
-        events = [
-            _encode_event(event) for event in merge_split_secrets(exchange.events, self._redactor)
-        ]
-        line = _ExchangeLine(
-            model=model,
-            fingerprint=fingerprint,
-            shown=shown,
-            same=same,
-            items=items[same:],
-            events=self._redactor.redact_value(events),
-            error=self._redactor.redact_value(_encode_error(exchange.error)),
-        )
-        self._append_line(line)
+        merged = merge_split_secrets(exchange.events, self._redactor)
+        events = self._redactor.redact_value([_encode_event(event) for event in merged])
+        error = self._redactor.redact_value(_encode_error(exchange.error))
+        new = items[same:]
+        self._append_line(_ExchangeLine(model, fingerprint, shown, same, new, events, error))
 
     def take_exchange(self, model: str, request: ModelRequest) -> RecordedExchange:
         """The exchange of this request; each one is returned once, in order."""
@@ -170,22 +162,18 @@ class Cassette:
             line = pending.line
             if line.fingerprint == fingerprint and line.model == model:
                 self._pending.remove(pending)
-                return RecordedExchange(
-                    [_decode_event(event) for event in line.events], _decode_error(line.error)
-                )
+                events = [_decode_event(event) for event in line.events]
+                return RecordedExchange(events, _decode_error(line.error))
         raise ModelError(self._explain_miss(model, shown), provider=model)
 
     def _request_values(self, request: ModelRequest) -> Json:
         """What the model sees of a request, as JSON values without secrets."""
-        shown = {
-            "system": request.system,
-            "tools": [
-                {"name": tool.name, "description": tool.description, "schema": tool.schema}
-                for tool in request.tools
-            ],
-            "options": request.options,
-            "quarantine": sorted(request.quarantine),
-        }
+        tools = [
+            {"name": tool.name, "description": tool.description, "schema": tool.schema}
+            for tool in request.tools
+        ]
+        shown = {"system": request.system, "tools": tools, "options": request.options}
+        shown["quarantine"] = sorted(request.quarantine)
         clean: Json = self._redactor.redact_value(msgspec.to_builtins(shown))
         clean["items"] = self._item_values(request.transcript)
         return clean

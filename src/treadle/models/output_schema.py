@@ -14,14 +14,6 @@ from typing import Any, TypeVar, cast, overload
 
 import msgspec
 
-__all__ = [
-    "JSONSchema",
-    "build_schema",
-    "is_strict_schema",
-    "make_strict",
-    "parse_structured_output",
-]
-
 T = TypeVar("T")
 
 VALUE_FIELD = "value"
@@ -43,11 +35,8 @@ def _build_object_schema(output_type: object) -> JSONSchema:
     if _is_object(schema):
         return schema
     definitions = schema.pop("$defs", None)
-    wrapped: JSONSchema = {
-        "type": "object",
-        "properties": {VALUE_FIELD: schema},
-        "required": [VALUE_FIELD],
-    }
+    wrapped: JSONSchema = {"type": "object", "properties": {VALUE_FIELD: schema}}
+    wrapped["required"] = [VALUE_FIELD]
     return {**wrapped, "$defs": definitions} if definitions else wrapped
 
 
@@ -59,10 +48,8 @@ def parse_structured_output(output_type: object, text: str) -> Any:
     """The value in a model's text. Raises ValueError with a message for the model."""
     value = _extract_json(text)
     plain = _schema_of_type(output_type)
-    if not _is_object(plain):
-        value = (
-            value[VALUE_FIELD] if isinstance(value, dict) and set(value) == {VALUE_FIELD} else value
-        )
+    if not _is_object(plain) and isinstance(value, dict) and set(value) == {VALUE_FIELD}:
+        value = value[VALUE_FIELD]
     value = drop_absent(value, plain)
     if isinstance(output_type, dict):
         problem = find_mismatch(value, plain)
@@ -156,10 +143,9 @@ def make_strict(schema: JSONSchema) -> JSONSchema | None:
     such form, because an object has properties that are not listed.
     """
     try:
-        strict: JSONSchema = _to_strict(schema)
+        return cast(JSONSchema, _to_strict(schema))
     except _NoStrictFormError:
         return None
-    return strict
 
 
 def is_strict_schema(schema: object) -> bool:
@@ -220,9 +206,8 @@ def _is_nullable(schema: Any) -> bool:
     if not isinstance(schema, dict) or not schema:
         return True
     kinds = schema.get("type")
-    if kinds == "null" or (isinstance(kinds, list) and "null" in kinds):
-        return True
-    if None in schema.get("enum", ()):
+    is_null = kinds == "null" or (isinstance(kinds, list) and "null" in kinds)
+    if is_null or None in schema.get("enum", ()):
         return True
     return any(_is_nullable(part) for key in ("anyOf", "oneOf") for part in schema.get(key, ()))
 
@@ -325,6 +310,4 @@ def _is_json_type(value: Any, name: str) -> bool:
 
 
 def _json_type_name(value: Any) -> str:
-    return next(
-        kind for kind in (*_JSON_TYPES, "other") if kind == "other" or _is_json_type(value, kind)
-    )
+    return next((kind for kind in _JSON_TYPES if _is_json_type(value, kind)), "other")

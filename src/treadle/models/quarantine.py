@@ -29,7 +29,6 @@ from treadle.core.contracts.wrapped import WrappedModel, open_stream
 from treadle.core.errors import BadRequest, ContextTooLong
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item
-from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
 PartPosition = tuple[int, int]
@@ -109,9 +108,8 @@ class _CulpritSearch:
         part = _find_named_part(refusal, refused)
         if part is not None and len(self._named_parts) < MAX_NAMED_PARTS:
             self._named_parts.append(part)
-            self._culprits += (
-                _find_similar_parts(part, refused) if len(self._named_parts) > 1 else [part]
-            )
+            is_first = len(self._named_parts) == 1
+            self._culprits += [part] if is_first else _find_similar_parts(part, refused)
         elif len(self._named_parts) < MAX_NAMED_PARTS + MAX_CULPRITS:
             self._named_parts.append((-1, -1))
             self._culprits += await self._bisect(refused)
@@ -170,7 +168,8 @@ def _find_named_part(refusal: BadRequest, request: ModelRequest) -> PartPosition
 
 def _find_similar_parts(part_position: PartPosition, request: ModelRequest) -> list[PartPosition]:
     """All parts of the same type: after two refusals, the others would be refused too."""
-    kind = type(_get_part(request.transcript, part_position))
+    parts = _list_parts(request.transcript[part_position[0]])
+    kind = type(parts[part_position[1]]) if part_position[1] < len(parts) else type(None)
     if kind in (Text, ToolCall, type(None)):
         return [part_position]
     return [
@@ -196,11 +195,10 @@ def _list_suspects(request: ModelRequest) -> Iterator[PartPosition]:
     for positions, short_texts in ((new, False), (range(first_new), False), (new, True)):
         for position in reversed(positions):
             for number, part in enumerate(_list_parts(transcript[position])):
-                is_short = (
-                    isinstance(part, (Text, str)) and len(_part_text(part)) <= LONG_TEXT_CHARS
-                )
                 if isinstance(part, ToolCall) or (position, number) in request.quarantine:
                     continue
+                text = part.text if isinstance(part, Text) else part
+                is_short = isinstance(text, str) and len(text) <= LONG_TEXT_CHARS
                 if is_short is short_texts:
                     yield position, number
 
@@ -209,12 +207,3 @@ def _list_parts(item: Item) -> tuple[object, ...]:
     """The parts of an item; a notice or a summary has one part, its text."""
     content: tuple[object, ...] = getattr(item, "content", ())
     return content or (getattr(item, "text", ""),)
-
-
-def _get_part(transcript: Transcript, part_position: PartPosition) -> object:
-    content = _list_parts(transcript[part_position[0]])
-    return content[part_position[1]] if part_position[1] < len(content) else None
-
-
-def _part_text(part: Text | str) -> str:
-    return part if isinstance(part, str) else part.text

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -95,25 +96,13 @@ class Scripted:
         fallback: Model | None = None,
     ) -> None:
         self._script = _iterate_script(replies)
-        self._name = name
-        self._card = card if card is not None else ModelCard(name)
-        self._fallback = fallback
+        self.name = name
+        self.card = card if card is not None else ModelCard(name)
+        self.fallback = fallback
         self._call_count = 0
         self.requests: list[ModelRequest] = []
         self.open_streams = 0  # streams that are open now
         self.closed = False
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def card(self) -> ModelCard:
-        return self._card
-
-    @property
-    def fallback(self) -> Model | None:
-        return self._fallback
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         self.requests.append(request)
@@ -141,7 +130,7 @@ class Scripted:
             merged = _merge_texts(content)
             if stop is None:
                 stop = "tool_use" if any(type(b) is ToolCall for b in merged) else "end_turn"
-            yield Reply(AssistantItem(merged, stop, self._name, usage or Usage(requests=1)))
+            yield Reply(AssistantItem(merged, stop, self.name, usage or Usage(requests=1)))
         finally:
             self.open_streams -= 1
 
@@ -154,9 +143,9 @@ class Scripted:
         except StopIteration:
             replies = plural(len(self.requests) - 1, "reply", "replies")
             raise ModelError(
-                f"the script of {self._name} has {replies}, but got one more request; "
+                f"the script of {self.name} has {replies}, but got one more request; "
                 f"the last item of the request: {_describe_last_item(request)}",
-                provider=self._name,
+                provider=self.name,
             ) from None
         while callable(element) and not isinstance(element, type):
             answer = element(request)
@@ -166,11 +155,7 @@ class Scripted:
         return element if isinstance(element, (list, tuple)) else (element,)
 
     def _to_content(
-        self,
-        part: ScriptPart,
-        request: ModelRequest,
-        stop: StopReason | None,
-        usage: Usage | None,
+        self, part: ScriptPart, request: ModelRequest, stop: StopReason | None, usage: Usage | None
     ) -> tuple[list[AssistantContent], StopReason | None, Usage | None, int | None]:
         if isinstance(part, str):
             return ([Text(part)] if part else [], stop, usage, None)
@@ -181,7 +166,7 @@ class Scripted:
             raise TypeError(f"a script cannot contain {part!r}; see treadle.models.scripted")
         content: list[AssistantContent] = []
         if part.thinking:
-            content.append(Thinking(part.thinking, origin=self._name))
+            content.append(Thinking(part.thinking, origin=self.name))
         if part.text:
             content.append(Text(part.text))
         content += [self._build_call(call, request) for call in part.calls]
@@ -191,15 +176,12 @@ class Scripted:
         if isinstance(call, ToolCall):
             return call
         name, arguments = call
-        raw = arguments if isinstance(arguments, str) else _encode(arguments).decode()
+        raw = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
         while True:
             self._call_count += 1
             call_id = f"call_{self._call_count}"
             if not request.transcript.has_call_id(call_id):
                 return ToolCall(call_id, name, raw)
-
-
-_encode = msgspec.json.Encoder().encode
 
 
 def _iterate_script(script: ModelScript) -> Iterator[ScriptElement]:
@@ -208,13 +190,8 @@ def _iterate_script(script: ModelScript) -> Iterator[ScriptElement]:
     if isinstance(script, Iterable):
         return iter(script)
     if callable(script):
-        return _repeat_forever(script)
+        return itertools.repeat(script)
     raise TypeError(f"a script is a list, a generator or a function, not {script!r}")
-
-
-def _repeat_forever(element: ScriptElement) -> Iterator[ScriptElement]:
-    while True:
-        yield element
 
 
 def _stream_block(block: AssistantContent, deltas: int | None) -> Iterator[ModelEvent]:
@@ -233,11 +210,7 @@ def _stream_block(block: AssistantContent, deltas: int | None) -> Iterator[Model
 
 
 def _split_text(text: str, deltas: int | None) -> list[str]:
-    if not text:
-        return []
     size = DELTA_CHARS if deltas is None else max(1, -(-len(text) // deltas))
-    if len(text) <= size:
-        return [text]
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 

@@ -158,9 +158,9 @@ def test_only_new_items_are_encoded():
         key: Hashable = "counting"
         said_to = 0
 
-        def encode_reply(self, parts, item):
+        def encode_reply(self, parts):
             self.said_to += 1
-            return super().encode_reply(parts, item)
+            return super().encode_reply(parts)
 
     encoder = Counting()
     transcript = Transcript([to_user_item("start")])

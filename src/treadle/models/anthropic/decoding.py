@@ -118,37 +118,20 @@ _decode_event: Callable[[bytes], _Event] = msgspec.json.Decoder(_Event).decode
 _decode_raw_delta: Callable[[bytes], _RawDelta] = msgspec.json.Decoder(_RawDelta).decode
 
 
-class _PartialBlock:
+class _PartialBlock(msgspec.Struct):
     """One content block while it grows."""
 
-    __slots__ = ("call", "deltas", "id", "is_doubtful", "kind", "signature", "start")
-
-    def __init__(self, kind: str, start: dict[str, Any]) -> None:
-        self.kind = kind
-        self.start = start
-        self.id = ""
-        self.deltas: list[str] = []
-        self.signature: str = start.get("signature") or ""
-        self.call: ToolCall | None = None
-        self.is_doubtful = False  # closed, but may have been cut
+    kind: str
+    start: dict[str, Any]
+    id: str = ""
+    signature: str = ""
+    deltas: list[str] = []
+    call: ToolCall | None = None
+    is_doubtful: bool = False  # closed, but may have been cut
 
 
 class AnthropicDecoder:
     """Decodes one response."""
-
-    __slots__ = (
-        "_blocks",
-        "_card",
-        "_ids",
-        "_message_id",
-        "_provider",
-        "_refusal_text",
-        "_request",
-        "_stop_reason",
-        "_usage",
-        "done",
-        "progress",
-    )  # fmt: skip
 
     def __init__(self, provider: ProviderInfo, card: ModelCard, request: ModelRequest) -> None:
         self._provider = provider
@@ -224,39 +207,25 @@ class AnthropicDecoder:
                 self.done = True
             case "error":
                 failure = event.error or _StreamError()
-                raise map_error_body(
-                    self._provider, ProviderErrorBody(failure.message, failure.type), None
-                )
+                body = ProviderErrorBody(failure.message, failure.type)
+                raise map_error_body(self._provider, body, None)
             case _:
                 pass  # ping, and events that are new
 
     # -------------------------------------------------------------- blocks
 
     def _start_block(self, index: int, start: dict[str, Any], out: list[ModelEvent]) -> None:
-        kind = start.get("type")
-        block = _PartialBlock(kind if isinstance(kind, str) else "", start)
+        block = _PartialBlock(_get_string(start, "type"), start)
+        block.signature = start.get("signature") or ""
         self._blocks[index] = block
-        if block.kind == "text":
-            self._start_text(block, "text", ModelTextDelta, out)
-        elif block.kind == "thinking":
-            self._start_text(block, "thinking", ModelThinkingDelta, out)
-        elif block.kind == "tool_use":
-            block.id = make_unique_call_id(
-                _get_string(start, "id"), self._ids, self._request.transcript
-            )
+        if block.kind == "tool_use":
+            call_id = _get_string(start, "id")
+            block.id = make_unique_call_id(call_id, self._ids, self._request.transcript)
             out.append(ModelToolCallBegan(block.id, _get_string(start, "name")))
-
-    def _start_text(
-        self,
-        block: _PartialBlock,
-        field: str,
-        event_type: type[ModelTextDelta] | type[ModelThinkingDelta],
-        out: list[ModelEvent],
-    ) -> None:
-        text = _get_string(block.start, field)
-        if text:
+        elif block.kind in ("text", "thinking") and (text := _get_string(start, block.kind)):
             block.deltas.append(text)
-            out.append(event_type(text))
+            is_text = block.kind == "text"
+            out.append(ModelTextDelta(text) if is_text else ModelThinkingDelta(text))
 
     def _finish_block(self, block: _PartialBlock, out: list[ModelEvent]) -> None:
         if block.kind != "tool_use" or block.call is not None:
@@ -347,9 +316,8 @@ def _attach_fields(block: _PartialBlock, *names: str) -> list[AssistantContent]:
 def _to_opaque(block: _PartialBlock) -> Opaque:
     value = dict(block.start)
     if block.deltas:
-        raw = "".join(block.deltas)
         try:
-            value["input"] = msgspec.json.decode(raw)
+            value["input"] = msgspec.json.decode("".join(block.deltas))
         except msgspec.DecodeError:
             value["input"] = {}
     return Opaque(ORIGIN, msgspec.json.encode(value).decode(), block.kind)

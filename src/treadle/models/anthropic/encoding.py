@@ -21,14 +21,21 @@ from treadle.core.transcript.content import (
     Image,
     Opaque,
     RedactedThinking,
-    ResultContent,
     Text,
     Thinking,
     UserContent,
 )
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
-from treadle.models.provider_base.encoding import EncodedBlock, MessageRole, encode_json_string
+from treadle.models.provider_base.encoding import (
+    EncodedBlock,
+    InputParts,
+    MessageEncoder,
+    MessageRole,
+    ReplyParts,
+    ResultParts,
+    encode_json_string,
+)
 from treadle.models.provider_base.request_limits import MIB, RequestLimits
 
 ORIGIN = "anthropic"
@@ -63,26 +70,20 @@ LIMITS = RequestLimits(
 class RequestHead(msgspec.Struct, frozen=True):
     """The bytes up to `"messages":[`, the mark of cached blocks, and the values of headers."""
 
-    system: str
-    tools: tuple[ToolSpec, ...]
-    options: ModelOptions
-    cache: CacheRequest
-    with_thinking: bool
-    has_calls: bool
+    source: tuple[object, ...]  # see `list_head_sources`
     data: bytes
     cache_mark: bytes
     betas: tuple[str, ...]
     version: str
 
-    def matches(self, request: ModelRequest, with_thinking: bool, has_calls: bool) -> bool:
-        return (
-            self.with_thinking is with_thinking
-            and (self.has_calls is has_calls or bool(request.tools))
-            and self.system == request.system
-            and self.tools == request.tools
-            and self.options == request.options
-            and self.cache == request.cache
-        )
+
+def list_head_sources(
+    request: ModelRequest, with_thinking: bool, has_calls: bool
+) -> tuple[object, ...]:
+    """Everything that a head depends on; only without tools does it matter if there are calls."""
+    needs_placeholder = has_calls and not request.tools
+    changing = (with_thinking, needs_placeholder, request.system)
+    return (*changing, request.tools, request.options, request.cache)
 
 
 def encode_head(
@@ -91,11 +92,10 @@ def encode_head(
     options = request.options
     mark = encode_cache_mark(request.cache)
     fields: dict[str, Any] = {"model": model, "stream": True}
-    fields |= (
-        build_thinking_fields(options, card)
-        if with_thinking
-        else {"max_tokens": resolve_max_tokens(options, card)}
-    )
+    if with_thinking:
+        fields |= build_thinking_fields(options, card)
+    else:
+        fields["max_tokens"] = resolve_max_tokens(options, card)
     is_thinking = fields.get("thinking", {}).get("type") in ("enabled", "adaptive")
     if request.tools:
         fields["tools"] = msgspec.Raw(encode_tools(request.tools, mark))
@@ -119,24 +119,11 @@ def encode_head(
         form = {"type": "json_schema", "schema": options.output_schema}
         fields["output_config"] = {**fields.get("output_config", {}), "format": form}
     fields |= options.extra
-    betas = (
-        (INTERLEAVED_THINKING_BETA,)
-        if request.tools and fields.get("thinking", {}).get("type") == "enabled"
-        else ()
-    )
+    interleaves = request.tools and fields.get("thinking", {}).get("type") == "enabled"
+    betas = (INTERLEAVED_THINKING_BETA,) if interleaves else ()
     data = msgspec.json.encode(fields)[:-1] + b',"messages":['
-    return RequestHead(
-        request.system,
-        request.tools,
-        options,
-        request.cache,
-        with_thinking,
-        has_calls,
-        data,
-        mark,
-        betas,
-        version,
-    )
+    source = list_head_sources(request, with_thinking, has_calls)
+    return RequestHead(source, data, mark, betas, version)
 
 
 def encode_cache_mark(cache: CacheRequest) -> bytes:
@@ -149,16 +136,12 @@ def encode_cache_mark(cache: CacheRequest) -> bytes:
 
 
 def encode_tools(tools: Sequence[ToolSpec], cache_mark: bytes) -> bytes:
-    encoded = [
-        b'{"name":%b,"description":%b,"input_schema":%b%b}'
-        % (
-            encode_json_string(tool.name),
-            encode_json_string(tool.description),
-            msgspec.json.encode(tool.schema),
-            b',"strict":true' if tool.strict else b"",
-        )
-        for tool in tools
-    ]
+    encoded: list[bytes] = []
+    for tool in tools:
+        names = (encode_json_string(tool.name), encode_json_string(tool.description))
+        strict = b',"strict":true' if tool.strict else b""
+        values = (*names, msgspec.json.encode(tool.schema), strict)
+        encoded.append(b'{"name":%b,"description":%b,"input_schema":%b%b}' % values)
     encoded[-1] = encoded[-1][:-1] + cache_mark + b"}"
     return b"[%b]" % b",".join(encoded)
 
@@ -172,9 +155,8 @@ def encode_tool_choice(choice: str, is_thinking: bool) -> dict[str, str] | None:
 
 
 def resolve_max_tokens(options: ModelOptions, card: ModelCard) -> int:
-    if options.max_tokens is not None:
-        return options.max_tokens
-    return min(card.max_output, DEFAULT_MAX_TOKENS)
+    limit = options.max_tokens
+    return min(card.max_output, DEFAULT_MAX_TOKENS) if limit is None else limit
 
 
 def build_thinking_fields(options: ModelOptions, card: ModelCard) -> dict[str, Any]:
@@ -216,17 +198,14 @@ def can_think(transcript: Transcript) -> bool:
     """
     if not transcript or not isinstance(transcript[-1], ToolResultItem):
         return True
-    for position in range(len(transcript) - 1, -1, -1):
-        item = transcript[position]
+    for item in reversed(transcript):
         if isinstance(item, AssistantItem):
-            return any(
-                isinstance(part, (Thinking, RedactedThinking)) and part.origin == ORIGIN
-                for part in item.content
-            )
+            kinds = (Thinking, RedactedThinking)
+            return any(isinstance(part, kinds) and part.origin == ORIGIN for part in item.content)
     return True
 
 
-class AnthropicEncoder:
+class AnthropicEncoder(MessageEncoder):
     """Encodes items as blocks; consecutive blocks of one role are one message."""
 
     cache_key: Hashable = ("anthropic", "messages")
@@ -238,43 +217,26 @@ class AnthropicEncoder:
             self.cache_key = ("anthropic", "messages", limits)
 
     def open_message(self, role: MessageRole) -> bytes:
-        return (
-            b'{"role":"user","content":[' if role == "user" else b'{"role":"assistant","content":['
-        )
+        return b'{"role":"%b","content":[' % role.encode()
 
-    def close_message(self, role: MessageRole) -> bytes:
+    def close_message(self) -> bytes:
         return b"]}"
 
-    def encode_input(self, parts: Sequence[tuple[int, UserContent]]) -> list[EncodedBlock]:
+    def encode_input(self, parts: InputParts) -> list[EncodedBlock]:
         return [(number, _encode_input_block(part)) for number, part in parts]
 
-    def encode_result(
-        self,
-        call_id: str,
-        name: str,
-        parts: Sequence[tuple[int, ResultContent]],
-        is_error: bool,
-    ) -> list[EncodedBlock]:
+    def encode_result(self, call_id: str, parts: ResultParts, is_error: bool) -> list[EncodedBlock]:
         first = parts[0][1]
         if len(parts) == 1 and isinstance(first, Text):
             content = encode_json_string(first.text)
         else:
             content = b"[%b]" % b",".join([_encode_input_block(part) for _, part in parts])
-        block = b'{"type":"tool_result","tool_use_id":%b,"content":%b%b}' % (
-            encode_json_string(call_id),
-            content,
-            b',"is_error":true' if is_error else b"",
-        )
+        mark = b',"is_error":true' if is_error else b""
+        values = (encode_json_string(call_id), content, mark)
+        block = b'{"type":"tool_result","tool_use_id":%b,"content":%b%b}' % values
         return [(parts[0][0], block)]
 
-    def encode_after_results(
-        self, items: Sequence[tuple[int, ToolResultItem]]
-    ) -> list[EncodedBlock]:
-        return []
-
-    def encode_reply(
-        self, parts: Sequence[tuple[int, AssistantContent]], item: AssistantItem
-    ) -> list[EncodedBlock]:
+    def encode_reply(self, parts: ReplyParts) -> list[EncodedBlock]:
         blocks: list[EncodedBlock] = []
         for number, part in parts:
             if isinstance(part, Opaque) and part.label == ATTACHED_LABEL:
@@ -291,10 +253,8 @@ def _encode_reply_block(part: AssistantContent) -> bytes:
         case Text(text=text):
             return b'{"type":"text","text":%b}' % encode_json_string(text)
         case Thinking(text=text, signature=signature):
-            return b'{"type":"thinking","thinking":%b,"signature":%b}' % (
-                encode_json_string(text),
-                encode_json_string(signature),
-            )
+            values = (encode_json_string(text), encode_json_string(signature))
+            return b'{"type":"thinking","thinking":%b,"signature":%b}' % values
         case RedactedThinking(data=data):
             return b'{"type":"redacted_thinking","data":%b}' % encode_json_string(data)
         case Opaque(json=json):
@@ -302,11 +262,9 @@ def _encode_reply_block(part: AssistantContent) -> bytes:
         case call:
             # Arguments that are not an object cannot be sent; the result of the call explains.
             raw = call.raw.strip() if call.arguments is not None else ""
-            return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (
-                encode_json_string(call.id),
-                encode_json_string(call.name),
-                raw.encode("utf-8", "replace") or b"{}",
-            )
+            names = (encode_json_string(call.id), encode_json_string(call.name))
+            arguments = raw.encode("utf-8", "replace") or b"{}"
+            return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (*names, arguments)
 
 
 def _encode_input_block(part: UserContent) -> bytes:
@@ -324,7 +282,5 @@ def _encode_source(part: Image | Document) -> bytes:
     if part.media_type == "text/plain":
         text = part.data.decode("utf-8", "replace")
         return b'{"type":"text","media_type":"text/plain","data":%b}' % encode_json_string(text)
-    return b'{"type":"base64","media_type":%b,"data":"%b"}' % (
-        encode_json_string(part.media_type),
-        base64.b64encode(part.data),
-    )
+    values = (encode_json_string(part.media_type), base64.b64encode(part.data))
+    return b'{"type":"base64","media_type":%b,"data":"%b"}' % values

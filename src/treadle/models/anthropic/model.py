@@ -21,6 +21,7 @@ from treadle.models.anthropic.encoding import (
     RequestHead,
     can_think,
     encode_head,
+    list_head_sources,
 )
 from treadle.models.catalog import card_for
 from treadle.models.http.timeouts import Timeouts
@@ -56,15 +57,15 @@ class AnthropicCodec:
         self,
         model: str,
         card: ModelCard,
-        *,
         api_key: str | None = None,
         base_url: str | None = None,
+        *,
         headers: Mapping[str, str] | None = None,
         beta: Sequence[str] = (),
         version: str | None = None,
     ) -> None:
         self._model = model
-        self._card = card
+        self.card = card
         self._api_key = api_key
         self._base_url = base_url
         self._headers = dict(headers or {})
@@ -104,9 +105,7 @@ class AnthropicCodec:
         """The same request, for the endpoint that counts its tokens."""
         history = encode_transcript(self._encoder, request.transcript, request.quarantine)
         head = self._get_head(request, history.has_calls)
-        fields: dict[str, msgspec.Raw] = msgspec.json.decode(
-            head.data + b"]}", type=dict[str, msgspec.Raw]
-        )
+        fields = msgspec.json.decode(head.data + b"]}", type=dict[str, msgspec.Raw])
         names = ("model", "system", "tools", "tool_choice", "thinking", "output_config")
         counted = {name: fields[name] for name in names if name in fields}
         start = msgspec.json.encode(counted)[:-1] + b',"messages":['
@@ -114,7 +113,7 @@ class AnthropicCodec:
         return EncodedRequest("/v1/messages/count_tokens", self._build_headers(head), body)
 
     def create_decoder(self, request: ModelRequest) -> AnthropicDecoder:
-        return AnthropicDecoder(self.provider, self._card, request)
+        return AnthropicDecoder(self.provider, self.card, request)
 
     def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         return map_response_error(self.provider, status, headers, body)
@@ -125,25 +124,21 @@ class AnthropicCodec:
             return None
         message, block, inner = (int(number) if number else 0 for number in match.groups())
         part = locate_block(self._encoder, request.transcript, request.quarantine, message, block)
-        if part is not None and match[3]:
-            return part[0], inner
-        return part
+        return (part[0], inner) if part is not None and match[3] else part
 
     def _get_head(self, request: ModelRequest, has_calls: bool) -> RequestHead:
         cache = request.transcript.cache
         key = ("anthropic", "head", self._model)
         thinks = request.options.thinking is not None and can_think(request.transcript)
         head: RequestHead | None = cache.get(key)
-        if head is None or not head.matches(request, thinks, has_calls):
-            head = cache[key] = encode_head(self._model, self._card, request, thinks, has_calls)
+        if head is None or head.source != list_head_sources(request, thinks, has_calls):
+            head = cache[key] = encode_head(self._model, self.card, request, thinks, has_calls)
         return head
 
     def _build_headers(self, head: RequestHead) -> dict[str, str]:
-        headers = {
-            "content-type": "application/json",
-            "anthropic-version": self._version or head.version,
-            **self._headers,
-        }
+        version = self._version or head.version
+        headers = {"content-type": "application/json", "anthropic-version": version}
+        headers |= self._headers
         betas = [*self._beta, *[beta for beta in head.betas if beta not in self._beta]]
         if betas:
             headers["anthropic-beta"] = ",".join(betas)
@@ -172,23 +167,10 @@ class Anthropic(HTTPModel):
         timeouts: Timeouts | None = None,
     ) -> None:
         card = card or card_for(f"anthropic/{model}")
-        self._messages_codec = AnthropicCodec(
-            model,
-            card,
-            api_key=api_key,
-            base_url=base_url,
-            headers=headers,
-            beta=beta,
-            version=version,
+        codec = self._messages_codec = AnthropicCodec(
+            model, card, api_key, base_url, headers=headers, beta=beta, version=version
         )
-        super().__init__(
-            self._messages_codec,
-            self._messages_codec.provider,
-            card=card,
-            client=client,
-            fallback=fallback,
-            timeouts=timeouts,
-        )
+        super().__init__(codec, client, fallback, timeouts)
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """How many tokens the provider counts in this request; free, without a reply."""
@@ -196,7 +178,5 @@ class Anthropic(HTTPModel):
         try:
             return msgspec.json.decode(body, type=_TokenCount).input_tokens
         except msgspec.DecodeError as error:
-            raise StreamBroken(
-                f"Anthropic's answer has no token count ({error}).",
-                provider=self._messages_codec.provider.name,
-            ) from error
+            message = f"Anthropic's answer has no token count ({error})."
+            raise StreamBroken(message, provider=self._messages_codec.provider.name) from error

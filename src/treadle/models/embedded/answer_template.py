@@ -97,9 +97,8 @@ def _start_sentence(calls: Sequence[ToolCall], tools: Sequence[SmallTool]) -> st
 def _summarize_readme(text: str) -> str:
     """The title and the first sentence of a README."""
     title = ""
-    for paragraph in re.split(
-        r"\n\s*\n|\n(?=[=-]{3,}\s*$)", failure_parsing.strip_line_numbers(text)
-    ):
+    text = failure_parsing.strip_line_numbers(text)
+    for paragraph in re.split(r"\n\s*\n|\n(?=[=-]{3,}\s*$)", text):
         lines = [line.strip().strip("#=-*").strip() for line in paragraph.splitlines()]
         content = " ".join(line for line in lines if line and not _DECORATION.match(line))
         if not content:

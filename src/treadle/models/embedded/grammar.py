@@ -33,9 +33,8 @@ def build_grammar(tools: Sequence[SmallTool], *, may_answer: bool = True) -> str
     rules = [f"call{index} ::= {_call_rule(tool)}" for index, tool in enumerate(tools)]
     replies = [f"call{index}" for index in range(len(tools))]
     if may_answer or not replies:
-        rules.append(
-            f"answer ::= {quote_literal(ANSWER_PREFIX)} text {quote_literal(chr(34) + '}')}"
-        )
+        start, end = quote_literal(ANSWER_PREFIX), quote_literal('"}')
+        rules.append(f"answer ::= {start} text {end}")
         replies.insert(0, "answer")
     return "\n".join([f"root ::= {' | '.join(replies)}", *rules]) + _TERMINALS
 

@@ -45,8 +45,7 @@ INSTRUCTION = (
         "AssertionError: 'Hello Ann' != 'Hello, Ann!'",
     )
     + prompt.format_turn(
-        "assistant",
-        'Wrong: return "Hello " + name\nRight: return "Hello, " + name + "!"',
+        "assistant", 'Wrong: return "Hello " + name\nRight: return "Hello, " + name + "!"'
     )
 )
 
@@ -103,11 +102,9 @@ def list_suspect_lines(sources: Mapping[str, str]) -> list[SourceLine]:
 
 def _may_be_wrong(stripped: str) -> bool:
     plain = ("#", "//", '"""', "'''", "import ", "from ", "class ", "@", "fi", "done", "esac")
-    return (
-        len(stripped) > 3
-        and not stripped.startswith(plain)
-        and stripped not in ("else:", "try:", "else")
-    )
+    if len(stripped) <= 3 or stripped.startswith(plain):
+        return False
+    return stripped not in ("else:", "try:", "else")
 
 
 def group_suspect_lines(
@@ -122,9 +119,8 @@ def group_suspect_lines(
 
 def build_question(sources: Mapping[str, str], failure: str) -> str:
     """The start that all questions about these sources share."""
-    code = "\n".join(
-        text.strip("\n") for path, text in sources.items() if not failure_parsing.is_test_file(path)
-    )
+    is_test = failure_parsing.is_test_file
+    code = "\n".join(text.strip("\n") for path, text in sources.items() if not is_test(path))
     text = f"Code:\n{prompt.cut_middle(code, SOURCE_CHARS)}\nCheck:\n{failure}"
     return INSTRUCTION + prompt.format_turn("user", text)
 
@@ -133,9 +129,8 @@ def build_line_options(
     lines: Sequence[SourceLine], *, temperature: float, seed: int
 ) -> dict[str, Any]:
     """The options of a completion that names one of these lines and corrects it."""
-    ways = " | ".join(
-        quote_literal(text) for text in dict.fromkeys(line.stripped for line in lines)
-    )
+    texts = dict.fromkeys(line.stripped for line in lines)
+    ways = " | ".join(quote_literal(text) for text in texts)
     rule = f'root ::= "Wrong: " ({ways}) "\\nRight: " [^\\n]+ "\\n"'
     # Without these stops the model explains the line in a comment longer than the line.
     limits = {"n_predict": LINE_TOKENS, "stop": COMMENT_STOPS}

@@ -232,9 +232,8 @@ class Embedded:
     async def _announce_slow_prefix(self, prefix: str) -> AsyncGenerator[ModelEvent, None]:
         """The first time, a large model reads a prefix for minutes on a small machine."""
         if self._weights.is_capable and not await self._server.has_prefix(prefix):
-            yield ModelNotified(
-                f"{self.name} reads its instructions for the first time; later starts are fast."
-            )
+            what = "reads its instructions for the first time; later starts are fast."
+            yield ModelNotified(f"{self.name} {what}")
 
     async def _build_prompt(
         self, request: ModelRequest, tools: Sequence[SmallTool], *, guided: bool
@@ -246,9 +245,8 @@ class Embedded:
         room = WINDOW - await self._server.count_tokens(prefix) - reply_tokens
         chars = room * PROMPT_CHARS_PER_TOKEN
         for _ in range(4):
-            history = prompt.format_conversation(
-                request.transcript, tools, max_chars=chars, guided=guided
-            )
+            items = request.transcript
+            history = prompt.format_conversation(items, tools, max_chars=chars, guided=guided)
             if await self._server.count_tokens(history) <= room:
                 return prefix + history
             chars //= 2
@@ -286,10 +284,8 @@ def _select_weights(name: str | None, path: str | Path | None) -> tuple[weights.
             raise UnknownModel(f"There are no weights at {file}.", provider="embedded")
         note = f"{file.name} on this machine: free and offline; what it can do is not known."
         stem = name or file.stem
-        own = weights.Weights(
-            stem, stem, file.name, file.stat().st_size, "", "", note, is_capable=True
-        )
-        return own, file
+        size = file.stat().st_size
+        return weights.Weights(stem, stem, file.name, size, "", "", note, is_capable=True), file
     if name is None or name == "embedded":
         chosen = weights.find_default_weights()
     else:
@@ -328,11 +324,8 @@ def _build_settings(request: ModelRequest) -> dict[str, Any]:
 
 
 def _build_call(tool: SmallTool, arguments: dict[str, Any]) -> ToolCall:
-    return ToolCall(
-        f"call_{uuid.uuid4().hex[:16]}",
-        tool.real_name,
-        to_compact_json(tool.to_real_arguments(arguments)),
-    )
+    raw = to_compact_json(tool.to_real_arguments(arguments))
+    return ToolCall(f"call_{uuid.uuid4().hex[:16]}", tool.real_name, raw)
 
 
 def _list_call_events(call: ToolCall) -> list[ModelEvent]:
@@ -344,19 +337,12 @@ def _list_call_events(call: ToolCall) -> list[ModelEvent]:
 
 
 def _to_usage(last: CompletionChunk) -> Usage:
-    return Usage(
-        input=last.prompt_tokens,
-        output=last.output_tokens,
-        cache_read=last.cached_tokens,
-        requests=1,
-        cost=0.0,
-    )
+    tokens = (last.prompt_tokens, last.output_tokens, last.cached_tokens)
+    return Usage(*tokens, requests=1, cost=0.0)
 
 
 def _is_repeated(transcript: Transcript, tool: SmallTool, parsed: ParsedReply) -> bool:
     """Whether the model repeats a call although nothing has changed since."""
     raw = to_compact_json(tool.to_real_arguments(parsed.arguments))
-    return any(
-        call.name == tool.real_name and call.raw == raw
-        for call in tool_choice.list_calls_since_change(transcript)
-    )
+    calls = tool_choice.list_calls_since_change(transcript)
+    return any(call.name == tool.real_name and call.raw == raw for call in calls)

@@ -55,16 +55,14 @@ def build_prefix(tools: Sequence[SmallTool], system: str = "") -> str:
         return format_turn("system", "\n".join([*parts, _WITHOUT_TOOLS]))
     parts.append(_WITH_TOOLS + "\n".join(tool.format_signature() for tool in tools))
     names = {"", *(tool.short_name for tool in tools)}  # "": an answer without a call
-    examples = [
-        _format_example(example) for example in EXAMPLES[:FIXED_EXAMPLES] if example.tool in names
-    ]
+    fixed = EXAMPLES[:FIXED_EXAMPLES]
+    examples = [_format_example(example) for example in fixed if example.tool in names]
     return format_turn("system", "\n".join(parts)) + "".join(examples)
 
 
 def _format_example(example: Example) -> str:
-    reply = (
-        {"tool": example.tool, **example.arguments} if example.tool else {"answer": example.answer}
-    )
+    call = {"tool": example.tool, **example.arguments}
+    reply = call if example.tool else {"answer": example.answer}
     return format_turn("user", example.user_text) + format_turn("assistant", to_compact_json(reply))
 
 
@@ -103,11 +101,8 @@ def find_last_input(transcript: Transcript) -> int:
 def _format_item(item: Item, tools: Sequence[SmallTool], guided: bool) -> str:
     match item:
         case UserItem(text=text):
-            return (
-                _format_nearest_examples(text, tools) + format_turn("user", text)
-                if guided
-                else format_turn("user", text)
-            )
+            examples = _format_nearest_examples(text, tools) if guided else ""
+            return examples + format_turn("user", text)
         case AssistantItem(calls=calls) if calls:
             return format_turn("assistant", "\n".join(format_call(call, tools) for call in calls))
         case AssistantItem(text=text):
@@ -124,11 +119,8 @@ def _format_nearest_examples(user_text: str, tools: Sequence[SmallTool]) -> str:
     names = frozenset(tool.short_name for tool in tools)
     if not names:
         return ""
-    near = [
-        example
-        for score, example in rank_examples(user_text, names)[:MAX_NEAREST_EXAMPLES]
-        if score > 0.1
-    ]
+    ranked = rank_examples(user_text, names)[:MAX_NEAREST_EXAMPLES]
+    near = [example for score, example in ranked if score > 0.1]
     return "".join(_format_example(example) for example in reversed(near))
 
 

@@ -59,57 +59,35 @@ class RepairRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         return Opaque(ORIGIN, msgspec.json.encode(self).decode())
 
 
+PlannedCall = tuple[SmallTool, dict[str, Any]]
+
+
 class RepairStep(msgspec.Struct, frozen=True):
     """The next reply: a text, calls, and what the next request must know."""
 
     text: str = ""
-    calls: tuple[tuple[SmallTool, dict[str, Any]], ...] = ()
+    calls: tuple[PlannedCall, ...] = ()
     record: RepairRecord | None = None
 
 
-class RepairState(msgspec.Struct, frozen=True):
-    """The state of a repair, read from the transcript."""
-
-    tools: dict[str, SmallTool]
-    check: str
-    output: str  # of the first failing check
-    has_passed: bool
-    awaits_check: bool  # the last change has not been checked
-    sources: dict[str, str]  # before any try
-    unreadable: frozenset[str]
-    current: dict[str, str]  # now
-    tried: frozenset[tuple[str, str]]  # path and content of every try
-    steps_done: int
-    gave_up: bool  # every step of the plan failed, and a reply says so
-    refusal: str  # why edits fail, if they keep failing
-    ranked_lines: tuple[tuple[str, int], ...]  # path and number, the likeliest first
-
-
-def read_repair_state(transcript: Transcript, tools: Sequence[SmallTool]) -> RepairState | None:
-    """The repair that the user asks for; None if it is none, or the tools for it are missing."""
-    by_name = {tool.short_name: tool for tool in tools}
-    if "read" not in by_name or "edit" not in by_name:
-        return None
-    turn = _TurnReader(transcript, by_name)
-    if not turn.output and not (turn.check and "bash" in by_name):
-        return None
-    return turn.to_state()
-
-
-class _TurnReader:
-    """Reads the current turn of a transcript, item by item."""
+class RepairState:
+    """The state of a repair, read from the current turn of a transcript."""
 
     def __init__(self, transcript: Transcript, tools: dict[str, SmallTool]) -> None:
         self.tools = tools
-        self.check = self.output = ""
-        self.has_passed = self.awaits_check = self.gave_up = False
-        self.sources: dict[str, str] = {}
+        self.check = ""
+        self.output = ""  # of the first failing check
+        self.has_passed = False
+        self.awaits_check = False  # the last change has not been checked
+        self.sources: dict[str, str] = {}  # before any try
         self.unreadable: set[str] = set()
-        self.current: dict[str, str] = {}
-        self.tried: set[tuple[str, str]] = set()
-        self.refusal = ""
-        self.refusals = self.steps_done = 0
-        self.ranked_lines: list[tuple[str, int]] = []
+        self.current: dict[str, str] = {}  # now
+        self.tried: set[tuple[str, str]] = set()  # path and content of every try
+        self.steps_done = 0
+        self.gave_up = False  # every step of the plan failed, and a reply says so
+        self.refusal = ""  # why edits fail, if they keep failing
+        self.ranked_lines: list[tuple[str, int]] = []  # path and number, the likeliest first
+        self._refusals = 0  # in a row
         self._open_calls: dict[str, ToolCall] = {}
         for item in transcript[max(0, prompt.find_last_input(transcript)) :]:
             match item:
@@ -152,9 +130,8 @@ class _TurnReader:
         if result.is_error:
             self.unreadable.add(path)
         elif path not in self.sources:
-            self.sources[path] = self.current[path] = failure_parsing.strip_line_numbers(
-                result.text
-            )
+            source = failure_parsing.strip_line_numbers(result.text)
+            self.sources[path] = self.current[path] = source
 
     def _record_edit(self, arguments: Mapping[str, Any], result: ToolResultItem) -> None:
         path, old, new = (str(arguments.get(name, "")) for name in ("path", "old", "new"))
@@ -165,10 +142,10 @@ class _TurnReader:
         if changed != self.sources[path]:
             self.tried.add((path, changed))
         if result.is_error:
-            self.refusals += 1
-            self.refusal = result.text
+            self._refusals += 1
+            self.refusal = result.text if self._refusals >= MAX_REFUSED_EDITS else ""
             return
-        self.refusals = 0
+        self._refusals, self.refusal = 0, ""
         self.current[path] = changed
         self.awaits_check = changed != self.sources[path]
 
@@ -181,22 +158,14 @@ class _TurnReader:
         if not self.has_passed and not self.output:
             self.output = result.text
 
-    def to_state(self) -> RepairState:
-        return RepairState(
-            tools=self.tools,
-            check=self.check,
-            output=self.output,
-            has_passed=self.has_passed,
-            awaits_check=self.awaits_check,
-            sources=self.sources,
-            unreadable=frozenset(self.unreadable),
-            current=self.current,
-            tried=frozenset(self.tried),
-            steps_done=self.steps_done,
-            gave_up=self.gave_up,
-            refusal=self.refusal if self.refusals >= MAX_REFUSED_EDITS else "",
-            ranked_lines=tuple(self.ranked_lines),
-        )
+
+def read_repair_state(transcript: Transcript, tools: Sequence[SmallTool]) -> RepairState | None:
+    """The repair that the user asks for; None if it is none, or the tools for it are missing."""
+    by_name = {tool.short_name: tool for tool in tools}
+    if "read" not in by_name or "edit" not in by_name:
+        return None
+    state = RepairState(transcript, by_name)
+    return state if state.output or (state.check and "bash" in by_name) else None
 
 
 async def find_next_step(
@@ -220,9 +189,7 @@ async def find_next_step(
             yield step
 
 
-def _give_up(
-    state: RepairState, ending: str, calls: tuple[tuple[SmallTool, dict[str, Any]], ...] = ()
-) -> RepairStep:
+def _give_up(state: RepairState, ending: str, calls: tuple[PlannedCall, ...] = ()) -> RepairStep:
     record = RepairRecord(state.steps_done, gave_up=True)
     return RepairStep(GIVE_UP_TEXT + ending, calls, record)
 
@@ -247,7 +214,7 @@ def _is_same_path(left: str, right: str) -> bool:
     return short == long or long.endswith(f"/{short}")
 
 
-def _build_check_call(state: RepairState) -> tuple[SmallTool, dict[str, Any]]:
+def _build_check_call(state: RepairState) -> PlannedCall:
     return state.tools["bash"], {"command": f"{state.check} && echo '{PASSED_MARKER}'"}
 
 
@@ -359,7 +326,7 @@ class _EditSearch:
         wanted = texts[rank] if rank < len(texts) else None
         return [line for line in self.lines if line.stripped == wanted]
 
-    def repeat_on_equal_lines(self, tried: frozenset[tuple[str, str]]) -> list[FileRewrite]:
+    def repeat_on_equal_lines(self, tried: set[tuple[str, str]]) -> list[FileRewrite]:
         """What was tried on one line, for the other lines with the same text."""
         changes: list[FileRewrite] = []
         for path, text in sorted(tried):
@@ -375,10 +342,7 @@ class _EditSearch:
 
 
 def _build_try(
-    state: RepairState,
-    number: int,
-    change: FileRewrite,
-    unchanged_lines: Sequence[SourceLine],
+    state: RepairState, number: int, change: FileRewrite, unchanged_lines: Sequence[SourceLine]
 ) -> RepairStep:
     text = f"Try {number}: {change.location}."
     if unchanged_lines:
@@ -390,7 +354,7 @@ def _build_try(
     return RepairStep(text, (*_build_undo_calls(state), edit, *check), record)
 
 
-def _build_undo_calls(state: RepairState) -> tuple[tuple[SmallTool, dict[str, Any]], ...]:
+def _build_undo_calls(state: RepairState) -> tuple[PlannedCall, ...]:
     return tuple(
         _build_edit_call(state, path, text, state.sources[path])
         for path, text in state.current.items()
@@ -398,9 +362,7 @@ def _build_undo_calls(state: RepairState) -> tuple[tuple[SmallTool, dict[str, An
     )
 
 
-def _build_edit_call(
-    state: RepairState, path: str, old: str, new: str
-) -> tuple[SmallTool, dict[str, Any]]:
+def _build_edit_call(state: RepairState, path: str, old: str, new: str) -> PlannedCall:
     """The smallest edit of whole lines from one text to the other whose old text is unique."""
     before, after = old.splitlines(), new.splitlines()
     start = 0
@@ -411,9 +373,6 @@ def _build_edit_call(
         tail += 1
     while start > 0 and old.count("\n".join(before[start : len(before) - tail])) > 1:
         start -= 1
-    arguments = {
-        "path": path,
-        "old": "\n".join(before[start : len(before) - tail]),
-        "new": "\n".join(after[start : len(after) - tail]),
-    }
-    return state.tools["edit"], arguments
+    old_text = "\n".join(before[start : len(before) - tail])
+    new_text = "\n".join(after[start : len(after) - tail])
+    return state.tools["edit"], {"path": path, "old": old_text, "new": new_text}

@@ -27,16 +27,11 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.errors import (
-    BadRequest,
-    ContextTooLong,
-    Overloaded,
-    StreamBroken,
-    UnknownModel,
-)
+from treadle.core.errors import BadRequest, ContextTooLong, Overloaded, StreamBroken, UnknownModel
 from treadle.models.http.client import Client
 from treadle.models.http.sse import SSEReader
-from treadle.models.http.transport import ConnectFailed, Response, Timeouts, TransportError
+from treadle.models.http.timeouts import Timeouts
+from treadle.models.http.transport import ConnectFailed, Response, TransportError
 
 SERVER_SCRIPT = Path(__file__).with_name("server_process.py")
 MAX_CACHED_PREFIXES = 8
@@ -145,10 +140,8 @@ class LlamaServer:
                     finished = bool(event.get("stop"))
                     yield _to_chunk(event)
         if not finished:
-            raise StreamBroken(
-                "The embedded model's stream ended before the reply was complete: try again.",
-                provider="embedded",
-            )
+            message = "The embedded model's stream ended before the reply was complete: try again."
+            raise StreamBroken(message, provider="embedded")
 
     async def complete_text(self, prompt: str, **options: Any) -> CompletionChunk:
         """A whole completion as one chunk."""
@@ -174,9 +167,8 @@ class LlamaServer:
         """Whether the state of this prefix is in memory or on disk."""
         await self.open()
         name = self._prefix_name(prefix)
-        return self._loaded_prefix == name or await asyncio.to_thread(
-            (get_prefix_dir() / name).exists
-        )
+        path = get_prefix_dir() / name
+        return self._loaded_prefix == name or await asyncio.to_thread(path.exists)
 
     async def count_tokens(self, text: str) -> int:
         body = {"content": text, "parse_special": True}
@@ -203,14 +195,11 @@ class LlamaServer:
             async with self._client.post(url, headers, data, NO_TIMEOUTS) as response:
                 yield response
         except ConnectFailed as error:
-            raise Overloaded(
-                f"The embedded model's process is gone ({error}).", provider="embedded"
-            ) from error
+            message = f"The embedded model's process is gone ({error})."
+            raise Overloaded(message, provider="embedded") from error
         except TransportError as error:
-            raise StreamBroken(
-                f"The embedded model's process ended in the middle of a reply ({error}).",
-                provider="embedded",
-            ) from error
+            message = f"The embedded model's process ended in the middle of a reply ({error})."
+            raise StreamBroken(message, provider="embedded") from error
 
 
 def count_idle_cores() -> int:
@@ -281,11 +270,7 @@ def _to_chunk(event: dict[str, Any]) -> CompletionChunk:
 def _map_error(error: dict[str, Any]) -> BadRequest:
     message = str(error.get("message", error))
     if error.get("type") == "exceed_context_size_error":
-        return ContextTooLong(
-            f"The embedded model's window is full: {message}", provider="embedded"
-        )
-    return BadRequest(
-        f"The embedded model refused the request: {message}",
-        provider="embedded",
-        provider_message=message,
-    )
+        text = f"The embedded model's window is full: {message}"
+        return ContextTooLong(text, provider="embedded")
+    text = f"The embedded model refused the request: {message}"
+    return BadRequest(text, provider="embedded", provider_message=message)

@@ -71,14 +71,10 @@ class SmallTool(msgspec.Struct, frozen=True):
 
 class KnownTool(msgspec.Struct, frozen=True):
     short_name: str
-    aliases: frozenset[str]
+    aliases: str
     required: tuple[str, ...]
     description: str
     optional: tuple[str, ...] = ()
-
-
-def _split_names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
 
 
 ARGUMENT_SYNONYMS = {
@@ -91,31 +87,13 @@ ARGUMENT_SYNONYMS = {
 }
 
 KNOWN_TOOLS = (
-    KnownTool(
-        "ls", _split_names("ls list listdir listfiles listdirectory"), (), "list files", ("path",)
-    ),
-    KnownTool(
-        "read", _split_names("read readfile view viewfile cat openfile"), ("path",), "show a file"
-    ),
-    KnownTool(
-        "grep", _split_names("grep search searchtext ripgrep rg"), ("pattern",), "search in files"
-    ),
-    KnownTool("glob", _split_names("glob find findfiles"), ("pattern",), "find files by name"),
-    KnownTool(
-        "bash", _split_names("bash shell run execute exec terminal"), ("command",), "run a command"
-    ),
-    KnownTool(
-        "edit",
-        _split_names("edit editfile replace strreplace"),
-        ("path", "old", "new"),
-        "change a file",
-    ),
-    KnownTool(
-        "write",
-        _split_names("write writefile createfile create"),
-        ("path", "content"),
-        "make a file",
-    ),
+    KnownTool("ls", "ls list listdir listfiles listdirectory", (), "list files", ("path",)),
+    KnownTool("read", "read readfile view viewfile cat openfile", ("path",), "show a file"),
+    KnownTool("grep", "grep search searchtext ripgrep rg", ("pattern",), "search in files"),
+    KnownTool("glob", "glob find findfiles", ("pattern",), "find files by name"),
+    KnownTool("bash", "bash shell run execute exec terminal", ("command",), "run a command"),
+    KnownTool("edit", "edit editfile replace strreplace", ("path", "old", "new"), "change a file"),
+    KnownTool("write", "write writefile createfile create", ("path", "content"), "make a file"),
 )
 
 
@@ -134,11 +112,9 @@ def select_small_tools(
     if not any(small.short_name == "ls" for small in selected):
         selected[:0] = _build_ls_from_bash(selected)
     for spec in tools:
-        if (
-            spec.name not in used
-            and len(selected) < max_tools
-            and (small := _pass_through(spec)) is not None
-        ):
+        if spec.name in used or len(selected) >= max_tools:
+            continue
+        if (small := _pass_through(spec)) is not None:
             selected.append(small)
     return tuple(selected[:max_tools])
 
@@ -166,7 +142,7 @@ def to_compact_json(value: object) -> str:
 
 
 def _match_known_tool(known: KnownTool, spec: ToolSpec) -> SmallTool | None:
-    if re.sub(r"[^a-z]", "", spec.name.lower()) not in known.aliases:
+    if re.sub(r"[^a-z]", "", spec.name.lower()) not in known.aliases.split():
         return None
     properties = spec.schema.get("properties", {})
     fields: list[ArgumentField] = []
@@ -187,9 +163,7 @@ def _build_ls_from_bash(small_tools: Sequence[SmallTool]) -> list[SmallTool]:
     for tool in small_tools:
         if tool.short_name == "bash":
             field = ArgumentField("path", tool.fields[0].real_name)
-            return [
-                SmallTool("ls", tool.real_name, (field,), "list files", command_template="ls -a ")
-            ]
+            return [SmallTool("ls", tool.real_name, (field,), "list files", "ls -a ")]
     return []
 
 

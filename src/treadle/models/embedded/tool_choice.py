@@ -93,11 +93,8 @@ def narrow_tools(transcript: Transcript, tools: Sequence[SmallTool]) -> ToolChoi
     Asked about a file that it has not read, it must neither answer nor search for the name.
     """
     turn = read_current_turn(transcript)
-    if (
-        turn.calls
-        or not find_request_files(turn.user_text)
-        or not any(tool.short_name == "read" for tool in tools)
-    ):
+    can_read = any(tool.short_name == "read" for tool in tools)
+    if turn.calls or not can_read or not find_request_files(turn.user_text):
         return ToolChoice(tuple(tools))
     out = {"ls", "glob"} if _SEARCH_REQUEST.search(turn.user_text) else {"ls", "glob", "grep"}
     return ToolChoice(tuple(tool for tool in tools if tool.short_name not in out), may_answer=False)
@@ -114,9 +111,8 @@ def _vote_for_tools(user_text: str, tools: tuple[SmallTool, ...]) -> ToolChoice:
     if not near or near[0][0] < (MIN_FILE_SCORE if named else MIN_SCORE):
         # No similar example: read the file that is named, or answer.
         readers = tuple(tool for tool in tools if named and tool.short_name == "read")
-        return ToolChoice(
-            tuple(constrain_arguments(tool, user_text) for tool in readers), may_answer=not readers
-        )
+        possible = tuple(constrain_arguments(tool, user_text) for tool in readers)
+        return ToolChoice(possible, may_answer=not readers)
     votes: dict[str, float] = {}
     for score, example in near:
         votes[example.tool] = votes.get(example.tool, 0.0) + score * score
@@ -124,9 +120,8 @@ def _vote_for_tools(user_text: str, tools: tuple[SmallTool, ...]) -> ToolChoice:
     if not best:
         return ToolChoice(())
     chosen = {word for word, vote in votes.items() if word and vote >= MIN_VOTE_SHARE * votes[best]}
-    possible = tuple(
-        constrain_arguments(tool, user_text) for tool in tools if tool.short_name in chosen
-    )
+    voted = [tool for tool in tools if tool.short_name in chosen]
+    possible = tuple(constrain_arguments(tool, user_text) for tool in voted)
     return ToolChoice(possible, may_answer=False, forced_call=_find_single_call(possible))
 
 
@@ -143,12 +138,9 @@ def _find_readme_call(
     """The call that reads the README of a listing, if the user asks what the folder is."""
     last = turn.results[-1]
     readme = _README.search(last.text)
-    if (
-        len(turn.calls) != 1
-        or last.is_error
-        or readme is None
-        or not _FOLDER_QUESTION.search(turn.user_text)
-    ):
+    if len(turn.calls) != 1 or last.is_error or readme is None:
+        return None
+    if not _FOLDER_QUESTION.search(turn.user_text):
         return None
     for tool in tools:
         if tool.short_name == "read" and tool.real_name != turn.calls[0].name:

@@ -79,9 +79,8 @@ def _frame_to_sse(headers: dict[str, str], payload: bytes) -> bytes:
         data = base64.b64decode(str(body.get("bytes") or ""), validate=True)
         kind = msgspec.json.decode(data, type=_TypeOnly).type if data else ""
     except (msgspec.MsgspecError, binascii.Error, UnicodeError) as error:
-        raise MalformedResponse(
-            f"a frame of the event stream is malformed ({error}): try again"
-        ) from error
+        message = f"a frame of the event stream is malformed ({error}): try again"
+        raise MalformedResponse(message) from error
     return b"event: %s\ndata: %s\n\n" % (kind.encode(), data) if data else b""
 
 

@@ -9,7 +9,6 @@ import asyncio
 import os
 import ssl
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
@@ -114,24 +113,6 @@ class Client:
 class HTTPExchange:
     """One request and, once entered, its Response."""
 
-    __slots__ = (
-        "_body",
-        "_client",
-        "_connection",
-        "_decoded_bytes",
-        "_decompressor",
-        "_headers",
-        "_loop",
-        "_method",
-        "_pool",
-        "_request_headers",
-        "_route",
-        "_timeouts",
-        "_tracker",
-        "status",
-        "url",
-    )
-
     def __init__(
         self,
         client: Client,
@@ -148,7 +129,7 @@ class HTTPExchange:
         self._timeouts = timeouts
         self._headers: Headers | None = None
         self._connection: Connection | None = None
-        self._decompressor: _Decompressor | None = None
+        self._decompressor: zlib._Decompress | None = None
         self._decoded_bytes = 0
         self.status = 0
         self.url = url
@@ -177,12 +158,7 @@ class HTTPExchange:
             self._set_decompressor(self._headers["content-encoding"])
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._release()
 
     async def aclose(self) -> None:
@@ -223,12 +199,9 @@ class HTTPExchange:
         while True:
             reused = connection is not None
             if connection is None:
-                connection = await open_connection(
-                    route,
-                    self._pool.make_connection,
-                    self._client.get_tls_context,
-                    timeouts.connect,
-                )
+                context = self._client.get_tls_context
+                make = self._pool.make_connection
+                connection = await open_connection(route, make, context, timeouts.connect)
             try:
                 connection.start_exchange(route.address, self._tracker, timeouts.max_bytes)
                 await connection.send(head, self._body, size)
@@ -261,95 +234,70 @@ class HTTPExchange:
     def _follow_redirect(self, hops: int) -> None:
         from urllib.parse import urljoin
 
-        here = self._route
+        here, address = self._route, self._route.address
         if hops > _MAX_REDIRECTS:
-            raise BadRedirect(
-                f"{here.address} redirects without end: check the base URL", here.address, here.host
-            )
+            message = f"{address} redirects without end: check the base URL"
+            raise BadRedirect(message, address, here.host)
         there = urljoin(self.url, self.headers.get("location", ""))
         try:
             target = self._client.get_route(there)
         except ValueError:
-            raise BadRedirect(
-                f"{here.address} redirects to an invalid URL: check the base URL",
-                here.address,
-            ) from None
+            message = f"{address} redirects to an invalid URL: check the base URL"
+            raise BadRedirect(message, address) from None
         if target.origin != here.origin:
-            raise other_host_error(here.address, target.host)
+            raise other_host_error(address, target.host)
         if self._method == "POST" and self.status not in (307, 308):
-            raise BadRedirect(
-                f"{here.address} answers a POST with the redirect {self.status}, which would drop "
-                "the request: check the base URL (http or https, path)",
-                here.address,
-                target.host,
+            message = (
+                f"{address} answers a POST with the redirect {self.status}, which would drop "
+                "the request: check the base URL (http or https, path)"
             )
+            raise BadRedirect(message, address, target.host)
         self.url = there
         self._route = target
 
     def _set_decompressor(self, coding: str) -> None:
-        try:
-            self._decompressor = _make_decompressor(coding, self._route.address)
-        except MalformedResponse:
-            self._release()
-            raise
-
-    def _decompress(self, decompressor: "_Decompressor", data: bytes) -> bytes:
-        out = decompressor.decompress(
-            data, self._timeouts.max_bytes, self._decoded_bytes, self._route.address
-        )
-        self._decoded_bytes += len(out)
-        return out
-
-    def _release(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None and connection.finish():
-            self._pool.put(self._route.key, connection)
-
-
-class _Decompressor:
-    """Decodes gzip and deflate, for servers that send it although we accept only identity."""
-
-    def __init__(self, decompressor: "zlib._Decompress") -> None:
-        self._decompressor = decompressor
-
-    def decompress(
-        self, data: bytes, max_bytes: int | None, decoded_bytes: int, address: str
-    ) -> bytes:
+        """For servers that send gzip or deflate although we accept only identity."""
         import zlib
 
+        coding = coding.strip().lower()
+        if coding in ("gzip", "x-gzip", "deflate"):
+            self._decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        elif coding not in ("", "identity"):
+            self._release()
+            address = self._route.address
+            raise MalformedResponse(
+                f"{address} sent the content encoding {coding!r}, which we do not accept: "
+                "check the proxy",
+                address,
+            )
+
+    def _decompress(self, decompressor: "zlib._Decompress", data: bytes) -> bytes:
+        import zlib
+
+        address, limit = self._route.address, self._timeouts.max_bytes
         parts: list[bytes] = []
-        size = decoded_bytes
         try:
             while data:
-                part = self._decompressor.decompress(data, _DECOMPRESS_STEP)
+                part = decompressor.decompress(data, _DECOMPRESS_STEP)
                 parts.append(part)
-                size += len(part)
-                if max_bytes is not None and size > max_bytes:
+                self._decoded_bytes += len(part)
+                if limit is not None and self._decoded_bytes > limit:
                     raise ResponseTooLarge(
-                        f"the response from {address} decompresses to more than {max_bytes} bytes: "
+                        f"the response from {address} decompresses to more than {limit} bytes: "
                         "raise the max_bytes limit if that is expected",
                         address,
                     )
-                data = self._decompressor.unconsumed_tail
+                data = decompressor.unconsumed_tail
         except zlib.error as error:
             raise MalformedResponse(
                 f"{address} sent broken compressed data ({error}): try again"
             ) from error
         return b"".join(parts)
 
-
-def _make_decompressor(coding: str, address: str) -> _Decompressor | None:
-    import zlib
-
-    coding = coding.strip().lower()
-    if coding in ("", "identity"):
-        return None
-    if coding in ("gzip", "x-gzip", "deflate"):
-        return _Decompressor(zlib.decompressobj(zlib.MAX_WBITS | 32))
-    raise MalformedResponse(
-        f"{address} sent the content encoding {coding!r}, which we do not accept: check the proxy",
-        address,
-    )
+    def _release(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.finish():
+            self._pool.put(self._route.key, connection)
 
 
 def _raise_bad_header(headers: Mapping[str, str]) -> None:
@@ -361,9 +309,8 @@ def _raise_bad_header(headers: Mapping[str, str]) -> None:
         try:
             value.encode("latin-1")
         except UnicodeEncodeError:
-            raise ValueError(
-                f"the value of the header {name!r} contains characters that HTTP cannot send"
-            ) from None
+            problem = "contains characters that HTTP cannot send"
+            raise ValueError(f"the value of the header {name!r} {problem}") from None
 
 
 _shared_client: Client | None = None

@@ -8,6 +8,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from typing import Any
 
 from .connection import Connection
 from .transport import ConnectFailed, ProxyFailed, TimedOut, TLSFailed
@@ -51,26 +52,13 @@ async def open_connection(
 
 
 async def _open_direct(
-    host: str,
-    port: int,
-    context: ssl.SSLContext | None,
-    make_connection: Callable[[], Connection],
+    host: str, port: int, context: ssl.SSLContext | None, make_connection: Callable[[], Connection]
 ) -> Connection:
     loop = asyncio.get_running_loop()
-    name = host if context is not None else None
+    options: dict[str, Any] = {"ssl": context, "server_hostname": host if context else None}
     if isinstance(loop, asyncio.BaseEventLoop) and not _is_ip_address(host):
-        transport, connection = await loop.create_connection(
-            make_connection,
-            host,
-            port,
-            ssl=context,
-            server_hostname=name,
-            happy_eyeballs_delay=0.25,
-        )
-    else:  # uvloop has no happy eyeballs
-        transport, connection = await loop.create_connection(
-            make_connection, host, port, ssl=context, server_hostname=name
-        )
+        options["happy_eyeballs_delay"] = 0.25  # uvloop has none
+    transport, connection = await loop.create_connection(make_connection, host, port, **options)
     _enable_keepalive(transport)
     return connection
 
@@ -81,16 +69,12 @@ async def _open_through_proxy(
     make_connection: Callable[[], Connection],
     get_tls_context: Callable[[], ssl.SSLContext],
 ) -> Connection:
+    context = get_tls_context() if proxy.tls else None
     if not route.tls:
-        return await _open_direct(
-            proxy.host, proxy.port, get_tls_context() if proxy.tls else None, make_connection
-        )
+        return await _open_direct(proxy.host, proxy.port, context, make_connection)
     loop = asyncio.get_running_loop()
     transport, tunnel = await loop.create_connection(
-        lambda: _ProxyTunnel(loop),
-        proxy.host,
-        proxy.port,
-        ssl=get_tls_context() if proxy.tls else None,
+        lambda: _ProxyTunnel(loop), proxy.host, proxy.port, ssl=context
     )
     try:
         _enable_keepalive(transport)
@@ -142,11 +126,9 @@ class _ProxyTunnel(asyncio.Protocol):
 
 def _refusal_message(route: Route, proxy: Proxy, status: bytes) -> str:
     answer = f"answered {status.decode('latin-1')}" if status else "gave no answer"
-    hint = (
-        "put user and password into the proxy's URL"
-        if status == b"407"
-        else "check HTTPS_PROXY, or add the host to NO_PROXY"
-    )
+    hint = "check HTTPS_PROXY, or add the host to NO_PROXY"
+    if status == b"407":
+        hint = "put user and password into the proxy's URL"
     return f"the proxy {proxy.host}:{proxy.port} {answer} for {route.address}: {hint}"
 
 

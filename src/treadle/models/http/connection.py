@@ -11,13 +11,7 @@ from typing import Final, cast
 import httptools
 
 from .timeouts import TimeoutKind, TimeoutTimer, TimeoutTracker
-from .transport import (
-    Disconnected,
-    MalformedResponse,
-    TimedOut,
-    TransportError,
-    too_large_error,
-)
+from .transport import Disconnected, MalformedResponse, TimedOut, TransportError, too_large_error
 
 _MAX_QUEUED_BYTES: Final = 512 * 1024
 _MAX_SINGLE_WRITE: Final = 4 * 1024 * 1024
@@ -164,18 +158,12 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._parser.feed_data(self._buffer[:nbytes])
         except httptools.HttpParserUpgrade:
-            self._fail(
-                MalformedResponse(f"{self._address} asks to switch protocols: check the URL")
-            )
+            message = f"{self._address} asks to switch protocols: check the URL"
+            self._fail(MalformedResponse(message))
         except httptools.HttpParserError as error:
             if not self.done:
-                self._fail(
-                    MalformedResponse(
-                        f"{self._address} did not answer in HTTP/1.1 ({error}): "
-                        "check the URL and port",
-                        self._address,
-                    )
-                )
+                problem = f"did not answer in HTTP/1.1 ({error}): check the URL and port"
+                self._fail(MalformedResponse(f"{self._address} {problem}", self._address))
         if self._max_bytes is not None and self.received > self._max_bytes:
             self._fail(too_large_error(self._address, self._max_bytes))
         elif self._queued > _MAX_QUEUED_BYTES and not self._reading_paused and not self.done:
@@ -238,12 +226,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _disconnected_error(self, cause: Exception | None) -> Disconnected:
         when = "in the middle of its response" if self.status else "without a response"
-        error = Disconnected(
-            f"{self._address} closed the connection {when}"
-            f"{f' ({cause})' if cause else ''}: try again",
-            self._address,
-            self.received if self.status else -1,
-        )
+        why = f" ({cause})" if cause else ""
+        message = f"{self._address} closed the connection {when}{why}: try again"
+        error = Disconnected(message, self._address, self.received if self.status else -1)
         error.__cause__ = cause
         return error
 
@@ -253,12 +238,8 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _wait_drained(self) -> bool:
         while self._drain_waiter is not None and not self.status and self.error is None:
-            waiter = self._waiter = self._loop.create_future()
             self._drain_waiter.add_done_callback(lambda _: self._wake())
-            try:
-                await waiter
-            finally:
-                self._waiter = None
+            await self.wait()
         return not self.status and self.error is None
 
     def _wake(self) -> None:

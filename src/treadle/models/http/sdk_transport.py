@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from types import TracebackType
+from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 import msgspec
@@ -85,14 +85,13 @@ class SDKTransport:
     ) -> "_SDKExchange":
         data = body if isinstance(body, bytes) else b"".join(body)
         content = {"content": data} if self._sends_bytes else {"body": msgspec.json.decode(data)}
-        return _SDKExchange(
-            lambda: self._send(self._client.post, url, headers, content), url, timeouts
-        )
+        send = partial(self._send, self._client.post, url, headers, content)
+        return _SDKExchange(send, url, timeouts)
 
     def get(
         self, url: str, headers: Mapping[str, str], timeouts: Timeouts = DEFAULT_TIMEOUTS
     ) -> "_SDKExchange":
-        return _SDKExchange(lambda: self._send(self._client.get, url, headers, {}), url, timeouts)
+        return _SDKExchange(partial(self._send, self._client.get, url, headers, {}), url, timeouts)
 
     async def aclose(self) -> None:
         return None  # the caller closes its own client
@@ -104,19 +103,12 @@ class SDKTransport:
         headers: Mapping[str, str],
         content: Mapping[str, object],
     ) -> Any:
+        path = url.removeprefix(self.base_url)
+        options = {"headers": dict(headers), "max_retries": 0, "timeout": None}
+        options |= {"follow_redirects": False}
+        kind = self._response_type
         try:
-            return await method(
-                url.removeprefix(self.base_url),
-                cast_to=self._response_type,
-                options={
-                    "headers": dict(headers),
-                    "max_retries": 0,
-                    "timeout": None,
-                    "follow_redirects": False,
-                },
-                stream=True,
-                **content,
-            )
+            return await method(path, cast_to=kind, options=options, stream=True, **content)
         except Exception as error:
             response = getattr(error, "response", None)  # an error status is an exception there
             if response is None:
@@ -187,12 +179,7 @@ class _SDKExchange:
             headers.append((b"content-type", b"text/event-stream"))
         self._headers = Headers(headers)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -253,16 +240,13 @@ class _SDKExchange:
 
 # The exceptions of httpx by class name (httpx is not imported here), the special ones first.
 _BROKEN = "the connection to {address} broke ({error}): try again"
+_BROKEN_DATA = "{address} sent broken compressed data ({error}): try again"
 _ERROR_MAP: Final[tuple[tuple[str, type[TransportError], str], ...]] = (
     ("SSLError", TLSFailed, "no TLS with {address} ({error}): check your client's certificates"),
     ("ProxyError", ProxyFailed, "the proxy for {address} failed ({error}): check the proxy"),
     ("ConnectError", ConnectFailed, "no connection to {address} ({error}): check the URL"),
     ("ConnectTimeout", ConnectFailed, "no connection to {address} in time: check the URL"),
-    (
-        "DecodingError",
-        MalformedResponse,
-        "{address} sent broken compressed data ({error}): try again",
-    ),
+    ("DecodingError", MalformedResponse, _BROKEN_DATA),
     ("TransportError", Disconnected, _BROKEN),
     ("OSError", Disconnected, _BROKEN),
 )

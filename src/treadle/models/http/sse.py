@@ -23,16 +23,6 @@ class SSEReader:
     `pending` counts the bytes of an incomplete event; above 0 at the end, the stream was cut.
     """
 
-    __slots__ = (
-        "_after_cr",
-        "_is_at_start",
-        "_max_event_bytes",
-        "_tail",
-        "last_event_id",
-        "pending",
-        "retry",
-    )
-
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max_event_bytes = max_event_bytes
         self._tail: list[bytes] = []

@@ -46,17 +46,6 @@ class TimeoutTracker:
     content does. Time in which this process was suspended does not count.
     """
 
-    __slots__ = (
-        "_bytes_at",
-        "_content_at",
-        "_headers_at",
-        "_interval",
-        "_next_check_at",
-        "_sent_at",
-        "_started_at",
-        "_timeouts",
-    )
-
     def __init__(self, timeouts: Timeouts, now: float) -> None:
         self._timeouts = timeouts
         self._started_at = self._sent_at = self._bytes_at = now
@@ -138,8 +127,6 @@ def _add_timeout(start: float, limit: float | None) -> float:
 
 class TimeoutTimer:
     """Runs a tracker on an event loop until `stop`, or until it has reported a timeout."""
-
-    __slots__ = ("_handle", "_is_reader_behind", "_loop", "_on_expired", "_tracker")
 
     def __init__(
         self, is_reader_behind: Callable[[], bool], on_expired: Callable[[TimeoutKind], None]

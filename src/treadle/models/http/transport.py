@@ -20,28 +20,6 @@ from typing import Protocol, Self, runtime_checkable
 
 from .timeouts import DEFAULT_TIMEOUTS, TimeoutKind, Timeouts
 
-__all__ = [
-    "DEFAULT_TIMEOUTS",
-    "REDIRECT_STATUSES",
-    "BadRedirect",
-    "ConnectFailed",
-    "Disconnected",
-    "Headers",
-    "MalformedResponse",
-    "ProxyFailed",
-    "Response",
-    "ResponseTooLarge",
-    "TLSFailed",
-    "TimedOut",
-    "TimeoutKind",
-    "Timeouts",
-    "Transport",
-    "TransportError",
-    "other_host_error",
-    "read_all",
-    "too_large_error",
-]
-
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 
 
@@ -170,25 +148,20 @@ class Response(Protocol):
     @property
     def url(self) -> str:
         """The URL of the response, after redirects."""
-        ...
 
     def __aiter__(self) -> Self: ...
 
     async def __anext__(self) -> bytes:
         """Every body byte that arrived since the last call, decoded; never empty."""
-        ...
 
     async def read(self, limit: int = 1 << 20) -> bytes:
         """The rest of the body, cut after `limit` bytes."""
-        ...
 
     def mark_content(self) -> None:
         """The chunk just read had content, not only pings: restart the idle limit."""
-        ...
 
     async def aclose(self) -> None:
         """Close at once; if the body was not read to its end, so is the connection."""
-        ...
 
 
 @runtime_checkable
@@ -203,7 +176,6 @@ class Transport(Protocol):
     @property
     def base_url(self) -> str | None:
         """The endpoint of an SDK's client, which must be used; else None."""
-        ...
 
     def post(
         self,
@@ -219,7 +191,6 @@ class Transport(Protocol):
 
     async def aclose(self) -> None:
         """Close the idle connections; the transport stays usable."""
-        ...
 
 
 async def read_all(chunks: AsyncIterator[bytes], limit: int) -> bytes:

@@ -146,7 +146,7 @@ def _parse_proxy(value: str) -> Proxy:
 
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = "Basic " + base64.b64encode(pair.encode()).decode("ascii")
-    port = parts.port or (443 if parts.scheme == "https" else 80)
+    port = parts.port or _DEFAULT_PORTS[parts.scheme]
     return Proxy(parts.hostname, port, parts.scheme == "https", authorization)
 
 

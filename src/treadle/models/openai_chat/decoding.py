@@ -44,6 +44,7 @@ from treadle.models.provider_base.error_mapping import (
 )
 from treadle.models.provider_base.openai_common import (
     InputTokenDetails,
+    OpenAIUsage,
     OutputTokenDetails,
     convert_usage,
 )
@@ -83,11 +84,15 @@ class _Delta(msgspec.Struct, gc=False):
     refusal: str | None = None
 
 
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: InputTokenDetails | None = None
-    completion_tokens_details: OutputTokenDetails | None = None
+class _Usage(OpenAIUsage):
+    input_tokens: int | None = msgspec.field(default=None, name="prompt_tokens")
+    output_tokens: int | None = msgspec.field(default=None, name="completion_tokens")
+    input_tokens_details: InputTokenDetails | None = msgspec.field(
+        default=None, name="prompt_tokens_details"
+    )
+    output_tokens_details: OutputTokenDetails | None = msgspec.field(
+        default=None, name="completion_tokens_details"
+    )
     prompt_cache_hit_tokens: int | None = None  # DeepSeek's name for it
     cost: float | None = None  # OpenRouter's, in USD
 
@@ -124,19 +129,16 @@ _STOP_REASONS: dict[str, StopReason] = {
 _SERVER_FAILURE_REASONS = ("error", "insufficient_system_resource", "abort", "load", "unload")
 
 
-class _PartialCall:
+class _PartialCall(msgspec.Struct):
     """One call while it arrives."""
 
-    __slots__ = ("arguments", "call", "extra", "id", "index", "name", "provider_id")
-
-    def __init__(self, index: int | None) -> None:
-        self.index = index
-        self.provider_id = ""
-        self.id = ""
-        self.name = ""
-        self.arguments: list[str] = []
-        self.extra = b""
-        self.call: ToolCall | None = None
+    index: int | None
+    provider_id: str = ""
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = []
+    extra: bytes = b""
+    call: ToolCall | None = None
 
 
 class ChatDecoder:
@@ -207,18 +209,11 @@ class ChatDecoder:
             raise incomplete_stream_error(self._provider)
         content: list[AssistantContent] = []
         if self._thinking or self._reasoning_details:
-            signature = (
-                msgspec.json.encode(self._reasoning_details).decode()
-                if self._reasoning_details
-                else ""
-            )
-            content.append(
-                Thinking("".join(self._thinking), signature=signature, origin=self._origin)
-            )
-        if self._text:
-            content.append(Text("".join(self._text)))
-        if self._refusal:
-            content.append(Text("".join(self._refusal)))
+            details = self._reasoning_details
+            signature = msgspec.json.encode(details).decode() if details else ""
+            text = "".join(self._thinking)
+            content.append(Thinking(text, signature=signature, origin=self._origin))
+        content += [Text("".join(texts)) for texts in (self._text, self._refusal) if texts]
         for partial in self._partial_calls:
             if partial.call is not None:
                 if partial.extra:
@@ -345,9 +340,8 @@ class ChatDecoder:
 
     def _handle_finish_reason(self, reason: str, out: list[ModelEvent]) -> None:
         if reason in _SERVER_FAILURE_REASONS:
-            raise Overloaded(
-                f"{self._provider.name} aborted the reply ({reason}).", provider=self._provider.name
-            )
+            name = self._provider.name
+            raise Overloaded(f"{name} aborted the reply ({reason}).", provider=name)
         self._finish_reason = reason
         self._finish_calls(out)
 
@@ -373,9 +367,7 @@ class ChatDecoder:
         return "refusal" if self._refusal else "end_turn"
 
     def _read_usage(self, chunk: _Chunk, out: list[ModelEvent]) -> None:
-        usage = chunk.usage
-        if usage is None and chunk.x_groq is not None:
-            usage = chunk.x_groq.usage
+        usage = chunk.usage or (chunk.x_groq.usage if chunk.x_groq is not None else None)
         if usage is None:
             return
         self._usage = usage
@@ -386,14 +378,7 @@ class ChatDecoder:
 
     def _build_usage(self) -> Usage:
         usage = self._usage or _Usage()
-        converted = convert_usage(
-            self._card,
-            prompt_tokens=usage.prompt_tokens,
-            output_tokens=usage.completion_tokens,
-            prompt_details=usage.prompt_tokens_details,
-            output_details=usage.completion_tokens_details,
-            cache_hit_tokens=usage.prompt_cache_hit_tokens,
-        )
+        converted = convert_usage(self._card, usage, usage.prompt_cache_hit_tokens)
         if usage.cost is not None and usage.cost >= 0:
             return msgspec.structs.replace(converted, cost=usage.cost)
         return converted

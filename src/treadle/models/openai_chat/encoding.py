@@ -21,13 +21,16 @@ from treadle.core.transcript.content import (
     ToolCall,
     UserContent,
 )
-from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL
 from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.encoding import (
     REFUSED_REASON,
     EncodedBlock,
-    MessageRole,
+    InputParts,
+    MessageEncoder,
+    PlacedResult,
+    ReplyParts,
+    ResultParts,
     encode_json_string,
     encode_transcript,
 )
@@ -51,10 +54,8 @@ _UNSIGNED_CALL = b'{"google":{"thought_signature":"skip_thought_signature_valida
 _SHORT_ID = re.compile(r"[a-zA-Z0-9]{9}")
 
 
-class ChatEncoder:
+class ChatEncoder(MessageEncoder):
     """Encodes items as messages. `quarantine` is what one request must not contain."""
-
-    merges_roles = False
 
     def __init__(
         self, quirks: Quirks, quarantine: frozenset[tuple[int, int]] = frozenset()
@@ -62,32 +63,23 @@ class ChatEncoder:
         self._quirks = quirks
         self._quarantine = quarantine
         self.cache_key: Hashable = ("openai_chat", quirks)
+        pdf = ["application/pdf"] if quirks.supports_documents else []
         self.limits = RequestLimits(
             origin=quirks.name,
             max_images=quirks.max_images,
             max_body_bytes=quirks.max_body_bytes,
-            document_types=frozenset(
-                {"text/plain", "application/pdf"} if quirks.supports_documents else {"text/plain"}
-            ),
+            document_types=frozenset({"text/plain", *pdf}),
             max_id_length=40,
             resends_thinking=bool(quirks.reasoning_input_field),
             needs_signature=quirks.reasoning_input_field == "reasoning_details",
         )
 
-    def open_message(self, role: MessageRole) -> bytes:
-        return b""
-
-    def close_message(self, role: MessageRole) -> bytes:
-        return b""
-
-    def encode_input(self, parts: Sequence[tuple[int, UserContent]]) -> list[EncodedBlock]:
+    def encode_input(self, parts: InputParts) -> list[EncodedBlock]:
         if not parts:
             return []
         return [(parts[0][0], b'{"role":"user","content":' + self._encode_content(parts) + b"}")]
 
-    def encode_reply(
-        self, parts: Sequence[tuple[int, AssistantContent]], item: AssistantItem
-    ) -> list[EncodedBlock]:
+    def encode_reply(self, parts: ReplyParts) -> list[EncodedBlock]:
         texts = [part.text for _, part in parts if type(part) is Text]
         calls = self._encode_calls([part for _, part in parts])
         if not texts and not calls:
@@ -100,13 +92,7 @@ class ChatEncoder:
             message += b',"tool_calls":[' + b",".join(calls) + b"]"
         return [(parts[0][0], message + b"}")]
 
-    def encode_result(
-        self,
-        call_id: str,
-        name: str,
-        parts: Sequence[tuple[int, ResultContent]],
-        is_error: bool,
-    ) -> list[EncodedBlock]:
+    def encode_result(self, call_id: str, parts: ResultParts, is_error: bool) -> list[EncodedBlock]:
         texts: list[str] = []
         moved = 0
         for _, part in parts:
@@ -118,28 +104,22 @@ class ChatEncoder:
                 moved += 1
         if moved:
             texts.append(f"[{moved} attachment(s) of this result follow in the next message]")
-        message = b'{"role":"tool","tool_call_id":' + encode_json_string(
-            self._to_server_id(call_id)
-        )
-        return [
-            (parts[0][0], message + b',"content":' + encode_json_string("\n".join(texts)) + b"}")
-        ]
+        call_id = self._to_server_id(call_id)
+        values = (encode_json_string(call_id), encode_json_string("\n".join(texts)))
+        return [(parts[0][0], b'{"role":"tool","tool_call_id":%b,"content":%b}' % values)]
 
-    def encode_after_results(
-        self, items: Sequence[tuple[int, ToolResultItem]]
-    ) -> list[EncodedBlock]:
+    def encode_after_results(self, items: Sequence[PlacedResult]) -> list[EncodedBlock]:
         """A tool's message can only have text: images and files follow in a user message."""
         moved: list[tuple[int, UserContent]] = []
+        omissions = dict.fromkeys(self._quarantine, REFUSED_REASON)
         for position, item in items:
-            parts = filter_result(
-                item, position, self.limits, dict.fromkeys(self._quarantine, REFUSED_REASON)
-            )
+            parts = filter_result(item, position, self.limits, omissions)
             moved += [(number, part) for number, part in parts if _is_attachment(part)]
         if not moved:
             return []
         return self.encode_input([(moved[0][0], Text("Attachments of the results above:")), *moved])
 
-    def _encode_content(self, parts: Sequence[tuple[int, UserContent]]) -> bytes:
+    def _encode_content(self, parts: InputParts) -> bytes:
         if len(parts) == 1 and isinstance(parts[0][1], Text):
             return encode_json_string(parts[0][1].text)
         return b"[" + b",".join([self._encode_part(part) for _, part in parts]) + b"]"
@@ -210,19 +190,11 @@ def encode_chat_body(
         head += b'{"role":"%b","content":%b}' % (role.encode(), system)
         if any(messages):
             head += b","
-    tail = (
-        b'],"stream":true'
-        + _encode_tools(quirks, request)
-        + encode_fields(_build_options(card, quirks, request))
-    )
-    return [head, *messages, tail + b"}"]
-
-
-def _encode_tools(quirks: Quirks, request: ModelRequest) -> bytes:
-    if not request.tools:
-        return b""
-    specs = [encode_tool(spec, True, quirks.supports_strict) for spec in request.tools]
-    return b',"tools":[' + b",".join(specs) + b"]"
+    tail = b'],"stream":true'
+    if request.tools:
+        specs = [encode_tool(spec, True, quirks.supports_strict) for spec in request.tools]
+        tail += b',"tools":[' + b",".join(specs) + b"]"
+    return [head, *messages, tail + encode_fields(_build_options(card, quirks, request)) + b"}"]
 
 
 def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> dict[str, object]:

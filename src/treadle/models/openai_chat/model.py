@@ -24,8 +24,6 @@ from treadle.models.provider_base.openai_common import (
 )
 from treadle.models.provider_base.quirks import Quirks
 
-__all__ = ["ChatCodec", "OpenAIChat"]
-
 
 class ChatCodec(OpenAICodec):
     """The format of one server, for one model."""
@@ -38,7 +36,7 @@ class ChatCodec(OpenAICodec):
 
     def encode_request(self, request: ModelRequest) -> EncodedRequest:
         encoder = self._encoder_for(request)
-        body = encode_chat_body(self._model, self._card, self._account.quirks, encoder, request)
+        body = encode_chat_body(self._model, self.card, self._account.quirks, encoder, request)
         return self._build_request(body)
 
     def _encoder_for(self, request: ModelRequest) -> ChatEncoder:
@@ -47,7 +45,7 @@ class ChatCodec(OpenAICodec):
         return ChatEncoder(self._account.quirks, request.quarantine)
 
     def create_decoder(self, request: ModelRequest) -> ChatDecoder:
-        return ChatDecoder(request, self._card, self.provider, self.origin)
+        return ChatDecoder(request, self.card, self.provider, self.origin)
 
     def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
         reference = find_part_reference(error)
@@ -83,11 +81,4 @@ class OpenAIChat(HTTPModel):
         account = OpenAIAccount(quirks, base_url, api_key, model=model)
         card = card or card_for(f"{account.quirks.name}/{model}")
         codec = ChatCodec(model, card, account)
-        super().__init__(
-            codec,
-            codec.provider,
-            card=card,
-            client=client,
-            fallback=fallback,
-            timeouts=timeouts or default_timeouts(account.quirks),
-        )
+        super().__init__(codec, client, fallback, timeouts or default_timeouts(account.quirks))

@@ -23,13 +23,7 @@ from treadle.core.contracts.model import (
     ModelUsageUpdated,
 )
 from treadle.core.errors import StreamBroken
-from treadle.core.transcript.content import (
-    AssistantContent,
-    Opaque,
-    Text,
-    Thinking,
-    ToolCall,
-)
+from treadle.core.transcript.content import AssistantContent, Opaque, Text, Thinking, ToolCall
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
 from treadle.models.provider_base.codec import make_unique_call_id
@@ -41,32 +35,25 @@ from treadle.models.provider_base.error_mapping import (
     parse_error_body,
     unreadable_event_error,
 )
-from treadle.models.provider_base.openai_common import (
-    InputTokenDetails,
-    OutputTokenDetails,
-    convert_usage,
-)
+from treadle.models.provider_base.openai_common import OpenAIUsage, convert_usage
 
 # The label of an Opaque that belongs to the message after it, and is sent back with it.
 MESSAGE_EXTRA_LABEL = "message_extra"
-
-_EXPECTED_EVENT = "of the Responses protocol"
 
 
 class _Delta(msgspec.Struct, gc=False):
     delta: str = ""
     item_id: str = ""
     output_index: int | None = None
+    summary_index: int = 0
+
+    @property
+    def key(self) -> int | str:
+        return self.item_id if self.output_index is None else self.output_index
 
 
 class _ItemEvent(msgspec.Struct):
     item: msgspec.Raw
-    output_index: int | None = None
-
-
-class _PartEvent(msgspec.Struct):
-    summary_index: int = 0
-    item_id: str = ""
     output_index: int | None = None
 
 
@@ -89,13 +76,6 @@ class _Item(msgspec.Struct):
     arguments: str | None = None
 
 
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: InputTokenDetails | None = None
-    output_tokens_details: OutputTokenDetails | None = None
-
-
 class _FailureDetails(msgspec.Struct):
     reason: str | None = None
     code: str | None = None
@@ -106,7 +86,7 @@ class _Response(msgspec.Struct):
     id: str | None = None
     error: _FailureDetails | None = None
     incomplete_details: _FailureDetails | None = None
-    usage: _Usage | None = None
+    usage: OpenAIUsage | None = None
     output: list[msgspec.Raw] | None = None
 
 
@@ -120,23 +100,19 @@ class _TypeOnly(msgspec.Struct):
 
 _decode_delta = msgspec.json.Decoder(_Delta).decode
 _decode_item_event = msgspec.json.Decoder(_ItemEvent).decode
-_decode_part_event = msgspec.json.Decoder(_PartEvent).decode
 _decode_item = msgspec.json.Decoder(_Item).decode
 _decode_response = msgspec.json.Decoder(_ResponseEvent).decode
 _decode_type = msgspec.json.Decoder(_TypeOnly).decode
 
 
-class _PartialItem:
+class _PartialItem(msgspec.Struct):
     """One output item while it arrives; `raw` is the whole item, once it is complete."""
 
-    __slots__ = ("call", "call_id", "deltas", "item", "raw")
-
-    def __init__(self, item: _Item) -> None:
-        self.item = item
-        self.raw = b""
-        self.call_id = ""
-        self.call: ToolCall | None = None
-        self.deltas: list[str] = []
+    item: _Item
+    raw: bytes = b""
+    call_id: str = ""
+    call: ToolCall | None = None
+    deltas: list[str] = []
 
 
 class ResponsesDecoder:
@@ -164,23 +140,19 @@ class ResponsesDecoder:
         self._is_cut = False
         self._is_refused = False
         self._refusal_text = ""
-        self._usage: _Usage | None = None
+        self._usage: OpenAIUsage | None = None
 
     def feed(self, events: Iterable[tuple[bytes, bytes]]) -> list[ModelEvent]:
         out: list[ModelEvent] = []
         for name, data in events:
             try:
                 if name == b"response.output_text.delta" and b'"delta"' in data:
-                    delta = _decode_delta(data)
-                    self.progress += 1
-                    self._append_delta(delta)
-                    out.append(ModelTextDelta(delta.delta))
+                    self._read_delta(data, ModelTextDelta, out)
                 elif data != b"[DONE]":
                     self._handle_event(name or _decode_type(data).type.encode(), data, out)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise unreadable_event_error(
-                    self._provider, data, _EXPECTED_EVENT, error
-                ) from error
+                expected = "of the Responses protocol"
+                raise unreadable_event_error(self._provider, data, expected, error) from error
         return out
 
     def finish(self) -> AssistantItem:
@@ -204,21 +176,15 @@ class ResponsesDecoder:
     def _handle_event(self, name: bytes, data: bytes, out: list[ModelEvent]) -> None:
         match name:
             case b"response.output_text.delta" | b"response.refusal.delta":
-                delta = _decode_delta(data)
-                self.progress += 1
-                self._append_delta(delta)
-                out.append(ModelTextDelta(delta.delta))
+                self._read_delta(data, ModelTextDelta, out)
             case b"response.function_call_arguments.delta":
                 self._read_arguments(_decode_delta(data), out)
             case b"response.reasoning_summary_text.delta" | b"response.reasoning_text.delta":
-                delta = _decode_delta(data)
-                self.progress += 1
-                self._append_delta(delta)
-                out.append(ModelThinkingDelta(delta.delta))
+                self._read_delta(data, ModelThinkingDelta, out)
             case b"response.reasoning_summary_part.added":
-                part = _decode_part_event(data)
+                part = _decode_delta(data)
                 if part.summary_index:
-                    self._append_delta(_Delta("\n\n", part.item_id, part.output_index))
+                    self._append_delta(part.key, "\n\n")
                     out.append(ModelThinkingDelta("\n\n"))
             case b"response.output_item.added":
                 event = _decode_item_event(data)
@@ -241,31 +207,37 @@ class ResponsesDecoder:
                 if name.startswith(b"response."):
                     self.progress += 1
 
-    def _append_delta(self, delta: _Delta) -> None:
-        partial = self._partial_items.get(
-            delta.item_id if delta.output_index is None else delta.output_index
-        )
+    def _read_delta(
+        self,
+        data: bytes,
+        event_type: type[ModelTextDelta] | type[ModelThinkingDelta],
+        out: list[ModelEvent],
+    ) -> None:
+        delta = _decode_delta(data)
+        self.progress += 1
+        self._append_delta(delta.key, delta.delta)
+        out.append(event_type(delta.delta))
+
+    def _append_delta(self, key: int | str, text: str) -> None:
+        partial = self._partial_items.get(key)
         if partial is not None:
-            partial.deltas.append(delta.delta)
+            partial.deltas.append(text)
 
     def _read_arguments(self, delta: _Delta, out: list[ModelEvent]) -> None:
         self.progress += 1
-        key = delta.item_id if delta.output_index is None else delta.output_index
-        partial = self._partial_items.get(key)
+        partial = self._partial_items.get(delta.key)
         if partial is None:
-            raise StreamBroken(
-                f"{self._provider.name} sent arguments of a call that it had not started.",
-                provider=self._provider.name,
-            )
+            name = self._provider.name
+            message = f"{name} sent arguments of a call that it had not started."
+            raise StreamBroken(message, provider=name)
         partial.deltas.append(delta.delta)
         out.append(ModelToolCallDelta(partial.call_id, delta.delta))
 
     def _start_item(self, item: _Item, index: int | None, out: list[ModelEvent]) -> _PartialItem:
         self.progress += 1
         partial = _PartialItem(item)
-        self._partial_items[
-            (item.id or f"item {len(self._partial_items)}") if index is None else index
-        ] = partial
+        key = item.id or f"item {len(self._partial_items)}"
+        self._partial_items[key if index is None else index] = partial
         if item.type == "function_call":
             partial.call_id = make_unique_call_id(item.call_id or "", self._ids, self._transcript)
             out.append(ModelToolCallBegan(partial.call_id, item.name or ""))
@@ -315,10 +287,8 @@ class ResponsesDecoder:
         """
         used = self._usage.output_tokens if self._usage is not None else None
         at_limit = self._max_tokens is not None and used is not None and used >= self._max_tokens
-        if at_limit and (
-            self._doubtful_calls
-            or not any(partial.call for partial in self._partial_items.values())
-        ):
+        has_calls = any(partial.call for partial in self._partial_items.values())
+        if at_limit and (self._doubtful_calls or not has_calls):
             self._is_cut = True
         for partial, call in self._doubtful_calls:
             if not self._is_cut:
@@ -338,8 +308,7 @@ class ResponsesDecoder:
     def _append_content(self, partial: _PartialItem, content: list[AssistantContent]) -> None:
         item = partial.item
         if item.type == "function_call":
-            if partial.call is not None:
-                content.append(partial.call)
+            content += [partial.call] if partial.call is not None else []
         elif item.type == "message":
             if item.phase:
                 extra = msgspec.json.encode({"phase": item.phase}).decode()
@@ -366,16 +335,7 @@ class ResponsesDecoder:
             return "refusal"
         if self._is_cut:
             return "max_tokens"
-        if any(type(part) is ToolCall for part in content):
-            return "tool_use"
-        return "end_turn"
+        return "tool_use" if any(type(part) is ToolCall for part in content) else "end_turn"
 
     def _build_usage(self) -> Usage:
-        usage = self._usage or _Usage()
-        return convert_usage(
-            self._card,
-            prompt_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            prompt_details=usage.input_tokens_details,
-            output_details=usage.output_tokens_details,
-        )
+        return convert_usage(self._card, self._usage or OpenAIUsage())

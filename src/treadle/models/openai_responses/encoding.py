@@ -14,16 +14,21 @@ from treadle.core.transcript.content import (
     AssistantContent,
     Image,
     Opaque,
-    ResultContent,
     Text,
     Thinking,
     ToolCall,
     UserContent,
 )
-from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.models.openai_responses.decoding import MESSAGE_EXTRA_LABEL
 from treadle.models.output_schema import is_strict_schema
-from treadle.models.provider_base.encoding import EncodedBlock, MessageRole, encode_json_string
+from treadle.models.provider_base.encoding import (
+    EncodedBlock,
+    InputParts,
+    MessageEncoder,
+    ReplyParts,
+    ResultParts,
+    encode_json_string,
+)
 from treadle.models.provider_base.openai_common import (
     TOOL_CHOICES,
     build_cache_fields,
@@ -38,10 +43,8 @@ from treadle.models.provider_base.quirks import Quirks
 from treadle.models.provider_base.request_limits import RequestLimits
 
 
-class ResponsesEncoder:
+class ResponsesEncoder(MessageEncoder):
     """Encodes items as input items."""
-
-    merges_roles = False
 
     def __init__(self, quirks: Quirks) -> None:
         self.cache_key: Hashable = ("openai_responses", quirks.name)
@@ -52,21 +55,13 @@ class ResponsesEncoder:
             max_id_length=64,
         )
 
-    def open_message(self, role: MessageRole) -> bytes:
-        return b""
-
-    def close_message(self, role: MessageRole) -> bytes:
-        return b""
-
-    def encode_input(self, parts: Sequence[tuple[int, UserContent]]) -> list[EncodedBlock]:
+    def encode_input(self, parts: InputParts) -> list[EncodedBlock]:
         if not parts:
             return []
         content = b",".join([_encode_input_part(part) for _, part in parts])
         return [(parts[0][0], b'{"type":"message","role":"user","content":[' + content + b"]}")]
 
-    def encode_reply(
-        self, parts: Sequence[tuple[int, AssistantContent]], item: AssistantItem
-    ) -> list[EncodedBlock]:
+    def encode_reply(self, parts: ReplyParts) -> list[EncodedBlock]:
         blocks: list[EncodedBlock] = []
         extra = b""
         for number, part in parts:
@@ -80,13 +75,7 @@ class ResponsesEncoder:
             blocks.pop()
         return blocks
 
-    def encode_result(
-        self,
-        call_id: str,
-        name: str,
-        parts: Sequence[tuple[int, ResultContent]],
-        is_error: bool,
-    ) -> list[EncodedBlock]:
+    def encode_result(self, call_id: str, parts: ResultParts, is_error: bool) -> list[EncodedBlock]:
         if all(type(part) is Text for _, part in parts):
             texts = [part.text for _, part in parts if type(part) is Text]
             output = encode_json_string("\n".join(texts))
@@ -94,11 +83,6 @@ class ResponsesEncoder:
             output = b"[" + b",".join([_encode_input_part(part) for _, part in parts]) + b"]"
         answer = b'{"type":"function_call_output","call_id":' + encode_json_string(call_id)
         return [(parts[0][0], answer + b',"output":' + output + b"}")]
-
-    def encode_after_results(
-        self, items: Sequence[tuple[int, ToolResultItem]]
-    ) -> list[EncodedBlock]:
-        return []
 
 
 _REASONING_PREFIX = b'{"type":"reasoning"'

@@ -34,9 +34,6 @@ from treadle.models.provider_base.openai_common import (
 )
 from treadle.models.provider_base.quirks import COMPATIBLE, Quirks
 
-__all__ = ["OpenAIResponses", "ResponsesCodec"]
-
-
 # A server with this API at an unknown address is most likely a gateway to OpenAI.
 _GATEWAY_QUIRKS = msgspec.structs.replace(COMPATIBLE, name="openai", supports_cache_key=True)
 
@@ -70,13 +67,13 @@ class ResponsesCodec(OpenAICodec):
         else:
             items, previous = self._encode_new_items(request, link), link.reply.response_id
         body = encode_responses_body(
-            self._model, self._card, self._account.quirks, request, items, previous, self._chain
+            self._model, self.card, self._account.quirks, request, items, previous, self._chain
         )
         return self._build_request(body)
 
     def create_decoder(self, request: ModelRequest) -> ResponsesDecoder:
         limit = request.options.max_tokens
-        return ResponsesDecoder(request, self._card, self.provider, self.origin, limit)
+        return ResponsesDecoder(request, self.card, self.provider, self.origin, limit)
 
     def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
         reference = find_part_reference(error)
@@ -150,15 +147,8 @@ class OpenAIResponses(HTTPModel):
         )
         card = card or card_for(f"{account.quirks.name}/{model}")
         self._chain = chain
-        self._responses_codec = ResponsesCodec(model, card, account, chain)
-        super().__init__(
-            self._responses_codec,
-            self._responses_codec.provider,
-            card=card,
-            client=client,
-            fallback=fallback,
-            timeouts=timeouts or default_timeouts(account.quirks),
-        )
+        codec = self._responses_codec = ResponsesCodec(model, card, account, chain)
+        super().__init__(codec, client, fallback, timeouts or default_timeouts(account.quirks))
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         return self._stream_chained(request) if self._chain else super().stream(request)

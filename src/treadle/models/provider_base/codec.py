@@ -21,6 +21,7 @@ from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 from treadle.models.catalog import compute_cost
+from treadle.models.provider_base.error_mapping import ProviderInfo
 
 
 class EncodedRequest(msgspec.Struct, frozen=True):
@@ -65,6 +66,12 @@ class Codec(Protocol):
     Promises: the same request gives the same bytes; a longer transcript gives a body that
     begins with the same messages; the body never contains thinking of another origin.
     """
+
+    @property
+    def card(self) -> ModelCard: ...
+
+    @property
+    def provider(self) -> ProviderInfo: ...
 
     @property
     def origin(self) -> str:

@@ -12,6 +12,7 @@ made valid and roles are put in order. The state is kept in the transcript's cac
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import chain
 from typing import Literal, Protocol
 
 import msgspec
@@ -43,7 +44,12 @@ from treadle.models.provider_base.request_limits import (
 )
 
 MessageRole = Literal["user", "assistant"]
-EncodedBlock = tuple[int, bytes]  # the number of the part in its item, and its JSON
+# The parts of an item with their numbers, and the JSON of a part.
+InputParts = Sequence[tuple[int, UserContent]]
+ReplyParts = Sequence[tuple[int, AssistantContent]]
+ResultParts = Sequence[tuple[int, ResultContent]]
+EncodedBlock = tuple[int, bytes]
+PlacedResult = tuple[int, ToolResultItem]  # the position of a result, and the result
 
 REFUSED_REASON = "the provider refused it"
 MISSING_START_TEXT = "The beginning of this conversation is not available."
@@ -53,60 +59,35 @@ ITEMS_PER_SEGMENT = 64
 class MessageEncoder(Protocol):
     """The blocks of one provider. All methods are pure.
 
-    `open_message` and `close_message` surround consecutive blocks of one role. If every block is
-    a message of its own, they are empty and `merges_roles` is False.
+    `open_message` and `close_message` surround consecutive blocks of one role. By default every
+    block is a message of its own: they are empty and `merges_roles` is False.
     """
 
     cache_key: Hashable  # of the encoded transcript: everything that the bytes depend on
     limits: RequestLimits
-    merges_roles: bool
+    merges_roles: bool = False
 
-    def open_message(self, role: MessageRole) -> bytes: ...
+    def open_message(self, role: MessageRole) -> bytes:
+        return b""
 
-    def close_message(self, role: MessageRole) -> bytes: ...
+    def close_message(self) -> bytes:
+        return b""
 
-    def encode_input(self, parts: Sequence[tuple[int, UserContent]]) -> list[EncodedBlock]: ...
+    def encode_input(self, parts: InputParts) -> list[EncodedBlock]: ...
 
-    def encode_reply(
-        self, parts: Sequence[tuple[int, AssistantContent]], item: AssistantItem
-    ) -> list[EncodedBlock]: ...
+    def encode_reply(self, parts: ReplyParts) -> list[EncodedBlock]: ...
 
     def encode_result(
-        self,
-        call_id: str,
-        name: str,
-        parts: Sequence[tuple[int, ResultContent]],
-        is_error: bool,
+        self, call_id: str, parts: ResultParts, is_error: bool
     ) -> list[EncodedBlock]: ...
 
-    def encode_after_results(
-        self, items: Sequence[tuple[int, ToolResultItem]]
-    ) -> list[EncodedBlock]:
+    def encode_after_results(self, items: Sequence[PlacedResult]) -> list[EncodedBlock]:
         """The blocks after a round of results, such as images that a result cannot contain."""
+        return []
 
 
 class EncodedTranscript:
     """The encoded items of a transcript, and the state that the next item needs."""
-
-    __slots__ = (
-        "_block_positions",
-        "_encoder",
-        "_first_loose",
-        "_has_started",
-        "_item_bytes",
-        "_last_input",
-        "_media",
-        "_omissions",
-        "_open_calls",
-        "_open_role",
-        "_previous_input",
-        "_results",
-        "_segments",
-        "_used_ids",
-        "length",
-        "quarantine",
-        "size",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -126,19 +107,17 @@ class EncodedTranscript:
         self._first_loose = 0
         self._has_started = False
         self._open_role: MessageRole = "user"
-        # The calls without a result: id -> (id in the request, name)
-        self._open_calls: dict[str, list[tuple[str, str]]] = {}
+        self._open_calls: dict[str, list[str]] = {}  # without a result: id -> ids in the request
         self._used_ids: set[str] = set()
-        self._results: list[tuple[int, ToolResultItem]] = []
+        self._results: list[PlacedResult] = []
         self._media: list[MediaSize] = []
         self._last_input = -1  # position of the last item with a block of the user role
         self._previous_input = -1  # the same, before the last reply
 
     @property
     def limit_omissions(self) -> dict[tuple[int, int], str]:
-        return {
-            part: reason for part, reason in self._omissions.items() if part not in self.quarantine
-        }
+        omissions = self._omissions.items()
+        return {part: reason for part, reason in omissions if part not in self.quarantine}
 
     @property
     def has_calls(self) -> bool:
@@ -169,10 +148,9 @@ class EncodedTranscript:
         if isinstance(item, ToolResultItem):
             waiting = self._open_calls.get(item.call_id)
             if waiting:  # else there is no such call, or it has a result already
-                call_id, name = waiting.pop(0)
                 parts = filter_result(item, position, limits, self._omissions)
                 self._record_media(position, parts)
-                blocks = encoder.encode_result(call_id, name, parts, item.is_error)
+                blocks = encoder.encode_result(waiting.pop(0), parts, item.is_error)
                 self._append_blocks(out, "user", position, blocks)
                 self._results.append((position, item))
         elif isinstance(item, AssistantItem):
@@ -194,32 +172,29 @@ class EncodedTranscript:
         for index, (number, part) in enumerate(parts):
             if type(part) is ToolCall:
                 call_id = make_provider_call_id(part.id, self._used_ids, limits.max_id_length)
-                self._open_calls.setdefault(part.id, []).append((call_id, part.name))
+                self._open_calls.setdefault(part.id, []).append(call_id)
                 if call_id != part.id:
                     parts[index] = (number, ToolCall(call_id, part.name, part.raw))
-        blocks = self._encoder.encode_reply(parts, item)
+        blocks = self._encoder.encode_reply(parts)
         if not blocks:
             return
         if not self._has_started:
-            self._append_blocks(
-                out, "user", position, self._encoder.encode_input([(0, Text(MISSING_START_TEXT))])
-            )
+            start = self._encoder.encode_input([(0, Text(MISSING_START_TEXT))])
+            self._append_blocks(out, "user", position, start)
         self._append_blocks(out, "assistant", position, blocks)
 
     def _close_round(self, out: list[bytes], position: int) -> None:
         """Add results for the open calls, and the blocks after the results."""
         if not self._open_calls:
             return
-        for waiting in self._open_calls.values():
-            for call_id, name in waiting:
-                lost = [(0, Text(INTERRUPTED_RESULT))]
-                blocks = self._encoder.encode_result(call_id, name, lost, True)
-                self._append_blocks(out, "user", position, blocks)
+        lost = [(0, Text(INTERRUPTED_RESULT))]
+        for call_id in chain.from_iterable(self._open_calls.values()):
+            blocks = self._encoder.encode_result(call_id, lost, True)
+            self._append_blocks(out, "user", position, blocks)
         self._open_calls = {}
         if self._results:
-            self._append_blocks(
-                out, "user", position, self._encoder.encode_after_results(self._results)
-            )
+            blocks = self._encoder.encode_after_results(self._results)
+            self._append_blocks(out, "user", position, blocks)
             self._results = []
 
     def _append_blocks(
@@ -232,7 +207,7 @@ class EncodedTranscript:
         if not self._has_started:
             out.append(encoder.open_message(role))
         elif role != self._open_role:
-            out += (encoder.close_message(self._open_role), b",", encoder.open_message(role))
+            out += (encoder.close_message(), b",", encoder.open_message(role))
         else:
             out.append(b",")
             starts = not encoder.merges_roles
@@ -241,19 +216,13 @@ class EncodedTranscript:
         if role == "user":
             self._last_input = position
         if self._block_positions is not None:
-            self._record_positions(position, blocks, starts)
+            for number, _ in blocks:
+                if starts:
+                    self._block_positions.append([])
+                    starts = not encoder.merges_roles
+                self._block_positions[-1].append((position, number))
 
-    def _record_positions(
-        self, position: int, blocks: list[EncodedBlock], is_new_message: bool
-    ) -> None:
-        assert self._block_positions is not None
-        for number, _ in blocks:
-            if is_new_message:
-                self._block_positions.append([])
-                is_new_message = not self._encoder.merges_roles
-            self._block_positions[-1].append((position, number))
-
-    def _record_media(self, position: int, parts: Sequence[tuple[int, UserContent]]) -> None:
+    def _record_media(self, position: int, parts: InputParts) -> None:
         for number, part in parts:
             if type(part) is Image or type(part) is Document:
                 side = max(image_size(part.data)) if type(part) is Image else 0
@@ -281,11 +250,11 @@ class EncodedTranscript:
     def _encode_end(self) -> list[bytes]:
         """The end of the request; it is encoded again when the transcript has grown."""
         if not self._open_calls:
-            return [self._encoder.close_message(self._open_role)]
+            return [self._encoder.close_message()]
         state = self._open_calls, self._results, self._open_role, self._last_input
         out: list[bytes] = []
         self._close_round(out, self.length)
-        out.append(self._encoder.close_message(self._open_role))
+        out.append(self._encoder.close_message())
         self._open_calls, self._results, self._open_role, self._last_input = state
         return out
 
@@ -302,9 +271,8 @@ def encode_transcript(
     if cached is not None and not is_older and cached.quarantine == quarantine:
         history = cached
     else:
-        history = EncodedTranscript(
-            encoder, quarantine, cached.limit_omissions if cached is not None else None
-        )
+        omissions = cached.limit_omissions if cached is not None else None
+        history = EncodedTranscript(encoder, quarantine, omissions)
     history.encode_new_items(transcript)
     while surplus := history.find_surplus():
         history = EncodedTranscript(encoder, quarantine, {**history.limit_omissions, **surplus})

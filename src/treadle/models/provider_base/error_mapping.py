@@ -86,12 +86,8 @@ def _parse_error_value(value: object) -> ProviderErrorBody:
     metadata = inner.get("metadata")
     if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
         message = f"{message}: {metadata['raw']}"  # OpenRouter quotes the provider behind it
-    return ProviderErrorBody(
-        message=message,
-        kind=_to_text(inner.get("type")),
-        code=_to_text(inner.get("code")),
-        param=_to_text(inner.get("param")),
-    )
+    kind, code, param = (_to_text(inner.get(key)) for key in ("type", "code", "param"))
+    return ProviderErrorBody(message, kind, code, param)
 
 
 def _to_text(value: object) -> str:
@@ -239,10 +235,9 @@ def _is_transient(kind: str, status: int | None) -> bool:
 
 
 def format_access_denied(provider: ProviderInfo, reason: str) -> str:
-    key = (
-        f"set {provider.key_variable} to a valid key" if provider.key_variable else "check the key"
-    )
-    return f"{provider.name} did not accept the key ({reason}). To continue, {key}."
+    variable = provider.key_variable
+    step = f"set {variable} to a valid key" if variable else "check the key"
+    return f"{provider.name} did not accept the key ({reason}). To continue, {step}."
 
 
 def validate_key(provider: ProviderInfo, key: str) -> str:
@@ -250,30 +245,25 @@ def validate_key(provider: ProviderInfo, key: str) -> str:
     key = key.strip()
     if key.isascii() and key.isprintable() and " " not in key:
         return key
-    raise AccessDenied(
-        f"the key for {provider.name} contains characters that no key has: copy it again"
-        f"{f' into {provider.key_variable}' if provider.key_variable else ''}.",
-        provider=provider.name,
-    )
+    name = provider.name
+    where = f" into {provider.key_variable}" if provider.key_variable else ""
+    message = f"the key for {name} contains characters that no key has: copy it again{where}."
+    raise AccessDenied(message, provider=name)
 
 
 def _map_html_page(
     provider: ProviderInfo, status: int, error: ProviderErrorBody, retry_after: float | None
 ) -> ModelError:
+    name = provider.name
     title = f" ({quote_message(error.message, provider.secret)})" if error.message else ""
     if status in (429, 500, 502, 503, 504, 520, 522, 524, 529):
-        return Overloaded(
-            f"{provider.name} or a gateway has a temporary problem (HTTP {status}){title}.",
-            provider=provider.name,
-            status=status,
-            retry_after=retry_after,
-        )
-    return Unreachable(
-        f"a web page came back instead of {provider.name}'s API (HTTP {status}){title}: "
-        "a proxy or login page intercepts the request, or the base URL is wrong.",
-        provider=provider.name,
-        status=status,
+        message = f"{name} or a gateway has a temporary problem (HTTP {status}){title}."
+        return Overloaded(message, provider=name, status=status, retry_after=retry_after)
+    message = (
+        f"a web page came back instead of {name}'s API (HTTP {status}){title}: "
+        "a proxy or login page intercepts the request, or the base URL is wrong."
     )
+    return Unreachable(message, provider=name, status=status)
 
 
 def quote_message(text: str, secret: str = "") -> str:
@@ -293,10 +283,8 @@ def _hide_key(text: str, secret: str) -> str:
 
 def incomplete_stream_error(provider: ProviderInfo) -> StreamBroken:
     """The stream ended without the event that ends every complete reply."""
-    return StreamBroken(
-        f"{provider.name} ended the stream before the reply was complete: try again.",
-        provider=provider.name,
-    )
+    message = f"{provider.name} ended the stream before the reply was complete: try again."
+    return StreamBroken(message, provider=provider.name)
 
 
 def unreadable_event_error(
@@ -304,10 +292,8 @@ def unreadable_event_error(
 ) -> StreamBroken:
     """An event that is not what was `expected`; its first bytes are quoted."""
     quote = quote_message(data[:120].decode("utf-8", "replace"), provider.secret)
-    return StreamBroken(
-        f"{provider.name} sent an event that is not {expected} ({error}): {quote}",
-        provider=provider.name,
-    )
+    message = f"{provider.name} sent an event that is not {expected} ({error}): {quote}"
+    return StreamBroken(message, provider=provider.name)
 
 
 def map_transport_error(provider: ProviderInfo, error: TransportError) -> ModelError:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
+from treadle.core.contracts.model import Model, ModelEvent, ModelRequest, Reply
 from treadle.core.errors import BadRequest, StreamBroken
 from treadle.models.http.sse import SSEReader
 from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from treadle.models.http.transport import Response, Transport, TransportError
 from treadle.models.provider_base.codec import Codec, DecodeFailed, EncodedRequest
-from treadle.models.provider_base.error_mapping import ProviderInfo, map_transport_error
+from treadle.models.provider_base.error_mapping import map_transport_error
 
 # After the final event the body should end at once; the reply waits no longer than this for it.
 DRAIN_SECONDS = 0.2
@@ -25,34 +25,15 @@ class HTTPModel:
     """The Model contract over a codec. `client` is anything that `as_transport` accepts."""
 
     def __init__(
-        self,
-        codec: Codec,
-        provider: ProviderInfo,
-        *,
-        card: ModelCard,
-        client: object | None = None,
-        fallback: Model | None = None,
-        timeouts: Timeouts | None = None,
+        self, codec: Codec, client: object | None, fallback: Model | None, timeouts: Timeouts | None
     ) -> None:
+        self.card = codec.card
+        self.name = codec.card.name
+        self.fallback = fallback
         self._codec = codec
-        self._provider = provider
-        self._card = card
         self._client = client
-        self._fallback = fallback
         self._timeouts = timeouts or DEFAULT_TIMEOUTS
         self._transport: Transport | None = None
-
-    @property
-    def name(self) -> str:
-        return self._card.name
-
-    @property
-    def card(self) -> ModelCard:
-        return self._card
-
-    @property
-    def fallback(self) -> Model | None:
-        return self._fallback
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         codec = self._codec
@@ -88,20 +69,21 @@ class HTTPModel:
             raise
         except TransportError as error:
             if not decoder.done:
-                raise map_transport_error(self._provider, error) from error
+                raise map_transport_error(codec.provider, error) from error
         yield Reply(decoder.finish())
 
     async def send_request(self, request: EncodedRequest) -> bytes:
         """One request with one JSON body as its response."""
+        codec = self._codec
         transport, url, headers = self._resolve_target(request)
         try:
             async with transport.post(url, headers, request.body, self._timeouts) as response:
                 body = await response.read()
                 if response.status != 200:
-                    raise self._codec.map_error(response.status, response.headers, body)
+                    raise codec.map_error(response.status, response.headers, body)
                 return body
         except TransportError as error:
-            raise map_transport_error(self._provider, error) from error
+            raise map_transport_error(codec.provider, error) from error
 
     async def aclose(self) -> None:
         """Leaves the client open: it is shared, or the caller's own."""
@@ -133,12 +115,12 @@ class HTTPModel:
             return
         body = await response.read()
         if response.status == 200 and "html" not in kind and b'"error"' not in body[:4096]:
-            raise StreamBroken(
-                f"{self._provider.name} answered in one piece instead of a stream: "
-                "the server or a proxy does not stream; check the base URL.",
-                provider=self._provider.name,
-                status=200,
+            name = self._codec.provider.name
+            message = (
+                f"{name} answered in one piece instead of a stream: "
+                "the server or a proxy does not stream; check the base URL."
             )
+            raise StreamBroken(message, provider=name, status=200)
         raise self._codec.map_error(response.status, response.headers, body)
 
 

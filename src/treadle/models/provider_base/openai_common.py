@@ -53,16 +53,14 @@ class OpenAIAccount:
         self._base_url = base_url
         self._api_key = api_key
         self.quirks, self.url = resolve_server(quirks, base_url, self._environ, default_quirks)
-        self.provider = ProviderInfo(
-            self.quirks.name, model, next(iter(self.quirks.key_variables), "")
-        )
+        key_variable = next(iter(self.quirks.key_variables), "")
+        self.provider = ProviderInfo(self.quirks.name, model, key_variable)
 
     def read_key(self) -> str:
-        if self._api_key is not None:
-            return validate_key(self.provider, self._api_key)
-        return validate_key(
-            self.provider, find_server_key(self.quirks, self._base_url, self._environ)
-        )
+        key = self._api_key
+        if key is None:
+            key = find_server_key(self.quirks, self._base_url, self._environ)
+        return validate_key(self.provider, key)
 
     def auth_headers(self) -> dict[str, str]:
         quirks, key = self.quirks, self.read_key()
@@ -104,7 +102,7 @@ class OpenAICodec:
 
     def __init__(self, model: str, card: ModelCard, account: OpenAIAccount) -> None:
         self._model = model
-        self._card = card
+        self.card = card
         self._account = account
 
     @property
@@ -184,11 +182,8 @@ def encode_tool(spec: ToolSpec, nested: bool, with_strict: bool) -> bytes:
     key = f"openai tool {nested} {with_strict}"
     encoded: bytes | None = spec.__dict__.get(key)
     if encoded is None:
-        body: dict[str, Any] = {
-            "name": spec.name,
-            "description": spec.description,
-            "parameters": spec.schema,
-        }
+        body: dict[str, Any] = {"name": spec.name, "description": spec.description}
+        body["parameters"] = spec.schema
         if with_strict:
             body["strict"] = spec.strict and is_strict_schema(spec.schema)
         shape = {"type": "function", "function": body} if nested else {"type": "function", **body}
@@ -219,9 +214,7 @@ def build_cache_fields(quirks: Quirks, request: ModelRequest) -> dict[str, objec
 
 def encode_fields(values: Mapping[str, object]) -> bytes:
     """`,"name":value` for each field."""
-    if not values:
-        return b""
-    return b"," + msgspec.json.encode(values)[1:-1]
+    return b"," + msgspec.json.encode(values)[1:-1] if values else b""
 
 
 # ------------------------------------------------------------------ usage
@@ -236,26 +229,26 @@ class OutputTokenDetails(msgspec.Struct):
     reasoning_tokens: int | None = None
 
 
-def convert_usage(
-    card: ModelCard,
-    *,
-    prompt_tokens: int | None,
-    output_tokens: int | None,
-    prompt_details: InputTokenDetails | None,
-    output_details: OutputTokenDetails | None,
-    cache_hit_tokens: int | None = None,
-) -> Usage:
+class OpenAIUsage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: InputTokenDetails | None = None
+    output_tokens_details: OutputTokenDetails | None = None
+
+
+def convert_usage(card: ModelCard, usage: OpenAIUsage, cache_hits: int | None = None) -> Usage:
     """Usage of one request. Their prompt tokens include cache reads and writes; ours do not."""
-    details = prompt_details or InputTokenDetails()
-    read = details.cached_tokens or cache_hit_tokens or 0
+    details = usage.input_tokens_details or InputTokenDetails()
+    read = details.cached_tokens or cache_hits or 0
     write = details.cache_write_tokens or 0
+    total = usage.input_tokens
     return build_usage(
         card,
-        input=None if prompt_tokens is None else prompt_tokens - read - write,
-        output=output_tokens,
+        input=None if total is None else total - read - write,
+        output=usage.output_tokens,
         cache_read=read,
         cache_write=write,
-        reasoning=(output_details or OutputTokenDetails()).reasoning_tokens,
+        reasoning=(usage.output_tokens_details or OutputTokenDetails()).reasoning_tokens,
     )
 
 
@@ -276,9 +269,6 @@ def find_part_number(item: Item, block: int) -> int:
     """The part that became the block of this number: blank texts are not sent."""
     if not isinstance(item, (UserItem, ToolResultItem)):
         return block
-    sent = [
-        number
-        for number, part in enumerate(item.content)
-        if type(part) is not Text or part.text.strip()
-    ]
+    parts = enumerate(item.content)
+    sent = [number for number, part in parts if type(part) is not Text or part.text.strip()]
     return sent[block] if block < len(sent) else 0

@@ -47,138 +47,81 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     max_body_bytes: int | None = None
 
 
+# Each row: where it is, its variables, what it accepts.
+# fmt: off
 OPENAI = Quirks(
-    name="openai",
-    base_url="https://api.openai.com/v1",
-    host_suffixes=("api.openai.com",),
-    key_variables=("OPENAI_API_KEY",),
-    url_variables=("OPENAI_BASE_URL",),
-    system_role="developer",
-    max_tokens_field="max_completion_tokens",
-    supports_cache_key=True,
-    effort_field="reasoning_effort",
-    supports_strict=True,
-    supports_documents=True,
-    max_images=500,
-    max_body_bytes=50 << 20,
+    name="openai", base_url="https://api.openai.com/v1", host_suffixes=("api.openai.com",),
+    key_variables=("OPENAI_API_KEY",), url_variables=("OPENAI_BASE_URL",),
+    system_role="developer", max_tokens_field="max_completion_tokens", supports_cache_key=True,
+    effort_field="reasoning_effort", supports_strict=True, supports_documents=True,
+    max_images=500, max_body_bytes=50 << 20,
 )
 AZURE = msgspec.structs.replace(
-    OPENAI,
-    name="azure",
-    base_url="",
+    OPENAI, name="azure", base_url="",
     host_suffixes=(".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"),
-    key_variables=("AZURE_OPENAI_API_KEY",),
-    url_variables=("AZURE_OPENAI_ENDPOINT",),
+    key_variables=("AZURE_OPENAI_API_KEY",), url_variables=("AZURE_OPENAI_ENDPOINT",),
     key_header="api-key",
 )
 OPENROUTER = Quirks(
-    name="openrouter",
-    base_url="https://openrouter.ai/api/v1",
-    host_suffixes=("openrouter.ai",),
-    key_variables=("OPENROUTER_API_KEY",),
-    url_variables=("OPENROUTER_BASE_URL",),
-    effort_field="reasoning",
-    reasoning_input_field="reasoning_details",
-    supports_strict=True,
-    supports_documents=True,
+    name="openrouter", base_url="https://openrouter.ai/api/v1", host_suffixes=("openrouter.ai",),
+    key_variables=("OPENROUTER_API_KEY",), url_variables=("OPENROUTER_BASE_URL",),
+    effort_field="reasoning", reasoning_input_field="reasoning_details",
+    supports_strict=True, supports_documents=True,
 )
 OLLAMA = Quirks(
-    name="ollama",
-    base_url="http://127.0.0.1:11434/v1",
-    key_variables=("OLLAMA_API_KEY",),
-    url_variables=("OLLAMA_HOST",),
-    needs_key=False,
-    effort_field="reasoning_effort",
-    reasoning_input_field="reasoning",
+    name="ollama", base_url="http://127.0.0.1:11434/v1", needs_key=False,
+    key_variables=("OLLAMA_API_KEY",), url_variables=("OLLAMA_HOST",),
+    effort_field="reasoning_effort", reasoning_input_field="reasoning",
 )
 LMSTUDIO = Quirks(
-    name="lmstudio",
-    base_url="http://127.0.0.1:1234/v1",
-    key_variables=("LMSTUDIO_API_KEY", "LM_API_TOKEN"),
-    url_variables=("LMSTUDIO_BASE_URL",),
-    needs_key=False,
+    name="lmstudio", base_url="http://127.0.0.1:1234/v1", needs_key=False,
+    key_variables=("LMSTUDIO_API_KEY", "LM_API_TOKEN"), url_variables=("LMSTUDIO_BASE_URL",),
     effort_field="reasoning_effort",
 )
 LLAMACPP = Quirks(
-    name="llamacpp",
-    base_url="http://127.0.0.1:8080/v1",
-    key_variables=("LLAMA_API_KEY",),
-    url_variables=("LLAMACPP_BASE_URL",),
-    needs_key=False,
+    name="llamacpp", base_url="http://127.0.0.1:8080/v1", needs_key=False,
+    key_variables=("LLAMA_API_KEY",), url_variables=("LLAMACPP_BASE_URL",),
     reasoning_input_field="reasoning_content",
 )
 VLLM = Quirks(
-    name="vllm",
-    base_url="http://127.0.0.1:8000/v1",
-    key_variables=("VLLM_API_KEY",),
-    url_variables=("VLLM_BASE_URL",),
-    needs_key=False,
-    effort_field="reasoning_effort",
-    reasoning_input_field="reasoning",
+    name="vllm", base_url="http://127.0.0.1:8000/v1", needs_key=False,
+    key_variables=("VLLM_API_KEY",), url_variables=("VLLM_BASE_URL",),
+    effort_field="reasoning_effort", reasoning_input_field="reasoning",
 )
 DEEPSEEK = Quirks(
-    name="deepseek",
-    base_url="https://api.deepseek.com/v1",
-    host_suffixes=("api.deepseek.com",),
-    key_variables=("DEEPSEEK_API_KEY",),
-    url_variables=("DEEPSEEK_BASE_URL",),
-    effort_field="reasoning_effort",
-    reasoning_input_field="reasoning_content",
+    name="deepseek", base_url="https://api.deepseek.com/v1", host_suffixes=("api.deepseek.com",),
+    key_variables=("DEEPSEEK_API_KEY",), url_variables=("DEEPSEEK_BASE_URL",),
+    effort_field="reasoning_effort", reasoning_input_field="reasoning_content",
     requires_reasoning_field=True,
 )
 GROQ = Quirks(
-    name="groq",
-    base_url="https://api.groq.com/openai/v1",
-    host_suffixes=("api.groq.com",),
-    key_variables=("GROQ_API_KEY",),
-    url_variables=("GROQ_BASE_URL",),
-    max_tokens_field="max_completion_tokens",
-    effort_field="reasoning_effort",
-    max_images=5,
+    name="groq", base_url="https://api.groq.com/openai/v1", host_suffixes=("api.groq.com",),
+    key_variables=("GROQ_API_KEY",), url_variables=("GROQ_BASE_URL",),
+    max_tokens_field="max_completion_tokens", effort_field="reasoning_effort", max_images=5,
 )
 MISTRAL = Quirks(
-    name="mistral",
-    base_url="https://api.mistral.ai/v1",
+    name="mistral", base_url="https://api.mistral.ai/v1",
     host_suffixes=("api.mistral.ai", "codestral.mistral.ai"),
-    key_variables=("MISTRAL_API_KEY",),
-    url_variables=("MISTRAL_BASE_URL",),
+    key_variables=("MISTRAL_API_KEY",), url_variables=("MISTRAL_BASE_URL",),
     supports_stream_usage=False,  # refuses unknown fields, and sends usage anyway
-    supports_strict=True,
-    requires_short_ids=True,
-    max_images=8,
+    supports_strict=True, requires_short_ids=True, max_images=8,
 )
 GEMINI = Quirks(
-    name="gemini",
-    base_url="https://generativelanguage.googleapis.com/v1beta/openai",
+    name="gemini", base_url="https://generativelanguage.googleapis.com/v1beta/openai",
     host_suffixes=("generativelanguage.googleapis.com",),
-    key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    url_variables=("GEMINI_BASE_URL",),
-    effort_field="reasoning_effort",
-    requires_call_signatures=True,
+    key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"), url_variables=("GEMINI_BASE_URL",),
+    effort_field="reasoning_effort", requires_call_signatures=True,
 )
 COMPATIBLE = Quirks(
-    key_variables=("OPENAI_API_KEY",),
-    url_variables=("OPENAI_BASE_URL",),
-    needs_key=False,
+    key_variables=("OPENAI_API_KEY",), url_variables=("OPENAI_BASE_URL",), needs_key=False,
 )
+_ROWS = (
+    OPENAI, AZURE, OPENROUTER, OLLAMA, LMSTUDIO, LLAMACPP, VLLM, DEEPSEEK, GROQ, MISTRAL, GEMINI,
+    COMPATIBLE,
+)
+# fmt: on
 
-SERVERS: dict[str, Quirks] = {
-    row.name: row
-    for row in (
-        OPENAI,
-        AZURE,
-        OPENROUTER,
-        OLLAMA,
-        LMSTUDIO,
-        LLAMACPP,
-        VLLM,
-        DEEPSEEK,
-        GROQ,
-        MISTRAL,
-        GEMINI,
-        COMPATIBLE,
-    )
-}
+SERVERS: dict[str, Quirks] = {row.name: row for row in _ROWS}
 
 # A local server is recognised by its usual port.
 _SERVER_PORTS = {11434: OLLAMA, 1234: LMSTUDIO}
@@ -189,10 +132,9 @@ def find_server(base_url: str) -> Quirks:
     parts = urlsplit(base_url)
     host = parts.hostname or ""
     for row in SERVERS.values():
-        if any(
-            host == end or (end.startswith(".") and host.endswith(end)) for end in row.host_suffixes
-        ):
-            return row
+        for end in row.host_suffixes:
+            if host == end or (end.startswith(".") and host.endswith(end)):
+                return row
     try:
         port = parts.port
     except ValueError:
@@ -213,9 +155,9 @@ def resolve_server(
     env = os.environ if environ is None else environ
     if isinstance(quirks, str):
         if quirks not in SERVERS:
+            names = ", ".join(SERVERS)
             raise ValueError(
-                f"no server is called {quirks!r}: choose one of {', '.join(SERVERS)}, "
-                "or pass a Quirks value"
+                f"no server is called {quirks!r}: choose one of {names}, or pass a Quirks value"
             )
         quirks = SERVERS[quirks]
     if base_url is None:

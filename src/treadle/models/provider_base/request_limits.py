@@ -79,7 +79,8 @@ def filter_input(
     if not text.strip():
         return []
     if isinstance(item, NoticeItem):
-        return [(0, Text(f'<notice kind="{_to_attribute(item.kind)}">\n{text}\n</notice>'))]
+        kind = re.sub(r"[^\w.-]", "_", item.kind)
+        return [(0, Text(f'<notice kind="{kind}">\n{text}\n</notice>'))]
     return [(0, Text(f"<summary>\n{text}\n</summary>"))]
 
 
@@ -98,10 +99,7 @@ def filter_reply(
     for number, part in enumerate(item.content):
         reason = omissions.get((position, number)) if omissions else None
         if isinstance(part, Text):
-            if reason:
-                parts.append((number, Text(f"[text left out: {reason}]")))
-            elif part.text.strip():
-                parts.append((number, part))
+            parts += _filter_text(number, part, reason)
         elif isinstance(part, ToolCall):
             # A call stays, because its result stays; only its arguments can be left out.
             parts.append((number, ToolCall(part.id, part.name, "{}") if reason else part))
@@ -127,16 +125,18 @@ def _filter_parts(
     for number, part in enumerate(content):
         reason = omissions.get((position, number)) if omissions else None
         if isinstance(part, Text):
-            if reason:
-                parts.append((number, Text(f"[text left out: {reason}]")))
-            elif part.text.strip():
-                parts.append((number, part))
-            continue
-        reason = reason or find_violation(part, limits)
-        parts.append(
-            (number, Text(f"[{describe_media(part)} left out: {reason}]") if reason else part)
-        )
+            parts += _filter_text(number, part, reason)
+        elif reason := reason or find_violation(part, limits):
+            parts.append((number, Text(f"[{describe_media(part)} left out: {reason}]")))
+        else:
+            parts.append((number, part))
     return parts
+
+
+def _filter_text(number: int, part: Text, reason: str | None) -> list[tuple[int, Text]]:
+    if reason:
+        return [(number, Text(f"[text left out: {reason}]"))]
+    return [(number, part)] if part.text.strip() else []
 
 
 def find_violation(part: Image | Document, limits: RequestLimits) -> str | None:
@@ -160,13 +160,8 @@ def find_violation(part: Image | Document, limits: RequestLimits) -> str | None:
 def describe_media(part: Image | Document) -> str:
     kind = "image" if isinstance(part, Image) else "document"
     title = f" {part.title!r}" if isinstance(part, Document) and part.title else ""
-    return (
-        f"{kind}{title} ({part.media_type}, {format_bytes(len(part.data))})" if part.data else kind
-    )
-
-
-def _to_attribute(kind: str) -> str:
-    return re.sub(r"[^\w.-]", "_", kind)
+    size = format_bytes(len(part.data))
+    return f"{kind}{title} ({part.media_type}, {size})" if part.data else kind
 
 
 # ------------------------------------------------------------------ the whole request

@@ -36,9 +36,8 @@ def create_models(
     """The models of these comma-separated names, at least one."""
     names = [part.strip() for part in name.split(",") if part.strip()]
     if not names:
-        raise UnknownModel(
-            "the model name is empty: write PROVIDER/MODEL, such as anthropic/sonnet"
-        )
+        example = "write PROVIDER/MODEL, such as anthropic/sonnet"
+        raise UnknownModel(f"the model name is empty: {example}")
     return [_create_model(part, aliases or {}, environ, client) for part in names]
 
 
@@ -128,9 +127,8 @@ def _build_card(
 ) -> ModelCard:
     # The price at an address of the user's choice is not known. Elsewhere it is looked up now,
     # because budgets reserve money before a request.
-    own_address = find_base_url(provider, environ) or (
-        alias.base_url if alias is not None else None
-    )
+    alias_address = alias.base_url if alias is not None else None
+    own_address = find_base_url(provider, environ) or alias_address
     prices = provider.needs_key and own_address is None
     card = card_for(f"{provider.name}/{model_name}", prices=prices)
     if alias is None:

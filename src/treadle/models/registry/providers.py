@@ -74,9 +74,8 @@ def find_key(provider: ProviderEntry, environ: Mapping[str, str]) -> str:
 
 def find_key_variable(provider: ProviderEntry, environ: Mapping[str, str]) -> str:
     """The variable with the provider's key, or the variable to set."""
-    return find_set_variable(provider.key_variables, environ) or next(
-        iter(provider.key_variables), ""
-    )
+    names = provider.key_variables
+    return find_set_variable(names, environ) or next(iter(names), "")
 
 
 def find_base_url(provider: ProviderEntry, environ: Mapping[str, str]) -> str | None:
