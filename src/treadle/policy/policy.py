@@ -121,9 +121,7 @@ class RulePolicy:
 
 
 def build_policy_context(
-    root: str | os.PathLike[str],
-    rules: RuleSet = NO_RULES,
-    extra_roots: tuple[str, ...] = (),
+    root: str | os.PathLike[str], rules: RuleSet = NO_RULES, extra_roots: tuple[str, ...] = ()
 ) -> PolicyContext:
     """The context of a folder on this machine, by real paths."""
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 (kept as text)
