@@ -99,40 +99,63 @@ class SharedBudget:
         self.spent += spent
 
 
+class _Reservations:
+    """Reserves the worst case of each request, and tells the model what is left."""
+
+    def __init__(self, budget: SharedBudget) -> None:
+        self._budget = budget
+        self._reserved: dict[str, float] = {}
+        self._passed_count = 0  # of the thresholds in WARN_AT
+
+    def reserve(self, estimate: RequestEstimate, amount: float) -> bool:
+        if not self._budget.reserve(amount):
+            return False
+        self._reserved[estimate.session_id] = amount
+        return True
+
+    def stop(self, estimate: RequestEstimate, closing: float, detail: str, before: str) -> Stop:
+        if self._budget.spent_before:
+            detail += f", {before} of them before this run"
+        has_room = self.reserve(estimate, closing)
+        return Stop("budget_exceeded", detail, closing_tokens=CLOSING_TOKENS * has_room)
+
+    def admit(self, used: float, remaining: str) -> Admit:
+        """With a notice about the rest of the budget at each threshold, once."""
+        passed = sum(used >= threshold for threshold in WARN_AT)
+        if passed <= self._passed_count:
+            return Admit()
+        self._passed_count = passed
+        return Admit(f"Budget: {remaining} are left. Plan the rest of the work accordingly.")
+
+    def settle(self, estimate: RequestEstimate, spent: float) -> None:
+        self._budget.settle(self._reserved.pop(estimate.session_id, 0.0), spent)
+
+
 class TokenBudget:
     """Limits the tokens of an agent and its children, as the provider counts them."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._budget = SharedBudget(limit)
-        self._reserved: dict[str, float] = {}
-        self._notices = _ThresholdNotices()
+        self._reservations = _Reservations(self._budget)
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
+        budget = self._budget
         input_tokens, output_tokens = estimate_worst_tokens(estimate)
         closing = input_tokens + CLOSING_TOKENS
-        if not self._reserve(estimate, input_tokens + output_tokens + closing):
-            detail = f"{self._budget.spent:,.0f} of {self.limit:,} tokens are used"
-            if self._budget.spent_before:
-                detail += f", {self._budget.spent_before:,.0f} of them before this run"
-            has_room = self._reserve(estimate, closing)
-            return Stop("budget_exceeded", detail, closing_tokens=CLOSING_TOKENS * has_room)
-        left = self.limit - self._budget.spent
+        if not self._reservations.reserve(estimate, input_tokens + output_tokens + closing):
+            detail = f"{budget.spent:,.0f} of {self.limit:,} tokens are used"
+            return self._reservations.stop(estimate, closing, detail, f"{budget.spent_before:,.0f}")
+        left = self.limit - budget.spent
         used = 1 - left / self.limit
-        return Admit(self._notices.next_notice(used, f"{left:,.0f} of {self.limit:,} tokens"))
+        return self._reservations.admit(used, f"{left:,.0f} of {self.limit:,} tokens")
 
     def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        self._budget.settle(self._reserved.pop(estimate.session_id, 0.0), usage.total)
+        self._reservations.settle(estimate, usage.total)
 
     def add_earlier(self, usage: Usage) -> None:
         """Count what a resumed session has used before."""
         self._budget.add_earlier(usage.total)
-
-    def _reserve(self, estimate: RequestEstimate, amount: float) -> bool:
-        if not self._budget.reserve(amount):
-            return False
-        self._reserved[estimate.session_id] = amount
-        return True
 
 
 class CostBudget:
@@ -147,33 +170,28 @@ class CostBudget:
     ) -> None:
         self.budget = budget
         self._assumed_prices = assumed_prices
-        self._reserved: dict[str, float] = {}
-        self._notices = _ThresholdNotices()
+        self._reservations = _Reservations(budget)
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         prices = get_worst_prices(estimate.card) or self._assumed_prices
         if prices is None:
-            return Stop(
-                "budget_exceeded",
-                f"the price of {estimate.card.name} is not known, so the cost cannot be limited; "
-                "set its price in the settings, or a limit in tokens instead",
-            )
+            name = estimate.card.name
+            detail = f"the price of {name} is not known, so the cost cannot be limited; "
+            detail += "set its price in the settings, or a limit in tokens instead"
+            return Stop("budget_exceeded", detail)
         input_tokens, output_tokens = estimate_worst_tokens(estimate)
         worst = _compute_cost(prices, input_tokens, output_tokens)
         closing = _compute_cost(prices, input_tokens, CLOSING_TOKENS)
-        if not self._reserve(estimate, worst + closing):
-            detail = f"{self.budget.spent:.4f} of {self.budget.limit:g} USD are spent"
-            if self.budget.spent_before:
-                detail += f", {self.budget.spent_before:.4f} of them before this run"
-            has_room = self._reserve(estimate, closing)
-            return Stop("budget_exceeded", detail, closing_tokens=CLOSING_TOKENS * has_room)
-        used = 1 - max(0.0, self.budget.limit - self.budget.spent) / (self.budget.limit or 1.0)
-        left = self.budget.limit - self.budget.spent
-        return Admit(self._notices.next_notice(used, f"{left:.2f} of {self.budget.limit:g} USD"))
+        budget = self.budget
+        if not self._reservations.reserve(estimate, worst + closing):
+            detail = f"{budget.spent:.4f} of {budget.limit:g} USD are spent"
+            return self._reservations.stop(estimate, closing, detail, f"{budget.spent_before:.4f}")
+        left = budget.limit - budget.spent
+        used = 1 - max(0.0, left) / (budget.limit or 1.0)
+        return self._reservations.admit(used, f"{left:.2f} of {budget.limit:g} USD")
 
     def settle(self, estimate: RequestEstimate, usage: Usage) -> None:
-        spent = self._compute_cost(usage, estimate.card)
-        self.budget.settle(self._reserved.pop(estimate.session_id, 0.0), spent)
+        self._reservations.settle(estimate, self._compute_cost(usage, estimate.card))
 
     def add_earlier(self, usage: Usage, card: ModelCard) -> None:
         """Count what a resumed session has spent before, at the price of `card` if unknown."""
@@ -184,12 +202,6 @@ class CostBudget:
             return usage.cost
         prices = get_worst_prices(card) or self._assumed_prices or (0.0, 0.0)
         return _compute_cost(prices, usage.total_input, usage.output)
-
-    def _reserve(self, estimate: RequestEstimate, amount: float) -> bool:
-        if not self.budget.reserve(amount):
-            return False
-        self._reserved[estimate.session_id] = amount
-        return True
 
 
 class RepetitionGuard(BaseGate):
@@ -218,20 +230,6 @@ class RepetitionGuard(BaseGate):
         return Admit()
 
 
-class _ThresholdNotices:
-    """A notice about the rest of the budget at each threshold, once."""
-
-    def __init__(self) -> None:
-        self._passed_count = 0
-
-    def next_notice(self, used: float, remaining: str) -> str:
-        passed = sum(used >= threshold for threshold in WARN_AT)
-        if passed <= self._passed_count:
-            return ""
-        self._passed_count = passed
-        return f"Budget: {remaining} are left. Plan the rest of the work accordingly."
-
-
 def estimate_worst_tokens(estimate: RequestEstimate) -> tuple[int, int]:
     """The highest number of input and output tokens that the next request can use."""
     input_tokens = int(estimate.request_chars / CHARS_PER_TOKEN) + 1
@@ -252,8 +250,7 @@ def _compute_cost(prices: tuple[float, float], input_tokens: int, output_tokens:
 def _find_last_round(transcript: Sequence[Item]) -> object | None:
     """The calls of the last reply with their results, or None if it had no calls."""
     results: list[tuple[str, str]] = []
-    for position in range(len(transcript) - 1, -1, -1):
-        item = transcript[position]
+    for item in reversed(transcript):
         if isinstance(item, ToolResultItem):
             results.append((item.name, item.text))
         elif isinstance(item, AssistantItem):

@@ -14,10 +14,9 @@ from treadle.core.errors import WorkspaceError
 from treadle.core.text import plural
 
 MAX_OUTPUT_CHARS = 12_000
-DEFAULT_TIMEOUT = 600.0
 
 NOT_MET_NOTICE = """\
-The goal is not met yet: the command `{command}` {ended} (attempt {attempt} of {max_attempts}).
+The goal is not met yet: the command `{command}` {ended} ({attempt}).
 {output}
 Find the cause and repair it. The command is run again when you stop."""
 
@@ -28,12 +27,7 @@ class Goal(BaseGate):
     points: frozenset[HookPoint] = frozenset({"stop"})
 
     def __init__(
-        self,
-        command: str,
-        workspace: Workspace,
-        *,
-        max_attempts: int = 10,
-        timeout: float = DEFAULT_TIMEOUT,
+        self, command: str, workspace: Workspace, *, max_attempts: int = 10, timeout: float = 600.0
     ) -> None:
         self.command = command
         self.attempts = 0
@@ -63,25 +57,19 @@ class Goal(BaseGate):
             self._last_failure = _describe_exit(completed)
             output = _truncate_to_tail(completed.output)
         # Blocks the last attempt too: then the gate ends the turn with `goal_not_met`.
-        return Block(
-            NOT_MET_NOTICE.format(
-                command=self.command,
-                ended=self._last_failure,
-                attempt=self.attempts,
-                max_attempts=self._max_attempts,
-                output=output,
-            ),
-            data={"goal_command": self.command},
+        attempt = f"attempt {self.attempts} of {self._max_attempts}"
+        notice = NOT_MET_NOTICE.format(
+            command=self.command, ended=self._last_failure, attempt=attempt, output=output
         )
+        return Block(notice, data={"goal_command": self.command})
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         # The parent makes the first request.
         self._session_id = self._session_id or estimate.session_id
         if not self.is_given_up or estimate.session_id != self._session_id:
             return Admit()
-        attempts = plural(self.attempts, "attempt")
-        detail = f"`{self.command}` {self._last_failure} after {attempts}"
-        return Stop("goal_not_met", detail)
+        after = plural(self.attempts, "attempt")
+        return Stop("goal_not_met", f"`{self.command}` {self._last_failure} after {after}")
 
 
 def _describe_exit(completed: CommandResult) -> str:

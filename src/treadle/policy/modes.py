@@ -9,15 +9,14 @@
 A deny stays a deny in every mode.
 """
 
-from typing import Literal, get_args
+from typing import Literal
 
-import msgspec
+from msgspec.structs import replace
 
 from treadle.policy.evaluation.ruling import PolicyCall, PolicyRuling
 from treadle.policy.ruleset.rules import normalize_tool_name
 
 PermissionMode = Literal["plan", "ask", "accept-edits", "auto", "bypass"]
-PERMISSION_MODES: tuple[str, ...] = get_args(PermissionMode)
 EDIT_MODES: frozenset[str] = frozenset({"accept-edits", "auto"})
 _FETCH_TOOLS = ("webfetch", "websearch")
 
@@ -30,17 +29,16 @@ def apply_mode(
     if ruling.outcome == "deny":
         return ruling
     if mode == "plan":
-        may_ask = ruling.outcome == "ask" and tool in _FETCH_TOOLS
-        if ruling.is_read_only or may_ask:
+        if ruling.is_read_only or (ruling.outcome == "ask" and tool in _FETCH_TOOLS):
             return ruling
         reason = "plan mode: nothing may change until the user accepts the plan"
-        return msgspec.structs.replace(ruling, outcome="deny", reason=reason)
+        return replace(ruling, outcome="deny", reason=reason)
     if ruling.outcome == "allow":
         return ruling
     if mode == "bypass":
-        return msgspec.structs.replace(ruling, outcome="allow", reason="permissions are bypassed")
+        return replace(ruling, outcome="allow", reason="permissions are bypassed")
     if mode != "auto" or tool != "bash" or not call.is_sandboxed or ruling.must_ask:
         return ruling
     if has_command_rules and not ruling.is_static:
         return ruling  # a program name that is not static could be one that a rule denies
-    return msgspec.structs.replace(ruling, outcome="allow", reason="runs inside the sandbox")
+    return replace(ruling, outcome="allow", reason="runs inside the sandbox")

@@ -6,9 +6,8 @@ is made with; only `save_rules`, which the user causes, adds to them.
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
-import msgspec
+from msgspec.structs import replace
 
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
 from treadle.policy.evaluation.context import PolicyContext
@@ -25,10 +24,8 @@ HEADLESS_DENIAL = (
 )
 
 
-class SaveRules(Protocol):
-    """Saves the rules that the user always allows, usually in a settings file."""
-
-    def __call__(self, rules: tuple[str, ...]) -> Awaitable[None]: ...
+# Saves the rules that the user always allows, usually in a settings file.
+SaveRules = Callable[[tuple[str, ...]], Awaitable[None]]
 
 
 class RulePolicy:
@@ -114,16 +111,12 @@ class RulePolicy:
         self._evaluator = self._make_evaluator()
 
     def _make_evaluator(self) -> PermissionEvaluator:
-        accept_edits = self._mode in EDIT_MODES
-        return PermissionEvaluator(
-            msgspec.structs.replace(self._context, accept_edits=accept_edits)
-        )
+        context = replace(self._context, accept_edits=self._mode in EDIT_MODES)
+        return PermissionEvaluator(context)
 
 
 def build_policy_context(
-    root: str | os.PathLike[str],
-    rules: RuleSet = NO_RULES,
-    extra_roots: tuple[str, ...] = (),
+    root: str | os.PathLike[str], rules: RuleSet = NO_RULES, extra_roots: tuple[str, ...] = ()
 ) -> PolicyContext:
     """The context of a folder on this machine, by real paths."""
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 (kept as text)

@@ -28,8 +28,7 @@ def read_settings_file(file: Path, within: Path | None = None) -> tuple[dict[str
 def find_line(text: str, value: str) -> int:
     """The line of a string in the file; 1 if it is not found."""
     for encoded in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
-        at = text.find(encoded)
-        if at >= 0:
+        if (at := text.find(encoded)) >= 0:
             return text.count("\n", 0, at) + 1
     return 1
 

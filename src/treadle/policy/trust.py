@@ -67,11 +67,8 @@ class TrustStore:
         real = os.path.realpath(folder)
         self._data.folders = [f for f in self._data.folders if f != real]
         self._data.declined = [f for f in self._data.declined if f != real]
-        self._data.approvals = {
-            key: value
-            for key, value in self._data.approvals.items()
-            if key.partition("\n")[0] != real
-        }
+        approvals = self._data.approvals.items()
+        self._data.approvals = {k: v for k, v in approvals if k.partition("\n")[0] != real}
         self._save()
 
     def get_approval_state(
@@ -92,10 +89,8 @@ class TrustStore:
 
     def has_accepted_rules(self, folder: str | Path, rules: RuleSet) -> bool:
         """Whether the user accepted the present allow rules of a trusted folder."""
-        definition = _define_allow_rules(rules)
-        return self.is_trusted(folder) and (
-            self.get_approval_state(folder, "rules", "allow", definition) == "approved"
-        )
+        state = self.get_approval_state(folder, "rules", "allow", _define_allow_rules(rules))
+        return self.is_trusted(folder) and state == "approved"
 
     def accept_rules(self, folder: str | Path, rules: RuleSet) -> None:
         """Accept the allow rules of a folder, which the user was shown."""
@@ -126,9 +121,7 @@ def filter_project_settings(settings: Mapping[str, Any], *, is_trusted: bool) ->
     permissions = settings.get("permissions")
     if isinstance(permissions, Mapping):
         kept["permissions"] = {k: v for k, v in permissions.items() if k in _NARROWING_LISTS}
-    if is_trusted:
-        return kept
-    return {k: v for k, v in kept.items() if k == "permissions"}
+    return kept if is_trusted else {k: v for k, v in kept.items() if k == "permissions"}
 
 
 def filter_project_front_matter(front: Mapping[str, Any], *, is_trusted: bool) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from treadle.policy.ruleset.rules import CommandPattern, Rule
 from treadle.policy.ruleset.spellings import list_spellings
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.programs import analyze_effects
-from treadle.policy.shell.ast import Assignment, ParsedCommand, SimpleCommand, Word
+from treadle.policy.shell.ast import ParsedCommand, SimpleCommand, Word
 from treadle.policy.shell.program_names import get_program_name
 from treadle.policy.shell.syntax.parser import parse_command
 from treadle.policy.wordset import word_set
@@ -37,7 +37,6 @@ _LOCAL_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
 _EDIT_PROGRAMS = frozenset({"mkdir", "touch", "cp", "mv", "tee", "sed"})
 _MAX_CHARS = 200_000
 _PROGRAM_NAME = re.compile(r"[\w.+-]+")
-_PLAIN_VALUE = re.compile(r"[^/\\]*")
 _TIME_ZONE = re.compile(r"\w+(?:/[\w+-]+)+")
 # A carriage return asks instead: text from other systems contains them.
 _CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -64,22 +63,18 @@ class CommandEvaluator:
         if malformed:
             return (PolicyFinding(text, "deny", malformed),), None
         parsed = parse_command(text)
+        paths = PathAccess(self._files, cwd, self._rules)
+        line = _LineEvaluator(self._context, paths, self._rules, parsed)
         findings = (
-            *self._check_guesses(parsed.guessed_commands),
-            *_LineEvaluator(self._context, self._files, self._rules, parsed, cwd).evaluate(),
+            *filter(None, map(self._find_forbidding_deep, parsed.guessed_commands)),
+            *map(line.evaluate, parsed.commands),
             *self._check_line(parsed, cwd),
         )
         nothing = PolicyFinding(text, "allow", "does nothing", is_read_only=True)
         return findings or (nothing,), parsed
 
-    def _check_guesses(self, commands: Sequence[SimpleCommand]) -> Iterator[PolicyFinding]:
-        """The forbidding rules for the commands of a line that was not understood."""
-        for command in commands:
-            finding = self._find_forbidding_deep(command)
-            if finding is not None:
-                yield finding
-
     def _find_forbidding_deep(self, command: SimpleCommand) -> PolicyFinding | None:
+        """The forbidding rule for a command of a line that was not understood."""
         finding = self._rules.find_forbidding(command, list_spellings(command.argv))
         for inner in command.inner:
             finding = finding or self._find_forbidding_deep(inner)
@@ -99,22 +94,14 @@ class _LineEvaluator:
     """Evaluates the simple commands of one line."""
 
     def __init__(
-        self,
-        context: PolicyContext,
-        files: FileEvaluator,
-        rules: CommandRules,
-        parsed: ParsedCommand,
-        cwd: str,
+        self, context: PolicyContext, paths: PathAccess, rules: CommandRules, parsed: ParsedCommand
     ) -> None:
         self._context = context
         self._rules = rules
         self._parsed = parsed
-        self._paths = PathAccess(files, cwd, rules)
+        self._paths = paths
 
-    def evaluate(self) -> Iterator[PolicyFinding]:
-        return map(self._evaluate_command, self._parsed.commands)
-
-    def _evaluate_command(
+    def evaluate(
         self, command: SimpleCommand, is_covered: bool = False, is_exact: bool = False
     ) -> PolicyFinding:
         """The finding on one simple command, with its inner commands.
@@ -129,10 +116,9 @@ class _LineEvaluator:
         rule, pattern = self._rules.find_allowing(command, spellings) or (None, None)
         is_exact = is_exact or (pattern is not None and pattern.is_exact_match(command.argv))
         effects = analyze_effects(command)
+        covers = is_covered or is_exact
         inner = tuple(
-            self._evaluate_command(
-                c, is_covered or is_exact or covers_inner(pattern, command, spellings, c), is_exact
-            )
+            self.evaluate(c, covers or covers_inner(pattern, command, spellings, c), is_exact)
             for c in command.inner
         )
         findings = (*inner, *self._paths.evaluate(command, effects, is_exact))
@@ -146,8 +132,6 @@ class _LineEvaluator:
         if asked is not None:
             return _wrap_finding(command, asked, inner)
         return self._evaluate_coverage(command, effects, rule, inner, is_covered)
-
-    # ---------------------------------------------------------------- coverage
 
     def _evaluate_coverage(
         self,
@@ -171,8 +155,6 @@ class _LineEvaluator:
         if self._context.accept_edits and get_program_name(command.argv[0]) in _EDIT_PROGRAMS:
             return PolicyFinding(command.source, "allow", "edits inside the workspace are accepted")
         return PolicyFinding(command.source, "ask", "no rule allows it", inner=inner)
-
-    # ---------------------------------------------------------------- doubts
 
     def _find_doubt(
         self,
@@ -206,11 +188,10 @@ class _LineEvaluator:
 
     def _is_harmless(self, word: Word, effects: Effects) -> bool:
         """Whether a word that is not static cannot change what the command does."""
-        is_known = all(
-            name in self._parsed.assigned_variables or name in _HARMLESS_VARIABLES
-            for name in word.variable_names
+        known = self._parsed.assigned_variables | _HARMLESS_VARIABLES
+        return (
+            effects.is_print_only and word.is_plain_data and known.issuperset(word.variable_names)
         )
-        return effects.is_print_only and word.is_plain_data and is_known
 
     def _check_effects(
         self, command: SimpleCommand, effects: Effects, pattern: CommandPattern | None
@@ -271,24 +252,20 @@ def _check_program(command: SimpleCommand) -> str:
 
 def _check_assignments(command: SimpleCommand, pattern: CommandPattern | None) -> str:
     allowed = pattern.assignments if pattern is not None else ()
-    for assignment in command.assignments:
-        if not _is_safe_assignment(command, assignment, allowed):
-            return f"{assignment.name} may change which programs run"
+    for assigned in command.assignments:
+        is_allowed = f"{assigned.name}={assigned.value.text}" in allowed
+        if not is_allowed and not _is_safe_assignment(command, assigned.name, assigned.value):
+            return f"{assigned.name} may change which programs run"
     return ""
 
 
-def _is_safe_assignment(
-    command: SimpleCommand, assignment: Assignment, allowed: Sequence[str]
-) -> bool:
-    name, value = assignment.name, assignment.value
-    if f"{name}={value.text}" in allowed:
-        return True
+def _is_safe_assignment(command: SimpleCommand, name: str, value: Word) -> bool:
     if value.text is None and not value.is_plain_data:
         return False
     if name in _SAFE_VARIABLES or name.startswith("LC_"):
         # Programs look up locales, terminals and time zones as files in a system folder.
         is_zone = name == "TZ" and _TIME_ZONE.fullmatch(value.text or "")
-        return bool(is_zone or _PLAIN_VALUE.fullmatch(value.text or ""))
+        return bool(is_zone) or not any(c in (value.text or "") for c in "/\\")
     is_local = not command.argv and bool(_LOCAL_VARIABLE.fullmatch(name))
     return is_local and not name.endswith("_proxy")
 
@@ -296,9 +273,8 @@ def _is_safe_assignment(
 def _wrap_finding(
     command: SimpleCommand, finding: PolicyFinding, inner: tuple[PolicyFinding, ...]
 ) -> PolicyFinding:
-    reason = finding.reason
-    if finding.subject != command.source:
-        reason = f"{finding.subject}: {reason}"
+    prefix = f"{finding.subject}: " if finding.subject != command.source else ""
+    reason = prefix + finding.reason
     return PolicyFinding(command.source, finding.outcome, reason, finding.rule, inner=inner)
 
 

@@ -6,7 +6,7 @@ Matches words only; `command_evaluator.py` uses it and looks at files and effect
 from collections.abc import Iterable, Sequence
 
 from treadle.policy.evaluation.ruling import PolicyFinding
-from treadle.policy.ruleset.rules import CommandPattern, Outcome, Rule, RuleSet
+from treadle.policy.ruleset.rules import CommandPattern, Rule, RuleSet
 from treadle.policy.ruleset.spellings import Spellings, WordTexts
 from treadle.policy.shell.ast import SimpleCommand, Word
 
@@ -18,10 +18,9 @@ class CommandRules:
 
     def __init__(self, rules: RuleSet) -> None:
         self._allowing = [(r, p) for r in rules.allow if (p := r.command_pattern) is not None]
-        self._forbidding: list[tuple[Outcome, Rule, CommandPattern]] = [
-            (outcome, r, p)
-            for outcome, r in rules.list_forbidding()
-            if (p := r.command_pattern) is not None
+        forbidding = rules.list_forbidding()
+        self._forbidding = [
+            (o, r, p) for o, r in forbidding if (p := r.command_pattern) is not None
         ]
         self.forbidden_programs = frozenset(p.words[0] for _, _, p in self._forbidding if p.words)
 
@@ -49,11 +48,8 @@ class CommandRules:
             if (pattern.is_blanket or pattern.allows(spellings))
             and assigned.issuperset(pattern.assignments)
         ]
-        return max(
-            matching,
-            key=lambda match: (match[1].is_exact_match(command.argv), len(match[1].words)),
-            default=None,
-        )
+        specificity = [(p.is_exact_match(command.argv), len(p.words)) for _, p in matching]
+        return matching[specificity.index(max(specificity))] if matching else None
 
     def is_exact_match(self, words: Sequence[Word]) -> bool:
         """Whether an allow rule contains the whole command."""
@@ -66,10 +62,8 @@ def covers_inner(
     """Whether the rule for a wrapper names the program inside it as well."""
     if pattern is None or pattern.regex or not inner.argv:
         return False
-    for at, word in enumerate(outer.argv):
-        if word is inner.argv[0]:
-            return len(pattern.words) > at and pattern.allows(spellings)
-    return False
+    at = next((at for at, word in enumerate(outer.argv) if word is inner.argv[0]), None)
+    return at is not None and len(pattern.words) > at and pattern.allows(spellings)
 
 
 def _list_suffixes(argv: Sequence[Word]) -> Iterable[WordTexts]:

@@ -25,7 +25,7 @@ from treadle.policy.ruleset.paths import (
     is_own_config,
     resolve_path,
 )
-from treadle.policy.ruleset.rules import READ_TOOLS, WRITE_TOOLS, Outcome, Rule, RuleSet
+from treadle.policy.ruleset.rules import READ_TOOLS, WRITE_TOOLS, Outcome, Rule
 
 AccessMode = Literal["read", "write"]
 _MAX_WALKED_FILES = 5000
@@ -42,10 +42,9 @@ class FileEvaluator:
     def __init__(self, context: PolicyContext) -> None:
         self.context = context
         self.file_system = context.file_system
-        self._rules = {
-            "write": context.rules.filter(lambda r: r.tool in WRITE_TOOLS),
-            **{tool: _filter_read_rules(context.rules, tool) for tool in READ_TOOLS},
-        }
+        # Rules for `Read` apply to the search tools as well.
+        tools = {"write": WRITE_TOOLS, **{tool: {"read", tool} for tool in READ_TOOLS}}
+        self._rules = {key: context.rules.filter(names) for key, names in tools.items()}
 
     @property
     def has_read_rules(self) -> bool:
@@ -66,8 +65,6 @@ class FileEvaluator:
             lexical = step if step.startswith(("/", "~")) else normpath(f"{lexical}/{step}")
         return dict.fromkeys((real, self.resolve(lexical, cwd).path))
 
-    # ---------------------------------------------------------------- one path
-
     def evaluate(
         self,
         path: str,
@@ -85,8 +82,7 @@ class FileEvaluator:
         """
         if any(ord(c) < 0x20 or ord(c) == 0x7F for c in path):
             # A file name may contain a newline; other control characters attack the terminal.
-            is_newline = path.replace("\n", "").isprintable()
-            outcome: Outcome = "ask" if is_newline else "deny"
+            outcome: Outcome = "ask" if path.replace("\n", "").isprintable() else "deny"
             return PolicyFinding(path, outcome, "control characters in a path", path=path)
         resolved = self.resolve(path, cwd)
         rules = self._rules.get(tool, self._rules[access])
@@ -94,7 +90,7 @@ class FileEvaluator:
         for name, rule in rules.list_forbidding():
             if self._forbids(rule, resolved):
                 return _make_finding(subject, name, resolved, f"rule {rule.text}", rule)
-            below = self._find_outcome_below(name, rule, resolved) if is_recursive else None
+            below = self._find_outcome_below(name, rule, resolved.path) if is_recursive else None
             if below is not None:
                 reason = f"rule {rule.text} is about files in it"
                 return _make_finding(subject, below, resolved, reason, rule)
@@ -113,9 +109,8 @@ class FileEvaluator:
         self, resolved: ResolvedPath, subject: str, allow: tuple[Rule, ...], is_exact: bool
     ) -> PolicyFinding:
         if is_exact:
-            reason = "the rule for the command names it"
-            return PolicyFinding(subject, "allow", reason, path=resolved.path)
-        secret = next((part for name in resolved.all_paths if (part := find_secret_part(name))), ())
+            return _make_finding(subject, "allow", resolved, "the rule for the command names it")
+        secret = next(filter(None, map(find_secret_part, resolved.all_paths)), ())
         if not secret and resolved.inode and self._is_hard_link_of_secret(resolved):
             secret = ("hard link",)
         for rule in allow:
@@ -134,14 +129,8 @@ class FileEvaluator:
         if any("/-" in resolved.path[len(root) :] for root in roots):
             reason = "other programs would read its name as an option"
             return _make_finding(subject, "ask", resolved, reason)
-        protected = next(
-            (
-                part
-                for name in resolved.all_paths
-                if (part := find_protected_part(name) or find_secret_part(name))
-            ),
-            (),
-        )
+        parts = (find_protected_part(p) or find_secret_part(p) for p in resolved.all_paths)
+        protected = next(filter(None, parts), ())
         if not protected and resolved.inode:
             return _make_finding(subject, "ask", resolved, "the file has other names (hard links)")
         is_in_workspace = is_inside(resolved.path, roots)
@@ -159,28 +148,21 @@ class FileEvaluator:
         reason = "no rule allows writing it"
         return _make_finding(subject, "ask", resolved, reason, kind="unruled_workspace_write")
 
-    # ---------------------------------------------------------------- forbidding rules
-
     def _forbids(self, rule: Rule, resolved: ResolvedPath) -> bool:
         pattern = rule.pattern
-        if not isinstance(pattern, PathPattern):
-            return True
-        if any(pattern.forbids(name) for name in resolved.all_paths):
+        if not isinstance(pattern, PathPattern) or any(map(pattern.forbids, resolved.all_paths)):
             return True
         return resolved.inode is not None and self._is_hard_link_of(pattern, resolved)
 
-    def _find_outcome_below(
-        self, outcome: Outcome, rule: Rule, resolved: ResolvedPath
-    ) -> Outcome | None:
+    def _find_outcome_below(self, outcome: Outcome, rule: Rule, path: str) -> Outcome | None:
         """The outcome of a rule for a call that reads everything in a folder."""
         pattern = rule.pattern
         if not isinstance(pattern, PathPattern):
             return None
         for prefix in pattern.list_fixed_prefixes():
-            is_below = is_inside(fold_case(prefix), (fold_case(resolved.path),))
-            if is_below and self.exists(prefix):
+            if is_inside(fold_case(prefix), (fold_case(path),)) and self.exists(prefix):
                 return outcome if pattern.is_literal else "ask"
-            if not pattern.is_literal and is_inside(resolved.path, (prefix,)):
+            if not pattern.is_literal and is_inside(path, (prefix,)):
                 return "ask"
         return None
 
@@ -211,8 +193,6 @@ class FileEvaluator:
     def _is_same_file(self, path: str, resolved: ResolvedPath) -> bool:
         status = self.file_system.lstat(path)
         return status is not None and (status.st_dev, status.st_ino) == resolved.inode
-
-    # ---------------------------------------------------------------- folders
 
     def evaluate_copy(self, path: str, cwd: str) -> PolicyFinding:
         """The finding on a recursive copy of `path`: nothing protected, no symlink out of it."""
@@ -251,9 +231,7 @@ class FileEvaluator:
     def evaluate_protected(self, path: str, cwd: str) -> PolicyFinding:
         """The finding on a path that a program may write, if the path is protected."""
         resolved = self.resolve(path, cwd)
-        protected = next(
-            (part for name in resolved.all_paths if (part := find_protected_part(name))), ()
-        )
+        protected = next(filter(None, map(find_protected_part, resolved.all_paths)), ())
         if protected and self.evaluate(path, "write", cwd).outcome != "allow":
             reason = f"{'/'.join(protected)} is protected"
             return PolicyFinding(f"write {resolved.path}", "ask", reason)
@@ -274,10 +252,8 @@ class FileEvaluator:
         if target is None:
             return False
         # Behind another symlink, `..` is not the folder that the text names.
-        return path == top or not (
-            _RELATIVE_TARGET.fullmatch(target)
-            and is_inside(normpath(f"{path}/../{target}"), (top,))
-        )
+        is_plain = _RELATIVE_TARGET.fullmatch(target) is not None
+        return path == top or not (is_plain and is_inside(normpath(f"{path}/../{target}"), (top,)))
 
     def _walk(self, folder: str) -> Iterator[str]:
         """The files below a folder; raises _TooManyFiles after the first thousands."""
@@ -295,11 +271,6 @@ class FileEvaluator:
                     todo.append(path)
                 else:
                     yield path
-
-
-def _filter_read_rules(rules: RuleSet, tool: str) -> RuleSet:
-    """The rules for a tool that reads: rules for `Read` apply to the search tools as well."""
-    return rules.filter(lambda r: r.tool in ("read", tool))
 
 
 def _make_finding(
@@ -327,8 +298,6 @@ def _allows_write(rule: Rule, path: str, protected: tuple[str, ...], is_in_works
     pattern = rule.pattern
     if not isinstance(pattern, PathPattern):
         return is_in_workspace and not protected
-    if not pattern.allows(path):
-        return False
-    if not protected:
-        return True
+    if not pattern.allows(path) or not protected:
+        return pattern.allows(path)
     return pattern.has_segments(protected) and (pattern.is_literal or not is_own_config(path))

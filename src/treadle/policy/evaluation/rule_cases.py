@@ -27,11 +27,7 @@ from treadle.policy.evaluation.ruling import PolicyCall
 from treadle.policy.ruleset.paths import FileSystemView
 from treadle.policy.ruleset.rules import InvalidRule
 from treadle.policy.ruleset.rules_file import parse_rules
-from treadle.policy.trust import (
-    TrustStore,
-    filter_project_front_matter,
-    filter_project_settings,
-)
+from treadle.policy.trust import TrustStore, filter_project_front_matter, filter_project_settings
 
 # (tool, arguments, working directory) -> what the call touches
 DescribeAccess = Callable[[str, dict[str, Any], str], Access]

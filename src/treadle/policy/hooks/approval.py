@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.core.redaction import REDACTED, is_secret
 from treadle.policy.hooks.config import HookConfig
@@ -54,7 +55,7 @@ class UnapprovedExtension(msgspec.Struct, frozen=True):
     def description(self) -> str:
         """What it runs and where, and whether changes are detected."""
         notes = (self.location, "" if self.is_complete else UNTRACKED_CHANGES)
-        text = "; ".join(note for note in notes if note)
+        text = "; ".join(filter(None, notes))
         command = collapse_blanks(self.command)
         return f"{command} ({text})" if text else command
 
@@ -78,11 +79,10 @@ def filter_approved_hooks(
     allowed, waiting = list[HookConfig](), list[UnapprovedExtension]()
     for command in commands:
         details = (f"for {command.matcher}",) if command.matcher else ()
-        unapproved = checker.check(
-            command.name, command.definition, command.command, IN_SANDBOX, details
-        )
+        name, line = command.name, command.command
+        unapproved = checker.check(name, command.definition, line, IN_SANDBOX, details)
         if unapproved is None:
-            allowed.append(msgspec.structs.replace(command, is_project=True))
+            allowed.append(replace(command, is_project=True))
         else:
             waiting.append(unapproved)
     return allowed, waiting
@@ -128,8 +128,7 @@ def _describe_server(server: Mapping[str, Any]) -> Iterator[str]:
     if plain := [name for name in variables if name not in secret]:
         yield f"reads your {', '.join(plain)}"
     if secret:
-        names = ", ".join(secret)
-        yield f"asks for your {names}, which stays empty: a project gets no secrets"
+        yield f"asks for your {', '.join(secret)}, which stays empty: a project gets no secrets"
 
 
 def approve_server(store: TrustStore, folder: Path, name: str, server: Mapping[str, Any]) -> None:
@@ -162,19 +161,18 @@ class _ApprovalChecker:
         name: str,
         definition: Mapping[str, Any],
         command: str,
-        location: str,
-        details: tuple[str, ...],
+        where: str,
+        details: Sequence[str],
     ) -> UnapprovedExtension | None:
         """None if it may run."""
+        waiting = UnapprovedExtension(
+            self._kind, name, command, "new", False, where, True, tuple(details)
+        )
         if not self._is_trusted:  # hashes no files: there may be many
-            return UnapprovedExtension(
-                self._kind, name, command, "new", False, location, details=details
-            )
+            return waiting
         content = add_file_hashes(definition, self._folder)
         state = self._store.get_approval_state(self._folder, self._kind, name, content)
         if state == "approved":
             return None
         is_complete = not content.get("unseen", False)
-        return UnapprovedExtension(
-            self._kind, name, command, state, True, location, is_complete, details
-        )
+        return replace(waiting, state=state, is_folder_trusted=True, is_complete=is_complete)

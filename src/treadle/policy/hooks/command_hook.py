@@ -11,21 +11,14 @@ Uses protocol.py for the JSON. The caller passes the function that runs a progra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-from treadle.core.contracts.hook import (
-    AddContext,
-    Block,
-    Hook,
-    HookAnswer,
-    HookInput,
-    HookPoint,
-    Permit,
-)
+from treadle.core.contracts.hook import AddContext, Block, Hook, HookAnswer, HookInput, Permit
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import TreadleError
 from treadle.core.sanitize import strip_escapes
@@ -69,13 +62,8 @@ class CommandHookContext(msgspec.Struct, frozen=True):
     is_approved: Callable[[HookConfig], bool]
     get_extra_env: Callable[[HookConfig], Mapping[str, str]]
     sandboxed: bool | None
-
-    def common_input(self) -> dict[str, Any]:
-        return {
-            "transcript_path": self.transcript_path,
-            "cwd": str(self.folder),
-            "permission_mode": self.get_mode(),
-        }
+    deferred: DeferredContext
+    blocked_stops: Counter[tuple[str, str]]  # by session and turn: how often hooks kept it going
 
 
 def make_command_hooks(
@@ -98,40 +86,23 @@ def make_command_hooks(
     user's own commands: False runs them outside of the sandbox; a project's commands always run
     inside if there is one.
     """
+    notify = notify or (lambda _: None)
+    deferred, stops = DeferredContext(commands), Counter[tuple[str, str]]()
+    callables = (get_mode, notify, end_turn, is_approved, get_extra_env)
     context = CommandHookContext(
-        run,
-        folder,
-        transcript_path,
-        get_mode,
-        notify or (lambda _: None),
-        end_turn,
-        is_approved,
-        get_extra_env,
-        sandboxed,
+        run, folder, transcript_path, *callables, sandboxed, deferred, stops
     )
-    deferred, stops = DeferredContext(command.point for command in commands), BlockedStops()
-    hooks: list[Hook] = [CommandHook(command, context, deferred, stops) for command in commands]
+    hooks: list[Hook] = [CommandHook(command, context) for command in commands]
     return [*hooks, deferred] if deferred.points else hooks
 
 
 class CommandHook:
     """One command at one point."""
 
-    def __init__(
-        self,
-        command: HookConfig,
-        context: CommandHookContext,
-        deferred_context: DeferredContext,
-        blocked_stops: BlockedStops,
-    ) -> None:
+    def __init__(self, command: HookConfig, context: CommandHookContext) -> None:
         self.command = command
+        self.points = frozenset({command.point})
         self._context = context
-        self._deferred_context = deferred_context
-        self._blocked_stops = blocked_stops
-
-    @property
-    def points(self) -> frozenset[HookPoint]:
-        return frozenset({self.command.point})
 
     async def run(self, hook_input: HookInput) -> HookAnswer | None:
         if not self.command.matches(hook_input):
@@ -147,27 +118,29 @@ class CommandHook:
         if reply.end_turn_reason is not None:
             self._context.end_turn(reply.end_turn_reason)
         if reply.extra_context:
-            self._deferred_context.add(hook_input, reply.extra_context)
+            self._context.deferred.add(hook_input, reply.extra_context)
         if isinstance(reply.answer, Block):
-            self._deferred_context.discard(hook_input)
+            self._context.deferred.discard(hook_input)
             if hook_input.point in ("stop", "subagent_stop"):
                 self._count_blocked_stop(hook_input)
         return reply.answer
 
     async def _run(self, hook_input: HookInput) -> ProgramResult:
         context, command = self._context, self.command
-        common_input = context.common_input()
-        if hook_input.point in ("stop", "subagent_stop"):
-            common_input["stop_hook_active"] = self._blocked_stops.get_count(hook_input) > 0
         folder = str(context.folder)
+        common_input: dict[str, Any] = {
+            "transcript_path": context.transcript_path,
+            "cwd": folder,
+            "permission_mode": context.get_mode(),
+        }
+        if hook_input.point in ("stop", "subagent_stop"):
+            turn = hook_input.session_id, hook_input.turn_id
+            common_input["stop_hook_active"] = context.blocked_stops[turn] > 0
+        folders = dict.fromkeys(("TREADLE_PROJECT_DIR", "CLAUDE_PROJECT_DIR"), folder)
         return await context.run(
             ("/bin/sh", "-c", command.command),
             cwd=folder,
-            env={
-                **context.get_extra_env(command),
-                "TREADLE_PROJECT_DIR": folder,
-                "CLAUDE_PROJECT_DIR": folder,
-            },
+            env={**context.get_extra_env(command), **folders},
             timeout=command.timeout,
             stdin=encode_input(hook_input, common_input),
             limit=MAX_OUTPUT_BYTES,
@@ -181,9 +154,8 @@ class CommandHook:
         if executed.exit_code == 2:
             return self._interpret_block(hook_input, stderr)
         if executed.exit_code != 0:
-            how = f"was killed by {executed.signal}"
-            if executed.exit_code:
-                how = f"exited with {executed.exit_code}"
+            code, signal = executed.exit_code, executed.signal
+            how = f"exited with {code}" if code else f"was killed by {signal}"
             raise HookFailed(f"{self._label} {how}: {stderr or 'nothing on stderr'}")
         if executed.is_truncated:
             raise HookFailed(f"{self._label} wrote more than {MAX_OUTPUT_BYTES >> 20} MiB")
@@ -204,7 +176,9 @@ class CommandHook:
                 return HookReply(Block(reason))
 
     def _count_blocked_stop(self, hook_input: HookInput) -> None:
-        if self._blocked_stops.increment(hook_input) > MAX_BLOCKED_STOPS:
+        turn = hook_input.session_id, hook_input.turn_id
+        self._context.blocked_stops[turn] += 1
+        if self._context.blocked_stops[turn] > MAX_BLOCKED_STOPS:
             problem = f"kept the turn from ending {MAX_BLOCKED_STOPS} times; the turn ends now"
             raise HookFailed(f"{self._label} {problem}")
 
@@ -214,35 +188,15 @@ class CommandHook:
         return f"`{line[:80]}{'…' if len(line) > 80 else ''}`"
 
 
-class BlockedStops:
-    """Counts how often hooks kept a turn from ending; shared by the hooks of a session."""
-
-    def __init__(self) -> None:
-        self._turns: dict[str, tuple[str, int]] = {}
-
-    def get_count(self, hook_input: HookInput) -> int:
-        turn, times = self._turns.get(hook_input.session_id, ("", 0))
-        return times if turn == hook_input.turn_id else 0
-
-    def increment(self, hook_input: HookInput) -> int:
-        times = self.get_count(hook_input) + 1
-        self._turns[hook_input.session_id] = (hook_input.turn_id, times)
-        return times
-
-
 class DeferredContext:
     """Adds the context that commands gave in addition to a change, since a hook has one answer."""
 
     _MAX_ENTRIES = 64
 
-    def __init__(self, points: Iterable[HookPoint] = ()) -> None:
+    def __init__(self, commands: Sequence[HookConfig]) -> None:
         # Only where there are commands: a hook at `pre_tool_use` prevents eager tool calls.
-        self._points = frozenset(points) & {"pre_tool_use", "post_tool_use"}
+        self.points = frozenset(c.point for c in commands) & {"pre_tool_use", "post_tool_use"}
         self._texts: dict[tuple[str, str, str], list[str]] = {}
-
-    @property
-    def points(self) -> frozenset[HookPoint]:
-        return self._points
 
     async def run(self, hook_input: HookInput) -> HookAnswer | None:
         texts = self._texts.pop(self._key(hook_input), None)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -72,24 +72,16 @@ class HookConfig(msgspec.Struct, frozen=True):
     @property
     def definition(self) -> dict[str, Any]:
         """The content that an approval is for."""
-        return {
-            "event": self.event,
-            "matcher": self.matcher,
-            "command": self.command,
-            "timeout": self.timeout,
-        }
+        return {key: getattr(self, key) for key in ("event", "matcher", "command", "timeout")}
 
     def matches(self, hook_input: HookInput) -> bool:
         """Whether the matcher selects this input."""
         if self.matcher in ("", "*"):
             return True
-        return any(
-            _compile_matcher(self.matcher).fullmatch(name)
-            for name in list_matcher_subjects(hook_input)
-        )
+        return any(map(_compile_matcher(self.matcher).fullmatch, _list_subjects(hook_input)))
 
 
-def list_matcher_subjects(hook_input: HookInput) -> Sequence[str]:
+def _list_subjects(hook_input: HookInput) -> Sequence[str]:
     """What a matcher is compared with: the names of the tool, or the field of the point."""
     if "tool_name" in hook_input.data:
         name = str(hook_input.data["tool_name"])
@@ -116,21 +108,20 @@ def read_hooks_file(file: Path, within: Path | None = None) -> list[HookConfig]:
 
 def parse_hooks(settings: Mapping[str, Any], origin: str, text: str = "") -> list[HookConfig]:
     """The hooks of parsed settings; `text` is the file, for line numbers."""
-    return list(_parse_events(settings.get("hooks", {}), _ErrorLocation(origin, text)))
+    return list(_parse_events(settings.get("hooks", {}), _SettingsText(origin, text)))
 
 
-class _ErrorLocation:
-    """Makes errors with file and line."""
+class _SettingsText(NamedTuple):
+    """The file of the settings, for errors with file and line."""
 
-    def __init__(self, origin: str, text: str) -> None:
-        self.origin = origin
-        self._text = text
+    origin: str
+    text: str
 
     def make_error(self, near: str, problem: str) -> ConfigError:
-        return ConfigError(f"{self.origin}:{find_line(self._text, near)}: {problem}")
+        return ConfigError(f"{self.origin}:{find_line(self.text, near)}: {problem}")
 
 
-def _parse_events(hooks: object, location: _ErrorLocation) -> Iterator[HookConfig]:
+def _parse_events(hooks: object, location: _SettingsText) -> Iterator[HookConfig]:
     if not isinstance(hooks, Mapping):
         raise location.make_error("hooks", "hooks must be an object of events")
     for event, groups in hooks.items():
@@ -145,11 +136,10 @@ def _parse_events(hooks: object, location: _ErrorLocation) -> Iterator[HookConfi
             yield msgspec.structs.replace(command, index=index)
 
 
-def _parse_group(event: str, group: object, location: _ErrorLocation) -> Iterator[HookConfig]:
+def _parse_group(event: str, group: object, location: _SettingsText) -> Iterator[HookConfig]:
     if not isinstance(group, Mapping) or not isinstance(group.get("hooks"), list):
-        raise location.make_error(
-            event, f'hooks.{event}: each entry is {{"matcher": …, "hooks": […]}}'
-        )
+        problem = f'hooks.{event}: each entry is {{"matcher": …, "hooks": […]}}'
+        raise location.make_error(event, problem)
     matcher = group.get("matcher") or ""
     if not isinstance(matcher, str):
         raise location.make_error(event, f"hooks.{event}: matcher must be a string")
@@ -162,22 +152,20 @@ def _parse_group(event: str, group: object, location: _ErrorLocation) -> Iterato
         yield _parse_entry(event, matcher, entry, location)
 
 
-def _parse_entry(event: str, matcher: str, entry: object, location: _ErrorLocation) -> HookConfig:
+def _parse_entry(event: str, matcher: str, entry: object, location: _SettingsText) -> HookConfig:
     if not isinstance(entry, Mapping):
         raise location.make_error(event, f"hooks.{event}: each hook is an object")
     kind, command = entry.get("type", "command"), entry.get("command")
     if kind != "command":
-        raise location.make_error(
-            event, f"hooks.{event}: unknown type {kind!r}; the only type is `command`"
-        )
+        problem = f"hooks.{event}: unknown type {kind!r}; the only type is `command`"
+        raise location.make_error(event, problem)
     if not isinstance(command, str) or not command.strip() or "\0" in command:
         raise location.make_error(event, f"hooks.{event}: a hook needs a command")
     timeout = entry.get("timeout", DEFAULT_TIMEOUT)
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if not is_number or not 0 < timeout <= 86_400:
-        raise location.make_error(
-            command, f"hooks.{event}: timeout is {timeout!r}; it must be seconds above 0"
-        )
+        problem = f"hooks.{event}: timeout is {timeout!r}; it must be seconds above 0"
+        raise location.make_error(command, problem)
     return HookConfig(event, command, matcher, float(timeout), location.origin)
 
 

@@ -30,13 +30,9 @@ class FunctionHook:
         self, function: HookFunction, points: frozenset[HookPoint], matcher: str = ""
     ) -> None:
         self.function = function
-        self._points = points
+        self.points = points
         # Same matcher semantics as in settings; there is no command here.
         self._matcher = HookConfig("PreToolUse", "", matcher)
-
-    @property
-    def points(self) -> frozenset[HookPoint]:
-        return self._points
 
     async def run(self, hook_input: HookInput) -> HookAnswer | None:
         if not self._matcher.matches(hook_input):

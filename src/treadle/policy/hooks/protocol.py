@@ -64,9 +64,7 @@ class HookOutput(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def context(self) -> str:
         specific = self.hook_specific_output.additional_context
-        return truncate_context(
-            "\n".join(text for text in (specific, self.additional_context) if text)
-        )
+        return truncate_context("\n".join(filter(None, (specific, self.additional_context))))
 
     @property
     def effective_input(self) -> dict[str, Any] | None:
@@ -100,12 +98,10 @@ def encode_input(hook_input: HookInput, common_input: Mapping[str, Any]) -> byte
         "turn_id": hook_input.turn_id,
     }
     if "tool_name" in data:
-        name = str(data["tool_name"])
-        payload["tool_name"] = to_hook_tool_name(name)
+        payload["tool_name"] = to_hook_tool_name(str(data.pop("tool_name")))
         payload["tool_input"] = _add_file_path(hook_input)
         data.pop("tool_input", None)
         payload["tool_use_id"] = call_id
-        del data["tool_name"]
     if "tool_response" in data:
         payload["tool_response"] = {"text": data.pop("tool_response"), "is_error": is_error}
     if "last_message" in data:
@@ -163,8 +159,8 @@ def parse_output(hook_input: HookInput, stdout: str) -> HookReply:
 def _parse_halt(point: HookPoint, output: HookOutput, message: str) -> HookReply:
     reason = output.stop_reason or output.reason or "a hook ended the turn"
     if point in ("pre_tool_use", "permission_request", "user_prompt_submit", "pre_compact"):
-        answer = Block(reason)
-        return HookReply(answer, "", message, None if point == "user_prompt_submit" else reason)
+        end_reason = None if point == "user_prompt_submit" else reason
+        return HookReply(Block(reason), "", message, end_reason)
     return HookReply(None, "", message, None if point in ("stop", "subagent_stop") else reason)
 
 
@@ -184,7 +180,7 @@ def _parse_answer(hook_input: HookInput, output: HookOutput) -> tuple[HookAnswer
             return _parse_permission(output), ""
         case "post_tool_use":
             if output.is_denied:
-                context = "\n".join(text for text in (reason, context) if text)
+                context = "\n".join(filter(None, (reason, context)))
             if specific.updated_tool_output is not None:
                 return Change(text=specific.updated_tool_output), context
         case "user_prompt_submit" | "pre_compact" | "stop" | "subagent_stop" if output.is_denied:

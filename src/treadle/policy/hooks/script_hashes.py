@@ -47,13 +47,11 @@ _REASSIGNMENT = re.compile(r"\b(?:PWD|HOME|(?:TREADLE|CLAUDE)_PROJECT_DIR)=")
 _MODULE_OPTION = re.compile(r"-[A-Za-z]*m(.*)")
 _DOTTED_NAME = re.compile(r"\w+(?:\.\w+)*")
 
-_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
-_PACKAGE_FILES = ("package.json",)
-_PROJECT_FILES = ("pyproject.toml",)
+_NODE_RUNNERS = frozenset({"npm", "npx", "pnpm", "pnpx", "yarn", "bun", "bunx"})
 _IMPLICIT_FILES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("make", "gmake"), _MAKEFILES),
-    **dict.fromkeys(("npm", "npx", "pnpm", "pnpx", "yarn", "bun", "bunx"), _PACKAGE_FILES),
-    **dict.fromkeys(("uv", "poetry", "pdm", "hatch"), _PROJECT_FILES),
+    **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")),
+    **dict.fromkeys(_NODE_RUNNERS, ("package.json",)),
+    **dict.fromkeys(("uv", "poetry", "pdm", "hatch"), ("pyproject.toml",)),
     "just": ("justfile", "Justfile", ".justfile"),
     "task": ("Taskfile.yml", "Taskfile.yaml"),
     "rake": ("Rakefile",),
@@ -71,7 +69,6 @@ _BUILD_PROGRAMS = word_set(
 _NODE_PROGRAMS = frozenset({"node", "nodejs", "bun", "deno", "tsx", "ts-node"})
 _NODE_SUFFIXES = (".js", ".mjs", ".cjs", ".ts")
 _NODE_FILES = ("package.json", *(f"index{ending}" for ending in _NODE_SUFFIXES))
-_NODE_RUNNERS = frozenset({"npm", "npx", "pnpm", "pnpx", "yarn", "bun", "bunx"})
 
 
 class ScriptHashes(msgspec.Struct, frozen=True):
@@ -103,12 +100,10 @@ def _parse_definition(definition: Mapping[str, Any]) -> tuple[list[SimpleCommand
     command = definition.get("command")
     if not isinstance(command, str):
         return [], True
-    if "event" in definition:
-        line = command
-    else:  # a server: no shell reads its words
-        line = shlex.join(
-            _expand_environment(str(word)) for word in (command, *(definition.get("args") or ()))
-        )
+    line = command
+    if "event" not in definition:  # a server: no shell reads its words
+        words = (command, *(definition.get("args") or ()))
+        line = shlex.join(_expand_environment(str(word)) for word in words)
     if len(line) > _MAX_CHARS:
         return [], False
     parsed = parse_command(_expand_known_variables(line))
@@ -124,16 +119,9 @@ def _is_resolvable(command: SimpleCommand) -> bool:
     if effects.is_read_only or not command.argv:  # it only reads, or only sets a variable
         return True
     inputs = [r.target for r in command.redirects if r.effect == "read" and r.target is not None]
-    words = [*command.argv, *inputs]
-    return (
-        not effects.has_inline_code
-        and command.cd_paths is not None
-        and all(map(_is_literal, words))
-    )
-
-
-def _is_literal(word: Word) -> bool:
-    return word.text is not None and not word.is_glob
+    if effects.has_inline_code or command.cd_paths is None:
+        return False
+    return all(word.text is not None and not word.is_glob for word in (*command.argv, *inputs))
 
 
 def _drop_module_option(command: SimpleCommand) -> SimpleCommand:
@@ -172,8 +160,7 @@ def _list_words(definition: Mapping[str, Any], commands: Iterable[SimpleCommand]
         texts += [assignment.value.text for assignment in command.assignments]
         texts += [r.target.text for r in command.redirects if r.target is not None]
     for text in _list_texts(definition):
-        variants = (text, _expand_known_variables(text), _expand_environment(text))
-        for variant in dict.fromkeys(variants):
+        for variant in (text, _expand_known_variables(text), _expand_environment(text)):
             texts.append(variant)
             for piece in _WORD.findall(variant):
                 texts.append(piece)

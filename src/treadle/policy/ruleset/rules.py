@@ -6,7 +6,7 @@ A rule is a value that knows what it matches; it decides nothing. `rules_file.py
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import msgspec
@@ -118,7 +118,7 @@ class Rule(msgspec.Struct, frozen=True):
         """Whether the rule is about this tool, its server, or its family of tools."""
         if self.tool.startswith("mcp__"):
             return _matches_mcp_tool(self.tool, key)
-        return self.tool == key or _get_tool_family(self.tool) == _get_tool_family(key)
+        return self.tool == key or (self.tool in WRITE_TOOLS and key in WRITE_TOOLS)
 
 
 class RuleSet(msgspec.Struct, frozen=True):
@@ -131,17 +131,14 @@ class RuleSet(msgspec.Struct, frozen=True):
     def __add__(self, other: "RuleSet") -> "RuleSet":
         return RuleSet(self.allow + other.allow, self.ask + other.ask, self.deny + other.deny)
 
-    def filter(self, matches: Callable[[Rule], bool]) -> "RuleSet":
-        """The rules that match, in the same lists."""
+    def filter(self, tools: Collection[str]) -> "RuleSet":
+        """The rules about these tools, in the same lists."""
         lists = (self.allow, self.ask, self.deny)
-        return RuleSet(*(tuple(filter(matches, rules)) for rules in lists))
+        return RuleSet(*(tuple(r for r in rules if r.tool in tools) for rules in lists))
 
-    def list_forbidding(self) -> Iterator[tuple[Outcome, Rule]]:
+    def list_forbidding(self) -> list[tuple[Outcome, Rule]]:
         """The deny rules and then the ask rules, each with the name of its list."""
-        for rule in self.deny:
-            yield "deny", rule
-        for rule in self.ask:
-            yield "ask", rule
+        return [*(("deny", rule) for rule in self.deny), *(("ask", rule) for rule in self.ask)]
 
 
 class InvalidRule(ValueError):
@@ -154,18 +151,10 @@ def normalize_tool_name(name: str) -> str:
     return folded if folded.startswith("mcp__") else folded.replace("_", "").replace("-", "")
 
 
-def _get_tool_family(key: str) -> str:
-    if key in WRITE_TOOLS:
-        return "write"
-    return key
-
-
 def _matches_mcp_tool(rule: str, key: str) -> bool:
-    if not key.startswith("mcp__"):
-        return False
     server, _, tool = rule[5:].partition("__")
     their_server, _, their_tool = key[5:].partition("__")
-    if server != their_server:
+    if not key.startswith("mcp__") or server != their_server:
         return False
     return not tool or fnmatch.fnmatchcase(their_tool, tool)
 
@@ -222,16 +211,14 @@ def _parse_pattern(
 _WORD_SYNTAX = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
 
 
-def parse_command_pattern(text_pattern: str) -> CommandPattern:
+def parse_command_pattern(text: str) -> CommandPattern:
     """Parse `git status:*`, `npm run *` or a whole command."""
-    if not text_pattern:
+    if not text:
         raise ValueError("an empty command")
-    if text_pattern in ("*", ":*", "**"):
+    if text in ("*", ":*", "**"):
         return CommandPattern(())
-    prefix = text_pattern.endswith(":*") or (
-        text_pattern.endswith(" *") and "*" not in text_pattern[:-2]
-    )
-    words = _read_words(text_pattern[:-2] if prefix else text_pattern)
+    prefix = text.endswith(":*") or (text.endswith(" *") and "*" not in text[:-2])
+    words = _read_words(text[:-2] if prefix else text)
     texts = [w.text or "" for w in words]
     assigned = 0
     while assigned < len(texts) and ASSIGNMENT.match(texts[assigned]):
@@ -240,7 +227,7 @@ def parse_command_pattern(text_pattern: str) -> CommandPattern:
         raise ValueError("no command after the assignments")
     regex = ""
     if any(w.is_glob and "*" in (w.text or "") for w in words):
-        regex = _make_regex(words[assigned:], prefix, text_pattern.endswith(" *"))
+        regex = _make_regex(words[assigned:], prefix, text.endswith(" *"))
     return CommandPattern(tuple(texts[assigned:]), tuple(texts[:assigned]), prefix, regex)
 
 

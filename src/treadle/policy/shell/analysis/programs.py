@@ -13,12 +13,7 @@ from msgspec.structs import replace
 from treadle.policy.shell.analysis.awk import analyze_awk
 from treadle.policy.shell.analysis.builtins import analyze_builtin
 from treadle.policy.shell.analysis.date import analyze_date
-from treadle.policy.shell.analysis.effects import (
-    Effects,
-    OperandKind,
-    ProgramSpec,
-    analyze_by_spec,
-)
+from treadle.policy.shell.analysis.effects import Effects, OperandKind, ProgramSpec, analyze_by_spec
 from treadle.policy.shell.analysis.file_transfer import FILE_TRANSFER_PROGRAMS
 from treadle.policy.shell.analysis.find import analyze_find
 from treadle.policy.shell.analysis.git import analyze_git

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from treadle.policy.shell.ast import (
-    Assignment,
-    CdPaths,
-    ParsedCommand,
-    Redirect,
-    SimpleCommand,
-    Word,
-)
+from treadle.policy.shell.ast import Assignment, CdPaths, ParsedCommand, SimpleCommand, Word
 from treadle.policy.shell.syntax.cwd import merge_cd_paths
 from treadle.policy.shell.syntax.fallback import guess_commands
 from treadle.policy.shell.syntax.line_continuation import check_join_offsets, join_continued_lines
@@ -58,9 +51,9 @@ def parse_command(text: str, depth: int = 0) -> ParsedCommand:
     joined = join_continued_lines(encode_source(text))
     source = joined.text
     if _is_too_long(source):
-        doubts = ("too long to be parsed",)
-        guesses = (replace(c, doubts=doubts, is_unread=True) for c in guess_commands(source))
-        return ParsedCommand(text, (), doubts, tuple(guesses))
+        too_long = ("too long to be parsed",)
+        guesses = (replace(c, doubts=too_long, is_unread=True) for c in guess_commands(source))
+        return ParsedCommand(text, (), too_long, tuple(guesses))
     root = _load_parser().parse(source.encode("latin-1")).root_node
     unwrap = Unwrapper(parse_command, depth).unwrap
     reader = _CommandLineReader(source, unwrap)
@@ -75,13 +68,9 @@ def parse_command(text: str, depth: int = 0) -> ParsedCommand:
     if reader.used_variables and not is_assigned_once(reader.used_variables, commands):
         reader.add_doubt("a variable that is set more than once")
     has_doubts = reader.doubts or any(command.doubts for command in reader.commands)
-    return ParsedCommand(
-        text,
-        commands,
-        tuple(dict.fromkeys(reader.doubts)),
-        tuple(map(unwrap, guess_commands(source))) if has_doubts else (),
-        frozenset(reader.assigned_variables),
-    )
+    guessed = tuple(map(unwrap, guess_commands(source))) if has_doubts else ()
+    doubts = tuple(dict.fromkeys(reader.doubts))
+    return ParsedCommand(text, commands, doubts, guessed, frozenset(reader.assigned_variables))
 
 
 def _is_too_long(source: str) -> bool:
@@ -135,8 +124,7 @@ class _CommandLineReader(SimpleCommandReader):
             self.read_substitutions(node, depth)
             return
         is_piped = self.is_piped
-        self.command_index += 1
-        index = self.command_index
+        index = self.start_command().index
         for child in node.children:
             if not child.is_named:
                 self.add_operator(child)
@@ -171,15 +159,15 @@ class _CommandLineReader(SimpleCommandReader):
             self.cd_paths = None
         if node.type == "c_style_for_statement":
             self.add_doubt("arithmetic can run commands through subscripts")
-        self.command_index += 1
-        index = self.command_index
+        index = self.start_command().index
         variable, values = "", list[Word]()
         for child in node.children:
             if child.type == "variable_name":
                 variable = self.get_source(child)
                 self.assigned_variables.add(variable)
                 self.add_token(child, "word", index)
-                self.commands.append(_make_loop_assignment(variable))
+                assignment = Assignment(variable, Word(variable, None, is_plain_data=True))
+                self.commands.append(SimpleCommand((), (assignment,), (), f"for {variable}"))
             elif child.type in WORD_NODES:
                 values += self.read_data_word(child, depth, index)
             elif child.type == "do_group":
@@ -212,32 +200,29 @@ class _CommandLineReader(SimpleCommandReader):
             return self.read_simple_command(body, depth, tuple(redirect_nodes))
         before, first = self.cd_paths, len(self.commands)
         success = self.read_statement(body, depth + 1) if body is not None else self.cd_paths
-        cd_paths = self.find_redirect_cd_paths(body, before, self.commands[first:])
-        self.command_index += 1
-        index, doubts, deferred = self.command_index, list[str](), list["Node"]()
-        redirects: list[Redirect] = []
+        cd_paths = _find_redirect_cd_paths(body, before, self.commands[first:])
+        parts = self.start_command()
         for child in redirect_nodes:
-            redirect, more = self.read_redirect(child, depth, index, doubts, deferred)
-            redirects.append(redirect)
+            redirect, more = self.read_redirect(child, depth, parts)
+            parts.redirects.append(redirect)
             if more:
                 self.add_doubt("words after a redirection")
-        self.commands.append(
-            SimpleCommand((), (), tuple(redirects), self.get_text(node), cd_paths, tuple(doubts))
-        )
-        self.read_deferred(deferred, depth)
+        self.commands.append(parts.build(self.get_text(node), cd_paths))
+        self.read_deferred(parts.deferred, depth)
         return success
 
-    def find_redirect_cd_paths(
-        self, body: "Node | None", before: CdPaths | None, commands: list[SimpleCommand]
-    ) -> CdPaths | None:
-        """The folders the shell may be in when it opens the files of a redirection above `body`."""
-        while body is not None and body.type in ("list", "pipeline", "negated_command"):
-            body = body.named_children[-1]  # the redirection belongs to the last command of a list
-        if body is not None and body.type == "command" and commands:
-            return commands[-1].cd_paths
-        for command in commands:
-            before = merge_cd_paths(before, command.cd_paths)
-        return before
+
+def _find_redirect_cd_paths(
+    body: "Node | None", before: CdPaths | None, commands: list[SimpleCommand]
+) -> CdPaths | None:
+    """The folders the shell may be in when it opens the files of a redirection above `body`."""
+    while body is not None and body.type in ("list", "pipeline", "negated_command"):
+        body = body.named_children[-1]  # the redirection belongs to the last command of a list
+    if body is not None and body.type == "command" and commands:
+        return commands[-1].cd_paths
+    for command in commands:
+        before = merge_cd_paths(before, command.cd_paths)
+    return before
 
 
 def _is_unconditional(node: "Node") -> bool:
@@ -245,9 +230,3 @@ def _is_unconditional(node: "Node") -> bool:
     following = node.next_sibling
     in_line = node.parent is not None and node.parent.type == "program"
     return in_line and (following is None or following.type != "&")
-
-
-def _make_loop_assignment(name: str) -> SimpleCommand:
-    return SimpleCommand(
-        (), (Assignment(name, Word(name, None, is_plain_data=True)),), (), f"for {name}"
-    )

@@ -22,7 +22,7 @@ from treadle.policy.shell.syntax.tokens import (
     get_heredoc_text,
     is_heredoc_quoted,
 )
-from treadle.policy.shell.syntax.word_reader import WORD_NODES, WordReader
+from treadle.policy.shell.syntax.word_reader import WORD_NODES, CommandParts, WordReader
 from treadle.policy.shell.syntax.words import (
     ExpansionSpans,
     InvalidWord,
@@ -56,40 +56,27 @@ class SimpleCommandReader(WordReader):
         self, node: "Node", depth: int, extra_redirects: tuple["Node", ...]
     ) -> CdPaths | None:
         """One simple command; `extra_redirects` are redirections that the tree has above it."""
-        self.command_index += 1
-        index = self.command_index
-        argv: list[Word] = []
-        assignments: list[Assignment] = []
-        redirects: list[Redirect] = []
-        doubts: list[str] = []
-        deferred: list[Node] = []
+        parts = self.start_command()
         for child in (*node.children, *extra_redirects):
             if child.type == "heredoc_redirect" and child in extra_redirects:
-                argv += self.recover_dropped_dash(node, child, index)
+                parts.argv += self.recover_dropped_dash(node, child, parts.index)
             if child.type == "variable_assignment":
-                assignments.append(self.read_assignment(child, depth, index, doubts))
+                self.read_assignment(child, depth, parts)
             elif child.type in REDIRECT_NODES:
-                redirect, more = self.read_redirect(child, depth, index, doubts, deferred)
-                redirects.append(redirect)
-                argv += more
+                redirect, more = self.read_redirect(child, depth, parts)
+                parts.redirects.append(redirect)
+                parts.argv += more
             elif child.type in WORD_NODES or child.type in _OTHER_ARGUMENT_NODES:
-                argv += self.read_words(child, depth, index, doubts)
+                parts.argv += self.read_words(child, depth, parts)
             else:
                 self.read_statement(child, depth + 1)
                 self.add_doubt(f"not understood: {child.type} in a command")
         end = max(node.end_byte, *(e.end_byte for e in extra_redirects), 0)
-        command = SimpleCommand(
-            tuple(argv),
-            tuple(assignments),
-            tuple(redirects),
-            decode_source(self.source[node.start_byte : end]),
-            self.cd_paths,
-            tuple(doubts),
-            is_piped=self.is_piped,
-        )
+        text = decode_source(self.source[node.start_byte : end])
+        command = parts.build(text, self.cd_paths, self.is_piped)
         self.commands.append(command)
         success = self.apply_to_shell(command)
-        self.read_deferred(deferred, depth)
+        self.read_deferred(parts.deferred, depth)
         return success
 
     def apply_to_shell(self, command: SimpleCommand) -> CdPaths | None:
@@ -115,28 +102,21 @@ class SimpleCommandReader(WordReader):
             else:
                 self.add_operator(node)
 
-    def recover_dropped_dash(
-        self, node: "Node", following: "Node", command_index: int
-    ) -> list[Word]:
+    def recover_dropped_dash(self, node: "Node", following: "Node", index: int) -> list[Word]:
         """The single `-` before a here-document, which the tree leaves out."""
         gap = self.source[node.end_byte : following.start_byte]
         if gap.strip(" \t") != "-" or gap == "-":
             return []
         at = node.end_byte + gap.index("-")
-        self.tokens.append(Token(at, at + 1, "word", command_index))
+        self.tokens.append(Token(at, at + 1, "word", index))
         return [Word("-", "-")]
 
     def read_redirect(
-        self,
-        node: "Node",
-        depth: int,
-        command_index: int,
-        doubts: list[str],
-        deferred: list["Node"],
+        self, node: "Node", depth: int, parts: CommandParts
     ) -> tuple[Redirect, list[Word]]:
         """One redirection, and the words after it that belong to the command."""
         if node.type == "heredoc_redirect":
-            return self.read_heredoc(node, depth, command_index, doubts, deferred)
+            return self.read_heredoc(node, depth, parts)
         operator, words = "", list[Word]()
         for child in node.children:
             if child.type == "file_descriptor":
@@ -147,14 +127,13 @@ class SimpleCommandReader(WordReader):
                 operator += self.get_source(child)
                 self.add_token(child, "redirect")
             else:
-                more = self.read_words(child, depth, command_index, doubts)
+                more = self.read_words(child, depth, parts)
                 if not words and len(more) != 1:
                     self.add_doubt("braces in the target of a redirection")
                 words += more
         target = words[0] if words else None
         if node.type == "herestring_redirect":
-            text = target.text if target else None
-            return Redirect("<<<", "data", target, text), words[1:]
+            return Redirect("<<<", "data", target, target.text if target else None), words[1:]
         if operator.endswith("-"):
             return Redirect(operator, "copy"), words  # closes a descriptor; arguments follow
         effect = _REDIRECT_EFFECTS.get(operator)
@@ -167,17 +146,12 @@ class SimpleCommandReader(WordReader):
         if effect == "copy" and target and not (target.text or "").rstrip("-").isdigit():
             # `>& file` opens the file; only a number duplicates a descriptor.
             effect = "copy" if target.text == "-" else "both"
-        if target is None and not operator.endswith("-"):
+        if target is None:
             self.add_doubt("a redirection without a target")
         return Redirect(operator, effect, target), words[1:]
 
     def read_heredoc(
-        self,
-        node: "Node",
-        depth: int,
-        command_index: int,
-        doubts: list[str],
-        deferred: list["Node"],
+        self, node: "Node", depth: int, parts: CommandParts
     ) -> tuple[Redirect, list[Word]]:
         words: list[Word] = []
         start = body = end = None
@@ -185,11 +159,11 @@ class SimpleCommandReader(WordReader):
         for child in node.children:
             if child.type == "heredoc_start":
                 start = child
-                self.add_token(child, "word", command_index)
+                self.add_token(child, "word", parts.index)
             elif child.type == "heredoc_body":
                 body = child
                 self.add_token(child, "heredoc")
-                body_spans = self.read_expansions(child, depth, doubts)
+                body_spans = self.read_expansions(child, depth, parts.doubts)
             elif child.type == "heredoc_end":
                 end = child
                 self.add_token(child, "heredoc")
@@ -198,14 +172,14 @@ class SimpleCommandReader(WordReader):
             elif child.type == "file_descriptor":
                 self.add_token(child, "descriptor")
             elif child.type in WORD_NODES:
-                words += self.read_words(child, depth, command_index, doubts)
+                words += self.read_words(child, depth, parts)
             elif child.type == "file_redirect":
-                redirect, more = self.read_redirect(child, depth, command_index, doubts, deferred)
-                self.add_command(child, redirects=(redirect,))
+                redirect, more = self.read_redirect(child, depth, parts)
+                self.add_command(child, CommandParts(redirects=[redirect]))
                 words += more
             else:
                 self.is_piped = self.is_piped or child.type == "pipeline"
-                deferred.append(child)
+                parts.deferred.append(child)
         if start is None or end is None:
             self.add_doubt("a here-document without an end")
             return Redirect("<<", "data"), words
@@ -219,11 +193,9 @@ class SimpleCommandReader(WordReader):
                 self.add_doubt(str(error))
         return Redirect("<<", "data", None, get_heredoc_text(self.source, start, body)), words
 
-    def read_assignment(
-        self, node: "Node", depth: int, command_index: int, doubts: list[str]
-    ) -> Assignment:
-        self.add_token(node, "word", command_index)
-        spans = self.read_expansions(node, depth, doubts)
+    def read_assignment(self, node: "Node", depth: int, parts: CommandParts) -> None:
+        self.add_token(node, "word", parts.index)
+        spans = self.read_expansions(node, depth, parts.doubts)
         name_node, value_node = node.children[0], node.children[-1]
         name = self.get_source(name_node)
         if name_node.type != "variable_name" or value_node.type == "array":
@@ -238,32 +210,26 @@ class SimpleCommandReader(WordReader):
             self.add_doubt(str(error))
             value = Word(decode_source(text[at:]), None)
         self.assigned_variables.add(name)
-        return Assignment(name, value)
+        parts.assignments.append(Assignment(name, value))
 
     def read_bare_assignment(self, node: "Node", depth: int) -> None:
-        nodes = [node] if node.type == "variable_assignment" else node.named_children
-        self.command_index += 1
-        doubts: list[str] = []
-        assignments = [self.read_assignment(n, depth, self.command_index, doubts) for n in nodes]
-        self.add_command(node, assignments=assignments, doubts=doubts)
+        parts = self.start_command()
+        for child in [node] if node.type == "variable_assignment" else node.named_children:
+            self.read_assignment(child, depth, parts)
+        self.add_command(node, parts)
 
     def read_declaration(self, node: "Node", depth: int) -> None:
-        self.command_index += 1
-        index, doubts = self.command_index, list[str]()
-        argv: list[Word] = []
-        assignments: list[Assignment] = []
+        parts = self.start_command()
         for child in node.children:
             if child.type == "variable_assignment":
-                assignments.append(self.read_assignment(child, depth, index, doubts))
+                self.read_assignment(child, depth, parts)
             else:
-                argv += self.read_words(child, depth, index, doubts)
-        self.add_command(node, argv, assignments, doubts=doubts)
+                parts.argv += self.read_words(child, depth, parts)
+        self.add_command(node, parts)
 
     def read_test(self, node: "Node", depth: int) -> None:
         """`[ … ]` and `[[ … ]]`, which rules treat as an ordinary command."""
-        self.command_index += 1
-        index, doubts = self.command_index, list[str]()
-        argv: list[Word] = []
+        parts = self.start_command()
         is_single = not self.source.startswith("[[", node.start_byte)
         if not re.fullmatch(r"\[\[?[ \t\n].*[ \t\n]\]?\]", self.get_source(node), re.DOTALL):
             self.add_doubt("a bracket without a blank")
@@ -273,7 +239,7 @@ class SimpleCommandReader(WordReader):
         while stack:
             current = stack.pop()
             if current.type in WORD_NODES:
-                argv += self.read_words(current, depth, index, doubts)
+                parts.argv += self.read_words(current, depth, parts)
             elif current.child_count:
                 stack.extend(reversed(current.children))
             else:
@@ -281,8 +247,8 @@ class SimpleCommandReader(WordReader):
                 self.add_token(current, "operator")
                 if is_single and any(c in operator for c in "<>&|;()"):
                     self.add_doubt("a shell operator inside [ ]")
-                argv.append(Word(operator, operator))
-        self.add_command(node, argv, doubts=doubts)
+                parts.argv.append(Word(operator, operator))
+        self.add_command(node, parts)
 
 
 def _runs_cd(command: SimpleCommand) -> bool:

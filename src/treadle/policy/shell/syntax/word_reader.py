@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
 from treadle.policy.shell.ast import NO_CD, Assignment, CdPaths, Redirect, SimpleCommand, Word
@@ -46,6 +47,24 @@ _CAT_HEREDOC = re.compile(
 )
 
 
+class CommandParts(msgspec.Struct):
+    """The parts of a simple command while it is read."""
+
+    index: int = 0  # of the command, for its tokens
+    argv: list[Word] = []
+    assignments: list[Assignment] = []
+    redirects: list[Redirect] = []
+    doubts: list[str] = []
+    loop_globs: tuple[Word, ...] = ()
+    deferred: list["Node"] = []  # the rest of a line on which a here-document begins
+
+    def build(self, source: str, cd_paths: CdPaths | None, is_piped: bool = False) -> SimpleCommand:
+        parts = (tuple(self.argv), tuple(self.assignments), tuple(self.redirects), source, cd_paths)
+        return SimpleCommand(
+            *parts, tuple(self.doubts), is_piped=is_piped, loop_globs=self.loop_globs
+        )
+
+
 class WordReader(ABC):
     """Collects commands, tokens and doubts in one walk over the tree.
 
@@ -72,12 +91,7 @@ class WordReader(ABC):
 
     @abstractmethod
     def read_redirect(
-        self,
-        node: "Node",
-        depth: int,
-        command_index: int,
-        doubts: list[str],
-        deferred: list["Node"],
+        self, node: "Node", depth: int, parts: CommandParts
     ) -> tuple[Redirect, list[Word]]:
         """One redirection, and the words after it that belong to the command."""
 
@@ -105,26 +119,12 @@ class WordReader(ABC):
             self.command_index += keyword
             self.add_token(node, "keyword" if keyword else "operator", -self.command_index)
 
-    def add_command(
-        self,
-        node: "Node",
-        argv: Iterable[Word] = (),
-        assignments: Iterable[Assignment] = (),
-        redirects: Iterable[Redirect] = (),
-        doubts: Iterable[str] = (),
-        loop_globs: tuple[Word, ...] = (),
-    ) -> None:
-        self.commands.append(
-            SimpleCommand(
-                tuple(argv),
-                tuple(assignments),
-                tuple(redirects),
-                self.get_text(node),
-                self.cd_paths,
-                tuple(doubts),
-                loop_globs=loop_globs,
-            )
-        )
+    def start_command(self) -> CommandParts:
+        self.command_index += 1
+        return CommandParts(self.command_index)
+
+    def add_command(self, node: "Node", parts: CommandParts) -> None:
+        self.commands.append(parts.build(self.get_text(node), self.cd_paths))
 
     def set_variable(self, name: str, value: Word | None) -> None:
         """The variable has this value from here on; `is_assigned_once` checks that at the end."""
@@ -133,20 +133,19 @@ class WordReader(ABC):
 
     # ---------------------------------------------------------------- words
 
-    def read_words(
-        self, node: "Node", depth: int, command_index: int, doubts: list[str]
-    ) -> list[Word]:
-        self.add_token(node, "word", command_index)
+    def read_words(self, node: "Node", depth: int, parts: CommandParts) -> list[Word]:
+        self.add_token(node, "word", parts.index)
         source = self.get_source(node)
         if node.type == "process_substitution" and source.startswith("<("):
             self.read_substitutions(node, depth)
             return [Word(decode_source(source), None, is_process_substitution=True)]
-        variable = _match_quoted_variable(source)
+        quoted = _QUOTED_VARIABLE.fullmatch(source)
+        variable = quoted[1] or quoted[2] if quoted else ""
         value = self.variables.get(variable)
         if value is not None:
             self.used_variables.add(variable)
             return [replace(value, source=decode_source(source))]
-        spans = self.read_expansions(node, depth, doubts)
+        spans = self.read_expansions(node, depth, parts.doubts)
         try:
             return read_word(source, spans, node.start_byte)
         except InvalidWord as error:
@@ -155,10 +154,10 @@ class WordReader(ABC):
 
     def read_data_word(self, node: "Node", depth: int, command_index: int) -> list[Word]:
         """A word of a loop or case: data, but its substitutions are commands."""
-        words = self.read_words(node, depth, command_index, self.doubts)
+        words = self.read_words(node, depth, CommandParts(command_index, doubts=self.doubts))
         globs = tuple(w for w in words if w.is_glob)
         if globs:  # the shell reads folders to expand them
-            self.add_command(node, loop_globs=globs)
+            self.add_command(node, CommandParts(loop_globs=globs))
         return words
 
     def read_expansions(self, node: "Node", depth: int, doubts: list[str]) -> ExpansionSpans:
@@ -180,9 +179,7 @@ class WordReader(ABC):
         return spans
 
     def classify_expansion(self, node: "Node") -> Expansion:
-        end, kind, named, source = (
-            node.end_byte, node.type, node.named_children, self.get_source(node),
-        )  # fmt: skip
+        end, kind, source = node.end_byte, node.type, self.get_source(node)
         if kind == "command_substitution":
             text = _find_static_text(source)
             return Expansion(end, "listed") if text is None else Expansion(end, "static", text)
@@ -190,17 +187,14 @@ class WordReader(ABC):
             return Expansion(end, "listed")
         if kind == "expansion" and (trim := _TRIM_EXPANSION.fullmatch(source)):
             return Expansion(end, "variable", trim[1])
-        name = self.get_source(named[0]) if len(named) == 1 else ""
+        only = node.named_children[0] if node.named_child_count == 1 else None
+        name = self.get_source(only) if only else ""
         if kind == "simple_expansion":
             is_plain = name.isidentifier() and name.isascii() and name != "_"
             is_known = is_plain or name in ("?", "#", "$", "!")
         else:
-            is_known = (
-                kind == "expansion"
-                and len(node.children) == 3
-                and name.isidentifier()
-                and named[0].type == "variable_name"
-            )
+            is_name = only is not None and only.type == "variable_name" and name.isidentifier()
+            is_known = is_name and kind == "expansion" and node.child_count == 3
         return Expansion(end, "variable", name) if is_known else Expansion(end, "unknown")
 
     def read_substitutions(self, node: "Node", depth: int) -> None:
@@ -218,8 +212,8 @@ class WordReader(ABC):
             if not child.is_named:
                 self.add_operator(child)
             elif child.type in ("file_redirect", "herestring_redirect"):
-                redirect, _ = self.read_redirect(child, depth, 0, [], [])
-                self.add_command(child, redirects=(redirect,))
+                redirect, _ = self.read_redirect(child, depth, CommandParts())
+                self.add_command(child, CommandParts(redirects=[redirect]))
             else:
                 self.read_statement(child, depth + 2)
         if self.source.startswith("`", node.start_byte) and "\\" in self.get_source(node):
@@ -239,12 +233,6 @@ def is_assigned_once(names: set[str], commands: Iterable[SimpleCommand]) -> bool
         if command.name in ("read", "eval", "source", "."):
             return False
     return all(count == 1 for count in counts.values())
-
-
-def _match_quoted_variable(text: str) -> str:
-    """The name of the variable, if the text is one quoted variable."""
-    match = _QUOTED_VARIABLE.fullmatch(text)
-    return match[1] or match[2] if match else ""
 
 
 def _find_static_text(substitution: str) -> str | None:
