@@ -31,11 +31,7 @@ from treadle.core.contracts.hook import (
 )
 from treadle.core.contracts.model import Model, ModelEvent, ModelRequest
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.tool import (
-    Tool,
-    ToolContext,
-    ToolOutput,
-)
+from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
 from treadle.core.contracts.wrapped import WrappedModel, WrappedTool, open_stream
 from treadle.core.errors import ModelError, ToolError, TreadleError
 from treadle.core.redaction import find_secrets, redact

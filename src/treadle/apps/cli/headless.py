@@ -43,9 +43,8 @@ from treadle.core.errors import LoopError, TreadleError
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Denial, PendingApproval
-from treadle.core.transcript.content import Text, UserContent
+from treadle.core.transcript import RunTools, Text, UserContent, pending
 from treadle.core.transcript.entries import View, WakeCondition
-from treadle.core.transcript.pending import RunTools, pending
 from treadle.observe.totals import Totals
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from treadle.core import events
 from treadle.core.events import Event, TurnResult
 from treadle.core.sanitize import escape_invisible, escape_json, strip_escapes
 from treadle.core.text import format_dollars
-from treadle.core.transcript.items import AssistantItem, Item
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript import AssistantItem, Item, Usage
 
 FORMAT_VERSION = 1  # of the report; a test compares it with that of observe/jsonlines
 CHUNK_BYTES = 4_096  # a pipe that polls as writable takes so many without blocking

@@ -9,12 +9,7 @@ from pathlib import Path
 
 from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import (
-    UsageError,
-    get_current_folder,
-    print_line,
-    report_errors,
-)
+from treadle.apps.cli.console import UsageError, get_current_folder, print_line, report_errors
 from treadle.apps.settings import (
     SETTINGS,
     Settings,

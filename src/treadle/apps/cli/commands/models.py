@@ -22,8 +22,7 @@ from treadle.apps.cli.console import BOLD, DIM, add_style, print_line, report_er
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest, Reply
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import format_bytes, format_dollars
-from treadle.core.transcript.items import AssistantItem, to_user_item
-from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript import AssistantItem, Transcript, to_user_item
 from treadle.models.catalog import card_for, list_models
 from treadle.models.registry import (
     KNOWN_PROVIDERS,

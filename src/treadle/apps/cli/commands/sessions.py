@@ -253,9 +253,8 @@ def _apply_last_turn(options: argparse.Namespace, library: Library, *, is_undo: 
 
 def _append_notice(resumed: ResumedSession, action: str) -> None:
     """Tell the model, which remembers its own changes, when the session continues."""
+    from treadle.core.transcript import NoticeItem, RunTools, pending
     from treadle.core.transcript.entries import ItemAdded
-    from treadle.core.transcript.items import NoticeItem
-    from treadle.core.transcript.pending import RunTools, pending
 
     if not isinstance(pending(resumed.view.transcript), RunTools):  # open calls need results first
         resumed.journal.append(ItemAdded(NoticeItem(f"The user {action}.", kind="files")))

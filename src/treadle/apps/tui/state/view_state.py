@@ -29,9 +29,7 @@ from treadle.apps.tui.state.blocks import (
 from treadle.apps.tui.state.persistent_list import PersistentList
 from treadle.context.compaction.pins import TODO_TOOLS
 from treadle.core.text import plural
-from treadle.core.transcript.content import Document, Image, Text, ToolCall
-from treadle.core.transcript.items import UserItem
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript import Document, Image, Text, ToolCall, Usage, UserItem
 
 if TYPE_CHECKING:
     from treadle.tools.builtin.conversation.todo import TodoItem
