@@ -96,15 +96,15 @@ class Stdout:
         self._flush()
 
 
-class RunReport(msgspec.Struct, frozen=True, tag="result", omit_defaults=False):
+class RunReport(msgspec.Struct, frozen=True, kw_only=True, tag="result", omit_defaults=False):
     """How a run ended. `denied` are calls that needed approval; `output` matches the schema."""
 
-    version: int
-    session_id: str
-    model: str
+    version: int = FORMAT_VERSION
+    session_id: str = ""
+    model: str = ""
     reason: str
     exit_code: int
-    text: str
+    text: str = ""
     output: Any = None
     error: str = ""
     detail: str = ""

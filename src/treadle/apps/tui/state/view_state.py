@@ -134,9 +134,10 @@ def add_call(view: ViewState, call: ToolCallBlock) -> ViewState:
     return _replace(view, open_calls={**view.open_calls, call.call_id: len(view.blocks) - 1})
 
 
-def update_call(
-    view: ViewState, call_id: str, change: Callable[[ToolCallBlock], ToolCallBlock]
-) -> ViewState:
+CallChange = Callable[[ToolCallBlock], ToolCallBlock]
+
+
+def update_call(view: ViewState, call_id: str, change: CallChange) -> ViewState:
     """The view with one open call changed; an unknown or finished call changes nothing."""
     index = view.open_calls.get(call_id)
     if index is None:
