@@ -47,7 +47,7 @@ from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.mutator import Mutator
-from treadle.core.contracts.observer import Observer
+from treadle.core.contracts.observer import BaseObserver, Observer
 from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError
@@ -55,7 +55,6 @@ from treadle.core.events import Event, ToolCallBegan
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import UserInput
 from treadle.core.transcript.entries import View
-from treadle.core.transcript.items import Item
 from treadle.policy.budgets import SharedBudget
 
 if TYPE_CHECKING:
@@ -192,7 +191,10 @@ async def build_agent(
             settings, model, store, view, notes,
             interactive=options.interactive, suspend=options.suspend,
         )  # fmt: skip
-        model_options = ModelOptions(thinking=_parse_thinking(settings.thinking))
+        thinking = settings.thinking
+        model_options = ModelOptions(
+            thinking=int(thinking) if thinking.isdigit() else thinking or None
+        )
 
         # Tools: built-in, then MCP servers and skills
         builtin = _make_builtin_tools(model, workspace, can_ask=can_ask)
@@ -334,24 +336,20 @@ async def build_agent(
 async def choose_model(settings: Settings) -> tuple[Model, str]:
     """The model of the settings, or the default model of this machine; and a line about it."""
     from treadle.models import registry
+    from treadle.models.registry.default_model import describe_card, find_default_model
 
     if settings.model:
-        from treadle.models.registry.default_model import describe_card
-
         model = registry.model(settings.model, aliases=settings.aliases)
         return model, f"{model.name} ({settings.origin('model')}): {describe_card(model.card)}"
-    from treadle.models.registry.default_model import find_default_model
-
     default = await find_default_model()
     return registry.model(default.model, aliases=settings.aliases), default.summary
 
 
 def _create_small_model(settings: Settings) -> Model | None:
-    if not settings.small_model:
-        return None
     from treadle.models import registry
 
-    return registry.model(settings.small_model, aliases=settings.aliases)
+    name = settings.small_model
+    return registry.model(name, aliases=settings.aliases) if name else None
 
 
 def _is_small(model: Model) -> bool:
@@ -365,10 +363,6 @@ def _check_prompt_length(chars: int, model: Model) -> None:
             f"the prompt is too long: {chars:,} characters, but {model.name} takes about "
             f"{model.card.window:,} tokens. Put the text into a file and name it in the prompt"
         )
-
-
-def _parse_thinking(value: str) -> int | str | None:
-    return int(value) if value.isdigit() else value or None
 
 
 def _wrap_model(model: Model, store: Store, secrets: tuple[str, ...], *, suspend: bool) -> Model:
@@ -385,11 +379,11 @@ def _wrap_model(model: Model, store: Store, secrets: tuple[str, ...], *, suspend
 
 
 def _wrap_policy(policy: LazyPolicy, store: Store, *, suspend: bool) -> Policy:
-    if not suspend:
-        return policy
-    from treadle.apps.assembly.suspend import SuspendOnQuestion
+    if suspend:
+        from treadle.apps.assembly.suspend import SuspendOnQuestion
 
-    return SuspendOnQuestion(policy, store.session_id)
+        return SuspendOnQuestion(policy, store.session_id)
+    return policy
 
 
 # ------------------------------------------------------------------ workspace, tools, subagents
@@ -411,7 +405,7 @@ def _make_workspace_options(
     )
 
 
-class _WorkspacePreloader:
+class _WorkspacePreloader(BaseObserver):
     """Opens the workspace while the model still writes its first call."""
 
     def __init__(self, workspace: LazyWorkspace) -> None:
@@ -420,9 +414,6 @@ class _WorkspacePreloader:
     def on_event(self, event: Event) -> None:
         if type(event) is ToolCallBegan:
             self._workspace.preload()
-
-    def on_item(self, position: int, item: Item) -> None:
-        return None
 
 
 def _make_builtin_tools(model: Model, workspace: LazyWorkspace, *, can_ask: bool) -> BuiltinSource:
@@ -439,20 +430,12 @@ def _make_subagent_options(
     folder: Path, trusted: bool, store: Store, notes: list[str]
 ) -> dict[str, Any]:
     """Options of the Agent: the agent definitions of the user and of a trusted folder."""
-    folders = [folder, Path.home()] if trusted else [Path.home()]
+    from treadle.agents.agent_files import read_agent_files
 
     async def open_store(parent_id: str, call_id: str) -> Store:
         return create_child_store(folder, store, parent_id, call_id)
 
-    return {"subagents": _read_agent_definitions(folders, notes), "open_store": open_store}
-
-
-def _read_agent_definitions(folders: list[Path], notes: list[str]) -> Sequence[Any]:
-    from treadle.agents.agent_files import AGENT_FOLDERS, read_agent_files
-
-    present = [one for one in folders if any((one / name).is_dir() for name in AGENT_FOLDERS)]
-    if not present:
-        return []
-    definitions, problems = read_agent_files(present, home=Path.home())
+    folders = [folder, Path.home()] if trusted else [Path.home()]
+    definitions, problems = read_agent_files(folders, home=Path.home())
     notes.extend(problems)
-    return definitions
+    return {"subagents": definitions, "open_store": open_store}

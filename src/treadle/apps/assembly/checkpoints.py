@@ -51,10 +51,8 @@ class TurnCheckpoints(BaseObserver):
                 self._recorded_turn_id = self._turn_id
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
-        if (
-            context.session_id == self._store.session_id
-            and self._recorded_turn_id == context.turn_id
-        ):
+        is_ours = context.session_id == self._store.session_id
+        if is_ours and self._recorded_turn_id == context.turn_id:
             await self._recorder.get().record(context.turn_id)
         return None
 

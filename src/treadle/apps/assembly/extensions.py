@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.apps.assembly.rules import list_rules_files, trust_file
+from treadle.apps.assembly.rules import list_rules_files, open_trust_store
 from treadle.apps.settings import symlink_boundary, treadle_home
 from treadle.core.contracts.hook import Hook
 from treadle.core.errors import ConfigError
@@ -80,9 +80,8 @@ def discover_extensions(folder: Path) -> Extensions:
     if not project_hooks and not project_servers:
         return Extensions(tuple(user_hooks), user_servers, notes=notes, user_servers=names)
     from treadle.policy.hooks import filter_approved_hooks, filter_approved_servers
-    from treadle.policy.trust import TrustStore
 
-    trust = TrustStore(trust_file())
+    trust = open_trust_store()
     hooks, new_hooks = filter_approved_hooks(trust, folder, project_hooks)
     approved, new_servers = filter_approved_servers(trust, folder, project_servers)
     servers = {**approved, **user_servers}  # the user's server wins over one of the same name
@@ -99,9 +98,8 @@ def approve_extensions(folder: Path) -> list[str]:
     if not commands and not servers:
         return []
     from treadle.policy.hooks import approve_hooks, approve_server
-    from treadle.policy.trust import TrustStore
 
-    trust = TrustStore(trust_file())
+    trust = open_trust_store()
     approve_hooks(trust, folder, commands)
     for name, server in servers.items():
         approve_server(trust, folder, name, server)
@@ -115,9 +113,8 @@ def make_approval_check(folder: Path) -> Callable[[HookConfig], bool]:
         if not command.is_project:
             return True
         from treadle.policy.hooks import filter_approved_hooks
-        from treadle.policy.trust import TrustStore
 
-        return bool(filter_approved_hooks(TrustStore(trust_file()), folder, [command])[0])
+        return bool(filter_approved_hooks(open_trust_store(), folder, [command])[0])
 
     return is_approved
 
@@ -133,9 +130,8 @@ def start_objections(folder: Path) -> Callable[[str, Mapping[str, Any], bool], s
         if user_servers.get(name) == definition:
             return ""
         from treadle.policy.hooks import add_file_hashes, filter_approved_servers
-        from treadle.policy.trust import TrustStore
 
-        if not filter_approved_servers(TrustStore(trust_file()), folder, {name: definition})[0]:
+        if not filter_approved_servers(open_trust_store(), folder, {name: definition})[0]:
             return CHANGED_SINCE_APPROVAL
         return CHANGE_UNKNOWN if again and "unseen" in add_file_hashes(definition, folder) else ""
 

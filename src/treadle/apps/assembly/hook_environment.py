@@ -14,9 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 SEARCH_PATH_VARIABLES = ("PYTHONPATH", "NODE_PATH", "LD_LIBRARY_PATH")
-_NODE_PRELOAD = re.compile(
-    r"(?:^|\s)(?:-r|--require|--import|--(?:experimental-)?loader)[\s=]+(\S+)"
-)
+_NODE_LOAD = re.compile(r"(?:^|\s)(?:-r|--require|--import|--(?:experimental-)?loader)[\s=]+(\S+)")
 _PYTHON_SCRIPT = re.compile(r"\.pyw?(?=[\s'\";|&)]|$)")
 
 
@@ -50,7 +48,5 @@ def _drop_entries_inside(path: str, folder: Path) -> str:
 
 def _loads_from_folder(options: str, folder: Path) -> bool:
     """Whether options of node make it load what is, or may be, a file of the folder."""
-    return any(
-        not _drop_entries_inside(named.strip("'\""), folder)
-        for named in _NODE_PRELOAD.findall(options)
-    )
+    files = [named.strip("'\"") for named in _NODE_LOAD.findall(options)]
+    return any(not _drop_entries_inside(file, folder) for file in files)

@@ -56,7 +56,7 @@ class Lazy(Generic[T]):
 
 def _forward(
     method: Callable[[LocalWorkspace], Callable[P, Coroutine[Any, Any, T]]],
-    waits: Callable[[Mapping[str, object]], bool],
+    waits: Callable[[Mapping[str, object]], bool] = lambda options: False,
 ) -> Callable[Concatenate[LazyWorkspace, P], Coroutine[Any, Any, T]]:
     """A method of the real workspace. `waits`, given the keyword arguments, says whether the call
     has to wait for the sandbox check."""
@@ -66,14 +66,6 @@ def _forward(
         return await method(local)(*args, **kwargs)
 
     return call
-
-
-def _always(options: Mapping[str, object]) -> bool:
-    return True
-
-
-def _never(options: Mapping[str, object]) -> bool:
-    return False
 
 
 def _if_sandboxed(options: Mapping[str, object]) -> bool:
@@ -132,13 +124,13 @@ class LazyWorkspace:
     def resolve(self, path: str, *, for_write: bool = False) -> Path:
         return self.get_local().resolve(path, for_write=for_write)
 
-    read = _forward(lambda local: local.read, _never)
-    write = _forward(lambda local: local.write, _never)
-    remove = _forward(lambda local: local.remove, _never)
-    run = _forward(lambda local: local.run, _always)
-    start = _forward(lambda local: local.start, _always)
+    read = _forward(lambda local: local.read)
+    write = _forward(lambda local: local.write)
+    remove = _forward(lambda local: local.remove)
+    run = _forward(lambda local: local.run, lambda options: True)
+    start = _forward(lambda local: local.start, lambda options: True)
     execute = _forward(lambda local: local.execute, _if_sandboxed)
-    spawn = _forward(lambda local: local.spawn, _never)
+    spawn = _forward(lambda local: local.spawn)
 
     async def aclose(self) -> None:
         self._is_closed = True
@@ -263,9 +255,8 @@ class LazyReminders:
         )
 
     def _redact_files(self, files: list[MemoryFile]) -> list[MemoryFile]:
-        return [
-            msgspec.structs.replace(file, text=redact(self._secrets, file.text)) for file in files
-        ]
+        replace, secrets = msgspec.structs.replace, self._secrets
+        return [replace(file, text=redact(secrets, file.text)) for file in files]
 
     def _get_seen_files(self, session_id: str) -> dict[Path, str]:
         seen_files = self._builtin.sessions.get(session_id).seen_files

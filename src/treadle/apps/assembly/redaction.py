@@ -31,29 +31,15 @@ from treadle.core.contracts.hook import (
 )
 from treadle.core.contracts.model import Model, ModelEvent, ModelRequest
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.tool import (
-    Tool,
-    ToolContext,
-    ToolOutput,
-)
-from treadle.core.contracts.wrapped import WrappedModel, WrappedTool, open_stream
+from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
+from treadle.core.contracts.wrapped import WrappedModel, WrappedSource, WrappedTool, open_stream
 from treadle.core.errors import ModelError, ToolError, TreadleError
-from treadle.core.redaction import find_secrets, redact
+from treadle.core.redaction import find_secrets
+from treadle.core.redaction import redact as redact
 from treadle.core.transcript.content import Arguments, Text
 
 if TYPE_CHECKING:
     from treadle.models.secret_redactor import SecretRedactor
-
-__all__ = [
-    "RedactingSource",
-    "RedactingHook",
-    "RedactingModel",
-    "find_environment_secrets",
-    "redact_for_display",
-    "redact_hooks",
-    "redact_source",
-    "redact",
-]
 
 
 def find_environment_secrets(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -81,18 +67,14 @@ def redact_hooks(hooks: Sequence[Hook], secrets: tuple[str, ...]) -> Sequence[Ho
     return [RedactingHook(hook, secrets) for hook in hooks] if secrets else hooks
 
 
-class RedactingSource:
+class RedactingSource(WrappedSource):
     """A source whose tools output no secret of this process."""
 
     def __init__(self, source: ToolSource, secrets: tuple[str, ...]) -> None:
-        self._source = source
+        super().__init__(source)
         self._secrets = secrets
         self._source_tools: Sequence[Tool] | None = None
         self._tools: tuple[Tool, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self._source.name
 
     def tools(self) -> Sequence[Tool]:
         tools = self._source.tools()
@@ -100,15 +82,6 @@ class RedactingSource:
             self._source_tools = tools
             self._tools = tuple(RedactingTool(tool, self._secrets) for tool in tools)
         return self._tools
-
-    def instructions(self) -> str:
-        return self._source.instructions()
-
-    async def open(self) -> None:
-        await self._source.open()
-
-    async def aclose(self) -> None:
-        await self._source.aclose()
 
 
 class RedactingTool(WrappedTool):

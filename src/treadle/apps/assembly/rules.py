@@ -17,28 +17,27 @@ from treadle.core.text import plural
 
 if TYPE_CHECKING:
     from treadle.policy.ruleset.rules import RuleSet
+    from treadle.policy.trust import TrustStore
 
 
 def trust_file() -> Path:
     return treadle_home() / "trust.json"
 
 
-def is_trusted(folder: Path) -> bool:
-    """Whether the user trusts this folder."""
-    if not trust_file().exists():
-        return False
+def open_trust_store() -> TrustStore:
     from treadle.policy.trust import TrustStore
 
-    return TrustStore(trust_file()).is_trusted(folder)
+    return TrustStore(trust_file())
+
+
+def is_trusted(folder: Path) -> bool:
+    """Whether the user trusts this folder."""
+    return trust_file().exists() and open_trust_store().is_trusted(folder)
 
 
 def is_trust_declined(folder: Path) -> bool:
     """Whether the user declined to trust this folder, and is not asked again."""
-    if not trust_file().exists():
-        return False
-    from treadle.policy.trust import TrustStore
-
-    return TrustStore(trust_file()).is_declined(folder)
+    return trust_file().exists() and open_trust_store().is_declined(folder)
 
 
 class RulesFile(NamedTuple):
@@ -50,12 +49,11 @@ class RulesFile(NamedTuple):
 
 
 def list_rules_files(folder: Path) -> list[RulesFile]:
+    project = folder / ".treadle"
     return [
         RulesFile(treadle_home() / "settings.json", "everywhere", is_user=True),
-        RulesFile(folder / ".treadle" / "settings.json", "this project", is_user=False),
-        RulesFile(
-            folder / ".treadle" / "settings.local.json", "this project, only you", is_user=False
-        ),
+        RulesFile(project / "settings.json", "this project", is_user=False),
+        RulesFile(project / "settings.local.json", "this project, only you", is_user=False),
     ]
 
 
@@ -78,18 +76,16 @@ def _make_empty_rules() -> RuleSet:
 
 
 def _read_rules(folder: Path, files: Sequence[RulesFile]) -> tuple[RuleSet, list[str]]:
-    from treadle.policy.trust import TrustStore, filter_project_rules
+    from treadle.policy.trust import filter_project_rules
 
     notes = list[str]()
     user = _read_files(folder, [file for file in files if file.is_user])
     project = _read_files(folder, [file for file in files if not file.is_user])
     # The project's files are accepted together: there is one hash for all their allow rules.
-    accepted = TrustStore(trust_file()).has_accepted_rules(folder, project)
+    accepted = open_trust_store().has_accepted_rules(folder, project)
     if project.allow and not accepted:
-        count = plural(len(project.allow), "allow rule")
-        notes.append(
-            f"{count} of {folder / '.treadle'} not in force: run `treadle trust` to accept"
-        )
+        which = f"{plural(len(project.allow), 'allow rule')} of {folder / '.treadle'}"
+        notes.append(f"{which} not in force: run `treadle trust` to accept")
     return user + filter_project_rules(project, is_accepted=accepted), notes
 
 
@@ -114,14 +110,10 @@ def _parse_flag_rules(folder: Path, allow: Sequence[str], deny: Sequence[str]) -
     from treadle.policy.ruleset.rules_file import parse_rules
 
     rules = RuleSet()
+    root, home = os.path.realpath(folder), str(Path.home())
     for flag, texts in (("allow", allow), ("deny", deny)):
         try:
-            rules = rules + parse_rules(
-                {flag: list(texts)},
-                root=os.path.realpath(folder),
-                home=str(Path.home()),
-                scope=f"--{flag}",
-            )
+            rules += parse_rules({flag: list(texts)}, root=root, home=home, scope=f"--{flag}")
         except InvalidRule as error:
             raise ConfigError(f"--{flag}: {error}") from error
     return rules
@@ -135,9 +127,8 @@ def make_rule_saver(folder: Path) -> Callable[[tuple[str, ...]], None]:
 
     def save(rules: tuple[str, ...]) -> None:
         from treadle.policy.ruleset.rules_file import save_rules
-        from treadle.policy.trust import TrustStore
 
-        trust = TrustStore(trust_file())
+        trust = open_trust_store()
         accepted = trust.has_accepted_rules(folder, read_project_rules(folder))
         file = folder / ".treadle" / "settings.local.json"
         root, home = os.path.realpath(folder), str(Path.home())

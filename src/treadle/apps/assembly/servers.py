@@ -33,17 +33,15 @@ class McpServers(Federation):
     ) -> None:
         super().__init__(servers)
         self.servers = tuple(servers)
-        self._startup_wait = startup_wait
+        self._wait = startup_wait
         self._problems = problems
 
     async def open(self) -> None:
         await super().open()
-        if self._startup_wait:
-            await asyncio.gather(
-                *(server.wait_ready(self._startup_wait) for server in self.servers)
-            )
+        if self._wait:
+            await asyncio.gather(*(server.wait_ready(self._wait) for server in self.servers))
             for server in self.servers:
-                self._problems.on_timeout(server.status, self._startup_wait)
+                self._problems.on_timeout(server.status, self._wait)
 
 
 class ServerProblems:
@@ -54,13 +52,12 @@ class ServerProblems:
         self._reported: dict[str, McpState] = {}
 
     def on_status(self, status: McpStatus) -> None:
-        if status.state == "up":
-            self._reported.pop(status.name, None)
-        elif status.state in _PROBLEM_TEXTS and self._reported.get(status.name) != status.state:
-            self._reported[status.name] = status.state
-            self._notify(
-                _PROBLEM_TEXTS[status.state].format(name=status.name, problem=status.problem)
-            )
+        name, state = status.name, status.state
+        if state == "up":
+            self._reported.pop(name, None)
+        elif state in _PROBLEM_TEXTS and self._reported.get(name) != state:
+            self._reported[name] = state
+            self._notify(_PROBLEM_TEXTS[state].format(name=name, problem=status.problem))
 
     def on_timeout(self, status: McpStatus, waited: float) -> None:
         """The wait for the servers is over."""
@@ -92,15 +89,14 @@ def make_servers(
 
     `user_servers` are the names from the user's own settings; `trusted` is about the folder.
     """
-    problems = ServerProblems(notify)
-    objection = start_objections(workspace.root)
+    problems, root = ServerProblems(notify), workspace.root
+    objection = start_objections(root)
     servers: list[McpServer] = []
     for name, definition in definitions.items():
         try:
             if name in user_servers:
-                config = _isolate_user_server(
-                    parse_server_config(name, definition), workspace.root, trusted
-                )
+                config = parse_server_config(name, definition)
+                config = _isolate_user_server(config, root, trusted)
             else:
                 config = parse_server_config(name, definition, trusted=False)
                 notes.extend(_format_withheld(name, find_secret_variables(definition)))
@@ -109,7 +105,7 @@ def make_servers(
                     name,
                     config,
                     start=workspace.spawn,
-                    root=workspace.root,
+                    root=root,
                     on_change=problems.on_status,
                     start_objection=partial(objection, name, definition),
                 )

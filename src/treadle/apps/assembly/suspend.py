@@ -69,9 +69,8 @@ class SuspendOnBudget:
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         answer = self._gate.admit(estimate)
-        is_over = isinstance(answer, Stop) and answer.reason == "budget_exceeded"
-        if is_over and estimate.session_id == self._session_id:
-            assert isinstance(answer, Stop), "only a Stop has a reason"
+        is_ours = estimate.session_id == self._session_id
+        if is_ours and isinstance(answer, Stop) and answer.reason == "budget_exceeded":
             raise TurnSuspended("budget", WakeCondition("money"), answer.detail)
         return answer
 

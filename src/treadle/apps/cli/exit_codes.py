@@ -5,23 +5,8 @@ Codes from 64 on follow sysexits.h where it has a matching one.
 
 from __future__ import annotations
 
-from treadle.core.errors import (
-    AccessDenied,
-    ConfigError,
-    Overloaded,
-    QuotaExhausted,
-    RateLimited,
-    SessionBusy,
-    SessionInOtherFolder,
-    SessionNotFound,
-    SessionTooNew,
-    StoreError,
-    StoreFull,
-    StreamBroken,
-    TreadleError,
-    UnknownModel,
-    Unreachable,
-)
+from treadle.core import errors
+from treadle.core.errors import TreadleError
 
 SUCCESS = 0
 ERROR = 1
@@ -55,20 +40,20 @@ EXIT_CODE_BY_REASON = {
 
 # The first match counts.
 _CODES_BY_ERROR: tuple[tuple[tuple[type[TreadleError], ...], int], ...] = (
-    ((AccessDenied, QuotaExhausted), ACCESS_DENIED),
-    ((RateLimited, Overloaded, Unreachable, StreamBroken), UNAVAILABLE),
-    ((UnknownModel, ConfigError), USAGE_ERROR),
-    ((SessionNotFound,), SESSION_NOT_FOUND),
-    ((SessionInOtherFolder,), WRONG_FOLDER),
-    ((SessionBusy,), SESSION_BUSY),
-    ((SessionTooNew,), SESSION_TOO_NEW),
-    ((StoreFull,), IO_ERROR),
+    ((errors.AccessDenied, errors.QuotaExhausted), ACCESS_DENIED),
+    ((errors.RateLimited, errors.Overloaded, errors.Unreachable, errors.StreamBroken), UNAVAILABLE),
+    ((errors.UnknownModel, errors.ConfigError), USAGE_ERROR),
+    ((errors.SessionNotFound,), SESSION_NOT_FOUND),
+    ((errors.SessionInOtherFolder,), WRONG_FOLDER),
+    ((errors.SessionBusy,), SESSION_BUSY),
+    ((errors.SessionTooNew,), SESSION_TOO_NEW),
+    ((errors.StoreFull,), IO_ERROR),
 )
 
 
 def exit_code_for(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return ABORTED
-    is_io_error = isinstance(error, StoreError) and isinstance(error.__cause__, OSError)
+    is_io_error = isinstance(error, errors.StoreError) and isinstance(error.__cause__, OSError)
     default = IO_ERROR if is_io_error else ERROR
     return next((code for kinds, code in _CODES_BY_ERROR if isinstance(error, kinds)), default)

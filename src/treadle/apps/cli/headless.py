@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.assembly.rules import is_trusted
@@ -43,9 +45,8 @@ from treadle.core.errors import LoopError, TreadleError
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Denial, PendingApproval
-from treadle.core.transcript.content import Text, UserContent
+from treadle.core.transcript import RunTools, Text, UserContent, pending
 from treadle.core.transcript.entries import View, WakeCondition
-from treadle.core.transcript.pending import RunTools, pending
 from treadle.observe.totals import Totals
 
 if TYPE_CHECKING:
@@ -59,20 +60,16 @@ HEADLESS_DENIAL = (
 TIME_LIMIT_REASON = "max_time"
 
 
-def run(
-    arguments: list[str], resume_input: ResumeInput | None = None, *, reads_input: bool = True
-) -> int:
+def run(words: list[str], resume_input: ResumeInput | None = None, reads_input: bool = True) -> int:
     """`resume_input` is the user's input for a suspended session."""
     has_output = reopen_closed_streams()
-    return report_errors(
-        "treadle", lambda: _run(arguments, resume_input, reads_input, has_output=has_output)
-    )
+    return report_errors("treadle", lambda: _run(words, resume_input, reads_input, has_output))
 
 
 def _run(
-    arguments: list[str], resume_input: ResumeInput | None, reads_input: bool, *, has_output: bool
+    words: list[str], resume_input: ResumeInput | None, reads_input: bool, has_output: bool
 ) -> int:
-    line = parse_command_line(arguments)
+    line = parse_command_line(words)
     at_terminal = line.prompt is not None or not is_stdin_piped() or line.has("plain")
     if at_terminal and not line.has("print"):
         from treadle.apps.cli.interactive import start_tui
@@ -84,9 +81,8 @@ def _run(
     prompt: tuple[UserContent, ...] = ()
     if reads_input:
         added = [Path(folder, path).expanduser() for path in settings.add_dir]
-        prompt = read_prompt(
-            line.prompt, line.texts("file"), folder, added_folders=added, optional=is_resumed
-        )
+        files = line.texts("file")
+        prompt = read_prompt(line.prompt, files, folder, added_folders=added, optional=is_resumed)
     if not prompt and not is_resumed:
         raise UsageError("no prompt: write it after -p, or pipe it to stdin")
     schema = None
@@ -122,6 +118,7 @@ class HeadlessRun:
         self._resumed_call_ids: frozenset[str] = frozenset()  # calls that `resume_input` is about
         self._suspended: TurnSuspended | None = None
         self._totals = Totals()
+        self._model = self._session_id = ""
         self._denied: list[str] = []
         self._driver: Driver | None = None
         self._task: asyncio.Task[object] | None = None
@@ -139,7 +136,7 @@ class HeadlessRun:
         self._signals.listen()
         harden_process()
         try:
-            report = redact_report(await self._run_session())
+            report = redact_report(self._complete_report(await self._run_session()))
             if self._format != "text":
                 from treadle.observe.jsonlines import encode_line
 
@@ -160,8 +157,8 @@ class HeadlessRun:
         try:
             session = await self._build_session(stream_json)
         except TreadleError as error:
-            return self._report_error(error, "", "")
-        name, session_id = session.model.name, session.store.session_id
+            return self._report_error(error)
+        self._model, self._session_id = session.model.name, session.store.session_id
         try:
             driver = session.start(self._prompt or None)
             try:
@@ -174,15 +171,16 @@ class HeadlessRun:
             except TurnSuspended as suspended:
                 self._suspended = suspended
                 await self._suspend(suspended, session, driver)
-                return self._report_suspended(suspended, name, session_id)
+                code, detail = exit_codes.SUSPENDED, suspended.detail
+                return RunReport(reason="parked", exit_code=code, detail=detail)
             finally:
                 await driver.aclose()
         except TreadleError as error:
-            return self._report_error(error, name, session_id)
+            return self._report_error(error)
         finally:
             self._driver = None
             await session.aclose()
-        return self._report_turn(turn, output, name, session_id)
+        return self._report_turn(turn, output)
 
     def _make_stream_json(self) -> StreamJsonWriter | None:
         if self._format != "stream-json":
@@ -191,16 +189,13 @@ class HeadlessRun:
 
         return StreamJsonWriter(self._stdout)
 
-    async def _start_stream_json(
-        self, stream_json: StreamJsonWriter, session: AgentSession
-    ) -> None:
+    async def _start_stream_json(self, writer: StreamJsonWriter, session: AgentSession) -> None:
         from treadle.observe.jsonlines import encode_line
 
-        stream_json.session_id = session.store.session_id
+        writer.session_id = session.store.session_id
         await session.agent.config.source.open()
-        self._stdout.write_json(
-            redact_for_display(encode_line(self._make_header(session)).decode())
-        )
+        header = encode_line(self._make_header(session)).decode()
+        self._stdout.write_json(redact_for_display(header))
 
     async def _build_session(self, stream_json: StreamJsonWriter | None) -> AgentSession:
         line, observers = self._command_line, list[Observer]([self._totals])
@@ -291,16 +286,12 @@ class HeadlessRun:
         detail = f"the model asks: {format_questions(calls)}"
         return TurnSuspended("question", WakeCondition("answer"), detail)
 
-    async def _suspend(
-        self, suspended: TurnSuspended, session: AgentSession, driver: Driver
-    ) -> None:
+    async def _suspend(self, wait: TurnSuspended, session: AgentSession, driver: Driver) -> None:
         from treadle.core.transcript.entries import Suspended
         from treadle.sessions.suspend import suspend_turn
 
-        turn_id = driver.trace[-1].turn_id
-        await suspend_turn(
-            session.store, Suspended(turn_id, suspended.reason, suspended.wake, suspended.detail)
-        )
+        entry = Suspended(driver.trace[-1].turn_id, wait.reason, wait.wake, wait.detail)
+        await suspend_turn(session.store, entry)
 
     def _print_note(self, text: str) -> None:
         if self._progress is not None:
@@ -323,9 +314,7 @@ class HeadlessRun:
 
     # --- result ----------------------------------------------------------------------------
 
-    def _report_turn(
-        self, turn: TurnResult, output: object, model: str, session_id: str
-    ) -> RunReport:
+    def _report_turn(self, turn: TurnResult, output: object) -> RunReport:
         reason, detail = str(turn.reason), get_turn_detail(turn)
         if turn.reason == "aborted" and self._is_time_limit_reached:
             reason = "budget_exceeded"
@@ -340,43 +329,26 @@ class HeadlessRun:
         if self._signals.exit_code is not None and reason == "aborted":
             code = self._signals.exit_code
         error = str(turn.error) if turn.error is not None else ""
-        return self._make_report(
-            reason, code, model, session_id, turn.text, output, error, detail, turn.rounds
-        )
-
-    def _report_suspended(self, suspended: TurnSuspended, model: str, session_id: str) -> RunReport:
-        return self._make_report(
-            "parked", exit_codes.SUSPENDED, model, session_id, detail=suspended.detail
-        )
-
-    def _report_error(self, error: TreadleError, model: str, session_id: str) -> RunReport:
-        is_usage = isinstance(error, LoopError)
-        code = exit_codes.USAGE_ERROR if is_usage else exit_codes.exit_code_for(error)
-        return self._make_report("error", code, model, session_id, error=str(error))
-
-    def _make_report(
-        self,
-        reason: str,
-        code: int,
-        model: str,
-        session_id: str,
-        text: str = "",
-        output: object = None,
-        error: str = "",
-        detail: str = "",
-        rounds: int = 0,
-    ) -> RunReport:
         return RunReport(
-            version=FORMAT_VERSION,
-            session_id=session_id,
-            model=model,
             reason=reason,
             exit_code=code,
-            text=text,
+            text=turn.text,
             output=output,
             error=error,
             detail=detail,
-            rounds=rounds,
+            rounds=turn.rounds,
+        )
+
+    def _report_error(self, error: TreadleError) -> RunReport:
+        is_usage = isinstance(error, LoopError)
+        code = exit_codes.USAGE_ERROR if is_usage else exit_codes.exit_code_for(error)
+        return RunReport(reason="error", exit_code=code, error=str(error))
+
+    def _complete_report(self, report: RunReport) -> RunReport:
+        return msgspec.structs.replace(
+            report,
+            session_id=self._session_id,
+            model=self._model,
             seconds=round(time.monotonic() - self._started_at, 3),
             usage=self._totals.usage,
             denied=tuple(self._denied),

@@ -16,25 +16,22 @@ ABORTED = 130
 
 # name -> (module or module:function, summary). The function, `run` if none is named, takes the
 # arguments and returns the exit code.
-_PACKAGE = "treadle.apps.cli.commands"
+_HERE = "treadle.apps.cli.commands"
 COMMANDS: dict[str, tuple[str, str]] = {
-    "models": (f"{_PACKAGE}.models", "list the usable models; test or download one"),
-    "permissions": (f"{_PACKAGE}.permissions", "list, explain and back-test permission rules"),
-    "trust": (
-        f"{_PACKAGE}.trust",
-        "trust a folder: use its memory, settings, agents, hooks, servers",
-    ),
-    "config": (f"{_PACKAGE}.config", "show all settings and their sources"),
-    "sessions": (f"{_PACKAGE}.sessions", "list, search, show, fork, rewind, undo, prune"),
-    "resume": (f"{_PACKAGE}.resume", "list and continue suspended turns"),
-    "undo": (f"{_PACKAGE}.sessions:run_undo", "undo the file changes of the last turn (and redo)"),
-    "redo": (f"{_PACKAGE}.sessions:run_redo", "redo what undo reverted"),
-    "replay": (f"{_PACKAGE}.replay", "replay a session offline"),
-    "diff": (f"{_PACKAGE}.replay:run_diff", "compare two sessions"),
-    "cost": (f"{_PACKAGE}.cost", "show costs by day, model, project, session"),
-    "prompt": (f"{_PACKAGE}.prompt", "print the system prompt and its size"),
-    "doctor": (f"{_PACKAGE}.doctor", "check the installation and this machine"),
-    "completions": (f"{_PACKAGE}.completions", "print completions for bash, zsh or fish"),
+    "models": (f"{_HERE}.models", "list the usable models; test or download one"),
+    "permissions": (f"{_HERE}.permissions", "list, explain and back-test permission rules"),
+    "trust": (f"{_HERE}.trust", "trust a folder: use its memory, settings, agents, hooks, servers"),
+    "config": (f"{_HERE}.config", "show all settings and their sources"),
+    "sessions": (f"{_HERE}.sessions", "list, search, show, fork, rewind, undo, prune"),
+    "resume": (f"{_HERE}.resume", "list and continue suspended turns"),
+    "undo": (f"{_HERE}.sessions:run_undo", "undo the file changes of the last turn (and redo)"),
+    "redo": (f"{_HERE}.sessions:run_redo", "redo what undo reverted"),
+    "replay": (f"{_HERE}.replay", "replay a session offline"),
+    "diff": (f"{_HERE}.replay:run_diff", "compare two sessions"),
+    "cost": (f"{_HERE}.cost", "show costs by day, model, project, session"),
+    "prompt": (f"{_HERE}.prompt", "print the system prompt and its size"),
+    "doctor": (f"{_HERE}.doctor", "check the installation and this machine"),
+    "completions": (f"{_HERE}.completions", "print completions for bash, zsh or fish"),
 }
 AGENT_MODULE = "treadle.apps.cli.headless"
 HIDDEN_COMMANDS = ("redo",)  # the help names it with `undo`
@@ -108,6 +105,5 @@ def format_help(commands: dict[str, tuple[str, str]]) -> str:
     width = max(map(len, [*commands, "--version"]))
     rows = [(name, text) for name, (_, text) in commands.items() if name not in HIDDEN_COMMANDS]
     rows.append(("--version", "print the version"))
-    return HELP_TEMPLATE.format(
-        commands="\n".join(f"  {name:{width}}  {text}" for name, text in rows)
-    )
+    lines = [f"  {name:{width}}  {text}" for name, text in rows]
+    return HELP_TEMPLATE.format(commands="\n".join(lines))

@@ -29,14 +29,8 @@ class CliOption(NamedTuple):
 
 
 def _option_for_setting(name: str, metavar: str, *, repeatable: bool = False) -> CliOption:
-    setting = SETTINGS_BY_NAME[name]
-    return CliOption(
-        name.replace("_", "-"),
-        metavar,
-        setting.help,
-        repeatable=repeatable,
-        choices=setting.choices,
-    )
+    setting, option = SETTINGS_BY_NAME[name], name.replace("_", "-")
+    return CliOption(option, metavar, setting.help, "", repeatable, setting.choices)
 
 
 OUTPUT_FORMATS = ("text", "json", "stream-json")
@@ -132,13 +126,13 @@ def _parse_option(word: str, rest: list[str]) -> list[tuple[CliOption, str]]:
         for option, _ in switches:
             if option.metavar:
                 raise UsageError(f"-{option.short} needs a value: {option.metavar}")
-        return [*switches, (last, _take_value(last, f"-{last.short}", "", False, rest))]
+        return [*switches, (last, _take_value(last, f"-{last.short}", None, rest))]
     name, equals, value = word[2:].partition("=")
     known = OPTIONS_BY_NAME.get(OLD_NAMES.get(name, name))
     if known is None:
         hint = suggest_name(f"--{name}", (f"--{other}" for other in OPTIONS_BY_NAME))
         raise UsageError(f"unknown option --{name}{hint}")
-    return [(known, _take_value(known, f"--{name}", value, bool(equals), rest))]
+    return [(known, _take_value(known, f"--{name}", value if equals else None, rest))]
 
 
 def _find_short_option(letter: str) -> CliOption:
@@ -148,17 +142,14 @@ def _find_short_option(letter: str) -> CliOption:
     return option
 
 
-def _take_value(
-    option: CliOption, spelling: str, value: str, has_value: bool, rest: list[str]
-) -> str:
-    if not option.metavar:
-        if has_value:
-            raise UsageError(f"{spelling} takes no value")
-        return ""
-    if has_value:
-        return value
+def _take_value(option: CliOption, name: str, value: str | None, rest: list[str]) -> str:
+    """The value after `=`, if any, else the next word."""
+    if not option.metavar and value is not None:
+        raise UsageError(f"{name} takes no value")
+    if not option.metavar or value is not None:
+        return value or ""
     if not rest:
-        raise UsageError(f"{spelling} needs a value: {option.metavar}")
+        raise UsageError(f"{name} needs a value: {option.metavar}")
     return rest.pop(0)
 
 

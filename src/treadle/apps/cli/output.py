@@ -23,8 +23,7 @@ from treadle.core import events
 from treadle.core.events import Event, TurnResult
 from treadle.core.sanitize import escape_invisible, escape_json, strip_escapes
 from treadle.core.text import format_dollars
-from treadle.core.transcript.items import AssistantItem, Item
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript import AssistantItem, Item, Usage
 
 FORMAT_VERSION = 1  # of the report; a test compares it with that of observe/jsonlines
 CHUNK_BYTES = 4_096  # a pipe that polls as writable takes so many without blocking
@@ -97,15 +96,15 @@ class Stdout:
         self._flush()
 
 
-class RunReport(msgspec.Struct, frozen=True, tag="result", omit_defaults=False):
+class RunReport(msgspec.Struct, frozen=True, kw_only=True, tag="result", omit_defaults=False):
     """How a run ended. `denied` are calls that needed approval; `output` matches the schema."""
 
-    version: int
-    session_id: str
-    model: str
+    version: int = FORMAT_VERSION
+    session_id: str = ""
+    model: str = ""
     reason: str
     exit_code: int
-    text: str
+    text: str = ""
     output: Any = None
     error: str = ""
     detail: str = ""

@@ -14,8 +14,7 @@ from treadle.apps.assembly import AgentSession
 from treadle.apps.cli.console import UsageError
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
-from treadle.core.transcript.content import Text
-from treadle.core.transcript.items import AssistantItem
+from treadle.core.transcript import AssistantItem, Text
 
 
 def read_schema(file: str) -> dict[str, object]:

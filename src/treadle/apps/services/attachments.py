@@ -44,11 +44,7 @@ def find_mentions(text: str) -> list[str]:
 
 
 def attach_mention(
-    name: str,
-    folder: Path,
-    list_added_folders: Callable[[], Sequence[Path]],
-    *,
-    include_text: bool,
+    name: str, folder: Path, list_added_folders: Callable[[], Sequence[Path]], *, include_text: bool
 ) -> Attachment | None:
     """The file that a text mentions; None if there is none, or it is text and that is not wanted.
 

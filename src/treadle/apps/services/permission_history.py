@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treadle.apps.assembly.rules import load_rules
-from treadle.core.transcript.content import ToolCall
+from treadle.core.transcript import AssistantItem, ToolCall
 from treadle.core.transcript.entries import ApprovalDecision, ItemAdded
-from treadle.core.transcript.items import AssistantItem
 from treadle.policy.evaluation.backtest import BacktestResult, PastDecision, run_backtest
 from treadle.policy.evaluation.ruling import PolicyCall
 from treadle.policy.policy import build_policy_context

@@ -31,14 +31,8 @@ def list_changing_turns(session_dir: Path) -> list[TurnInfo]:
 def find_tree_before(session_dir: Path, turn_id: str) -> str:
     """The files before a turn, or "". A turn without checkpoints has those of the next one."""
     number = find_turn(session_dir, turn_id).number
-    return next(
-        (
-            turn.checkpoint_before
-            for turn in list_turns(session_dir)
-            if turn.number >= number and turn.checkpoint_before
-        ),
-        "",
-    )
+    later = [turn for turn in list_turns(session_dir) if turn.number >= number]
+    return next((turn.checkpoint_before for turn in later if turn.checkpoint_before), "")
 
 
 async def apply_turn(checkpoints: Checkpoints, turn: TurnInfo, *, is_undo: bool) -> RestoreResult:
@@ -70,7 +64,7 @@ def list_skipped(restored: RestoreResult) -> list[str]:
 
 
 async def fork_session(
-    library: Library, session_dir: Path, *, folder: Path, before_turn: str | None = None
+    library: Library, session_dir: Path, folder: Path, before_turn: str | None = None
 ) -> str:
     """The id of a new session with the history of this one, up to before a turn."""
     journal, _ = fork(library, session_dir, folder=folder, before_turn=before_turn)

@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING, get_args
 import msgspec
 
 from treadle.apps import settings as settings_page
-from treadle.apps.assembly import AgentSession, SessionOptions, build_agent, extensions
+from treadle.apps.assembly import AgentSession, SessionOptions, build_agent, extensions, rules
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
-from treadle.apps.assembly.rules import (
-    is_trust_declined,
-    is_trusted,
-    load_rules,
-    read_project_rules,
-    trust_file,
-)
 from treadle.apps.assembly.sessions import get_session_dir
 from treadle.apps.services import undo
 from treadle.apps.services.crash_report import CrashReport
@@ -79,30 +72,26 @@ class LocalHost:
 
     def _load_settings(self) -> settings_page.Settings:
         return settings_page.load_settings(
-            self.folder, self._flags, is_trusted=lambda: is_trusted(self.folder)
+            self.folder, self._flags, is_trusted=lambda: self.is_trusted
         )
 
     # --- trust ---------------------------------------------------------------------------
 
     @property
     def is_trusted(self) -> bool:
-        return is_trusted(self.folder)
+        return rules.is_trusted(self.folder)
 
     @property
     def is_trust_declined(self) -> bool:
-        return is_trust_declined(self.folder)
+        return rules.is_trust_declined(self.folder)
 
     def trust(self) -> None:
-        from treadle.policy.trust import TrustStore
-
-        store = TrustStore(trust_file())
+        store = rules.open_trust_store()
         store.trust(self.folder)
-        store.accept_rules(self.folder, read_project_rules(self.folder))
+        store.accept_rules(self.folder, rules.read_project_rules(self.folder))
 
     def decline_trust(self) -> None:
-        from treadle.policy.trust import TrustStore
-
-        TrustStore(trust_file()).decline(self.folder)
+        rules.open_trust_store().decline(self.folder)
 
     def list_extension_files(self) -> list[str]:
         return extensions.list_extension_files(self.folder)
@@ -126,7 +115,7 @@ class LocalHost:
         self._callbacks = callbacks
         if fork and resume:
             parent = self._library.find(resume)
-            resume = await undo.fork_session(self._library, parent, folder=self.folder)
+            resume = await undo.fork_session(self._library, parent, self.folder)
         options = msgspec.structs.replace(
             self._options, interactive=True, resume=resume, until=self._goal, checkpoints=True
         )
@@ -254,8 +243,8 @@ class LocalHost:
         return lines[::-1]
 
     def list_permissions(self) -> list[tuple[str, str]]:
-        rules = load_rules(self.folder, self._options.allow, self._options.deny)[0]()
-        rows = (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow))
+        applied = rules.load_rules(self.folder, self._options.allow, self._options.deny)[0]()
+        rows = (("deny", applied.deny), ("ask", applied.ask), ("allow", applied.allow))
         return [(f"{verb} {rule.text}", str(rule.origin)) for verb, part in rows for rule in part]
 
     def list_settings(self) -> list[tuple[str, str, str]]:

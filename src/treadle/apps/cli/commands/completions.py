@@ -68,9 +68,8 @@ def _render_bash_case(option: CliOption) -> str:
 
 def render_zsh() -> str:
     lines = "\n".join(f"        {_render_zsh_option(option)} \\" for option in OPTIONS)
-    commands = "\n".join(
-        f"        '{name}:{_strip_quotes(text)}'" for name, (_, text) in COMMANDS.items()
-    )
+    texts = {name: _strip_quotes(text) for name, (_, text) in COMMANDS.items()}
+    commands = "\n".join(f"        '{name}:{text}'" for name, text in texts.items())
     return f"""\
 #compdef treadle
 _treadle() {{
@@ -101,9 +100,8 @@ def _render_zsh_option(option: CliOption) -> str:
 def render_fish() -> str:
     lines = ["complete -c treadle -f"]
     for name, (_, text) in COMMANDS.items():
-        lines.append(
-            f"complete -c treadle -n __fish_use_subcommand -a {name} -d '{_strip_quotes(text)}'"
-        )
+        summary = _strip_quotes(text)
+        lines.append(f"complete -c treadle -n __fish_use_subcommand -a {name} -d '{summary}'")
     for option in OPTIONS:
         parts = [f"complete -c treadle -l {option.name}"]
         if option.short:

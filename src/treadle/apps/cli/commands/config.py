@@ -9,12 +9,7 @@ from pathlib import Path
 
 from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.cli import exit_codes
-from treadle.apps.cli.console import (
-    UsageError,
-    get_current_folder,
-    print_line,
-    report_errors,
-)
+from treadle.apps.cli.console import UsageError, get_current_folder, print_line, report_errors
 from treadle.apps.settings import (
     SETTINGS,
     Settings,
@@ -66,13 +61,10 @@ def _print_table(settings: Settings, folder: Path) -> None:
         (row.name, format_value(getattr(settings, row.name)), settings.origin(row.name), row.help)
         for row in SETTINGS
     ]
-    name_width, value_width, origin_width = (
-        max(len(row[column]) for row in rows) for column in range(3)
-    )
-    value_width = min(value_width, 30)
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for name, value, origin, text in rows:
-        line = f"{name:{name_width}}  {value:{value_width}}  {origin:{origin_width}}  {text}"
-        print_line(escape_invisible(line.rstrip()))
+        start = f"{name:{widths[0]}}  {value:{min(widths[1], 30)}}  {origin:{widths[2]}}"
+        print_line(escape_invisible(f"{start}  {text}".rstrip()))
     print_line()
     for file in (treadle_home() / "config.toml", project_config_file(folder)):
         if not file.exists():

@@ -49,9 +49,8 @@ def run(arguments: list[str]) -> int:
 
 
 def _print_cost(arguments: list[str]) -> int:
-    flags = parse_flags(
-        "cost", arguments, switches=("json", "here"), valued=("by", "since", "html")
-    )
+    valued = ("by", "since", "html")
+    flags = parse_flags("cost", arguments, switches=("json", "here"), valued=valued)
     is_json, file = "json" in flags, flags.get("html")
     if is_json and file is not None:
         raise UsageError("--json and --html cannot be combined")

@@ -84,9 +84,8 @@ def _check_terminal() -> CheckResult:
     kind = os.environ.get("TERM", "")
     size = f"{kind or 'unknown'}, {columns}x{lines}"
     if kind in ("", "dumb"):
-        return CheckResult(
-            "note", size, "set TERM to the type of the terminal, such as xterm-256color"
-        )
+        advice = "set TERM to the type of the terminal, such as xterm-256color"
+        return CheckResult("note", size, advice)
     if columns < 40 or lines < 10:
         return CheckResult("note", size, "make the window larger; 80x24 is enough")
     return CheckResult("ok", size)
@@ -120,11 +119,8 @@ async def _check_sandbox() -> CheckResult:
     try:
         if workspace.sandboxed:
             return CheckResult("ok", "commands run in bubblewrap, without network")
-        return CheckResult(
-            "note",
-            f"no sandbox: {workspace.sandbox_problem}",
-            "without a sandbox, each command that changes something needs approval",
-        )
+        advice = "without a sandbox, each command that changes something needs approval"
+        return CheckResult("note", f"no sandbox: {workspace.sandbox_problem}", advice)
     finally:
         await workspace.aclose()
 
@@ -162,9 +158,8 @@ def _check_settings() -> CheckResult:
     settings = load_settings(folder, is_trusted=lambda: is_trusted(folder))
     notes = [*settings.notes, *load_rules(folder)[1]]
     trust = "trusted" if is_trusted(folder) else "not trusted"
-    return CheckResult(
-        "note" if notes else "ok", f"valid; this folder is {trust}", "; ".join(notes)
-    )
+    fact = f"valid; this folder is {trust}"
+    return CheckResult("note" if notes else "ok", fact, "; ".join(notes))
 
 
 def _check_sessions() -> CheckResult:

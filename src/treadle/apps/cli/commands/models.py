@@ -22,8 +22,7 @@ from treadle.apps.cli.console import BOLD, DIM, add_style, print_line, report_er
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest, Reply
 from treadle.core.sanitize import escape_invisible
 from treadle.core.text import format_bytes, format_dollars
-from treadle.core.transcript.items import AssistantItem, to_user_item
-from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript import AssistantItem, Transcript, to_user_item
 from treadle.models.catalog import card_for, list_models
 from treadle.models.registry import (
     KNOWN_PROVIDERS,
@@ -86,10 +85,9 @@ def _is_option(word: str) -> bool:
 
 
 async def _list_models(include_all: bool) -> int:
-    servers, default = await asyncio.gather(
-        find_local_servers(names=ALL_SERVERS), find_default_model()
-    )
-    rows = [*_list_hosted(include_all), *_list_local(servers), *_list_embedded()]
+    servers = find_local_servers(names=ALL_SERVERS)
+    found, default = await asyncio.gather(servers, find_default_model())
+    rows = [*_list_hosted(include_all), *_list_local(found), *_list_embedded()]
     rows.sort(key=lambda row: not row.usable)
     print_table(rows, default, sys.stdout)
     return exit_codes.SUCCESS
@@ -118,17 +116,14 @@ def _list_local(servers: list[LocalServer]) -> Iterable[ModelRow]:
     answering = {server.provider: server for server in servers}
     for name in ALL_SERVERS:
         server = answering.get(name)
-        if server is None:
-            hint = f"no server answers; set {KNOWN_PROVIDERS[name].url_variables[0]}"
-            yield ModelRow(f"{name}/MODEL", hint, "", "free", usable=False)
-        elif not server.models:
-            yield ModelRow(
-                f"{name}/MODEL", f"{server.url} has no model yet", "", "free", usable=False
-            )
-        else:
+        if server is not None and server.models:
             for model_name in server.models:
                 card = card_for(f"{name}/{model_name}")
                 yield _make_row(card, f"{server.url} answers", usable=True)
+            continue
+        hint = f"no server answers; set {KNOWN_PROVIDERS[name].url_variables[0]}"
+        source = hint if server is None else f"{server.url} has no model yet"
+        yield ModelRow(f"{name}/MODEL", source, "", "free", usable=False)
 
 
 def _list_embedded() -> Iterable[ModelRow]:
@@ -137,12 +132,10 @@ def _list_embedded() -> Iterable[ModelRow]:
 
     available, window = list_available_weights(), f"{WINDOW:,}"
     for weights in ALL_WEIGHTS:
-        name = f"embedded/{weights.name}"
-        if weights in available:
-            yield ModelRow(name, "on this machine", window, "free", usable=True)
-        else:
-            hint = f"treadle models get {weights.name} ({format_bytes(weights.size)})"
-            yield ModelRow(name, hint, window, "free", usable=False)
+        usable = weights in available
+        hint = f"treadle models get {weights.name} ({format_bytes(weights.size)})"
+        source = "on this machine" if usable else hint
+        yield ModelRow(f"embedded/{weights.name}", source, window, "free", usable)
 
 
 def _make_row(card: ModelCard, source: str, usable: bool) -> ModelRow:
@@ -164,20 +157,11 @@ def print_table(rows: list[ModelRow], default: DefaultModel, out: TextIO) -> Non
     """Usable models first; the default model is marked."""
     head = ModelRow("MODEL", "FROM", "WINDOW", "$ IN / OUT PER MILLION", usable=True)
     lines = [head, *rows]
-    name_width, source_width, window_width = (
-        max(map(len, column))
-        for column in (
-            [row.name for row in lines],
-            [row.source for row in lines],
-            [row.window for row in lines],
-        )
-    )
+    widths = [max(len(str(row[column])) for row in lines) for column in range(3)]
     for row in lines:
         mark = "*" if row.name == default.model else " "
-        line = (
-            f"{mark} {row.name:{name_width}}  {row.source:{source_width}}  "
-            f"{row.window:>{window_width}}  {row.price}"
-        )
+        start = f"{mark} {row.name:{widths[0]}}  {row.source:{widths[1]}}"
+        line = f"{start}  {row.window:>{widths[2]}}  {row.price}"
         style = BOLD if row is head or mark == "*" else "" if row.usable else DIM
         print(add_style(escape_invisible(line), style, out), file=out)
     print(file=out)
@@ -193,9 +177,8 @@ async def _test_model(name: str) -> int:
         print_line(default.summary)
         name = default.model
     tested = model(name)
-    request = ModelRequest(
-        Transcript([to_user_item(TEST_PROMPT)]), options=ModelOptions(max_tokens=TEST_TOKENS)
-    )
+    options = ModelOptions(max_tokens=TEST_TOKENS)
+    request = ModelRequest(Transcript([to_user_item(TEST_PROMPT)]), options=options)
     started_at = time.monotonic()
     first: float | None = None
     reply: AssistantItem | None = None
@@ -214,9 +197,8 @@ async def _test_model(name: str) -> int:
     return exit_codes.SUCCESS
 
 
-def _print_test_result(
-    name: str, reply: AssistantItem, first_event_seconds: float, total_seconds: float
-) -> None:
+def _print_test_result(name: str, reply: AssistantItem, first: float, total: float) -> None:
+    """`first` is the time to the first event, `total` that of the call, in seconds."""
     usage = reply.usage
     text = " ".join(reply.text.split())
     text = text if len(text) <= 60 else text[:60] + "..."
@@ -224,6 +206,6 @@ def _print_test_result(
     reasoning = f" ({usage.reasoning:,} for thinking)" if usage.reasoning else ""
     cost = "unknown" if usage.cost is None else format_dollars(usage.cost) if usage.cost else "free"
     print(f"{name} answers: {text!r}")
-    print(f"  latency  {first_event_seconds:.2f} s to the first event, {total_seconds:.2f} s total")
+    print(f"  latency  {first:.2f} s to the first event, {total:.2f} s total")
     print(f"  tokens   {usage.total_input:,} in{cached}, {usage.output:,} out{reasoning}")
     print(f"  cost     {cost}")

@@ -70,9 +70,8 @@ def _list(options: argparse.Namespace) -> int:
     rules = get_rules()
     for name in ("deny", "ask", "allow"):
         for rule in getattr(rules, name):
-            print_line(
-                f"{name:5}  {escape_invisible(rule.text):40}  {escape_invisible(str(rule.origin))}"
-            )
+            text, origin = escape_invisible(rule.text), escape_invisible(str(rule.origin))
+            print_line(f"{name:5}  {text:40}  {origin}")
     if not (rules.allow or rules.ask or rules.deny):
         print("no rules: reading in the workspace is allowed, everything else needs approval")
     for note in notes:

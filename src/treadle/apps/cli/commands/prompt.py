@@ -50,12 +50,9 @@ def run(arguments: list[str]) -> int:
 
 
 def _print_prompt(arguments: list[str]) -> int:
-    flags = parse_flags(
-        "prompt",
-        ["--print" if word == "-p" else word for word in arguments],
-        switches=("tools", "print"),
-        valued=("model", "permission-mode"),
-    )
+    words = ["--print" if word == "-p" else word for word in arguments]
+    valued = ("model", "permission-mode")
+    flags = parse_flags("prompt", words, switches=("tools", "print"), valued=valued)
     folder = get_current_folder()
     values = {name.replace("-", "_"): value for name, value in flags.items() if value}
     settings = load_settings(folder, values, is_trusted=lambda: is_trusted(folder))

@@ -22,12 +22,9 @@ from treadle.core.text import plural
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from treadle.apps.assembly.lazy import LazyWorkspace
     from treadle.core.contracts.source import ToolSource
     from treadle.core.contracts.workspace import Workspace
-    from treadle.core.transcript.entries import Entry
     from treadle.sessions.diff import Difference
     from treadle.sessions.replay import Recording, ToolMismatch
 
@@ -41,11 +38,8 @@ def run(arguments: list[str]) -> int:
         description="Replay a session offline and check that the transcript is the same.",
     )
     parser.add_argument("id")
-    parser.add_argument(
-        "--live-tools",
-        action="store_true",
-        help="also call the current read-only tools, and show different results",
-    )
+    live_help = "also call the current read-only tools, and show different results"
+    parser.add_argument("--live-tools", action="store_true", help=live_help)
     parser.add_argument("--from", dest="turn", metavar="TURN", help="fork before this turn")
     parser.add_argument("--model", help="run that turn again with this model, in the fork")
     options = parser.parse_args(arguments)
@@ -70,29 +64,26 @@ def run_diff(arguments: list[str]) -> int:
 
 
 async def _replay(options: argparse.Namespace) -> int:
-    from treadle.sessions.log.journal import read_entries
-
     library = Library()
     session_dir = library.find(options.id)
     folder = Path(library.get_summary(session_dir).folder)
     workspace = _make_workspace(folder, session_dir) if options.live_tools else None
     try:
-        return await _replay_all(session_dir, read_entries(session_dir), workspace)
+        return await _replay_all(session_dir, workspace)
     finally:
         if workspace is not None:
             await workspace.aclose()
 
 
-async def _replay_all(
-    session_dir: Path, entries: Sequence[Entry], workspace: LazyWorkspace | None
-) -> int:
+async def _replay_all(session_dir: Path, workspace: LazyWorkspace | None) -> int:
+    from treadle.sessions.log.journal import read_entries
     from treadle.sessions.replay import split_recordings
 
     live = _make_live_tools(workspace) if workspace is not None else None
     mismatches: list[ToolMismatch] = []
     names: set[str] = set()
     replies = 0
-    for recording in split_recordings(entries):
+    for recording in split_recordings(read_entries(session_dir)):
         difference = await replay_recording(recording, live, workspace)
         mismatches += recording.mismatches
         names |= recording.tool_names
@@ -176,18 +167,15 @@ def _fork(options: argparse.Namespace) -> int:
     library = Library()
     session_dir = library.find(options.id)
     turn = find_turn(session_dir, options.turn)
-    session_id = asyncio.run(
-        fork_session(library, session_dir, folder=Path.cwd(), before_turn=turn.turn_id)
-    )
+    session_id = asyncio.run(fork_session(library, session_dir, Path.cwd(), turn.turn_id))
     print(f"{session_dir.name} forked before turn {turn.number} as {session_id}", file=sys.stderr)
     if not options.model:
         print(session_id)
         return SUCCESS
     from treadle.apps.cli.main import AGENT_MODULE, run_module
 
-    return run_module(
-        AGENT_MODULE, ["-p", "--resume", session_id, "--model", options.model, "--", turn.text]
-    )
+    arguments = ["-p", "--resume", session_id, "--model", options.model, "--", turn.text]
+    return run_module(AGENT_MODULE, arguments)
 
 
 # --- diff ----------------------------------------------------------------------------------
@@ -226,8 +214,5 @@ def _format_columns(left: str, right: str, left_title: str, right_title: str) ->
 
 
 def _wrap_lines(text: str, width: int) -> list[str]:
-    lines: list[str] = []
-    for line in text.split("\n"):
-        clean = escape_invisible(line.expandtabs(4))
-        lines += textwrap.wrap(clean, width) or [""]
-    return lines
+    clean = (escape_invisible(line.expandtabs(4)) for line in text.split("\n"))
+    return [part for line in clean for part in textwrap.wrap(line, width) or [""]]

@@ -44,20 +44,16 @@ def run(arguments: list[str]) -> int:
             return report_errors(NAME, _list_suspended)
         case ["--suspended" | "--parked"]:  # --parked: the name in version 0.1
             return report_errors(NAME, _resume_all_due)
-        case ["--suspended" | "--parked", session, *rest] | [session, *rest] if not (
-            session.startswith("-")
-        ):
-            return report_errors(NAME, lambda: _resume_one(session, rest))
+        case ["--suspended" | "--parked", name, *rest] | [name, *rest] if name[:1] != "-":
+            return report_errors(NAME, lambda: _resume_one(name, rest))
     print(USAGE, file=sys.stderr)
     return exit_codes.USAGE_ERROR
 
 
 def _list_suspended() -> int:
-    sessions = _find_suspended()
-    for suspended in sessions:
-        print_line(_format_suspended(suspended))
-    if not sessions:
-        print("no suspended turns")
+    lines = [_format_suspended(suspended) for suspended in _find_suspended()]
+    for line in lines or ["no suspended turns"]:
+        print_line(line)
     return exit_codes.SUCCESS
 
 
@@ -120,9 +116,8 @@ def _resume(
         print_error(f"{NAME}: the folder of session {session_id} no longer exists: {folder}")
         return exit_codes.WRONG_FOLDER
     os.chdir(folder)
-    return headless.run(
-        ["-p", "--resume", session_id, "--suspend", *options], resume_input, reads_input=False
-    )
+    arguments = ["-p", "--resume", session_id, "--suspend", *options]
+    return headless.run(arguments, resume_input, reads_input=False)
 
 
 def _find_suspended() -> list[SuspendedSession]:

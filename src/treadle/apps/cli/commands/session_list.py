@@ -66,13 +66,8 @@ def _make_row(
 def make_child_rows(children: Sequence[ChildSession], library: Library) -> list[dict[str, object]]:
     """The rows of subagents, each with its own cost."""
     return [
-        {
-            **_make_row(child.summary, library),
-            "depth": child.depth,
-            "parent": child.parent,
-            "folder": "",
-        }
-        for child in children
+        _make_row(one.summary, library) | {"depth": one.depth, "parent": one.parent, "folder": ""}
+        for one in children
     ]
 
 
@@ -92,12 +87,9 @@ def format_table(rows: list[dict[str, object]]) -> list[str]:
     ]
     widths = [min(30, max(len(line[column]) for line in cells)) for column in range(6)]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
-    return [
-        "  ".join([*(f"{cell:{w}}" for cell, w in zip(line, widths, strict=False)), line[6]])[
-            :width
-        ]
-        for line in cells
-    ]
+    widths.append(0)  # the title
+    rooms = [zip(line, widths, strict=True) for line in cells]
+    return ["  ".join(f"{cell:{room}}" for cell, room in line)[:width] for line in rooms]
 
 
 def print_search_results(options: argparse.Namespace, library: Library) -> int:

@@ -49,9 +49,8 @@ def run_redo(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="treadle sessions", description="Sessions on this machine."
-    )
+    about = "Sessions on this machine."
+    parser = argparse.ArgumentParser(prog="treadle sessions", description=about)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(
@@ -80,9 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     scope = rewind.add_mutually_exclusive_group()
     scope.add_argument("--only", choices=["conversation", "files"], help="default: both")
     for name in ("files", "conversation", "both"):
-        scope.add_argument(
-            f"--{name}", dest="only", action="store_const", const=name, help="the same"
-        )
+        flag = f"--{name}"
+        scope.add_argument(flag, dest="only", action="store_const", const=name, help="the same")
     undo = command("undo", _undo, "undo the file changes of the last turn")
     redo = command("redo", _redo, "redo what undo reverted")
     for subparser in (undo, redo):
@@ -91,15 +89,10 @@ def _parser() -> argparse.ArgumentParser:
     remove.add_argument("id", nargs="+")
     remove.add_argument("--forks", action="store_true", help="also delete their forks")
     prune = command("prune", _prune, "delete old sessions, and the oldest above a total size")
-    prune.add_argument(
-        "--days", type=float, default=DEFAULT_PRUNE_DAYS, help="maximum age (default: %(default)s)"
-    )
-    prune.add_argument(
-        "--size",
-        type=float,
-        default=DEFAULT_PRUNE_BYTES // GIB,
-        help="maximum size of all sessions in GiB (default: %(default)s)",
-    )
+    age = "maximum age (default: %(default)s)"
+    prune.add_argument("--days", type=float, default=DEFAULT_PRUNE_DAYS, help=age)
+    size = "maximum size of all sessions in GiB (default: %(default)s)"
+    prune.add_argument("--size", type=float, default=DEFAULT_PRUNE_BYTES // GIB, help=size)
     prune.add_argument("--dry-run", action="store_true", help="only show what would be deleted")
     return parser
 
@@ -172,9 +165,7 @@ def _fork(options: argparse.Namespace, library: Library) -> int:
     from treadle.apps.services.undo import fork_session
 
     session_dir = library.find(options.id)
-    session_id = asyncio.run(
-        fork_session(library, session_dir, folder=Path.cwd(), before_turn=options.before)
-    )
+    session_id = asyncio.run(fork_session(library, session_dir, Path.cwd(), options.before))
     print(f"{session_id}: continue with treadle --resume {session_id}")
     return SUCCESS
 
@@ -253,9 +244,8 @@ def _apply_last_turn(options: argparse.Namespace, library: Library, *, is_undo: 
 
 def _append_notice(resumed: ResumedSession, action: str) -> None:
     """Tell the model, which remembers its own changes, when the session continues."""
+    from treadle.core.transcript import NoticeItem, RunTools, pending
     from treadle.core.transcript.entries import ItemAdded
-    from treadle.core.transcript.items import NoticeItem
-    from treadle.core.transcript.pending import RunTools, pending
 
     if not isinstance(pending(resumed.view.transcript), RunTools):  # open calls need results first
         resumed.journal.append(ItemAdded(NoticeItem(f"The user {action}.", kind="files")))
@@ -281,15 +271,14 @@ def _remove(options: argparse.Namespace, library: Library) -> int:
 
 
 def _prune(options: argparse.Namespace, library: Library) -> int:
-    pruned = library.prune(
-        days=options.days, max_bytes=int(options.size * GIB), dry_run=options.dry_run
-    )
+    max_bytes, dry_run = int(options.size * GIB), options.dry_run
+    pruned = library.prune(days=options.days, max_bytes=max_bytes, dry_run=dry_run)
     for summary in pruned.removed:
         title = escape_invisible(strip_escapes(summary.title))
         print_line(f"{summary.id}  {_format_time(summary.updated)}  {title}")
-    freed = pruned.freed_bytes + (0 if options.dry_run else _sweep_checkpoints(library))
+    freed = pruned.freed_bytes + (0 if dry_run else _sweep_checkpoints(library))
     count = plural(len(pruned.removed), "session")
-    verb = "would be removed" if options.dry_run else "removed"
+    verb = "would be removed" if dry_run else "removed"
     kept = format_bytes(pruned.kept_bytes)
     print(f"{count} {verb}, {format_bytes(freed)} freed, {kept} kept")
     return SUCCESS
@@ -305,11 +294,7 @@ def _sweep_checkpoints(library: Library) -> int:
     freed = 0
     base = library.checkpoint_dir(Path.cwd()).parent
     for store in [Path(entry.path) for entry in os.scandir(base)] if base.is_dir() else []:
-        used = [
-            tree
-            for session_dir in library.list_session_dirs()
-            if session_dir.parent.name == store.name
-            for tree in list_checkpoint_trees(session_dir)
-        ]
+        sessions = [path for path in library.list_session_dirs() if path.parent.name == store.name]
+        used = [tree for session in sessions for tree in list_checkpoint_trees(session)]
         freed += asyncio.run(Checkpoints(store, store).prune(used))
     return freed

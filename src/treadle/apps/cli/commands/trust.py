@@ -46,20 +46,18 @@ def _get_folder(arguments: list[str]) -> Path:
 
 
 def _remove_trust(folder: Path) -> int:
-    from treadle.apps.assembly.rules import trust_file
-    from treadle.policy.trust import TrustStore
+    from treadle.apps.assembly.rules import open_trust_store
 
-    TrustStore(trust_file()).distrust(folder)
+    open_trust_store().distrust(folder)
     print_line(f"{escape_invisible(str(folder))} is not trusted")
     return exit_codes.SUCCESS
 
 
 def _trust(folder: Path, *, approve: bool = False) -> int:
     from treadle.apps.assembly.extensions import list_extension_files
-    from treadle.apps.assembly.rules import read_project_rules, trust_file
-    from treadle.policy.trust import TrustStore
+    from treadle.apps.assembly.rules import open_trust_store, read_project_rules
 
-    store = TrustStore(trust_file())
+    store = open_trust_store()
     store.trust(folder)
     print_line(f"{escape_invisible(str(folder))} is trusted")
     for name in list_extension_files(folder):

@@ -14,8 +14,7 @@ from urllib.parse import unquote
 
 from treadle.apps.services.attachments import attach_mention, find_mentions
 from treadle.core.text import plural
-from treadle.core.transcript.content import Image, Text, UserContent
-from treadle.core.transcript.items import UserItem
+from treadle.core.transcript import Image, Text, UserContent, UserItem
 
 LONG_PASTE_LINES = 8
 LONG_PASTE_CHARS = 1_000

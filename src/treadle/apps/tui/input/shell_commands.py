@@ -8,8 +8,7 @@ from treadle.apps.tui.conversation import Conversation
 from treadle.apps.tui.host import Host
 from treadle.apps.tui.state.blocks import ShellBlock
 from treadle.core.errors import TreadleError
-from treadle.core.transcript.content import Text
-from treadle.core.transcript.items import UserItem
+from treadle.core.transcript import Text, UserItem
 
 MAX_SHOWN_CHARS = 20_000
 MAX_SENT_CHARS = 8_000

@@ -77,7 +77,7 @@ def highlight_code(source: str, language: str, palette: Palette) -> list[Text]:
         return [Text(line) for line in source.split("\n")]
     text = Text()
     for kind, value in lexer.get_tokens(source):
-        text.append(value, _token_style(str(kind), palette))
+        text.append(value, palette.get_style(_find_role(str(kind))))
     return list(text.split("\n", allow_blank=True))[: source.count("\n") + 1]
 
 
@@ -96,10 +96,7 @@ def _render_block(node: SyntaxTreeNode, width: int, palette: Palette) -> list[Te
         case "bullet_list" | "ordered_list":
             return _render_list(node, width, palette)
         case "blockquote":
-            inside = [
-                line for child in node.children for line in _render_block(child, width - 2, palette)
-            ]
-            return _add_prefix(inside, "▏ ", palette.faint)
+            return _add_prefix(_render_children(node, width - 2, palette), "▏ ", palette.faint)
         case "fence" | "code_block":
             return highlight_code(node.content.rstrip("\n"), _parse_language(node.info), palette)
         case "hr":
@@ -109,13 +106,17 @@ def _render_block(node: SyntaxTreeNode, width: int, palette: Palette) -> list[Te
     return wrap_text(Text(node.content.rstrip(), palette.faint), width)
 
 
+def _render_children(node: SyntaxTreeNode, width: int, palette: Palette) -> list[Text]:
+    return [line for child in node.children for line in _render_block(child, width, palette)]
+
+
 def _render_list(node: SyntaxTreeNode, width: int, palette: Palette) -> list[Text]:
     lines: list[Text] = []
     start = int(str(node.attrs.get("start", 1)))
     for number, item in enumerate(node.children):
         mark = f"{start + number}. " if node.type == "ordered_list" else "• "
         room = max(width - len(mark), MIN_WIDTH)
-        inside = [line for child in item.children for line in _render_block(child, room, palette)]
+        inside = _render_children(item, room, palette)
         head = styled_prefix(mark, palette.faint)
         for position, line in enumerate(inside or [Text()]):
             lines.append((head if not position else Text(" " * len(mark))) + line)
@@ -167,19 +168,20 @@ def _append_inline(node: SyntaxTreeNode, text: Text, palette: Palette, style: St
     match node.type:
         case "text" | "html_inline":
             text.append(node.content, style)
-            return
         case "code_inline":
             text.append(node.content, style + palette.code)
-            return
         case "softbreak":
             text.append(" ", style)
-            return
         case "hardbreak":
             text.append("\n", style)
-            return
         case "image":
             text.append(f"[image: {node.content}]", style + palette.faint)
-            return
+        case _:
+            _append_children(node, text, palette, style)
+
+
+def _append_children(node: SyntaxTreeNode, text: Text, palette: Palette, style: Style) -> None:
+    match node.type:
         case "strong":
             style += palette.bold
         case "em":
@@ -265,8 +267,3 @@ _TOKEN_ROLES = (
 @cache
 def _find_role(token_type: str) -> str:
     return next((role for prefix, role in _TOKEN_ROLES if token_type.startswith(prefix)), "plain")
-
-
-def _token_style(token_type: str, palette: Palette) -> Style:
-    style: Style = getattr(palette, _find_role(token_type))
-    return style

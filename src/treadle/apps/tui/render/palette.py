@@ -35,74 +35,36 @@ class Palette(msgspec.Struct, frozen=True):
     bold: Style = Style(bold=True)
     plain: Style = Style.null()
 
-    def tone_style(self, name: str) -> Style:
-        tones = {
-            "faint": self.faint,
-            "good": self.good,
-            "warning": self.warning,
-            "error": self.error,
-        }
-        return tones.get(name, self.plain)
+    def get_style(self, role: str) -> Style:
+        style: Style = getattr(self, role)
+        return style
 
 
-def _make_palette(name: str, **roles: str) -> Palette:
-    return Palette(name, **{role: Style.parse(text) for role, text in roles.items()})
+# For each role its style in the themes dark, light and none.
+_STYLES: Mapping[str, tuple[str, str, str]] = {
+    "accent": ("#7fb0ff", "#0a56c2", "bold"),
+    "faint": ("#808792", "#6b7280", "dim"),
+    "good": ("#86c98a", "#1a7f37", "not dim"),
+    "warning": ("#dcae62", "#8a5300", "italic"),
+    "error": ("#ee7d7d", "#c6242c", "bold"),
+    "user_message": ("bold #dfe6f0", "bold #1f2430", "bold"),
+    "code": ("#d9b98a", "#86480f", "italic"),
+    "keyword": ("#b9a1e8", "#6f42c1", "not dim"),
+    "string": ("#9cc99a", "#1a7f37", "not dim"),
+    "comment": ("italic #808792", "italic #6b7280", "dim"),
+    "number": ("#e0a37e", "#9a4a10", "not dim"),
+    "function": ("#7fb0ff", "#0a56c2", "not dim"),
+    "added": ("#a6dba8 on #14291a", "#0f5a25 on #dcf7e1", "bold"),
+    "removed": ("#f0a9a9 on #321a1c", "#8f1a20 on #fde5e4", "dim"),
+    "search_match": ("black on #dcae62", "black on #ffd866", "reverse"),
+}
 
 
-DARK = _make_palette(
-    "dark",
-    accent="#7fb0ff",
-    faint="#808792",
-    good="#86c98a",
-    warning="#dcae62",
-    error="#ee7d7d",
-    user_message="bold #dfe6f0",
-    code="#d9b98a",
-    keyword="#b9a1e8",
-    string="#9cc99a",
-    comment="italic #808792",
-    number="#e0a37e",
-    function="#7fb0ff",
-    added="#a6dba8 on #14291a",
-    removed="#f0a9a9 on #321a1c",
-    search_match="black on #dcae62",
-)
-LIGHT = _make_palette(
-    "light",
-    accent="#0a56c2",
-    faint="#6b7280",
-    good="#1a7f37",
-    warning="#8a5300",
-    error="#c6242c",
-    user_message="bold #1f2430",
-    code="#86480f",
-    keyword="#6f42c1",
-    string="#1a7f37",
-    comment="italic #6b7280",
-    number="#9a4a10",
-    function="#0a56c2",
-    added="#0f5a25 on #dcf7e1",
-    removed="#8f1a20 on #fde5e4",
-    search_match="black on #ffd866",
-)
-NONE = _make_palette(
-    "none",
-    accent="bold",
-    faint="dim",
-    good="not dim",
-    warning="italic",
-    error="bold",
-    user_message="bold",
-    code="italic",
-    keyword="not dim",
-    string="not dim",
-    comment="dim",
-    number="not dim",
-    function="not dim",
-    added="bold",
-    removed="dim",
-    search_match="reverse",
-)
+def _make_palette(name: str, column: int) -> Palette:
+    return Palette(name, **{role: Style.parse(row[column]) for role, row in _STYLES.items()})
+
+
+DARK, LIGHT, NONE = _make_palette("dark", 0), _make_palette("light", 1), _make_palette("none", 2)
 THEMES: Mapping[str, Palette] = {palette.name: palette for palette in (DARK, LIGHT, NONE)}
 
 

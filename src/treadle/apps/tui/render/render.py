@@ -20,6 +20,7 @@ from treadle.apps.tui.render.palette import Palette
 from treadle.apps.tui.state.blocks import (
     Activity,
     ActivityKind,
+    CallState,
     CodeBlock,
     MarkdownBlock,
     NoteBlock,
@@ -38,15 +39,16 @@ MAX_PROGRESS_LINES = 3
 MAX_EXPANDED_CHARS = 200_000
 MAX_FOLDED_LINES = 12
 
-_STATE_SIGNS = {
-    "writing": "○",
-    "asking": "?",
-    "running": "◐",
-    "background": "◌",
-    "done": "●",
-    "failed": "✗",
-    "denied": "⊘",
-    "stopped": "◦",
+# The sign of a call, and its style: a role of the palette.
+_STATE_SIGNS: dict[CallState, tuple[str, str]] = {
+    "writing": ("○ ", "accent"),
+    "asking": ("? ", "warning"),
+    "running": ("◐ ", "accent"),
+    "background": ("◌ ", "accent"),
+    "done": ("● ", "good"),
+    "failed": ("✗ ", "error"),
+    "denied": ("⊘ ", "warning"),
+    "stopped": ("◦ ", "warning"),
 }
 
 _FIRST_COLUMN = re.compile(r"\s*\S.*?\s{2,}(?=\S)")  # of a row with at least two columns
@@ -86,9 +88,8 @@ def render_block(
     room = max(width - GUTTER_WIDTH, 4)
     match block:
         case UserMessageBlock():
-            return _add_gutter(
-                _render_user_message(block, room, palette, is_expanded), "› ", palette.accent
-            )
+            lines = _render_user_message(block, room, palette, is_expanded)
+            return _add_gutter(lines, "› ", palette.accent)
         case MarkdownBlock(text=text):
             return _add_gutter(markdown.render_markdown(text, room, palette))
         case CodeBlock():
@@ -100,7 +101,7 @@ def render_block(
         case ShellBlock():
             return _render_shell(block, room, palette, is_expanded)
         case NoteBlock(text=text, tone=tone):
-            style, sign = palette.tone_style(tone), _TONE_SIGNS.get(tone, "· ")
+            style, sign = palette.get_style(tone), _TONE_SIGNS.get(tone, "· ")
             rows = [line for row in text.split("\n") for line in _wrap_table_row(row, room, style)]
             return _add_gutter(rows, sign, style)
 
@@ -161,29 +162,22 @@ def _render_code(block: CodeBlock, room: int, palette: Palette) -> list[Text]:
 def _render_thinking(
     block: ThinkingBlock, room: int, palette: Palette, is_expanded: bool
 ) -> list[Text]:
+    style = palette.faint + Style(italic=True)
     if is_expanded:
-        text = Text(block.text.strip(), palette.faint + Style(italic=True))
         sign = "  " if block.is_continuation else "✻ "
-        return _add_gutter(markdown.wrap_text(text, room), sign, palette.faint)
+        lines = markdown.wrap_text(Text(block.text.strip(), style), room)
+        return _add_gutter(lines, sign, palette.faint)
     if block.is_continuation:
         return []
     beginning = " ".join(block.text.split())[: room * 2] or "thinking"
-    line = Text(beginning, palette.faint + Style(italic=True))
-    line.truncate(room, overflow="ellipsis")
-    return _add_gutter([line], "✻ ", palette.faint)
+    return _add_gutter([_truncate_line(beginning, room, style)], "✻ ", palette.faint)
 
 
-def _render_call(
-    block: ToolCallBlock, room: int, palette: Palette, is_expanded: bool
-) -> list[Text]:
-    line = _render_call_line(block, room, palette)
-    sign = styled_prefix(_STATE_SIGNS[block.state] + " ", _sign_style(block, palette))
-    below = (
-        _render_expanded(block, room, palette)
-        if is_expanded
-        else _render_folded(block, room, palette)
-    )
-    return [sign + line, *(Text("  ") + row for row in below)]
+def _render_call(call: ToolCallBlock, room: int, palette: Palette, is_expanded: bool) -> list[Text]:
+    sign, style = _STATE_SIGNS[call.state]
+    line = styled_prefix(sign, palette.get_style(style)) + _render_call_line(call, room, palette)
+    render_below = _render_expanded if is_expanded else _render_folded
+    return [line, *(Text("  ") + row for row in render_below(call, room, palette))]
 
 
 def _render_call_line(block: ToolCallBlock, room: int, palette: Palette) -> Text:
@@ -261,10 +255,9 @@ def _render_arguments(block: ToolCallBlock, room: int, palette: Palette) -> list
     for name, value in arguments.items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         if len(arguments) > 1 or "\n" in text or len(text) > room // 2:
-            label = styled_prefix(f"{name} ", palette.faint)
-            lines += markdown.wrap_text(
-                label + Text(text.rstrip()[:MAX_EXPANDED_CHARS], palette.code), room
-            )
+            line = styled_prefix(f"{name} ", palette.faint)
+            line += Text(text.rstrip()[:MAX_EXPANDED_CHARS], palette.code)
+            lines += markdown.wrap_text(line, room)
     return lines
 
 
@@ -304,17 +297,6 @@ def _truncate_line(text: str, room: int, style: Style) -> Text:
     line = Text(text.expandtabs(4), style)
     line.truncate(room, overflow="ellipsis")
     return line
-
-
-def _sign_style(block: ToolCallBlock, palette: Palette) -> Style:
-    match block.state:
-        case "done":
-            return palette.good
-        case "failed":
-            return palette.error
-        case "asking" | "denied" | "stopped":
-            return palette.warning
-    return palette.accent
 
 
 def _format_child(block: ToolCallBlock) -> str:

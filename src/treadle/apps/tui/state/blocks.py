@@ -18,8 +18,6 @@ Tone = Literal["plain", "faint", "good", "warning", "error"]
 CallState = Literal[
     "writing", "asking", "running", "done", "failed", "denied", "background", "stopped"
 ]
-
-
 ActivityKind = Literal[
     "idle", "waiting", "thinking", "writing", "calling", "running", "working", "approval",
     "retrying", "mutating",
@@ -124,15 +122,8 @@ class ShellBlock(msgspec.Struct, frozen=True):
     is_finished: bool = False
 
 
-ViewBlock = (
-    UserMessageBlock
-    | MarkdownBlock
-    | CodeBlock
-    | ThinkingBlock
-    | ToolCallBlock
-    | NoteBlock
-    | ShellBlock
-)
+_TextBlock = UserMessageBlock | MarkdownBlock | CodeBlock | ThinkingBlock
+ViewBlock = _TextBlock | ToolCallBlock | NoteBlock | ShellBlock
 
 
 class TaskLine(msgspec.Struct, frozen=True):

@@ -67,17 +67,12 @@ def _apply_reply(view: ViewState, item: AssistantItem) -> ViewState:
             case Thinking(text=text) if text.strip():
                 view = add_block(view, ThinkingBlock(text))
             case ToolCall():
-                call = ToolCallBlock(
-                    part.id,
-                    part.name,
-                    raw=redact_for_display(part.raw),
-                    argument_chars=len(part.raw),
-                )
+                raw, chars = redact_for_display(part.raw), len(part.raw)
+                call = ToolCallBlock(part.id, part.name, raw=raw, argument_chars=chars)
                 view = update_todos(add_call(view, call), part)
             case Opaque(label=label) if label:
                 view = add_block(view, NoteBlock(label))
             case _:
                 pass
-    return _replace(
-        view, model=item.model or view.model, context_tokens=item.usage.total or view.context_tokens
-    )
+    tokens = item.usage.total or view.context_tokens
+    return _replace(view, model=item.model or view.model, context_tokens=tokens)

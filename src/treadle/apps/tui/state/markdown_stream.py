@@ -39,9 +39,8 @@ def append_text(block: ReplyBlock, delta: str) -> tuple[ReplyBlock, ...]:
 
 def split_markdown(text: str) -> tuple[ReplyBlock, ...]:
     """The blocks of a complete text."""
-    return tuple(
-        piece for piece in append_text(start_block(), text.rstrip() + "\n") if not is_empty(piece)
-    )
+    pieces = append_text(start_block(), text.rstrip() + "\n")
+    return tuple(piece for piece in pieces if not is_empty(piece))
 
 
 def is_empty(block: ReplyBlock) -> bool:

@@ -46,37 +46,8 @@ from treadle.apps.tui.state.view_state import (
     update_call,
     update_todos,
 )
-from treadle.core.events import (
-    ApprovalRequired,
-    ApprovalResolved,
-    ChildEvent,
-    Event,
-    InputAccepted,
-    ModelChanged,
-    MutationFinished,
-    MutationStarted,
-    Notified,
-    ReplyDiscarded,
-    RequestStarted,
-    RetryScheduled,
-    RunFailed,
-    TaskFinished,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallBegan,
-    ToolCallDelta,
-    ToolCallRequested,
-    ToolDetached,
-    ToolFinished,
-    ToolProgress,
-    ToolsChanged,
-    ToolStarted,
-    TurnFinished,
-    TurnResult,
-    TurnStarted,
-    UsageUpdated,
-    WarningRaised,
-)
+from treadle.core import events
+from treadle.core.events import Event, TurnResult
 from treadle.core.transcript.items import CallOutcome, ToolResultItem
 from treadle.core.transcript.usage import Usage
 
@@ -119,27 +90,25 @@ def _format_summary(summary: str) -> str:
 
 
 def _final_state(outcome: CallOutcome, is_error: bool) -> CallState:
-    if outcome == "denied":
-        return "denied"
-    if outcome == "interrupted":
-        return "stopped"
+    if outcome in ("denied", "interrupted"):
+        return "denied" if outcome == "denied" else "stopped"
     return "failed" if is_error else "done"
 
 
-def _turn_started(view: ViewState, event: TurnStarted) -> ViewState:
+def _turn_started(view: ViewState, event: events.TurnStarted) -> ViewState:
     return _replace(view, is_busy=True, activity=WAITING, turn_usage=Usage())
 
 
-def _input_accepted(view: ViewState, event: InputAccepted) -> ViewState:
+def _input_accepted(view: ViewState, event: events.InputAccepted) -> ViewState:
     return add_block(view, build_user_block(event.item))
 
 
-def _request_started(view: ViewState, event: RequestStarted) -> ViewState:
+def _request_started(view: ViewState, event: events.RequestStarted) -> ViewState:
     view = close_stream(view)
     return _replace(view, reply_start=len(view.blocks), model=event.model, activity=WAITING)
 
 
-def _text_delta(view: ViewState, event: TextDelta) -> ViewState:
+def _text_delta(view: ViewState, event: events.TextDelta) -> ViewState:
     view, last, index = open_stream(view, markdown_stream.start_block())
     assert isinstance(last, MarkdownBlock | CodeBlock), "text grows after text"
     pieces = markdown_stream.append_text(last, redact_own_secrets(event.text))
@@ -149,7 +118,7 @@ def _text_delta(view: ViewState, event: TextDelta) -> ViewState:
     return _replace(view, blocks=blocks, stream_index=len(blocks) - 1, activity=WRITING)
 
 
-def _thinking_delta(view: ViewState, event: ThinkingDelta) -> ViewState:
+def _thinking_delta(view: ViewState, event: events.ThinkingDelta) -> ViewState:
     view, last, index = open_stream(view, ThinkingBlock(""))
     assert isinstance(last, ThinkingBlock), "thinking grows after thinking"
     view = _replace(view, activity=THINKING)
@@ -159,40 +128,36 @@ def _thinking_delta(view: ViewState, event: ThinkingDelta) -> ViewState:
     return replace_block(view, index, ThinkingBlock(last.text + event.text, last.is_continuation))
 
 
-def _tool_call_began(view: ViewState, event: ToolCallBegan) -> ViewState:
+def _tool_call_began(view: ViewState, event: events.ToolCallBegan) -> ViewState:
     view = add_call(view, ToolCallBlock(event.call_id, event.name))
     return _replace(view, activity=Activity("calling", event.name))
 
 
-def _tool_call_delta(view: ViewState, event: ToolCallDelta) -> ViewState:
-    return update_call(
-        view,
-        event.call_id,
-        lambda c: _replace(c, argument_chars=c.argument_chars + len(event.text)),
-    )
+def _tool_call_delta(view: ViewState, event: events.ToolCallDelta) -> ViewState:
+    def grow(call: ToolCallBlock) -> ToolCallBlock:
+        return _replace(call, argument_chars=call.argument_chars + len(event.text))
+
+    return update_call(view, event.call_id, grow)
 
 
-def _tool_call_requested(view: ViewState, event: ToolCallRequested) -> ViewState:
-    call = event.call
+def _tool_call_requested(view: ViewState, event: events.ToolCallRequested) -> ViewState:
+    call, raw = event.call, redact_for_display(event.call.raw)
     view = add_call(view, ToolCallBlock(call.id, call.name))
-    view = update_call(
-        view,
-        call.id,
-        lambda c: _replace(c, raw=redact_for_display(call.raw), argument_chars=len(call.raw)),
-    )
+    chars = len(call.raw)
+    view = update_call(view, call.id, lambda c: _replace(c, raw=raw, argument_chars=chars))
     return update_todos(view, call)
 
 
-def _approval_required(view: ViewState, event: ApprovalRequired) -> ViewState:
+def _approval_required(view: ViewState, event: events.ApprovalRequired) -> ViewState:
+    summary = _format_summary(event.summary)
+
     def ask(call: ToolCallBlock) -> ToolCallBlock:
-        return _replace(
-            call, state="asking", summary=_format_summary(event.summary), reason=event.reason
-        )
+        return _replace(call, state="asking", summary=summary, reason=event.reason)
 
     return _replace(update_call(view, event.call.id, ask), activity=Activity("approval"))
 
 
-def _approval_resolved(view: ViewState, event: ApprovalResolved) -> ViewState:
+def _approval_resolved(view: ViewState, event: events.ApprovalResolved) -> ViewState:
     denied = event.decision == "deny"
 
     def resolve(call: ToolCallBlock) -> ToolCallBlock:
@@ -201,7 +166,7 @@ def _approval_resolved(view: ViewState, event: ApprovalResolved) -> ViewState:
     return _replace(update_call(view, event.call_id, resolve), activity=WORKING)
 
 
-def _tool_started(view: ViewState, event: ToolStarted) -> ViewState:
+def _tool_started(view: ViewState, event: events.ToolStarted) -> ViewState:
     def start(call: ToolCallBlock) -> ToolCallBlock:
         return _replace(call, state="running", summary=_format_summary(event.summary))
 
@@ -210,16 +175,15 @@ def _tool_started(view: ViewState, event: ToolStarted) -> ViewState:
     return _replace(update_call(view, event.call_id, start), activity=activity)
 
 
-def _tool_progress(view: ViewState, event: ToolProgress) -> ViewState:
+def _tool_progress(view: ViewState, event: events.ToolProgress) -> ViewState:
     def grow(call: ToolCallBlock) -> ToolCallBlock:
-        return _replace(
-            call, progress=redact_for_display(call.progress + event.text)[-MAX_PROGRESS_CHARS:]
-        )
+        text = redact_for_display(call.progress + event.text)
+        return _replace(call, progress=text[-MAX_PROGRESS_CHARS:])
 
     return update_call(view, event.call_id, grow)
 
 
-def _tool_finished(view: ViewState, event: ToolFinished) -> ViewState:
+def _tool_finished(view: ViewState, event: events.ToolFinished) -> ViewState:
     """The beginning of the result; all of it follows as an item."""
 
     def finish(call: ToolCallBlock) -> ToolCallBlock:
@@ -231,7 +195,7 @@ def _tool_finished(view: ViewState, event: ToolFinished) -> ViewState:
     return _replace(update_call(view, event.call_id, finish), activity=WORKING)
 
 
-def _tool_detached(view: ViewState, event: ToolDetached) -> ViewState:
+def _tool_detached(view: ViewState, event: events.ToolDetached) -> ViewState:
     index = view.open_calls.get(event.call_id)
     call = view.blocks[index] if index is not None else None
     summary = call.summary if isinstance(call, ToolCallBlock) else event.task_id
@@ -243,7 +207,7 @@ def _tool_detached(view: ViewState, event: ToolDetached) -> ViewState:
     return _replace(view, tasks=(*view.tasks, TaskLine(event.task_id, event.call_id, summary)))
 
 
-def _task_finished(view: ViewState, event: TaskFinished) -> ViewState:
+def _task_finished(view: ViewState, event: events.TaskFinished) -> ViewState:
     running = tuple(task for task in view.tasks if task.task_id != event.task_id)
     summary = next((t.summary for t in view.tasks if t.task_id == event.task_id), event.name)
     name = f"task {event.task_id} ({summary})"
@@ -251,16 +215,17 @@ def _task_finished(view: ViewState, event: TaskFinished) -> ViewState:
     return _replace(add_block(view, failed if event.is_error else finished), tasks=running)
 
 
-def _child_event(view: ViewState, event: ChildEvent) -> ViewState:
-    return update_call(
-        view, event.call_id, lambda c: _replace(c, child=_update_child(c.child, event.child))
-    )
+def _child_event(view: ViewState, event: events.ChildEvent) -> ViewState:
+    def update(call: ToolCallBlock) -> ToolCallBlock:
+        return _replace(call, child=_update_child(call.child, event.child))
+
+    return update_call(view, event.call_id, update)
 
 
 def _update_child(child: ChildProgress | None, event: Event) -> ChildProgress:
     child = child or ChildProgress()
     match event:
-        case ToolStarted():
+        case events.ToolStarted():
             summary = _format_summary(event.summary)
             return _replace(
                 child,
@@ -268,26 +233,26 @@ def _update_child(child: ChildProgress | None, event: Event) -> ChildProgress:
                 activity=Activity("running", summary),
                 recent_calls=(*child.recent_calls, summary)[-MAX_CHILD_LINES:],
             )
-        case UsageUpdated(turn=turn):
+        case events.UsageUpdated(turn=turn):
             return _replace(child, tokens=turn.total)
-        case ThinkingDelta():
+        case events.ThinkingDelta():
             return child if child.activity is THINKING else _replace(child, activity=THINKING)
-        case TextDelta():
+        case events.TextDelta():
             return child if child.activity is WRITING else _replace(child, activity=WRITING)
-        case ChildEvent(child=grandchild):
+        case events.ChildEvent(child=grandchild):
             activity = _update_child(None, grandchild).activity
             return child if activity.kind == "idle" else _replace(child, activity=activity)
-        case TurnFinished() | RunFailed():
+        case events.TurnFinished() | events.RunFailed():
             return _replace(child, activity=IDLE)
     return child
 
 
-def _retry_scheduled(view: ViewState, event: RetryScheduled) -> ViewState:
+def _retry_scheduled(view: ViewState, event: events.RetryScheduled) -> ViewState:
     note = NoteBlock(f"{event.reason} · retry in {event.delay:.0f} s", "warning")
     return _replace(add_block(view, note), activity=Activity("retrying"))
 
 
-def _reply_discarded(view: ViewState, event: ReplyDiscarded) -> ViewState:
+def _reply_discarded(view: ViewState, event: events.ReplyDiscarded) -> ViewState:
     """Remove the blocks of the failed attempt; notes, shell output and user messages stay."""
     blocks = view.blocks.truncate(view.reply_start)
     for block in iterate_blocks(view, view.reply_start):
@@ -297,46 +262,42 @@ def _reply_discarded(view: ViewState, event: ReplyDiscarded) -> ViewState:
     return _replace(view, blocks=blocks, stream_index=None, open_calls=calls)
 
 
-def _model_changed(view: ViewState, event: ModelChanged) -> ViewState:
+def _model_changed(view: ViewState, event: events.ModelChanged) -> ViewState:
     text = f"{event.old} failed ({event.reason}); continuing with {event.new}"
     return _replace(add_block(view, NoteBlock(text, "warning")), model=event.new)
 
 
-def _usage_updated(view: ViewState, event: UsageUpdated) -> ViewState:
+def _usage_updated(view: ViewState, event: events.UsageUpdated) -> ViewState:
     """The context holds the input and the output of the last request."""
-    return _replace(
-        view,
-        model=event.model,
-        context_tokens=event.last.total,
-        usage=view.usage + event.last,
-        turn_usage=event.turn,
-    )
+    last, usage = event.last, view.usage + event.last
+    view = _replace(view, model=event.model, context_tokens=last.total)
+    return _replace(view, usage=usage, turn_usage=event.turn)
 
 
-def _mutation_started(view: ViewState, event: MutationStarted) -> ViewState:
+def _mutation_started(view: ViewState, event: events.MutationStarted) -> ViewState:
     return _replace(view, activity=Activity("mutating", event.mutator))
 
 
-def _mutation_finished(view: ViewState, event: MutationFinished) -> ViewState:
+def _mutation_finished(view: ViewState, event: events.MutationFinished) -> ViewState:
     if event.changed:
         view = add_block(view, NoteBlock(f"{event.mutator}: the model now sees a shorter history"))
     return _replace(view, activity=WORKING)
 
 
-def _tools_changed(view: ViewState, event: ToolsChanged) -> ViewState:
+def _tools_changed(view: ViewState, event: events.ToolsChanged) -> ViewState:
     parts = [f"+{name}" for name in event.added] + [f"-{name}" for name in event.removed]
     return add_block(view, NoteBlock("tools: " + " ".join(parts)))
 
 
-def _notified(view: ViewState, event: Notified) -> ViewState:
+def _notified(view: ViewState, event: events.Notified) -> ViewState:
     return add_block(view, NoteBlock(event.text))
 
 
-def _warning_raised(view: ViewState, event: WarningRaised) -> ViewState:
+def _warning_raised(view: ViewState, event: events.WarningRaised) -> ViewState:
     return add_block(view, NoteBlock(event.text, "warning"))
 
 
-def _run_failed(view: ViewState, event: RunFailed) -> ViewState:
+def _run_failed(view: ViewState, event: events.RunFailed) -> ViewState:
     return _end_turn(view, event.result, NoteBlock(event.error, "error"))
 
 
@@ -349,7 +310,7 @@ _STOP_MESSAGES = {
 }
 
 
-def _turn_finished(view: ViewState, event: TurnFinished) -> ViewState:
+def _turn_finished(view: ViewState, event: events.TurnFinished) -> ViewState:
     text = _STOP_MESSAGES.get(event.result.reason, "")
     if event.result.metadata.get("blocked"):
         text = ""  # a warning gave the reason
@@ -371,31 +332,31 @@ def _end_turn(view: ViewState, result: TurnResult, note: NoteBlock | None) -> Vi
 
 
 _REDUCERS: dict[type[Event], Callable[[ViewState, Any], ViewState]] = {
-    TurnStarted: _turn_started,
-    InputAccepted: _input_accepted,
-    RequestStarted: _request_started,
-    TextDelta: _text_delta,
-    ThinkingDelta: _thinking_delta,
-    ToolCallBegan: _tool_call_began,
-    ToolCallDelta: _tool_call_delta,
-    ToolCallRequested: _tool_call_requested,
-    ApprovalRequired: _approval_required,
-    ApprovalResolved: _approval_resolved,
-    ToolStarted: _tool_started,
-    ToolProgress: _tool_progress,
-    ToolFinished: _tool_finished,
-    ToolDetached: _tool_detached,
-    TaskFinished: _task_finished,
-    ChildEvent: _child_event,
-    RetryScheduled: _retry_scheduled,
-    ReplyDiscarded: _reply_discarded,
-    ModelChanged: _model_changed,
-    UsageUpdated: _usage_updated,
-    MutationStarted: _mutation_started,
-    MutationFinished: _mutation_finished,
-    ToolsChanged: _tools_changed,
-    Notified: _notified,
-    WarningRaised: _warning_raised,
-    RunFailed: _run_failed,
-    TurnFinished: _turn_finished,
+    events.TurnStarted: _turn_started,
+    events.InputAccepted: _input_accepted,
+    events.RequestStarted: _request_started,
+    events.TextDelta: _text_delta,
+    events.ThinkingDelta: _thinking_delta,
+    events.ToolCallBegan: _tool_call_began,
+    events.ToolCallDelta: _tool_call_delta,
+    events.ToolCallRequested: _tool_call_requested,
+    events.ApprovalRequired: _approval_required,
+    events.ApprovalResolved: _approval_resolved,
+    events.ToolStarted: _tool_started,
+    events.ToolProgress: _tool_progress,
+    events.ToolFinished: _tool_finished,
+    events.ToolDetached: _tool_detached,
+    events.TaskFinished: _task_finished,
+    events.ChildEvent: _child_event,
+    events.RetryScheduled: _retry_scheduled,
+    events.ReplyDiscarded: _reply_discarded,
+    events.ModelChanged: _model_changed,
+    events.UsageUpdated: _usage_updated,
+    events.MutationStarted: _mutation_started,
+    events.MutationFinished: _mutation_finished,
+    events.ToolsChanged: _tools_changed,
+    events.Notified: _notified,
+    events.WarningRaised: _warning_raised,
+    events.RunFailed: _run_failed,
+    events.TurnFinished: _turn_finished,
 }

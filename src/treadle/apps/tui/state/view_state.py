@@ -29,9 +29,7 @@ from treadle.apps.tui.state.blocks import (
 from treadle.apps.tui.state.persistent_list import PersistentList
 from treadle.context.compaction.pins import TODO_TOOLS
 from treadle.core.text import plural
-from treadle.core.transcript.content import Document, Image, Text, ToolCall
-from treadle.core.transcript.items import UserItem
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript import Document, Image, Text, ToolCall, Usage, UserItem
 
 if TYPE_CHECKING:
     from treadle.tools.builtin.conversation.todo import TodoItem
@@ -136,9 +134,10 @@ def add_call(view: ViewState, call: ToolCallBlock) -> ViewState:
     return _replace(view, open_calls={**view.open_calls, call.call_id: len(view.blocks) - 1})
 
 
-def update_call(
-    view: ViewState, call_id: str, change: Callable[[ToolCallBlock], ToolCallBlock]
-) -> ViewState:
+CallChange = Callable[[ToolCallBlock], ToolCallBlock]
+
+
+def update_call(view: ViewState, call_id: str, change: CallChange) -> ViewState:
     """The view with one open call changed; an unknown or finished call changes nothing."""
     index = view.open_calls.get(call_id)
     if index is None:
